@@ -1,0 +1,58 @@
+# `make` lists the targets. `make run` and `make test` set up what they need by themselves.
+.DEFAULT_GOAL := help
+.PHONY: help setup run lint test check bench docs clean
+SHELL := /bin/bash
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST_ARGS ?= -m "not slow"
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/.installed ## the virtual environment, from requirements.lock with hashes
+
+.venv/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "brokerstorm needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1 || echo missing)." >&2; \
+	  echo "Install one and name it: make setup PYTHON=python3.11" >&2; exit 4; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { \
+	  echo "No virtual environment could be made. On Debian: apt-get install python3-venv" >&2; \
+	  rm -rf .venv; exit 4; }
+	@echo "Setting up .venv: about 600 MB from the package index, once; a few minutes."
+	@[ -t 1 ] && quiet= || quiet=--quiet; \
+	$(BIN)/python -m pip install $$quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup ## three Kafka brokers, 50,000 msg/s, faults, a verdict and a report (about 2 minutes)
+	./brokerstorm --quiet fetch kafka-quick > /dev/null
+	./brokerstorm run kafka-quick
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	@set -e; for toml in harness/workers/*/worker.toml; do \
+	  folder=$$(dirname $$toml); echo "mypy $$folder"; \
+	  (cd $$folder && MYPYPATH=../python_kit $(CURDIR)/$(BIN)/mypy --config-file=$(CURDIR)/pyproject.toml \
+	    --cache-dir=$(CURDIR)/.mypy_cache/$$(basename $$folder) -m worker); \
+	done
+
+check: lint ## format, lint, types and the tests that need no broker and no Java; before every commit
+	@$(BIN)/python -m pytest -q tests/unit tests/cli
+
+test: lint ## format, lint, types and every test but the slow ones, on real brokers too
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: setup ## the figures of docs/performance.md (an hour)
+	@set -e; for name in capture_overhead clients seal analysis; do $(BIN)/python -m bench.$$name; done
+
+docs: setup ## the reference pages that are made from the code
+	$(BIN)/python docs/generate.py
+
+clean: ## what was built; runs and downloads stay
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

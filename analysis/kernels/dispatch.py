@@ -1,0 +1,378 @@
+"""What consumers were given: everything once, in order, and nothing that is not there.
+
+Per consumer group; a position is matched with the log first (`kernels.matching`). While every stream's
+positions were handed out once and in journal order there is nothing to do but notice that, in one pass;
+streams where something came twice or went back are looked at with their assignments.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.bucket import Array, chunks, is_constant
+from analysis.kernels.evidence import Evidence
+from analysis.kernels.history import History
+from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.matching import Given, Matching, Tenures
+from analysis.kernels.strangers import is_phantom
+from analysis.kernels.words import place_of
+from harness.records import Check, Event, Outcome
+
+
+def judge(history: History, matching: Matching, groups: Sequence[Given]) -> list[Hits]:
+    """Every class about deliveries except stall."""
+    found = [*_strangers(history, matching), *_corrupt(history)]
+    for given in groups:
+        found += [*_repeats(given), *_not_dispatched(given)]
+    return found
+
+
+# -- twice, or out of order
+
+
+def _repeats(given: Given) -> list[Hits]:
+    """delivery-duplicate, rewind-past-commit, delivery-reorder."""
+    streams = _disturbed(given)
+    if not len(streams):
+        return []
+    tenures = given.matching.tenures(given.of_streams(streams))
+    return [*_duplicates(given, tenures), *_reordered(given, tenures)]
+
+
+def _disturbed(given: Given) -> Array:
+    """Streams in which some position came twice, or the journal does not follow the log."""
+    stream = given.history.bucket.log["stream"]
+    found: set[int] = set()
+    if not len(given.first):
+        return np.empty(0, np.int64)
+    for part in chunks(len(given.matched)):
+        row = given.matched[part]
+        again = row[(row >= 0) & (given.first[row] != given.numbers(part))]
+        found.update(np.unique(stream[again]).tolist())
+    last = np.empty(0, np.int64)  # log row of the last delivery seen before the part
+    for part in chunks(len(given.first)):
+        seen = np.append(last, np.flatnonzero(given.first[part] >= 0) + part.start)
+        order, where = given.first[seen], stream[seen]
+        back = (order[1:] < order[:-1]) & (where[1:] == where[:-1])
+        found.update(np.unique(where[1:][back]).tolist())
+        last = seen[-1:]
+    return np.array(sorted(found), np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """Second and later deliveries of log rows, by (log row, time)."""
+
+    delivery: Array
+    row: Array
+    tenure: Array
+    earlier: Array  # delivery row of the first one in time
+    same_tenure: Array
+
+
+def _again(given: Given, tenures: Tenures) -> _Again:
+    matching, table = given.matching, given.history.bucket.deliveries
+    row = matching.row[tenures.delivery].astype(np.int64)
+    counted = np.bincount(row, minlength=1)
+    several = np.flatnonzero(counted[row] > 1)
+    delivery, row, tenure = tenures.delivery[several], row[several], tenures.tenure[several]
+    order = np.lexsort((delivery, tenure, row))
+    repeated = np.zeros(len(order), np.bool_)
+    r, t = row[order], tenure[order]
+    repeated[order[1:]] = (r[1:] == r[:-1]) & (t[1:] == t[:-1])
+    order = np.lexsort((delivery, table["t_ns"][delivery], row))
+    r = row[order]
+    begin = np.append(True, r[1:] != r[:-1])[: len(r)]
+    first = order[np.maximum.accumulate(np.where(begin, np.arange(len(r)), 0))] if len(r) else order
+    later = ~begin
+    chosen = order[later]
+    return _Again(delivery[chosen], row[chosen], tenure[chosen], delivery[first[later]], repeated[chosen])
+
+
+def _duplicates(given: Given, tenures: Tenures) -> list[Hits]:
+    again = _again(given, tenures)
+    if not len(again.delivery):
+        return []
+    committed = _committed_before(given, again, tenures)
+    position = given.history.bucket.log["position"][again.row]
+    seek = tenures.seek[again.tenure]
+    rewound = ~again.same_tenure & ~seek & (committed > position)
+    found = []
+    at = np.flatnonzero(rewound)
+    if len(at):
+        words = _rewind_words(given, again, committed, at)
+        found.append(_delivered(given, "rewind-past-commit", again.delivery[at], note=words))
+    at = np.flatnonzero(~rewound)
+    if len(at):
+        names = ("same assignment", "after seek", "after rebalance")
+        same, sought, moved = (split_index("delivery-duplicate", name) for name in names)
+        split = np.where(again.same_tenure[at], same, np.where(seek[at], sought, moved))
+        words = _repeat_words(given, again, at)
+        found.append(_delivered(given, "delivery-duplicate", again.delivery[at], split=split, note=words))
+    return found
+
+
+def _committed_before(given: Given, again: _Again, tenures: Tenures) -> Array:
+    """For each repeat, the group's last confirmed commit when its tenure began; -1 = none."""
+    commits = given.matching.committed(given.group)
+    stream = given.history.bucket.log["stream"][again.row]
+    out = np.full(len(again.row), -1, np.int64)
+    for number, (times, positions) in commits.items():
+        own = np.flatnonzero(stream == number)
+        at = np.searchsorted(times, tenures.start_ns[again.tenure[own]], side="right") - 1
+        out[own] = np.where(at >= 0, positions[np.maximum(at, 0)], -1)
+    return out
+
+
+def _reordered(given: Given, tenures: Tenures) -> list[Hits]:
+    """Deliveries behind the highest one of their tenure, for the first time in it."""
+    row = given.matching.row[tenures.delivery].astype(np.int64)
+    reach = given.history.bucket.log.rows + 1
+    running = np.maximum.accumulate(row + tenures.tenure * reach) - tenures.tenure * reach
+    behind = np.flatnonzero(row < running)
+    if not len(behind):
+        return []
+    fresh = _first_in_tenure(tenures.tenure, row, tenures.delivery)[behind]
+    at = behind[fresh]
+    if not len(at):
+        return []
+    ahead = running[at]
+
+    def note(i: int) -> Note:
+        history = given.history
+        return Note(
+            detail=f"position {place_of(history, int(row[at[i]]))} after {place_of(history, int(ahead[i]))}"
+        )
+
+    return [_delivered(given, "delivery-reorder", tenures.delivery[at], note=note)]
+
+
+def _first_in_tenure(tenure: Array, row: Array, delivery: Array) -> Array:
+    order = np.lexsort((delivery, row, tenure))
+    r, t = row[order], tenure[order]
+    out = np.ones(len(order), np.bool_)
+    out[order[1:]] = (r[1:] != r[:-1]) | (t[1:] != t[:-1])
+    return out
+
+
+def _rewind_words(given: Given, again: _Again, committed: Array, at: Array) -> Callable[[int], Note]:
+    def note(i: int) -> Note:
+        words = _repeat_words(given, again, at)(i)
+        return Note(detail=f"{words.detail}; committed up to {int(committed[at[i]])} before the assignment")
+
+    return note
+
+
+def _repeat_words(given: Given, again: _Again, at: Array) -> Callable[[int], Note]:
+    table, context = given.history.bucket.deliveries, given.history.context
+
+    def note(i: int) -> Note:
+        now, before = int(again.delivery[at[i]]), int(again.earlier[at[i]])
+        first_s = context.seconds(int(table["t_ns"][before]))
+        sessions = [int(table["session"][d]) for d in (before, now)]
+        who = "the same session" if sessions[0] == sessions[1] else f"session {sessions[0]}"
+        place = place_of(given.history, int(again.row[at[i]]))
+        return Note(detail=f"position {place}, first given to {who} at {first_s:.3f} s")
+
+    return note
+
+
+def _delivered(
+    given: Given,
+    cls: str,
+    delivery: Array,
+    *,
+    split: str | Array = "",
+    note: Callable[[int], Note] | None = None,
+) -> Hits:
+    table, row = given.history.bucket.deliveries, given.matching.row[delivery]
+    return hits(
+        cls,
+        slot=given.history.log_slot[row],
+        t_ns=table["t_ns"][delivery],
+        split=split,
+        stream=table["stream"][delivery].astype(np.int64),
+        row=row.astype(np.int64),
+        delivery=delivery.astype(np.int64),
+        session=table["session"][delivery].astype(np.int64),
+        note=note,
+    )
+
+
+# -- never
+
+
+def _not_dispatched(given: Given) -> list[Hits]:
+    """Stored messages of the group's topics of which no copy was given to it."""
+    history = given.history
+    sessions = history.context.group_sessions().get(given.group, [])
+    topics = {topic for session in sessions for topic in session.topics}
+    wanted = np.array([s.rpartition("-")[0] in topics for s in ("", *history.context.streams)])
+    rows = _undelivered(given, wanted)
+    if not len(rows):
+        return []
+    slots = history.log_slot[rows]
+    slots, at = np.unique(slots, return_index=True)
+    rows = rows[at]
+    index, copies = history.copies(slots)
+    seen = np.zeros(len(slots), np.bool_)
+    seen[index[given.first[copies] >= 0]] = True
+    seen |= np.isin(slots, history.delivery_slot[given.matching.unmatched])
+    slots, rows = slots[~seen], rows[~seen]
+    if not len(slots):
+        return []
+
+    def note(i: int) -> Note:
+        return Note(detail=f"group {given.group} was not given position {place_of(history, int(rows[i]))}")
+
+    return [
+        hits(
+            "not-dispatched",
+            slot=slots,
+            t_ns=history.times(slots),
+            unmet=_dispatch_evidence(given, rows, all(s.complete for s in sessions)),
+            stream=history.bucket.log["stream"][rows].astype(np.int64),
+            row=rows,
+            note=note,
+        )
+    ]
+
+
+def _undelivered(given: Given, wanted: Array) -> Array:
+    """Log rows of messages, in the wanted streams, that were not delivered."""
+    history = given.history
+    stream = history.bucket.log["stream"]
+    found = []
+    for part in chunks(len(given.first)):
+        slot = history.log_slot[part]
+        missing = np.flatnonzero((given.first[part] < 0) & (slot >= 0))
+        missing = missing[history.sent[slot[missing]] >= 0] + part.start
+        found.append(missing[wanted[np.minimum(stream[missing], len(wanted) - 1)]])
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _dispatch_evidence(given: Given, rows: Array, complete: bool) -> Array:
+    context, log = given.history.context, given.history.bucket.log
+    base = (0 if context.drained else BITS["drained"]) | (0 if complete else BITS["delivery-capture"])
+    unmet = np.full(len(rows), base, np.uint16)
+    for stream, position in _starts(given).items():
+        early = (log["stream"][rows] == stream) & (log["position"][rows] < position)
+        unmet[early] |= BITS["start-known"]
+    return unmet
+
+
+def _starts(given: Given) -> dict[int, int]:
+    """Lowest position at which an assignment of each stream is known to have begun.
+
+    The group's first assignment of a stream without a position began at the log's start: with nothing
+    committed yet, workers read from the earliest message.
+    """
+    told: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for change in given.matching.changes:
+        own = given.matching.group_of_session.get(change.session) == given.group
+        if own and change.event == Event.ASSIGN:
+            told[change.stream].append((change.t_ns, change.position))
+    starts = {}
+    for stream, assigns in told.items():
+        first = min(assigns, key=lambda pair: pair[0])[1]
+        starts[stream] = min(position for _, position in assigns if position >= 0) if first >= 0 else 0
+    return starts
+
+
+# -- not from this log
+
+
+def _strangers(history: History, matching: Matching) -> list[Hits]:
+    """aborted-read, delivered-then-lost, phantom in delivery."""
+    delivery = matching.unmatched
+    if not len(delivery):
+        return []
+    table = history.bucket.deliveries
+    slot = history.delivery_slot[delivery].astype(np.int64)
+    aborted = _aborted(history, delivery, slot)
+    absent = ~aborted & (history.first[slot] < 0)
+    unsent = history.sent[slot] < 0
+    found = []
+    at = np.flatnonzero(aborted)
+    if len(at):
+        strict = [number for number, s in history.context.sessions.items() if s.committed_only]
+        committed = split_index("aborted-read", "read committed")
+        everything = split_index("aborted-read", "read uncommitted")
+        split = np.where(np.isin(table["session"][delivery[at]], strict), committed, everything)
+        found.append(_given_out(history, "aborted-read", delivery[at], slot[at], split=split))
+    for cls, split_name, flags in _absent_classes(history, slot, absent, unsent):
+        at = np.flatnonzero(flags)
+        if len(at):
+            found.append(_given_out(history, cls, delivery[at], slot[at], split=split_name))
+    return found
+
+
+def _absent_classes(
+    history: History, slot: Array, absent: Array, unsent: Array
+) -> Sequence[tuple[str, str, Array]]:
+    phantom = np.zeros(len(slot), np.bool_)
+    stray = np.flatnonzero(absent & unsent)
+    phantom[stray] = is_phantom(history, slot[stray])
+    # An acknowledged one is acked-lost already; that it was delivered is told there.
+    lost = absent & ~unsent & (history.outcome[slot] != Outcome.OK)
+    return (
+        ("phantom", "in delivery", phantom),
+        ("send-record-missing", "not stored", absent & unsent & ~phantom),
+        ("delivered-then-lost", "", lost),
+    )
+
+
+def _aborted(history: History, delivery: Array, slot: Array) -> Array:
+    """Deliveries of a row that belongs to an aborted or open transaction."""
+    rows, hidden = history.invisible
+    if not len(rows):
+        return np.zeros(len(delivery), np.bool_)
+    table = history.bucket.deliveries
+    place = history.places.rows(*(table[n][delivery] for n in ("stream", "position", "ledger", "batch")))
+    at = np.minimum(np.searchsorted(rows, place), len(rows) - 1)
+    return np.asarray((rows[at] == place) & (hidden[at] == slot))
+
+
+def _given_out(history: History, cls: str, delivery: Array, slot: Array, *, split: str | Array) -> Hits:
+    table = history.bucket.deliveries
+    stream = table["stream"][delivery].astype(np.int64)
+    position = table["position"][delivery]
+    unmet: Array | int = 0
+    if cls == "delivered-then-lost":
+        unmet = Evidence(history).absent(slot, stream, position)
+
+    def note(i: int) -> Note:
+        session = int(table["session"][delivery[i]])
+        return Note(detail=f"given to session {session} at position {int(position[i])}")
+
+    return hits(
+        cls,
+        slot=slot,
+        t_ns=table["t_ns"][delivery],
+        split=split,
+        unmet=unmet,
+        stream=stream,
+        delivery=delivery,
+        session=table["session"][delivery].astype(np.int64),
+        note=note,
+    )
+
+
+def _corrupt(history: History) -> list[Hits]:
+    """Corrupt payloads given out where the log has a whole one."""
+    table = history.bucket.deliveries
+    check, event = table["check"], table["event"]
+    if not table.rows or (is_constant(check) and check[0] == Check.OK):
+        return []
+    delivery = np.flatnonzero((check == Check.CORRUPT) & (event == Event.DELIVER))
+    place = history.places.rows(*(table[n][delivery] for n in ("stream", "position", "ledger", "batch")))
+    whole = ~np.isin(place, history.odd_rows[history.odd_checks == Check.CORRUPT])
+    delivery, place = delivery[whole], place[whole]
+    if not len(delivery):
+        return []
+    slot = np.where(place >= 0, history.log_slot[place] if history.bucket.log.rows else -1, -1)
+    return [_given_out(history, "corrupt", delivery, slot, split="in delivery")]

@@ -1,0 +1,138 @@
+"""From hits to episodes with a bounded number of worded witnesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.bucket import Array
+from analysis.kernels.history import History
+from analysis.kernels.hits import Hits, unmet_names
+from analysis.kernels.lookup import ragged
+from analysis.kernels.matching import Matching
+from analysis.kernels.witness import Witnesses
+from analysis.partial import (
+    GAP_NS,
+    MAX_EPISODES,
+    WITNESS_EPISODES,
+    WITNESSES_AN_EPISODE,
+    Episode,
+    RawWitness,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Hits of one kernel result that count under its class.
+
+    ``index``: those that count; ``symptoms``: other classes of a slot.
+    """
+
+    hits: Hits
+    index: Array
+    symptoms: Callable[[int], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Episodes as stretches of ``order`` (positions in `Chosen.index`), the largest first."""
+
+    order: Array
+    begin: Array
+    end: Array
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def members(self, number: int) -> Array:
+        return np.asarray(self.order[self.begin[number] : self.end[number]])
+
+
+def episodes_of(history: History, matching: Matching, chosen: Chosen) -> list[Episode]:
+    """Episodes of one class, the largest first; those beyond `MAX_EPISODES` folded together."""
+    runs = _runs(history, chosen)
+    witnesses = Witnesses(history, matching, chosen.hits, chosen.symptoms)
+    out = []
+    for number in range(min(len(runs), MAX_EPISODES)):
+        own = chosen.index[runs.members(number)]
+        shown = own[:WITNESSES_AN_EPISODE] if number < WITNESS_EPISODES else own[:0]
+        out.append(_episode(history, chosen.hits, own, tuple(map(witnesses.of, shown.tolist()))))
+    return out + list(_folded(history, chosen, runs))
+
+
+def _runs(history: History, chosen: Chosen) -> _Runs:
+    """Stretches of one (split, evidence, session, instance, lane) with gaps below `GAP_NS`."""
+    hits, index = chosen.hits, chosen.index
+    t_ns, key = hits.t_ns[index], _keys(history, chosen)
+    order = np.lexsort((t_ns, key))
+    ordered, times = key[order], t_ns[order]
+    new = (ordered[1:] != ordered[:-1]) | (times[1:] - times[:-1] >= GAP_NS)
+    begin = np.flatnonzero(np.append(True, new))
+    end = np.append(begin[1:], len(order))
+    largest = np.lexsort((times[begin], begin - end))
+    return _Runs(order, begin[largest], end[largest])
+
+
+def _keys(history: History, chosen: Chosen) -> Array:
+    """One number for everything that hits of an episode share."""
+    hits, index = chosen.hits, chosen.index
+    shared = np.unique(_shared(hits, index), return_inverse=True)[1].astype(np.int64)
+    group = np.full(len(index), -1)
+    known = hits.slot[index] >= 0
+    group[known] = history.group(hits.slot[index][known])
+    return np.asarray(shared * (len(history.groups) + 1) + group + 1)
+
+
+def _shared(hits: Hits, index: Array) -> Array:
+    """Split, evidence and session as one number."""
+    session = hits.session[index].astype(np.int64)
+    return np.asarray((session << 24) + (hits.unmet[index].astype(np.int64) << 8) + hits.split[index])
+
+
+def _folded(history: History, chosen: Chosen, runs: _Runs) -> Iterator[Episode]:
+    """One row for all further episodes of the same split, evidence and producer instance."""
+    rest = np.arange(MAX_EPISODES, len(runs))
+    if not len(rest):
+        return
+    hits = chosen.hits
+    first = chosen.index[runs.order[runs.begin[rest]]]
+    instance = np.zeros(len(rest), np.int64)
+    known = hits.slot[first] >= 0
+    instance[known] = history.groups.instance[history.group(hits.slot[first][known])]
+    shared = np.column_stack([hits.split[first], hits.unmet[first], instance])
+    keys, which = np.unique(shared, axis=0, return_inverse=True)
+    for number in range(len(keys)):
+        members = rest[which.ravel() == number]
+        index, offset = ragged(runs.end[members] - runs.begin[members])
+        own = chosen.index[runs.order[runs.begin[members][index] + offset]]
+        whole = _episode(history, hits, own, ())
+        yield replace(whole, lane=-1, session=0, episodes=len(members))
+
+
+def _lane_of(history: History, hits: Hits, i: int) -> tuple[int, int]:
+    """Producer instance and lane of a hit; (0, -1) without a message."""
+    if hits.slot[i] < 0:
+        return 0, -1
+    instance, lane, _, _ = history.identity_of(int(hits.slot[i]))
+    return instance, lane
+
+
+def _episode(history: History, hits: Hits, own: Array, witnesses: tuple[RawWitness, ...]) -> Episode:
+    first = int(own[0])
+    instance, lane = _lane_of(history, hits, first)
+    times = hits.t_ns[own]
+    return Episode(
+        cls=hits.cls,
+        split=hits.splits[int(hits.split[first])],
+        unmet=unmet_names(int(hits.unmet[first])),
+        instance=instance,
+        lane=lane,
+        stream=int(hits.stream[first]),
+        session=int(hits.session[first]),
+        first_ns=int(times.min()),
+        last_ns=int(times.max()),
+        count=len(own),
+        witnesses=witnesses,
+    )

@@ -1,0 +1,70 @@
+"""Whether the run could have shown the opposite: preconditions per hit, as bits (`kernels.hits.BITS`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.bucket import Array
+from analysis.context import Context
+from analysis.kernels.history import History
+from analysis.kernels.hits import BITS
+
+Bits = npt.NDArray[np.uint16]
+
+
+class Evidence:
+    """Answers for many messages at once. "Absent from the log" is only as good as the reading of it."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._context: Context = history.context
+
+    @cached_property
+    def _streams(self) -> tuple[Array, Array, Array]:
+        """By stream id: read completely, first position, position read to."""
+        bounds = [self._context.stream_bounds(s) for s in range(len(self._context.streams) + 1)]
+        complete = np.array([b.is_complete for b in bounds])
+        return complete, np.array([b.begin for b in bounds]), np.array([b.read_to for b in bounds])
+
+    @cached_property
+    def _topics(self) -> tuple[Array, Array]:
+        """By topic: every stream read completely; every stream kept from its start."""
+        complete, begin, _ = self._streams
+        topic = self._context.stream_topic
+        names = range(len(self._context.topics))
+        whole = [bool(complete[np.flatnonzero(topic == t)].all()) for t in names]
+        kept = [bool((begin[np.flatnonzero(topic == t)] == 0).all()) for t in names]
+        return np.array([*whole, False]), np.array([*kept, False])  # the last: no such topic
+
+    def absent(self, slots: Array, stream: Array, position: Array) -> Bits:
+        """For messages not found in the log: was the place read where they would be?
+
+        ``stream``: 0 where unknown, then all of the lane's topic counts. ``position``: -1 unknown.
+        """
+        complete, begin, read_to = self._streams
+        whole, kept = self._topics
+        topic = self._topic_of(slots)
+        known = (stream > 0) & (stream < len(complete))
+        at = np.where(known, stream, 0)
+        named = known & (position >= 0)
+        read = np.where(known, complete[at] | (named & (position < read_to[at])), whole[topic])
+        is_kept = np.where(known, (begin[at] == 0) | (named & (position >= begin[at])), kept[topic])
+        restored = 0 if self._context.readiness_restored else BITS["readiness-restored"]
+        unread = np.where(read, restored, restored | BITS["audit-complete"]).astype(np.uint16)
+        return unread | np.where(is_kept, 0, BITS["log-kept"]).astype(np.uint16)
+
+    def _topic_of(self, slots: Array) -> Array:
+        lane = self._history.groups.lane[self._history.group(slots)]
+        known = (lane >= 0) & (lane < self._context.n_lanes)
+        topic = np.full(len(slots), -1)
+        topic[known] = self._context.lane_topic[lane[known]]
+        return topic
+
+    def producer_ended(self, slots: Array) -> Bits:
+        """Bit where the message's producer is not known to have ended."""
+        instance = self._history.groups.instance[self._history.group(slots)]
+        running = [n for n in np.unique(instance).tolist() if not self._context.instance(n).end_ns]
+        return np.where(np.isin(instance, running), BITS["producer-ended"], 0).astype(np.uint16)

@@ -1,0 +1,106 @@
+"""What a kernel returns: messages of one class, in columns, before anybody ranks or words them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.classes import CLASSES, PRECONDITIONS
+
+Array = npt.NDArray[Any]
+
+#: Bit of each precondition in `Hits.unmet`.
+BITS = {name: 1 << i for i, name in enumerate(PRECONDITIONS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is particular to one hit: words for its sentence, and what else its cause did."""
+
+    detail: str = ""
+    symptoms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Hits of one class, one element each. All arrays have one length.
+
+    Attributes:
+        slot: message, -1 = a row or window without one.
+        t_ns: when.
+        split: index into the class's splits (0 when it has none).
+        unmet: bits of the preconditions that do not hold.
+        stream: where it was seen, 0 unknown.
+        row: log row that shows it, -1 = none (the sequence around it is then told by slots).
+        delivery: delivery row that shows it, -1 = none.
+        session: consumer session, 0 = none.
+        note: words for a hit, by its index here; asked for witnesses only.
+    """
+
+    cls: str
+    slot: Array
+    t_ns: Array
+    split: Array
+    unmet: Array
+    stream: Array
+    row: Array
+    delivery: Array
+    session: Array
+    note: Callable[[int], Note] | None = None
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(CLASSES[self.cls].splits) or ("",)
+
+
+def hits(
+    cls: str,
+    *,
+    slot: Array,
+    t_ns: Array,
+    split: str | Array = "",
+    unmet: Array | int = 0,
+    stream: Array | int = 0,
+    row: Array | int = -1,
+    delivery: Array | int = -1,
+    session: Array | int = 0,
+    note: Callable[[int], Note] | None = None,
+) -> Hits:
+    """Hits with defaults filled in; ``split`` by name for all, or an index for each."""
+    count = len(slot)
+    if isinstance(split, str):
+        names = tuple(CLASSES[cls].splits) or ("",)
+        split = np.full(count, names.index(split), np.int8)
+
+    def column(value: Array | int) -> Array:
+        return value if isinstance(value, np.ndarray) else np.full(count, value, np.int64)
+
+    return Hits(
+        cls=cls,
+        slot=slot.astype(np.int64),
+        t_ns=t_ns.astype(np.int64),
+        split=split.astype(np.int8),
+        unmet=column(unmet).astype(np.uint16),
+        stream=column(stream),
+        row=column(row),
+        delivery=column(delivery),
+        session=column(session),
+        note=note,
+    )
+
+
+def unmet_names(mask: int) -> tuple[str, ...]:
+    """Names of the preconditions in a bit mask."""
+    return tuple(name for name, bit in BITS.items() if mask & bit)
+
+
+def split_index(cls: str, name: str) -> int:
+    """Index of a split in the class's table."""
+    return tuple(CLASSES[cls].splits).index(name)

@@ -1,0 +1,197 @@
+"""Deliveries against the log: which log row each delivery gave out, and under which assignment.
+
+A delivery matches the log row at its place when both hold the same message. Whatever does not match was
+delivered from a log that no longer is (or never was) what the reader found.
+
+A *tenure* is an unbroken stretch of deliveries of one stream to one session: it ends with an assign,
+revoke or seek of that stream or, where the client tells no assignments, with a new epoch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from analysis.bucket import Array, chunks, is_constant, narrow
+from analysis.kernels.history import History
+from analysis.kernels.lookup import Ints
+from harness.records import Event
+
+_BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An assign, revoke, seek or commit: its delivery row, and what it says."""
+
+    row: int
+    event: int
+    session: int
+    stream: int
+    position: int
+    t_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tenures:
+    """Deliveries of some streams, by (stream, session, ordinal), with the tenure of each.
+
+    ``delivery``: delivery rows; ``tenure``: number of each one's tenure, ascending. By tenure:
+    ``start_ns``, whether it began with a ``seek``.
+    """
+
+    delivery: Array
+    tenure: Array
+    start_ns: Array
+    seek: Array
+
+
+class Matching:
+    """All deliveries of a bucket. ``row[i]`` is the log row of delivery row i, -1 = none."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        table = history.bucket.deliveries
+        self.row = np.full(table.rows, -1, np.int32)
+        strangers = []
+        for part in chunks(table.rows):
+            slot = history.delivery_slot[part]
+            place = [table[name][part] for name in ("stream", "position", "ledger", "batch")]
+            row = history.places.rows(*place)
+            same = (slot >= 0) & (row >= 0)
+            if history.bucket.log.rows:
+                same &= history.log_slot[row] == slot
+            self.row[part] = np.where(same, row, -1)
+            strangers.append(np.flatnonzero(~same & (slot >= 0)) + part.start)
+        #: Delivery rows of messages that the log does not hold at that place.
+        self.unmatched = np.concatenate(strangers) if strangers else np.empty(0, np.int64)
+        table.drop("position")
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """Every event that is not a delivery and concerns assignment or commits, in journal order."""
+        table = self.history.bucket.deliveries
+        event = table["event"]
+        if not table.rows or (is_constant(event) and event[0] == Event.DELIVER):
+            return []
+        rows = np.flatnonzero(np.isin(event, [*_BREAKS, Event.COMMIT]))
+        names = ("event", "session", "stream", "position", "t_ns")
+        columns = [table[name][rows].tolist() for name in names]
+        return [Change(row, *values) for row, *values in zip(rows.tolist(), *columns, strict=True)]
+
+    @cached_property
+    def group_of_session(self) -> dict[int, str]:
+        """Consumer group of every session with rows, from the plan or, unknown there, its subscription."""
+        table, context = self.history.bucket.deliveries, self.history.context
+        groups = {number: session.group for number, session in context.sessions.items()}
+        if not table.rows:
+            return groups
+        session = table["session"]
+        starts = [] if is_constant(session) else (np.flatnonzero(session[1:] != session[:-1]) + 1).tolist()
+        for row in [0, *starts]:
+            name = context.names.get(int(table["subscription"][row]), "")
+            groups.setdefault(int(session[row]), name)
+        return groups
+
+    def of_group(self, group: str) -> slice | Array:
+        """Delivery rows of the group's sessions: a slice, or ascending row numbers."""
+        sessions = [number for number, name in self.group_of_session.items() if name == group]
+        column = self.history.bucket.deliveries["session"]
+        if len(self.group_of_session) == len(sessions) or not len(column):
+            return slice(0, len(column))
+        return np.flatnonzero(np.isin(column, sessions))
+
+    def tenures(self, delivery: Array) -> Tenures:
+        """Tenures of matched deliveries, given as ascending delivery rows (whole streams)."""
+        table = self.history.bucket.deliveries
+        stream, session = table["stream"][delivery], table["session"][delivery]
+        order = np.argsort(narrow(np.unique(stream, return_inverse=True)[1]), kind="stable")
+        delivery, stream, session = delivery[order], stream[order], session[order]
+        new = np.append(True, (stream[1:] != stream[:-1]) | (session[1:] != session[:-1]))[: len(delivery)]
+        begins = np.flatnonzero(new)
+        ends = np.append(begins[1:], len(delivery))
+        starts: list[int] = []
+        seeks: list[bool] = []
+        numbers = np.empty(len(delivery), np.int64)
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            own = delivery[begin:end]
+            breaks = self._breaks(int(session[begin]), int(stream[begin]), own)
+            count = np.searchsorted([b.row for b in breaks], own, side="left")
+            numbers[begin:end] = len(starts) + count
+            starts += [int(table["t_ns"][own[0]]), *(b.t_ns for b in breaks)]
+            seeks += [False, *(b.event == Event.SEEK for b in breaks)]
+        return Tenures(delivery, numbers, np.array(starts, np.int64), np.array(seeks, np.bool_))
+
+    @cached_property
+    def _changes_of(self) -> dict[tuple[int, int], list[Change]]:
+        found: dict[tuple[int, int], list[Change]] = defaultdict(list)
+        for change in self.changes:
+            if change.event in _BREAKS:
+                found[change.session, change.stream].append(change)
+        return found
+
+    def _breaks(self, session: int, stream: int, own: Array) -> list[Change]:
+        """Where tenures of (session, stream) begin, in journal order; events of no stream concern all."""
+        told = self._changes_of.get((session, stream), []) + self._changes_of.get((session, 0), [])
+        if any(c.event == Event.ASSIGN for c in told):
+            return sorted(told, key=lambda c: c.row)
+        table = self.history.bucket.deliveries
+        epoch = table["epoch"][own].astype(np.int64)
+        fresh = own[np.flatnonzero(np.diff(epoch)) + 1].tolist()
+        # The row before, so that the first delivery of the new epoch lies behind the break.
+        times = table["t_ns"][fresh].tolist()
+        begun = zip(fresh, times, strict=True)
+        epochs = [Change(row - 1, Event.ASSIGN, session, stream, -1, t_ns) for row, t_ns in begun]
+        return sorted([*told, *epochs], key=lambda c: c.row)
+
+    def committed(self, group: str) -> dict[int, tuple[Ints, Ints]]:
+        """By stream, the group's confirmed commits by time: (times, next positions)."""
+        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for c in self.changes:
+            if c.event == Event.COMMIT and self.group_of_session.get(c.session) == group:
+                found[c.stream].append((c.t_ns, c.position))
+        out = {}
+        for stream, rows in found.items():
+            rows.sort(key=lambda pair: pair[0])
+            times, positions = zip(*rows, strict=True)
+            out[stream] = (np.array(times, np.int64), np.array(positions, np.int64))
+        return out
+
+
+class Given:
+    """What one consumer group was given. ``first[row]``: first delivery of each log row, -1 = none."""
+
+    def __init__(self, history: History, matching: Matching, group: str) -> None:
+        self.history = history
+        self.matching = matching
+        self.group = group
+        self.rows = matching.of_group(group)
+        first = np.full(history.bucket.log.rows + 1, -1, np.int32)  # unmatched ones write to the last place
+        self.matched = matching.row[self.rows]
+        for part in reversed(list(chunks(len(self.matched)))):
+            first[self.matched[part][::-1]] = self.numbers(part)[::-1]
+        self.first = first[:-1]
+
+    def numbers(self, part: slice) -> Array:
+        """Delivery row numbers of a part of `rows`."""
+        if isinstance(self.rows, slice):
+            return np.arange(part.start, part.stop, dtype=np.int32)
+        return self.rows[part].astype(np.int32)
+
+    def of_streams(self, streams: Array) -> Array:
+        """Matched deliveries of some streams, in journal order."""
+        stream = self.history.bucket.deliveries["stream"]
+        found = []
+        for part in chunks(len(self.matched)):
+            numbers = self.numbers(part)
+            found.append(numbers[(self.matched[part] >= 0) & np.isin(stream[numbers], streams)])
+        return np.concatenate(found) if found else np.empty(0, np.int32)
+
+
+def judged_groups(history: History, matching: Matching) -> list[Given]:
+    """Every consumer group that the plan or the capture knows."""
+    names = dict.fromkeys([*history.context.group_sessions(), *matching.group_of_session.values()])
+    return [Given(history, matching, name) for name in names]

@@ -1,0 +1,208 @@
+"""Order of first appearances, within one instance, lane and stream, of messages sent once.
+
+A message is *late* when the first copy of one sent after it lies before its own first copy:
+
+    1 3 [2] 4          2 is late: producer-reorder
+    1 2 3 [2] [3] 4    first appearances in order: duplicates, no reorder
+    1 (4) 2 3 [4]      4 is premature and repeated in place: one root cause; 2 and 3 are its symptoms
+
+Whether anything is late at all is one pass per group: the running minimum, from the end, of first rows.
+Only groups with a late message are looked at closer. Groups spread over several streams (a routed topic)
+are first tested stream by stream in log order. Sequences that nobody sent are taken out beforehand: one
+phantom with a huge sequence would make everything after it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.bucket import Array, is_constant, narrow
+from analysis.kernels.history import History
+from analysis.kernels.hits import Hits, Note, hits
+from analysis.kernels.words import count_of, place_of, some_of
+
+_SHOWN = 4
+
+
+def judge(history: History) -> list[Hits]:
+    """producer-reorder and premature-then-repeat."""
+    found = []
+    for sequence in _disordered(history):
+        found += _hits(history, sequence)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """Stored messages by (key, slot): a key is one group in one stream. First and last row of each."""
+
+    key: Array
+    slot: Array
+    first: Array
+    last: Array
+
+
+def _disordered(history: History) -> Iterator[_Sequence]:
+    """The groups, or their parts in one stream, in which some message is late."""
+    low, high = history.spread
+    capped = np.unique(history.sparse_group[(history.sparse[:, 3] == 0) & _sent_sparse(history)])
+    many = np.zeros(len(history.groups), np.bool_)
+    many[low < high] = True
+    many[capped] = True
+    many[high < 0] = False
+    affected = _late_groups(history, ~many)
+    if len(affected):
+        yield _whole_groups(history, affected)
+    if many.any():
+        yield from _by_stream(history, many)
+
+
+def _sent_sparse(history: History) -> Array:
+    return history.sent[history.n_dense :] >= 0
+
+
+def _late_groups(history: History, wanted: Array) -> Array:
+    """Of the wanted groups, those with a late message."""
+    n = history.bucket.log.rows + 1
+    found = []
+    for own, slots, starts in history.batches():
+        if not wanted[own].any():
+            continue
+        sizes = history.groups.sizes[own]
+        stored = (history.sent[slots] >= 0) & (history.first[slots] >= 0)
+        # A row after all others stands for "not stored"; groups are kept apart by an offset.
+        first = np.where(stored, history.first[slots], n - 1) + np.repeat(np.arange(len(own)) * n, sizes)
+        least = np.minimum.accumulate(first[::-1])[::-1]
+        late = stored[:-1] & (first[:-1] > least[1:])
+        if late.any():
+            at = np.searchsorted(starts, np.flatnonzero(late), side="right") - 1
+            group = own[np.unique(at)]
+            found.append(group[wanted[group]])
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _whole_groups(history: History, groups: Array) -> _Sequence:
+    slots = history.slots_of_groups(groups)
+    slots = slots[(slots < history.n_dense) & (history.sent[slots] >= 0) & (history.first[slots] >= 0)]
+    first = history.first[slots].astype(np.int64)
+    last = first.copy()
+    at = np.searchsorted(slots, history.extra_slots)
+    inside = at < len(slots)
+    inside[inside] = slots[at[inside]] == history.extra_slots[inside]
+    np.maximum.at(last, at[inside], history.extra_rows[inside])
+    return _Sequence(history.group(slots), slots, first, last)
+
+
+def _by_stream(history: History, wanted: Array) -> Iterator[_Sequence]:
+    """Groups with messages in several streams, stream by stream, if something in there is not in order."""
+    stream = history.bucket.log["stream"]
+    inner = [] if is_constant(stream) else (np.flatnonzero(stream[1:] != stream[:-1]) + 1).tolist()
+    begin = 0
+    for end in [*inner, len(stream)]:
+        rows, slots, group = _judged_rows(history, begin, end, wanted)
+        if len(rows):
+            affected = _descending(slots, group)
+            chosen = np.isin(group, affected)
+            if chosen.any():
+                yield _of_rows(rows[chosen], slots[chosen], group[chosen])
+        begin = end
+
+
+def _judged_rows(history: History, begin: int, end: int, wanted: Array) -> tuple[Array, Array, Array]:
+    slots = history.log_slot[begin:end]
+    rows = np.flatnonzero((slots >= 0) & (history.sent[slots] >= 0))
+    slots = slots[rows]
+    group = history.group(slots)
+    kept = wanted[group]
+    resent = slots >= history.n_dense
+    if resent.any():
+        kept[resent] &= history.sparse[slots[resent] - history.n_dense, 3] == 0
+    return rows[kept] + begin, slots[kept].astype(np.int64), group[kept]
+
+
+def _descending(slots: Array, group: Array) -> Array:
+    """Groups whose slots do not only grow in log order."""
+    if len(np.unique(group)) > 1:
+        order = np.argsort(narrow(np.unique(group, return_inverse=True)[1]), kind="stable")
+        slots, group = slots[order], group[order]
+    down = (slots[1:] < slots[:-1]) & (group[1:] == group[:-1])
+    return np.unique(group[1:][down])
+
+
+def _of_rows(rows: Array, slots: Array, group: Array) -> _Sequence:
+    order = np.lexsort((rows, slots, group))
+    rows, slots, group = rows[order], slots[order], group[order]
+    new = np.append(True, slots[1:] != slots[:-1])
+    begin = np.flatnonzero(new)
+    end = np.append(begin[1:], len(rows)) - 1
+    return _Sequence(group[begin], slots[begin], rows[begin], rows[end])
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    premature: Array
+    late: Array
+
+
+def _examine(s: _Sequence, n: int) -> _Order:
+    """Which messages are premature and repeated in place, and which late ones they do not explain."""
+    offset = np.append(0, np.cumsum(s.key[1:] != s.key[:-1])) * n
+    first, last = s.first + offset, s.last + offset
+    # Values of earlier keys are smaller and of later ones larger, so neither bound reaches across keys.
+    highest_before = np.append(-1, np.maximum.accumulate(first)[:-1])
+    premature = (last > first) & (first < highest_before) & (last > highest_before)
+    settled = np.where(premature, last, first)
+    lowest_after = np.append(np.minimum.accumulate(settled[::-1])[::-1][1:], np.iinfo(np.int64).max)
+    return _Order(premature, (settled > lowest_after) & ~premature)
+
+
+def _hits(history: History, s: _Sequence) -> list[Hits]:
+    order = _examine(s, history.bucket.log.rows + 1)
+    found = []
+    for cls, flags, words in (
+        ("premature-then-repeat", order.premature, _repeat_words),
+        ("producer-reorder", order.late, _late_words),
+    ):
+        at = np.flatnonzero(flags)
+        if len(at):
+            slots, row = s.slot[at], s.first[at]
+            found.append(
+                hits(
+                    cls,
+                    slot=slots,
+                    t_ns=history.times(slots),
+                    stream=history.bucket.log["stream"][row].astype(np.int64),
+                    row=row,
+                    note=words(history, s, at),
+                )
+            )
+    return found
+
+
+def _repeat_words(history: History, s: _Sequence, at: Array) -> Callable[[int], Note]:
+    def note(i: int) -> Note:
+        me = int(at[i])
+        own = np.arange(np.searchsorted(s.key, s.key[me]), me)
+        behind = own[s.first[own] > s.first[me]]
+        seqs = [str(seq) for seq in history.identity(s.slot[behind[:_SHOWN]])[:, 2].tolist()]
+        here, again = place_of(history, int(s.first[me])), place_of(history, int(s.last[me]))
+        late = f"{count_of(len(behind), 'earlier message')} late behind it ({some_of(seqs, len(behind))})"
+        return Note(detail=f"first at position {here}, again in its place at {again}", symptoms=(late,))
+
+    return note
+
+
+def _late_words(history: History, s: _Sequence, at: Array) -> Callable[[int], Note]:
+    def note(i: int) -> Note:
+        me = int(at[i])
+        after = np.arange(me + 1, np.searchsorted(s.key, s.key[me], side="right"))
+        ahead = after[s.first[after] < s.first[me]]
+        first = ahead[int(np.argmin(s.first[ahead]))]
+        seq = history.identity_of(int(s.slot[first]))[2]
+        many = count_of(len(ahead), "message")
+        return Note(detail=f"stored after {many} sent later, the first of them {seq}")
+
+    return note

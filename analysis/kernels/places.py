@@ -1,0 +1,85 @@
+"""From a place (stream, position) to the log row that lies there, for many places at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.bucket import Array, Columns, is_constant
+from analysis.kernels.lookup import Ints, Lookup, distinct
+from harness.errors import BrokerstormError
+
+_KEYS = ("stream", "ledger", "position", "batch")
+
+
+class Places:
+    """Index over a log in log order.
+
+    A Kafka partition without transactions has every offset in turn, so a row is a base plus the offset.
+    Other streams (holes left by transaction markers, Pulsar's ledger, entry and batch index) are found
+    by bisection on one packed number a row.
+    """
+
+    def __init__(self, log: Columns) -> None:
+        self._log = log
+        self._streams = Lookup(distinct(log["stream"]))
+        stream, position = log["stream"], log["position"]
+        first, last = _segments(stream, self._streams.values)
+        low, high = position[first].astype(np.int64), position[last].astype(np.int64)
+        plain = all(not len(log[k]) or (is_constant(log[k]) and log[k][0] == 0) for k in ("ledger", "batch"))
+        self._dense = (high - low == last - first) & plain
+        self._low, self._high, self._base = low, high, first - low
+        self._packed: _Packed | None = None
+
+    def rows(self, stream: Array, position: Array, ledger: Array, batch: Array) -> Ints:
+        """Log row of each place, -1 where the log has none."""
+        if not self._log.rows or not len(stream):
+            return np.full(len(stream), -1, np.int64)
+        index = self._streams.index(np.maximum(stream, 0))
+        inside = (index >= 0) & self._dense[index]
+        inside &= (position >= self._low[index]) & (position <= self._high[index])
+        found: Ints = np.where(inside, self._base[index] + position, -1)
+        if not self._dense.all():
+            rest = np.flatnonzero((index >= 0) & ~self._dense[index])
+            self._packed = self._packed or _Packed(self._log)
+            found[rest] = self._packed.rows(stream[rest], ledger[rest], position[rest], batch[rest])
+        return found
+
+
+def _segments(stream: Array, values: Ints) -> tuple[Ints, Ints]:
+    """First and last row of each of the values in an ascending column."""
+    if len(values) <= 1:  # also the zero-stride column, which must not be copied
+        return np.zeros(len(values), np.int64), np.full(len(values), len(stream) - 1)
+    wanted = values.astype(stream.dtype)  # else the whole column is converted
+    first = np.searchsorted(stream, wanted, side="left")
+    return first, np.searchsorted(stream, wanted, side="right") - 1
+
+
+class _Packed:
+    """The four parts of a place as one ascending int64 in mixed radix."""
+
+    def __init__(self, log: Columns) -> None:
+        self._parts = [Lookup(distinct(log[key])) for key in ("stream", "ledger")]
+        sizes = [len(part) for part in self._parts]
+        sizes += [int(log[key].max()) + 1 for key in ("position", "batch")]
+        if np.prod([float(size) for size in sizes]) >= 2.0**63:
+            raise BrokerstormError(f"places of {log.rows} log rows do not fit 63 bits: radices {sizes}")
+        self._limits = sizes[2:]
+        self._weights = [sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1]
+        self._keys = self._pack(*(log[key] for key in _KEYS))[0]
+
+    def _pack(
+        self, stream: Array, ledger: Array, position: Array, batch: Array
+    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        ranks = [p.index(c).astype(np.int64) for p, c in zip(self._parts, (stream, ledger), strict=True)]
+        known = (ranks[0] >= 0) & (ranks[1] >= 0)
+        for column, limit in zip((position, batch), self._limits, strict=True):
+            known &= (column >= 0) & (column < limit)
+        parts = (*ranks, position.astype(np.int64), batch.astype(np.int64))
+        packed = sum(part * weight for part, weight in zip(parts, self._weights, strict=True))
+        return np.asarray(packed), known
+
+    def rows(self, stream: Array, ledger: Array, position: Array, batch: Array) -> Ints:
+        packed, known = self._pack(stream, ledger, position, batch)
+        at = np.minimum(np.searchsorted(self._keys, packed), len(self._keys) - 1)
+        return np.where(known & (self._keys[at] == packed), at, -1)

@@ -1,0 +1,151 @@
+"""Acknowledged and absent, refused and present, unknown and either: outcome against log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from analysis.bucket import Array
+from analysis.kernels.evidence import Bits, Evidence
+from analysis.kernels.history import History
+from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.words import name_of, place_of
+from harness.records import Outcome
+
+
+def judge(history: History) -> list[Hits]:
+    """acked-lost, false-nack, wrong-ack-position, info-stored, info-not-stored."""
+    return [*_lost(history), *_false_nack(history), *_misplaced(history), *_unknown(history)]
+
+
+def _lost(history: History) -> list[Hits]:
+    claimed, _ = history.corrupt_claims
+    slots = history.acked_absent[~np.isin(history.acked_absent, claimed)]
+    if not len(slots):
+        return []
+    stream, unmet = _absence(history, slots)
+    return [
+        hits(
+            "acked-lost",
+            slot=slots,
+            t_ns=history.times(slots),
+            split=_shape(history, slots),
+            unmet=unmet | Evidence(history).producer_ended(slots),
+            stream=stream,
+            note=_what_lies_there(history, slots),
+        )
+    ]
+
+
+def _absence(history: History, slots: Array) -> tuple[Array, Bits]:
+    """Stream where each absent message should be, and whether absence there is proved."""
+    stream = history.of_send("stream", slots).astype(np.int64)
+    position = np.where(stream > 0, history.of_send("position", slots), -1)
+    expected = expected_stream(history, slots)
+    stream = np.where(stream > 0, stream, expected)
+    return stream, Evidence(history).absent(slots, stream, position)
+
+
+def expected_stream(history: History, slots: Array) -> Array:
+    """Stream that the lane fixes; 0 where the client chooses."""
+    lane = history.groups.lane[history.group(slots)]
+    known = (lane >= 0) & (lane < history.context.n_lanes)
+    out = np.zeros(len(slots), np.int64)
+    out[known] = history.context.lane_stream[lane[known]]
+    return out
+
+
+def _shape(history: History, slots: Array) -> Array:
+    """Index of prefix, middle, tail or all: where the hole is among what its lane has stored."""
+    stored = np.flatnonzero((history.first >= 0) & (history.sent >= 0))
+    groups = history.groups
+    low = np.full(len(groups), np.iinfo(np.int64).max)
+    high = np.full(len(groups), -1)
+    identity = history.identity(slots)
+    group = history.group(slots)
+    own = np.unique(group)
+    begin = np.searchsorted(stored, groups.start[own])
+    end = np.searchsorted(stored, groups.start[own + 1])
+    some = end > begin
+    low[own[some]] = stored[begin[some]] - groups.start[own[some]]
+    high[own[some]] = stored[end[some] - 1] - groups.start[own[some]]
+    sparse = stored[stored >= history.n_dense] - history.n_dense
+    np.minimum.at(low, history.sparse_group[sparse], history.sparse[sparse, 2])
+    np.maximum.at(high, history.sparse_group[sparse], history.sparse[sparse, 2])
+    seq, lowest, highest = identity[:, 2], low[group], high[group]
+    shapes = ("all", "prefix", "tail", "middle")
+    return np.select(
+        [highest < 0, seq < lowest, seq > highest, seq >= lowest],
+        [split_index("acked-lost", name) for name in shapes],
+    )
+
+
+def _what_lies_there(history: History, slots: Array) -> Callable[[int], Note]:
+    def note(i: int) -> Note:
+        row = int(history.acked_rows(slots[i : i + 1])[0])
+        if row < 0:
+            return Note()
+        holder = name_of(history, int(history.log_slot[row]), row)
+        return Note(detail=f"its position {place_of(history, row)} holds {holder}")
+
+    return note
+
+
+def _false_nack(history: History) -> list[Hits]:
+    slots = np.flatnonzero((history.outcome == Outcome.FAIL) & (history.first >= 0))
+    return [_stored(history, "false-nack", slots)] if len(slots) else []
+
+
+def _misplaced(history: History) -> list[Hits]:
+    claimed, _ = history.corrupt_claims
+    slots = history.ack_elsewhere[~np.isin(history.ack_elsewhere, claimed)]
+    if not len(slots):
+        return []
+    stream, position = history.of_send("stream", slots).astype(np.int64), history.of_send("position", slots)
+    unmet = Evidence(history).absent(slots, stream, position)
+
+    def note(i: int) -> Note:
+        there = _what_lies_there(history, slots)(i).detail
+        return Note(detail=there or f"nothing lies at position {int(position[i])}")
+
+    return [_stored(history, "wrong-ack-position", slots, unmet & EVIDENCE_OF_PLACE, note)]
+
+
+#: A copy that is there needs no readiness; only the place that the acknowledgement named must be read.
+EVIDENCE_OF_PLACE = np.uint16(BITS["audit-complete"])
+
+
+def _unknown(history: History) -> list[Hits]:
+    unknown = history.outcome == Outcome.INFO
+    found = []
+    stored = np.flatnonzero(unknown & (history.first >= 0))
+    if len(stored):
+        found.append(_stored(history, "info-stored", stored))
+    absent = np.flatnonzero(unknown & (history.first < 0))
+    if len(absent):
+        stream, unmet = _absence(history, absent)
+        unmet &= EVIDENCE_OF_PLACE
+        times = history.times(absent)
+        found.append(hits("info-not-stored", slot=absent, t_ns=times, unmet=unmet, stream=stream))
+    return found
+
+
+def _stored(
+    history: History,
+    cls: str,
+    slots: Array,
+    unmet: Array | int = 0,
+    note: Callable[[int], Note] | None = None,
+) -> Hits:
+    """Hits of messages that the log has, shown at their first copy."""
+    row = history.first[slots].astype(np.int64)
+    return hits(
+        cls,
+        slot=slots,
+        t_ns=history.times(slots),
+        unmet=unmet,
+        stream=history.bucket.log["stream"][row].astype(np.int64),
+        row=row,
+        note=note,
+    )

@@ -1,0 +1,218 @@
+"""A number for every message: dense where sequences are, sorted where they are not.
+
+    slot      0 .. n_dense-1: instance 1, lane 0, seq 0, 1, 2 ... then the next (instance, lane)
+              n_dense .. :    sorted by (instance, lane, seq, attempt)
+
+Dense slots cost an addition a row. Application re-sends (attempt > 0), sequences that nobody sent and
+groups so full of holes that dense arrays would waste memory are sorted, just those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.bucket import Array, Columns, chunks, is_constant
+from analysis.kernels.lookup import Ints, Lookup, distinct
+from harness.records import Check, Event, Kind
+
+Slots = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+#: A group is indexed densely when its highest sequence is at most this many times its number of sends
+#: (plus `_DENSE_SLACK`): a lost segment leaves holes and stays dense, one wild sequence does not allocate.
+_DENSE_FACTOR = 4
+_DENSE_SLACK = 4096
+_IDENTITY = ("instance", "lane", "seq", "attempt")
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """(instance, lane) pairs. Group g owns slots ``start[g] .. start[g + 1] - 1``.
+
+    ``max_seq``: highest sequence in its send rows, -1 = none. Groups known only from the log or from
+    sparse rows follow the dense ones and own no dense slot.
+    """
+
+    instance: Ints
+    lane: Ints
+    start: Ints
+    max_seq: Ints
+
+    def __len__(self) -> int:
+        return len(self.instance)
+
+    @property
+    def sizes(self) -> Ints:
+        return np.diff(self.start)
+
+
+def index_messages(sends: Columns, log: Columns, deliveries: Columns) -> tuple[Index, list[Slots]]:
+    """The index of a bucket, and the slot of each row of the three tables; -1 where there is none.
+
+    Probes, payloads that are not ours, and events that are no delivery have no slot.
+    """
+    dense = _Dense(sends)
+    tables = (sends, log, deliveries)
+    found, strays = zip(*(_dense_slots(dense, table) for table in tables), strict=True)
+    sparse, indexes = _sorted_distinct([_identities(t, r) for t, r in zip(tables, strays, strict=True)])
+    for slots, rows, number in zip(found, strays, indexes, strict=True):
+        slots[rows] = number + dense.size
+    groups, sparse_group = _with_sparse_groups(dense.groups, sparse)
+    return Index(dense, groups, sparse, sparse_group), list(found)
+
+
+@dataclass(frozen=True)
+class Index:
+    """Slots of a bucket. ``sparse``: (n, 4) identities of slots ``n_dense ..``, with their groups."""
+
+    dense: _Dense
+    groups: Groups
+    sparse: Ints
+    sparse_group: Ints
+
+    @property
+    def n_dense(self) -> int:
+        return self.dense.size
+
+    @property
+    def n_slots(self) -> int:
+        return self.dense.size + len(self.sparse)
+
+    def find(self, identities: Ints) -> Ints:
+        """Slot of each (instance, lane, seq, attempt), -1 = none. For few: it sorts."""
+        found = self.dense.slots(dict(zip(_IDENTITY, identities.T, strict=True)), slice(None))
+        missing = np.flatnonzero(found < 0)
+        if len(missing) and len(self.sparse):
+            both, (own, asked) = _sorted_distinct([self.sparse, identities[missing]])
+            back = np.full(len(both), -1, np.int64)
+            back[own] = np.arange(self.n_dense, self.n_slots)
+            found[missing] = back[asked]
+        return found
+
+
+class _Dense:
+    """Groups whose sequences are dense, from the send rows of first attempts."""
+
+    def __init__(self, sends: Columns) -> None:
+        self._instances = Lookup(distinct(sends["instance"]), unknown_last=True)
+        self._lanes = Lookup(distinct(sends["lane"]), unknown_last=True)
+        seen = [np.empty(0, np.int64)]
+        for part in chunks(sends.rows):
+            seen.append(distinct(self._pair(sends, part)))
+        pairs = np.unique(np.concatenate(seen))
+        self._groups = Lookup(pairs, unknown_last=True)
+        top = np.full(len(pairs), -1, np.int64)
+        count = np.zeros(len(pairs), np.int64)
+        for part in chunks(sends.rows):
+            group, seq = self._groups.index(self._pair(sends, part)), sends["seq"][part]
+            chosen = _first_attempts(sends, part)
+            if chosen is not None:
+                group, seq = group[chosen], seq[chosen]
+            np.maximum.at(top, group, seq)
+            count += np.bincount(group, minlength=len(pairs))
+        size = np.where(top < _DENSE_FACTOR * count + _DENSE_SLACK, top + 1, 0)
+        start = np.append(0, np.cumsum(size)).astype(np.int64)
+        self.size = int(start[-1])
+        # One more entry, for rows of no group: nothing fits into it.
+        self._start, self._room = start, np.append(size, -1)
+        instance, lane = np.divmod(pairs, len(self._lanes) + 1)
+        self.groups = Groups(self._instances.values[instance], self._lanes.values[lane], start, top)
+
+    def _pair(self, table: Mapping[str, Array], part: slice) -> Ints:
+        instance = self._instances.index(table["instance"][part]).astype(np.int64)
+        instance *= len(self._lanes) + 1
+        instance += self._lanes.index(table["lane"][part])
+        return instance
+
+    def slots(self, table: Mapping[str, Array], part: slice) -> Ints:
+        """Dense slot of each row by its identity, -1 = none."""
+        group = self._groups.index(self._pair(table, part))
+        seq, attempt = table["seq"][part], table["attempt"]
+        fits = seq < self._room[group]
+        if not is_constant(attempt) or attempt[0] != 0:
+            fits &= attempt[part] == 0
+        return np.where(fits, self._start[group] + seq, -1)
+
+
+def has_identity(table: Columns, part: slice) -> Flags | None:
+    """Rows that are messages of a producer, warm-up or load; None = all of them."""
+    wanted: Flags | None = None
+    conditions: Sequence[tuple[str, Callable[[Array], Flags]]] = (
+        ("kind", lambda c: c != Kind.PROBE),
+        ("check", lambda c: c == Check.OK),
+        ("event", lambda c: c == Event.DELIVER),
+    )
+    for name, holds in conditions:
+        if name not in table:
+            continue
+        column = table[name]
+        if is_constant(column) and holds(column[:1])[0]:
+            continue
+        wanted = holds(column[part]) if wanted is None else wanted & holds(column[part])
+    return wanted
+
+
+def _first_attempts(sends: Columns, part: slice) -> Flags | None:
+    """Rows with an identity that are no re-sends; None = all of them."""
+    wanted, attempt = has_identity(sends, part), sends["attempt"]
+    if is_constant(attempt) and attempt[0] == 0:
+        return wanted
+    first: Flags = attempt[part] == 0
+    return first if wanted is None else first & wanted
+
+
+def _dense_slots(dense: _Dense, table: Columns) -> tuple[Slots, npt.NDArray[np.intp]]:
+    """Dense slot of every row, and the rows that have an identity but no dense slot."""
+    out = np.empty(table.rows, np.int32)
+    strays = [np.empty(0, np.intp)]
+    for part in chunks(table.rows):
+        slots, wanted = dense.slots(table, part), has_identity(table, part)
+        stray = slots < 0
+        if wanted is not None:
+            slots[~wanted] = -1
+            stray &= wanted
+        out[part] = slots
+        strays.append(np.flatnonzero(stray) + part.start)
+    return out, np.concatenate(strays)
+
+
+def _identities(table: Columns, rows: npt.NDArray[np.intp]) -> Ints:
+    if not len(rows):
+        return np.empty((0, 4), np.int64)
+    return np.column_stack([table[name][rows].astype(np.int64) for name in _IDENTITY])
+
+
+def _sorted_distinct(parts: Sequence[Ints]) -> tuple[Ints, list[Slots]]:
+    """Distinct rows of several (n, 4) arrays, sorted, and the number of each row among them."""
+    rows = np.concatenate(parts)
+    order = np.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    number = np.empty(len(rows), np.int32)
+    number[order] = np.cumsum(new) - 1
+    return ordered[new], list(np.split(number, np.cumsum([len(p) for p in parts])[:-1]))
+
+
+def _with_sparse_groups(dense: Groups, keys: Ints) -> tuple[Groups, Ints]:
+    """Add the groups that only sparse identities have; the group of each sparse identity."""
+    if not len(keys):
+        return dense, np.empty(0, np.int64)
+    own = np.column_stack([dense.instance, dense.lane])
+    pairs, index = np.unique(np.concatenate([own, keys[:, :2]]), axis=0, return_inverse=True)
+    index = index.ravel()
+    number = np.full(len(pairs), -1, np.int64)
+    number[index[: len(own)]] = np.arange(len(own))
+    added = np.flatnonzero(number < 0)
+    number[added] = len(own) + np.arange(len(added))
+    groups = Groups(
+        np.concatenate([dense.instance, pairs[added, 0]]),
+        np.concatenate([dense.lane, pairs[added, 1]]),
+        np.concatenate([dense.start, np.full(len(added), dense.start[-1])]),
+        np.concatenate([dense.max_seq, np.full(len(added), -1)]),
+    )
+    return groups, number[index[len(own) :]]

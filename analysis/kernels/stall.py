@@ -1,0 +1,206 @@
+"""Consumers that were given nothing although messages waited for them.
+
+A gap between two deliveries of a stream to a group is a stall when, for longer than the limit, an
+acknowledged message lay above everything delivered so far, a member held the stream, no fault was
+applied and the member's process ran. Gaps are looked for on a coarse grid first, so that a stream whose
+messages keep coming costs one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.bucket import Array, chunks
+from analysis.kernels.history import History
+from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.matching import Given
+from analysis.kernels.words import count_of
+from harness.records import Event, Outcome
+
+_TICKS_A_LIMIT = 8
+_NEVER = np.iinfo(np.int64).max
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A session held the stream from ``start_ns`` to ``end_ns``."""
+
+    session: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Nothing was delivered from ``start_ns`` to ``end_ns``, and ``waiting`` messages lay there."""
+
+    stream: int
+    session: int
+    start_ns: int
+    end_ns: int
+    waiting: int
+    resumed: bool
+
+
+def judge(history: History, groups: Sequence[Given]) -> list[Hits]:
+    """stall: one hit a window."""
+    if history.context.stall_ns <= 0 or not history.bucket.log.rows:
+        return []
+    return [h for given in groups for h in _hits(history, given, _stalls(given))]
+
+
+def _stalls(given: Given) -> list[Stall]:
+    streams = np.unique(given.history.bucket.log["stream"])
+    end_ns = _end_ns(given)
+    holdings = {s: _holdings(given, s, end_ns) for s in streams.tolist()}
+    held = {s: own for s, own in holdings.items() if own}
+    if not held:
+        return []
+    start_ns = min(h.start_ns for own in held.values() for h in own)
+    quiet = _quiet(given, streams, start_ns, end_ns)
+    found = []
+    for stream, own in held.items():
+        if quiet[int(np.searchsorted(streams, stream))]:
+            found += _of_stream(given, stream, own, end_ns)
+    return found
+
+
+def _end_ns(given: Given) -> int:
+    """When the last member of the group stopped; without a record, the end of observation."""
+    sessions = given.history.context.group_sessions().get(given.group, [])
+    return max((s.end_ns for s in sessions), default=0) or given.history.context.end_ns
+
+
+def _holdings(given: Given, stream: int, end_ns: int) -> list[Holding]:
+    """Who held the stream when, from assigns and revokes."""
+    context = given.history.context
+    since: dict[int, int] = {}
+    found = []
+    for change in given.matching.changes:
+        if change.stream not in (stream, 0) or given.matching.group_of_session[change.session] != given.group:
+            continue
+        if change.event in (Event.ASSIGN, Event.REVOKE) and change.session in since:
+            found.append(Holding(change.session, since.pop(change.session), change.t_ns))
+        if change.event == Event.ASSIGN:
+            since[change.session] = change.t_ns
+    for session, start in since.items():
+        known = context.sessions.get(session)
+        found.append(Holding(session, start, (known.end_ns if known else 0) or end_ns))
+    return found
+
+
+def _quiet(given: Given, streams: Array, start_ns: int, end_ns: int) -> Array:
+    """For each stream: is some stretch nearly as long as the limit without a delivery?"""
+    table = given.history.bucket.deliveries
+    tick = max(given.history.context.stall_ns // _TICKS_A_LIMIT, 1)
+    ticks = max((end_ns - start_ns) // tick + 1, 1)
+    seen = np.zeros((len(streams), ticks), np.bool_)
+    for part in chunks(len(given.matched)):
+        numbers = given.numbers(part)[given.matched[part] >= 0]
+        rank = np.searchsorted(streams, table["stream"][numbers])
+        seen[rank, np.clip((table["t_ns"][numbers] - start_ns) // tick, 0, ticks - 1)] = True
+    # Time before the stream was assigned counts here too; that only means a closer look.
+    edges = [np.concatenate([[-1], np.flatnonzero(row), [ticks]]) for row in seen]
+    return np.array([bool(np.diff(e).max() >= _TICKS_A_LIMIT) for e in edges])
+
+
+def _of_stream(given: Given, stream: int, holdings: list[Holding], end_ns: int) -> list[Stall]:
+    history, limit = given.history, given.history.context.stall_ns
+    rows, available = _waiting_since(history, stream)
+    delivery = given.of_streams(np.array([stream]))
+    times = history.bucket.deliveries["t_ns"][delivery]
+    order = np.argsort(times, kind="stable")
+    begin = min(h.start_ns for h in holdings)
+    starts = np.append(begin, times[order])
+    ends = np.append(times[order], max(end_ns, int(starts[-1])))
+    highest = np.append(-1, np.maximum.accumulate(given.matching.row[delivery][order]))
+    found = []
+    for gap in np.flatnonzero(ends - starts > limit).tolist():
+        above = int(np.searchsorted(rows, highest[gap], side="right"))
+        start, end = int(starts[gap]), int(ends[gap])
+        start = max(start, int(available[above:].min(initial=_NEVER)))
+        if end - start <= limit or _idle_ns(given, holdings, start, end) <= limit:
+            continue
+        waiting = int(np.count_nonzero(available[above:] < end))
+        holder = next((h.session for h in holdings if h.start_ns < end and h.end_ns > start), 0)
+        found.append(Stall(stream, holder, start, end, waiting, gap < len(times)))
+    return found
+
+
+def _waiting_since(history: History, stream: int) -> tuple[Array, Array]:
+    """Log rows of the stream, and when each was acknowledged (never: a very late time)."""
+    rows = np.flatnonzero(history.bucket.log["stream"] == stream)
+    slots = history.log_slot[rows]
+    acked = slots >= 0
+    acked[acked] = history.outcome[slots[acked]] == Outcome.OK
+    available = np.full(len(rows), _NEVER)
+    available[acked] = history.of_send("t_done_ns", slots[acked])
+    return rows, available
+
+
+def _idle_ns(given: Given, holdings: list[Holding], start: int, end: int) -> int:
+    """Time of the window in which a running member held the stream and no fault was applied."""
+    context = given.history.context
+    faults = [(f.start_ns, f.end_ns) for f in context.faults if f.effective]
+    held = []
+    for h in holdings:
+        session = context.sessions.get(h.session)
+        held += without([(h.start_ns, h.end_ns)], [*faults, *(session.frozen if session else ())])
+    clipped = [(max(a, start), min(b, end)) for a, b in held]
+    return sum(b - a for a, b in union(clipped))
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """Disjoint, ascending spans that cover the same."""
+    out: list[Span] = []
+    for a, b in sorted(s for s in spans if s[0] < s[1]):
+        if out and a <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], b))
+        else:
+            out.append((a, b))
+    return out
+
+
+def without(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
+    """What of the spans lies in none of the holes."""
+    out: list[Span] = []
+    cuts = union(holes)
+    for a, b in union(spans):
+        for low, high in cuts:
+            if high > a and low < b:
+                out.append((a, low))
+                a = max(a, high)
+        out.append((a, b))
+    return union(out)
+
+
+def _hits(history: History, given: Given, stalls: list[Stall]) -> list[Hits]:
+    if not stalls:
+        return []
+    context = history.context
+    resumed, to_the_end = split_index("stall", "resumed"), split_index("stall", "to the end")
+
+    def note(i: int) -> Note:
+        s = stalls[i]
+        waiting = f"{count_of(s.waiting, 'message')} waiting"
+        length_s, until_s = (s.end_ns - s.start_ns) / 1e9, context.seconds(s.end_ns)
+        span = f"nothing for {length_s:.1f} s until {until_s:.1f} s"
+        return Note(detail=f"group {given.group}: {waiting}, {span}")
+
+    return [
+        hits(
+            "stall",
+            slot=np.full(len(stalls), -1),
+            t_ns=np.array([s.start_ns for s in stalls]),
+            split=np.array([resumed if s.resumed else to_the_end for s in stalls]),
+            unmet=0 if context.readiness_restored else BITS["readiness-restored"],
+            stream=np.array([s.stream for s in stalls]),
+            session=np.array([s.session for s in stalls]),
+            note=note,
+        )
+    ]

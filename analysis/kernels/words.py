@@ -1,0 +1,41 @@
+"""How single messages and places are named, for witnesses."""
+
+from __future__ import annotations
+
+from analysis.kernels.history import History
+
+
+def name_of(history: History, slot: int, row: int = -1) -> str:
+    """``instance/lane/seq``, with ``.attempt`` when it is not the first; a row without a message of ours
+    is ``stream@position``."""
+    if slot < 0:
+        return f"{stream_of(history, row)}@{place_of(history, row)}" if row >= 0 else ""
+    instance, lane, seq, attempt = history.identity_of(slot)
+    return f"{instance}/{lane}/{seq}" + (f".{attempt}" if attempt else "")
+
+
+def place_of(history: History, row: int) -> str:
+    """Position of a log row: an offset, or ledger:entry:batch where there are ledgers."""
+    log = history.bucket.log
+    return place_text(int(log["position"][row]), int(log["ledger"][row]), int(log["batch"][row]))
+
+
+def place_text(position: int, ledger: int = 0, batch: int = 0) -> str:
+    """A position as its system writes it."""
+    return f"{ledger}:{position}:{batch}" if ledger else str(position)
+
+
+def stream_of(history: History, row: int) -> str:
+    """Name of a log row's stream."""
+    return history.context.stream_name(int(history.bucket.log["stream"][row]))
+
+
+def count_of(number: int, one: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{number:,} {one}" + ("" if number == 1 else "s")
+
+
+def some_of(names: list[str], total: int) -> str:
+    """``2, 3 and 7 more``."""
+    rest = total - len(names)
+    return ", ".join(names) + (f" and {rest:,} more" if rest > 0 else "")

@@ -1,0 +1,113 @@
+"""What one bucket says: episodes with exact counts and a few raw witnesses, mergeable and JSON.
+
+An **episode** is the unit of attribution: messages of one class, producer instance and lane whose times
+are less than `GAP_NS` apart. Ten thousand messages lost in one kill are one episode a lane, and one
+observation when asking whether kills cause losses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from analysis.findings import Step
+
+#: Hits of one class and lane further apart than this are separate episodes.
+GAP_NS = 1_000_000_000
+#: Episodes kept apart for each (bucket, class); the rest is folded into a few rows with exact counts.
+MAX_EPISODES = 2_000
+#: Of those, the largest and earliest keep witnesses: more than a report shows of a class.
+WITNESS_EPISODES = 40
+WITNESSES_AN_EPISODE = 5
+#: Steps on either side of a witness.
+STEPS_AROUND = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawWitness:
+    """One concrete message (or window), without fault proximity and final wording.
+
+    Attributes:
+        message: ``instance/lane/seq`` or ``instance/lane/seq.attempt``; a row without an identity of
+            ours is named ``stream@position``.
+        where: lane text, and the stream where that differs.
+        detail: what is particular to this witness, for its sentence; may be empty.
+        symptoms: other things the same root cause did to the same message.
+    """
+
+    message: str
+    where: str
+    t_ns: int
+    outcome: str = ""
+    error: str = ""
+    acked_position: str = ""
+    detail: str = ""
+    around: tuple[Step, ...] = ()
+    symptoms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """Hits of one class and split in one (instance, lane) with gaps below `GAP_NS`.
+
+    Attributes:
+        unmet: names of `analysis.classes.PRECONDITIONS` that do not hold; empty = proved.
+        instance: producer instance, 0 when the class concerns none.
+        lane: -1 when it concerns none.
+        stream: of the first hit; 0 unknown.
+        session: consumer session, 0 when the class is about the log.
+        count: messages (or windows), exact.
+        episodes: 1; more in a row that stands for episodes beyond `MAX_EPISODES`.
+    """
+
+    cls: str
+    split: str
+    unmet: tuple[str, ...]
+    instance: int
+    lane: int
+    stream: int
+    session: int
+    first_ns: int
+    last_ns: int
+    count: int
+    episodes: int = 1
+    witnesses: tuple[RawWitness, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partial:
+    """The judgement of one bucket.
+
+    ``counts``: exact sums of what is no anomaly too (attempted, ok, fail, info, info_stored, open ...).
+    ``evidence``: by class, how many of its hits lack which precondition.
+    """
+
+    bucket: int
+    episodes: list[Episode] = field(default_factory=list)
+    evidence: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Partial:
+        raw = json.loads(text)
+        return cls(
+            bucket=raw["bucket"],
+            episodes=[_episode(row) for row in raw["episodes"]],
+            evidence=raw["evidence"],
+            counts=raw["counts"],
+        )
+
+
+def _episode(row: dict[str, Any]) -> Episode:
+    witnesses = tuple(_witness(w) for w in row["witnesses"])
+    return Episode(**{**row, "unmet": tuple(row["unmet"]), "witnesses": witnesses})
+
+
+def _witness(row: dict[str, Any]) -> RawWitness:
+    around = tuple(Step(**step) for step in row["around"])
+    return RawWitness(**{**row, "around": around, "symptoms": tuple(row["symptoms"])})

@@ -1,0 +1,72 @@
+"""Achieved against intended rate, in all and outside outages.
+
+While a stream is out, nobody can hold the rate; that is an availability figure and has its own place.
+Outside outages a shortfall means that the load was not the load that was asked for, and then a clean
+result proves little. Counted is, of the messages *due* while no stream was out, the share that was
+acknowledged, whenever that was: a message never offered, refused or unknown is missing from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.series import Grid, Series
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Messages a second over the load phase; ``ratio`` is None with nothing to compare with."""
+
+    target_per_s: float
+    offered_per_s: float
+    achieved_per_s: float
+    calm_per_s: float  # outside outages
+    calm_s: float  # how long no stream was out
+    load_s: float
+    longest_outage_s: float
+    ratio: float | None
+
+    def document(self) -> dict[str, float]:
+        """As it stands in ``Result.rate``."""
+        document = {
+            "target_per_s": self.target_per_s,
+            "offered_per_s": round(self.offered_per_s, 1),
+            "achieved_per_s": round(self.achieved_per_s, 1),
+            "achieved_outside_outages_per_s": round(self.calm_per_s, 1),
+            "outage_s": round(self.load_s - self.calm_s, 3),
+            "longest_outage_s": round(self.longest_outage_s, 3),
+        }
+        if self.ratio is not None:
+            document["ratio_outside_outages"] = round(self.ratio, 5)
+        return document
+
+
+def rate_of(series: Series, grid: Grid, load_end_ns: int, target_per_s: float) -> Rate:
+    """Rates of the load phase, which runs from ``grid.zero_ns`` to ``load_end_ns``.
+
+    Args:
+        target_per_s: all producers together; 0 = unlimited.
+    """
+    load_s = max(load_end_ns - grid.zero_ns, 0) / 1e9
+    borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
+    borders = np.clip(borders, grid.zero_ns, max(load_end_ns, grid.zero_ns))
+    calm = np.diff(borders) > 0
+    for outage in series.outages:
+        first, last = grid.step(np.array([outage.start_ns, max(outage.end_ns - 1, outage.start_ns)]))
+        calm[first : last + 1] = False
+    calm_s = float(np.diff(borders)[calm].sum()) / 1e9
+    calm_ok = int(series.latency.per_step(grid.steps)[calm].sum())
+    lengths = [min(o.end_ns, load_end_ns) - max(o.start_ns, grid.zero_ns) for o in series.outages]
+    per_s = 1 / load_s if load_s else 0.0
+    return Rate(
+        target_per_s=target_per_s,
+        offered_per_s=series.totals.get("load_attempted", 0) * per_s,
+        achieved_per_s=series.totals.get("load_ok", 0) * per_s,
+        calm_per_s=calm_ok / calm_s if calm_s else 0.0,
+        calm_s=calm_s,
+        load_s=load_s,
+        longest_outage_s=max([0, *lengths]) / 1e9,
+        ratio=min(calm_ok / (target_per_s * calm_s), 1.0) if calm_s and target_per_s else None,
+    )

@@ -1,0 +1,154 @@
+"""What the charts of a page share: colours, the time axis with its fault bands, margins, legends.
+
+Colours are Okabe and Ito's (told apart with every common colour blindness), and every series has a
+second cue: a dash pattern, a hatch or a marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bokeh.models import ColumnDataSource, CrosshairTool, Range1d, Span
+from bokeh.plotting import figure
+
+from analysis.findings import FaultRow, Finding, Result, Status
+from analysis.report import words
+from analysis.report.windows import Windows, condensed
+
+#: Windows drawn of a series at most; longer runs are condensed to this.
+MAX_WINDOWS = 1500
+#: An instant fault is drawn this share of the axis wide, so that it can be seen.
+MIN_BAND_SHARE = 0.003
+
+BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+PURPLE, SKY, GREY = "#CC79A7", "#56B4E9", "#808080"
+BAND_COLOURS = (ORANGE, SKY, PURPLE, GREEN, VERMILLION, GREY)
+HATCHES = ("right_diagonal_line", "left_diagonal_line", "vertical_line", "dot", "cross", "horizontal_line")
+INK = "#30363d"  # the page's script repaints axes for a dark background
+LABEL_CHAR_PX = 6.6
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A figure, and the same as text and numbers for those who cannot see or hover it."""
+
+    key: str
+    title: str
+    plot: Any
+    summary: str
+    header: tuple[str, ...] = ()
+    table: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(slots=True)
+class TimeAxis:
+    """What the timelines of a page share: range, crosshair, fault bands, left margin."""
+
+    result: Result
+    lane_labels: bool = True  # leave room for the names of the lanes, so that all plots line up
+    windows: Windows = field(init=False)
+    range: Any = field(init=False)
+    cursor: Any = field(init=False)
+    bands: Any = field(init=False)
+    margin_px: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.windows = condensed(self.result.timeline, MAX_WINDOWS)
+        times = self.windows.times
+        start = times[0] if times else 0.0
+        end = times[-1] + self.windows.step_s if times else 1.0
+        self.range = Range1d(start, end, bounds=(start, end))
+        self.cursor = Span(dimension="height", line_color=GREY, line_dash="dotted", line_width=1)
+        self.bands = band_source(self.result.faults, (end - start) * MIN_BAND_SHARE)
+        names = lanes(self.result) if self.lane_labels else []
+        longest = max((len(name) for name in names), default=0)
+        self.margin_px = round(max(70, longest * LABEL_CHAR_PX + 24))
+
+    def figure(self, height: int, **options: Any) -> Any:
+        """An empty timeline with its fault bands already behind everything."""
+        plot = styled(figure(height=height, x_range=self.range, tools="xpan,xbox_zoom,reset", **options))
+        plot.min_border_left = self.margin_px
+        plot.add_tools(CrosshairTool(overlay=self.cursor, dimensions="height"))
+        return plot
+
+    def bands_behind(self, plot: Any) -> None:
+        plot.vstrip(
+            x0="start",
+            x1="end",
+            source=self.bands,
+            fill_color="colour",
+            fill_alpha=0.16,
+            line_color="colour",
+            line_alpha=0.5,
+            hatch_pattern="hatch",
+            hatch_color="colour",
+            hatch_alpha=0.25,
+            level="underlay",
+        )
+
+
+def lanes(result: Result) -> list[str]:
+    """Names of the lanes above the timelines: fault kinds as they first fire, then classes with witnesses."""
+    kinds = dict.fromkeys(fault.kind for fault in result.faults if not fault.skipped)
+    return [*kinds, *(finding.cls for finding in marked(result))]
+
+
+def marked(result: Result) -> list[Finding]:
+    """Findings whose witnesses are worth a mark on the time axis."""
+    shown = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
+    return [finding for finding in result.findings if finding.status in shown and finding.witnesses]
+
+
+def band_source(faults: Sequence[FaultRow], min_width_s: float) -> Any:
+    """One row a fault that fired; a kind keeps its colour and hatch in every chart."""
+    fired = [fault for fault in faults if not fault.skipped]
+    kinds = list(dict.fromkeys(fault.kind for fault in fired))
+    look = {kind: number % len(BAND_COLOURS) for number, kind in enumerate(kinds)}
+    ends = [fault.until_s if fault.until_s is not None else fault.t_s for fault in fired]
+    return ColumnDataSource(
+        {
+            "start": [fault.t_s for fault in fired],
+            "end": [max(end, fault.t_s + min_width_s) for end, fault in zip(ends, fired, strict=True)],
+            "kind": [fault.kind for fault in fired],
+            "colour": [BAND_COLOURS[look[fault.kind]] for fault in fired],
+            "hatch": [HATCHES[look[fault.kind]] for fault in fired],
+            "fill": [0.55 if fault.effective else 0.0 for fault in fired],
+            "what": [words.plain(f"#{fault.id} {fault.kind} {fault.target}") for fault in fired],
+            "when": [
+                f"{words.clock(fault.t_s)} to {words.clock(end)}"
+                for fault, end in zip(fired, ends, strict=True)
+            ],
+            "proof": [
+                words.plain(fault.evidence if fault.effective else f"did not bite: {fault.evidence}")
+                for fault in fired
+            ],
+        }
+    )
+
+
+def styled(plot: Any) -> Any:
+    """The look of every figure: no box, no logo, the page's own background."""
+    plot.sizing_mode = "stretch_width"
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+    plot.background_fill_color = None
+    plot.border_fill_color = None
+    plot.outline_line_color = None
+    plot.grid.grid_line_color = GREY
+    plot.grid.grid_line_alpha = 0.25
+    plot.axis.axis_label_text_font_style = "normal"
+    return plot
+
+
+def legend_above(plot: Any) -> None:
+    """Above the plot, where it hides nothing; a click mutes a series."""
+    legend = plot.legend[0]
+    plot.add_layout(legend, "above")
+    legend.orientation = "horizontal"
+    legend.click_policy = "hide"
+    legend.background_fill_alpha = 0
+    legend.border_line_alpha = 0
+    legend.padding = 0
+    legend.margin = 0

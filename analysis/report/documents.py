@@ -1,0 +1,232 @@
+"""The --json documents: what each command prints, their JSON Schemas, and result.json read back.
+
+Every document carries ``schema_version``; a change that would break a reader raises it. The schemas in
+``schemas/`` are made from the dataclasses by `schemas` and published as files (a test keeps them equal),
+so that a reader in another language needs no Python: `python -m analysis.report.documents` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from analysis.findings import SCHEMA_VERSION, Campaign, Result
+from analysis.report.compare import Comparison
+from analysis.report.explain import Explanation
+from analysis.report.life import Trace
+from harness.errors import BrokerstormError, UsageError
+from harness.rundir import RunDir, read_json, write_json
+
+SCHEMA_FOLDER = Path(__file__).with_name("schemas")
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_DocumentT = TypeVar("_DocumentT", Result, Campaign)
+Document = dict[str, Any]
+
+
+def run_document(result: Result) -> Document:
+    """Of `run`, `analyze` and `show` for one run, and of result.json."""
+    return _finite_document(result.document())
+
+
+def campaign_document(campaign: Campaign) -> Document:
+    """Of `run`, `analyze` and `show` for a scenario with variants or rounds, and of campaign.json."""
+    return _finite_document(campaign.document())
+
+
+def trace_document(trace: Trace) -> Document:
+    return _versioned(asdict(trace))
+
+
+def comparison_document(comparison: Comparison) -> Document:
+    return _versioned(asdict(comparison))
+
+
+def explanation_document(entries: Sequence[Explanation]) -> Document:
+    """Of `explain`: the class asked for, or all."""
+    return _versioned({"classes": [asdict(entry) for entry in entries]})
+
+
+def error_document(error: BrokerstormError) -> Document:
+    """Of any command that failed, instead of its own document."""
+    kind = type(error).__name__
+    body = {"type": kind, "message": str(error), "hint": error.hint}
+    return _versioned({"exit_code": int(error.exit_code), "error": body})
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    """A document as text; keys keep their order."""
+    return json.dumps(finite(dict(document)), indent=1, ensure_ascii=False, allow_nan=False, default=str)
+
+
+def finite(document: Any) -> Any:
+    """Without NaN and infinities, which JSON does not have: a key with one is left out, a list entry
+    becomes null."""
+    if isinstance(document, Mapping):
+        return {key: finite(value) for key, value in document.items() if not _is_odd(value)}
+    if isinstance(document, list | tuple):
+        return [None if _is_odd(value) else finite(value) for value in document]
+    return document
+
+
+def _is_odd(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _versioned(body: Document) -> Document:
+    return _finite_document({"schema_version": SCHEMA_VERSION, **body})
+
+
+def _finite_document(document: Document) -> Document:
+    made: Document = finite(document)
+    return made
+
+
+# -- result.json and campaign.json
+
+
+def write_result(run: RunDir, result: Result) -> None:
+    write_json(run.result, run_document(result))
+
+
+def read_result(run: RunDir) -> Result:
+    """What `analyze` last said of a run.
+
+    Raises:
+        UsageError: not judged yet, or written by a version that this one cannot read.
+    """
+    if not run.result.exists():
+        raise UsageError(f"{run.root} has not been judged", hint="`brokerstorm analyze` judges it")
+    document = read_json(run.result)
+    if isinstance(document, dict):
+        for finding in document.get("findings", []):
+            finding["cls"] = finding.pop("class", "")
+    return _parsed(Result, document, run.result)
+
+
+def write_campaign(run: RunDir, campaign: Campaign) -> None:
+    write_json(run.campaign, campaign_document(campaign))
+
+
+def read_campaign(run: RunDir) -> Campaign:
+    """A judged campaign.
+
+    Raises:
+        UsageError: not judged yet, or written by a version that this one cannot read.
+    """
+    document = read_json(run.campaign)
+    if isinstance(document, dict) and "variants" not in document:
+        raise UsageError(f"{run.root} has not been judged", hint="`brokerstorm analyze` judges it")
+    return _parsed(Campaign, document, run.campaign)
+
+
+def _parsed(kind: type[_DocumentT], document: Any, path: Path) -> _DocumentT:
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if version != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}",
+            hint="`brokerstorm analyze` judges the capture again",
+        )
+    try:
+        return TypeAdapter(kind).validate_python(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "document"
+        raise UsageError(
+            f"{path}: {where}: {first['msg']} ({error.error_count()} problems)",
+            hint="`brokerstorm analyze` judges the capture again",
+        ) from error
+
+
+# -- schemas
+
+
+def schemas() -> dict[str, Document]:
+    """JSON Schema of each document, by file name."""
+    run = _schema(Result, "run", "the verdict on one run")
+    _require(run, "sends", ("attempted", "ok", "fail", "info"))
+    _require(run, "rate", ("target_per_s", "achieved_per_s"))
+    campaign = _schema(Campaign, "campaign", "the verdict on a scenario with variants or rounds")
+    campaign["properties"] |= {
+        "exit_code": {"type": "integer"},
+        "runs": {"items": {"type": "string"}, "type": "array"},
+    }
+    campaign["required"] += ["exit_code", "runs"]
+    explain = _schema(Explanation, "explain", "what anomaly classes mean")
+    error = _error_schema()
+    return {
+        "run.json": run,
+        "campaign.json": campaign,
+        "trace.json": _schema(Trace, "trace", "one message's life"),
+        "compare.json": _schema(Comparison, "compare", "two runs side by side"),
+        "explain.json": _list_of(explain),
+        "error.json": error,
+    }
+
+
+def _schema(kind: Any, name: str, about: str) -> Document:
+    schema: Document = TypeAdapter(kind).json_schema(mode="serialization")
+    finding = schema.get("$defs", {}).get("Finding")
+    if finding:
+        finding["properties"] = {"class": finding["properties"].pop("cls"), **finding["properties"]}
+        finding["required"] = ["class", *(key for key in finding["required"] if key != "cls")]
+    properties = {"schema_version": {"const": SCHEMA_VERSION}, **schema["properties"]}
+    head = {"$schema": DIALECT, "title": f"brokerstorm {name}", "description": about}
+    required = ["schema_version", *schema.get("required", [])]
+    return {**head, **_without(schema, head), "properties": properties, "required": required}
+
+
+def _without(schema: Document, head: Mapping[str, Any]) -> Document:
+    return {key: value for key, value in schema.items() if key not in head}
+
+
+def _require(schema: Document, name: str, keys: Sequence[str]) -> None:
+    schema["properties"][name]["required"] = list(keys)
+
+
+def _list_of(schema: Document) -> Document:
+    properties = {key: value for key, value in schema["properties"].items() if key != "schema_version"}
+    required = [key for key in schema["required"] if key != "schema_version"]
+    entry = {"type": "object", "properties": properties, "required": required}
+    return {
+        **{key: schema[key] for key in ("$schema", "title", "description")},
+        "type": "object",
+        "properties": {
+            "schema_version": {"const": SCHEMA_VERSION},
+            "classes": {"type": "array", "items": entry},
+        },
+        "required": ["schema_version", "classes"],
+    }
+
+
+def _error_schema() -> Document:
+    text = {"type": "string"}
+    body = {"type": text, "message": text, "hint": text}
+    return {
+        "$schema": DIALECT,
+        "title": "brokerstorm error",
+        "description": "a command that failed",
+        "type": "object",
+        "properties": {
+            "schema_version": {"const": SCHEMA_VERSION},
+            "exit_code": {"type": "integer"},
+            "error": {"type": "object", "properties": body, "required": list(body)},
+        },
+        "required": ["schema_version", "exit_code", "error"],
+    }
+
+
+def write_schemas(folder: Path = SCHEMA_FOLDER) -> None:
+    """Write every schema file."""
+    folder.mkdir(exist_ok=True)
+    for name, schema in schemas().items():
+        (folder / name).write_text(json.dumps(schema, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write_schemas()

@@ -1,0 +1,59 @@
+"""What a class means: its row of `analysis.classes` put into sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analysis.classes import ALWAYS, CAPTURE, CLASSES, INFORMATION, PRECONDITIONS, anomaly_class
+
+_PROMISES = {
+    "delivery": "delivery: an acknowledged message is kept",
+    "order": "order: first copies of a lane's messages keep the order in which they were sent",
+    "dedup": "dedup: a message is stored once, however often the client sends it again",
+    ALWAYS: "none may break it: it is a violation whatever the settings",
+    CAPTURE: "none: it is a gap in our own records and makes the verdict unknown",
+    INFORMATION: "none: it is told because people ask",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """``breaks``: promises, any one of which makes it a violation; ``evidence``: what must be known
+    before it counts as proved (unmet: suspect, the verdict is unknown)."""
+
+    name: str
+    sentence: str
+    example: str
+    explanation: str
+    breaks: tuple[str, ...]
+    evidence: tuple[str, ...]
+    unit: str
+    splits: dict[str, str]
+
+
+def explain(name: str) -> Explanation:
+    """The class of that name.
+
+    Raises:
+        UsageError: there is none; the hint names the nearest.
+    """
+    entry = anomaly_class(name)
+    splits = {
+        key: split.text + (f" (always {split.status.value})" if split.status is not None else "")
+        for key, split in entry.splits.items()
+    }
+    return Explanation(
+        name=entry.name,
+        sentence=entry.sentence,
+        example=entry.example,
+        explanation=entry.explanation,
+        breaks=tuple(_PROMISES[kind] for kind in entry.breaks),
+        evidence=tuple(PRECONDITIONS[key] for key in entry.needs),
+        unit=entry.unit,
+        splits=splits,
+    )
+
+
+def every_class() -> list[Explanation]:
+    """All classes, the weightiest first."""
+    return [explain(name) for name in CLASSES]

@@ -1,0 +1,193 @@
+"""report.html: one self-contained page that opens without a network and that nothing can talk out of.
+
+Jinja escapes whatever came from outside; a content security policy forbids every request, so even a
+hole in that would have nowhere to send anything. Charts are Bokeh's, its script inlined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bokeh.embed import components
+from bokeh.resources import Resources
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from analysis.classes import CLASSES
+from analysis.findings import Campaign, Result
+from analysis.report import charts, words
+from analysis.report.chart_frame import Chart, TimeAxis
+from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading, pass_sentence
+from analysis.report.terminal_campaign import comparison_rows, first_witness, outcome_of
+from harness.rundir import RunDir
+
+#: Witnesses open on the page; the rest of a class is one click away.
+SHOWN_WITNESSES = 3
+FILES = (
+    ("result.json", "everything on this page, for scripts"),
+    ("junit.xml", "for CI systems"),
+    ("scenario.yaml", "what was asked"),
+    ("plan.json", "what was resolved from it"),
+    ("manifest.json", "versions, machine, phases"),
+    ("faults.jsonl", "every inject, proof and heal"),
+    ("events.jsonl", "connects, stalls, exits"),
+    ("metrics.jsonl", "CPU and memory a second"),
+    ("sealed/", "every send, log row and delivery as Parquet"),
+    ("raw/", "worker logs and specs"),
+    ("stacks/", "dumps of workers that hung"),
+)
+
+
+def run_page(result: Result, *, files: Sequence[tuple[str, str]] = (), up: str = "") -> str:
+    """The page of one run.
+
+    Args:
+        files: (path relative to the page, what it is) of the files to link.
+        up: link to the campaign's page, if the run has one.
+    """
+    found = [finding for finding in result.findings if finding.count]
+    drawn = charts.charts(result)
+    script, embedded = _embed({chart.key: chart for chart in drawn})
+    timelines = [embedded[chart.key] for chart in drawn if chart.key != "percentiles"]
+    return _render(
+        "run.html",
+        r=result,
+        title=f"{result.scenario} · {result.variant}" if result.variant else result.scenario,
+        pass_sentence=pass_sentence(result),
+        cards=_cards(result),
+        found=found,
+        absent=[cls for cls in CLASSES if cls not in {finding.cls for finding in found}],
+        meanings=CLASSES,
+        shown=SHOWN_WITNESSES,
+        timelines=timelines,
+        curve=embedded.get("percentiles"),
+        environment=[words.fact(name, value) for name, value in result.environment.items()],
+        phases=[(name, words.seconds(value)) for name, value in result.duration_s.items()],
+        files=list(files),
+        up=up,
+        chart_script=script,
+    )
+
+
+def campaign_page(campaign: Campaign, results: Mapping[str, Result] | None = None) -> str:
+    """The page of a campaign: variants side by side, linked to their runs' pages.
+
+    ``results``: run path -> result, for a throughput panel of each variant's last run.
+    """
+    panels: dict[str, Chart] = {}
+    for variant in campaign.variants:
+        result = (results or {}).get(variant.runs[-1].path) if variant.runs else None
+        if result is not None:
+            panels[variant.name] = charts.throughput(TimeAxis(result, lane_labels=False))
+    script, embedded = _embed({f"panel-{number}": chart for number, chart in enumerate(panels.values())})
+    return _render(
+        "campaign.html",
+        c=campaign,
+        outcome=outcome_of(campaign),
+        comparison=comparison_rows(campaign.variants),
+        witnesses=[(v, *first) for v in campaign.variants if (first := first_witness(v)) is not None],
+        panels=list(zip(panels, embedded.values(), strict=True)),
+        chart_script=script,
+    )
+
+
+def write_run_page(run: RunDir, result: Result, *, up: str = "") -> Path:
+    """Write report.html of a run and return its path."""
+    files = [(name, what) for name, what in FILES if (run.root / name).exists()]
+    run.report.write_text(run_page(result, files=files, up=up), encoding="utf-8")
+    return run.report
+
+
+def write_campaign_page(run: RunDir, campaign: Campaign, results: Mapping[str, Result] | None = None) -> Path:
+    """Write report.html of a campaign and return its path."""
+    run.report.write_text(campaign_page(campaign, results), encoding="utf-8")
+    return run.report
+
+
+def _cards(result: Result) -> list[dict[str, str]]:
+    sends, rate, latency = result.sends, result.rate, result.latency_ms
+    target = rate.get("target_per_s")
+    unsure = f"{words.count(sends.get('fail', 0))} fail, {words.count(sends.get('info', 0))} info"
+    return [
+        {"label": "attempted", "value": words.count(sends.get("attempted", 0)), "note": unsure},
+        {
+            "label": "acknowledged",
+            "value": words.count(sends.get("ok", 0)),
+            "note": f"{words.count(result.rows.get('log', 0))} rows in the log",
+        },
+        {
+            "label": "rate",
+            "value": words.per_second(rate.get("achieved_per_s", 0.0)),
+            "note": f"of {words.per_second(target)} intended" if target else "unlimited",
+        },
+        {
+            "label": "latency p99",
+            "value": words.millis(latency.get("p99")),
+            "note": f"p50 {words.millis(latency.get('p50'))}, max {words.millis(latency.get('max'))}",
+        },
+        _faults_card(result),
+    ]
+
+
+def _faults_card(result: Result) -> dict[str, str]:
+    counted, _, rest = faults_line(result.faults).partition("   ")
+    return {"label": "faults", "value": counted.partition(",")[0], "note": rest.replace("   ", ", ")}
+
+
+def _embed(drawn: Mapping[str, Chart]) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Bokeh's script for all charts, and each chart with its div; both are Bokeh's own markup."""
+    if not drawn:
+        return Markup(""), {}
+    script, divs = components({key: chart.plot for key, chart in drawn.items()})
+    embedded = {
+        key: {
+            "key": key,
+            "title": chart.title,
+            "summary": chart.summary,
+            "header": chart.header,
+            "table": chart.table,
+            "div": Markup(divs[key]),
+        }
+        for key, chart in drawn.items()
+    }
+    return Markup(script), embedded
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("analysis.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["plain"] = words.plain
+    made.globals |= {
+        "count": words.count,
+        "clock": words.clock,
+        "seconds": words.seconds,
+        "millis": words.millis,
+        "ago": words.ago,
+        "beyond": words.beyond,
+        "attribution": words.attribution,
+        "sequence_text": lambda steps: words.sequence(steps, 200),
+        "heading": finding_heading,
+        "glyphs": STATUS_GLYPH,
+    }
+    return made
+
+
+def _render(template: str, **values: Any) -> str:
+    environment = _environment()
+
+    def source(name: str) -> Markup:
+        return (
+            Markup(environment.loader.get_source(environment, name)[0]) if environment.loader else Markup("")
+        )
+
+    bokeh_js = Resources(mode="inline", components=["bokeh"]).js_raw[0] if values["chart_script"] else ""
+    return environment.get_template(template).render(
+        style=source("style.css"), page_js=source("page.js"), bokeh_js=Markup(bokeh_js), **values
+    )

@@ -1,0 +1,159 @@
+"""JUnit XML for CI systems: a suite a run, a case a class that was looked for, and one for coverage.
+
+A violation is a *failure*; a suspect class or a coverage check that does not hold is an *error* (the run
+could not show it), so that no CI system mistakes "nothing was proved" for green. Permitted and
+informational findings pass and say so in ``system-out``. In a campaign a further case per variant says
+whether it came out as expected, and the violations that a variant is expected to show are no failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from analysis.classes import CLASSES
+from analysis.findings import CLEAN, Campaign, Expectation, Finding, Result, Status, VariantResult
+from analysis.report import words
+from analysis.report.terminal import finding_heading, witness_facts
+from harness.rundir import RunDir
+
+SHOWN_WITNESSES = 5
+
+
+def run_xml(result: Result) -> str:
+    """``<testsuites>`` with the one suite of a run."""
+    return _document([_suite(result)])
+
+
+def campaign_xml(campaign: Campaign, results: Sequence[tuple[str, Result]]) -> str:
+    """A suite of the variants' expectations, then one a run.
+
+    Args:
+        results: (variant name, result) of every round.
+    """
+    expected = {variant.name: variant.expect for variant in campaign.variants}
+    suites = [_expectations(campaign)]
+    suites += [_suite(result, allowed=expected.get(variant, CLEAN)) for variant, result in results]
+    return _document(suites)
+
+
+def write_run_xml(run: RunDir, result: Result) -> Path:
+    run.junit.write_text(run_xml(result), encoding="utf-8")
+    return run.junit
+
+
+def write_campaign_xml(run: RunDir, campaign: Campaign, results: Sequence[tuple[str, Result]]) -> Path:
+    run.junit.write_text(campaign_xml(campaign, results), encoding="utf-8")
+    return run.junit
+
+
+def _document(suites: Sequence[ET.Element]) -> str:
+    root = ET.Element("testsuites", name="brokerstorm")
+    for key in ("tests", "failures", "errors", "skipped"):
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
+    root.set("time", f"{sum(float(suite.get('time', '0')) for suite in suites):.3f}")
+    root.extend(suites)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(result: Result, *, allowed: str = CLEAN) -> ET.Element:
+    name = ".".join(filter(None, ("brokerstorm", result.scenario, result.variant)))
+    suite = ET.Element("testsuite", name=_text(name))
+    properties = ET.SubElement(suite, "properties")
+    facts = {"run_id": result.run_id, "seed": str(result.seed), "verdict": result.verdict.value}
+    for key, value in {**facts, "command": result.command, **result.environment}.items():
+        ET.SubElement(properties, "property", name=_text(key), value=_text(value))
+    by_class: dict[str, list[Finding]] = {}
+    for finding in result.findings:
+        if finding.count:
+            by_class.setdefault(finding.cls, []).append(finding)
+    for cls in dict.fromkeys([*CLASSES, *by_class]):
+        _class_case(suite, name, cls, by_class.get(cls, []), is_expected=cls == allowed)
+    _coverage_case(suite, name, result, is_decided=allowed in {f.cls for f in result.violations()})
+    return _counted(suite, sum(result.duration_s.values()))
+
+
+def _class_case(
+    suite: ET.Element, name: str, cls: str, findings: list[Finding], *, is_expected: bool
+) -> None:
+    case = ET.SubElement(suite, "testcase", classname=_text(name), name=_text(cls), time="0")
+    told = []
+    for finding in findings:
+        text = _body(finding)
+        if finding.status is Status.VIOLATION and not is_expected:
+            _problem(case, "failure", finding, text)
+        elif finding.status is Status.SUSPECT:
+            _problem(case, "error", finding, text)
+        else:
+            told.append(f"{'expected' if is_expected else finding.status.value}: {text}")
+    if told:
+        ET.SubElement(case, "system-out").text = _text("\n".join(told), keep_lines=True)
+
+
+def _coverage_case(suite: ET.Element, name: str, result: Result, *, is_decided: bool) -> None:
+    """Gaps make it an error, unless the run has shown what its variant was to show."""
+    case = ET.SubElement(suite, "testcase", classname=_text(name), name="coverage", time="0")
+    gaps = [words.plain(str(item["text"])) for item in result.coverage if not item["ok"]]
+    if gaps and not is_decided:
+        element = ET.SubElement(case, "error", type="unknown", message=_text("; ".join(gaps)))
+        element.text = _text("\n".join(gaps), keep_lines=True)
+    elif gaps:
+        ET.SubElement(case, "system-out").text = _text("\n".join(gaps), keep_lines=True)
+
+
+def _expectations(campaign: Campaign) -> ET.Element:
+    name = f"brokerstorm.{campaign.scenario}"
+    suite = ET.Element("testsuite", name=_text(name))
+    for variant in campaign.variants:
+        _variant_case(suite, name, variant)
+    return _counted(suite, 0.0)
+
+
+def _variant_case(suite: ET.Element, name: str, variant: VariantResult) -> None:
+    title = f"{variant.name} is {variant.expect}"
+    case = ET.SubElement(suite, "testcase", classname=_text(name), name=_text(title), time="0")
+    if variant.outcome is Expectation.MET:
+        return
+    kind = "failure" if variant.outcome is Expectation.NOT_MET else "error"
+    hits = f"{variant.hits} of {words.plural(variant.rounds, 'round')} with a hit"
+    message = f"{variant.outcome.value}: expected {variant.expect}, {hits}"
+    element = ET.SubElement(case, kind, type=variant.outcome.value, message=_text(message))
+    reasons = [reason for run in variant.runs for reason in run.reasons]
+    element.text = _text("\n".join([message, *reasons]), keep_lines=True)
+
+
+def _problem(case: ET.Element, kind: str, finding: Finding, text: str) -> None:
+    message = f"{finding_heading(finding)}: {finding.sentence}"
+    element = ET.SubElement(case, kind, type=finding.status.value, message=_text(message))
+    element.text = _text(text, keep_lines=True)
+
+
+def _body(finding: Finding) -> str:
+    lines = [finding_heading(finding), finding.sentence]
+    lines += [f"promise: {finding.promise}", f"evidence: {finding.evidence}"]
+    for witness in finding.witnesses[:SHOWN_WITNESSES]:
+        around = words.sequence(witness.around, 100)
+        lines.append(f"{words.witness_line(witness, finding.sentence)}  {around}  {witness_facts(witness)}")
+    return "\n".join(words.plain(line) for line in lines)
+
+
+def _counted(suite: ET.Element, seconds: float) -> ET.Element:
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    suite.set("failures", str(sum(case.find("failure") is not None for case in cases)))
+    suite.set("errors", str(sum(c.find("error") is not None and c.find("failure") is None for c in cases)))
+    suite.set("skipped", "0")
+    suite.set("time", f"{seconds:.3f}")
+    return suite
+
+
+def _text(value: str, *, keep_lines: bool = False) -> str:
+    """Without the characters that XML 1.0 does not have."""
+    lines = value.split("\n") if keep_lines else [value]
+    cleaned = [words.plain(line) for line in lines]
+    return "\n".join(
+        "".join(c for c in line if c < "\ud800" or "\ue000" <= c <= "\ufffd" or c > "\uffff")
+        for line in cleaned
+    )

@@ -1,0 +1,83 @@
+"""A message's life as `analysis.report.trace` finds it: sends, places in the log, deliveries, faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendAttempt:
+    """One call of the client. Times are seconds into the load; ``t_done_s`` None: no outcome ever."""
+
+    attempt: int
+    kind: str
+    t_intended_s: float
+    t_start_s: float
+    t_done_s: float | None
+    outcome: str
+    late_outcome: str
+    error: str
+    acked_at: str  # "orders-3@41203"; empty if the client named no place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A row of the log beside the message; ``mark`` as in `analysis.findings.Step`."""
+
+    position: int
+    message: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """One place in the log that holds the message."""
+
+    place: str
+    attempt: int
+    check: str
+    txn: str
+    t_broker_s: float | None  # the broker's own timestamp, as seconds into the load
+    around: tuple[Neighbour, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The message handed to a consumer. ``t_committed_s``: when the session's commit covered it."""
+
+    session: int
+    consumer: str
+    subscription: str
+    t_s: float
+    epoch: int
+    place: str
+    redelivery: int
+    check: str
+    t_committed_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultNear:
+    id: int
+    kind: str
+    target: str
+    t_s: float
+    until_s: float | None
+    effective: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Everything the capture says of a message."""
+
+    run_id: str
+    message: str
+    asked: str
+    lane: str  # what the lane number means: "orders-3", "orders/k000017", "orders"
+    producer: str
+    sends: tuple[SendAttempt, ...]
+    log: tuple[Stored, ...]
+    log_text: str  # why an empty ``log`` means absent, or only unread
+    deliveries: tuple[Delivered, ...]
+    faults: tuple[FaultNear, ...]
+    classes: tuple[str, ...] = field(default=())  # classes that name it as a witness, if judged

@@ -1,0 +1,302 @@
+"""The end of a run on the console: the verdict and why first, then numbers, then where to look.
+
+Everything reads the same without colour. When the stream is no terminal, or colour is off (``NO_COLOR``,
+``--no-color``, ``TERM=dumb``), no escape code is written at all.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from analysis.findings import FaultRow, Finding, Result, Status, Verdict, Witness
+from analysis.report import words
+
+#: Witnesses printed of a class; the page and result.json have more.
+SHOWN_WITNESSES = 3
+MAX_WIDTH, MIN_WIDTH, PIPE_WIDTH = 100, 60, 100
+LABEL_WIDTH = 10
+
+VERDICT_STYLE = {
+    Verdict.PASS: "black on green",
+    Verdict.FAIL: "bold white on red",
+    Verdict.UNKNOWN: "black on yellow",
+}
+STATUS_STYLE = {
+    Status.VIOLATION: "bold red",
+    Status.SUSPECT: "yellow",
+    Status.APPLICATION_ERROR: "yellow",
+    Status.PERMITTED: "dim",
+    Status.INFO: "dim",
+}
+#: A second cue beside the colour.
+STATUS_GLYPH = {
+    Status.VIOLATION: "✗",
+    Status.SUSPECT: "?",
+    Status.APPLICATION_ERROR: "!",
+    Status.PERMITTED: "·",
+    Status.INFO: "·",
+}
+
+
+def console(file: IO[str], *, color: bool = True) -> Console:
+    """A console for ``file``: plain text unless it is a terminal that shows colour."""
+    if isinstance(file, io.TextIOWrapper):
+        file.reconfigure(errors="replace")  # a C locale must not turn a verdict into a traceback
+    terminal = file.isatty()
+    wanted = color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    made = Console(
+        file=file,
+        force_terminal=terminal,
+        color_system="auto" if terminal and wanted else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    made.width = max(MIN_WIDTH, min(MAX_WIDTH, made.width)) if terminal else PIPE_WIDTH
+    return made
+
+
+def print_result(out: Console, result: Result, *, report: Path | None = None) -> None:
+    """The summary of one run."""
+    parts: list[RenderableType] = [
+        banner(result.verdict, _title(result), _subtitle(result)),
+        _reasons(result),
+        "",
+    ]
+    parts += [_numbers(result), ""]
+    found = [finding for finding in result.findings if finding.count]
+    if found:
+        parts += [_findings_table(found), ""]
+    for finding in found:
+        if finding.status in (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR):
+            parts += [_finding(finding, out.width), ""]
+    emit(out, *parts, _closing(result, report))
+
+
+def emit(out: Console, *parts: RenderableType) -> None:
+    """Print; without colour no line ends in blanks, so a log stays tidy."""
+    if out.color_system is not None:
+        out.print(*parts, sep="\n")
+        return
+    with out.capture() as captured:
+        out.print(*parts, sep="\n")
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    out.file.write("\n".join(lines) + "\n")
+    out.file.flush()
+
+
+def banner(verdict: Verdict, title: str, subtitle: str) -> RenderableType:
+    line = Text(f" {verdict.value.upper()} ", style=VERDICT_STYLE[verdict])
+    line.append("  ").append(words.plain(title), style="bold").append(
+        f"   {words.plain(subtitle)}", style="dim"
+    )
+    return line
+
+
+def rows(pairs: Iterable[tuple[str, Text | str]]) -> Table:
+    """Labelled lines; a long one wraps under itself."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=LABEL_WIDTH, no_wrap=True)
+    grid.add_column(ratio=1, overflow="fold")
+    for label, text in pairs:
+        grid.add_row(Text(label, style="dim"), text if isinstance(text, Text) else Text(text))
+    return grid
+
+
+def _title(result: Result) -> str:
+    return f"{result.scenario} · {result.variant}" if result.variant else result.scenario
+
+
+def _subtitle(result: Result) -> str:
+    load = result.duration_s.get("load")
+    return (f"{words.seconds(load)} of load · " if load else "") + f"seed {result.seed}"
+
+
+def pass_sentence(result: Result) -> str:
+    """What a clean run has shown, in one sentence."""
+    fired = sum(not fault.skipped for fault in result.faults)
+    through = f" through {words.plural(fired, 'fault')}" if fired else ""
+    checks = words.plural(len(result.coverage), "coverage check")
+    return f"every promise that the settings make was kept{through}; {checks} passed"
+
+
+def _reasons(result: Result) -> RenderableType:
+    reasons = [words.plain(reason) for reason in result.reasons] or [pass_sentence(result)]
+    return Padding(Group(*(Text(reason) for reason in reasons)), (0, 0, 0, 2))
+
+
+def sends_line(sends: dict[str, int]) -> str:
+    """``attempted ok fail info``, and what became of the unknown ones."""
+    line = "   ".join(f"{words.count(sends.get(k, 0))} {k}" for k in ("attempted", "ok", "fail", "info"))
+    if sends.get("info"):
+        stored, absent = sends.get("info_stored", 0), sends.get("info_not_stored", 0)
+        line += f" ({words.count(stored)} stored, {words.count(absent)} not)"
+    if sends.get("open"):
+        line += f"   {words.count(sends['open'])} never completed"
+    return line
+
+
+def rate_line(rate: dict[str, float]) -> str:
+    target, achieved = rate.get("target_per_s", 0.0), rate.get("achieved_per_s", 0.0)
+    if not target:
+        return f"{words.per_second(achieved)} (unlimited)"
+    line = f"{words.per_second(achieved)} of {words.per_second(target)}"
+    if "ratio_outside_outages" in rate:
+        return f"{line}   {words.percent(rate['ratio_outside_outages'])} of it outside outages"
+    return f"{line} ({words.percent(achieved / target)})"
+
+
+def latency_line(latency_ms: dict[str, float]) -> str:
+    names = (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"), ("max", "max"))
+    parts = [f"{label} {words.millis(latency_ms[key])}" for key, label in names if key in latency_ms]
+    line = "   ".join(parts) + "   from the intended time"
+    if "send_delay_p99" in latency_ms:
+        line += f", of which waiting to send p99 {words.millis(latency_ms['send_delay_p99'])}"
+    return line
+
+
+def faults_line(faults: list[FaultRow]) -> str:
+    """``3 of 3 bit live traffic``, the longest outage and the slowest recovery."""
+    fired = [fault for fault in faults if not fault.skipped]
+    if not fired:
+        return "none" if not faults else f"none ({len(faults)} skipped)"
+    line = f"{sum(fault.effective for fault in fired)} of {len(fired)} bit"
+    not_healed = [fault for fault in fired if not fault.healed]
+    line += f", {len(not_healed)} NOT HEALED" if not_healed else ", all healed"
+    if len(fired) < len(faults):
+        line += f", {len(faults) - len(fired)} skipped"
+    outages = [fault.outage_s for fault in fired if fault.outage_s is not None]
+    recoveries = [fault.recovery_s for fault in fired if fault.recovery_s is not None]
+    if outages:
+        line += f"   longest outage {words.seconds(max(outages))}"
+    if recoveries:
+        line += f"   slowest recovery {words.seconds(max(recoveries))}"
+    return line
+
+
+def faults_counted(faults: dict[str, int]) -> str:
+    """The same in short, from a `RunSummary`."""
+    return f"{faults.get('effective', 0)} of {faults.get('fired', 0)} bit"
+
+
+def _numbers(result: Result) -> RenderableType:
+    stored = "   ".join(
+        f"{words.count(result.rows[key])} {text}"
+        for key, text in (("log", "rows in the log"), ("deliveries", "rows in the delivery journals"))
+        if key in result.rows
+    )
+    lines: list[tuple[str, Text | str]] = [
+        ("sends", sends_line(result.sends)),
+        ("found", stored),
+        ("rate", rate_line(result.rate)),
+        ("latency", latency_line(result.latency_ms)),
+        ("faults", faults_line(result.faults)),
+    ]
+    return rows([*lines, *_coverage(result)])
+
+
+def _coverage(result: Result) -> list[tuple[str, Text | str]]:
+    """What this run could not show; one word when it could show everything."""
+    gaps = [item for item in result.coverage if not item["ok"]]
+    if not gaps:
+        return [
+            ("coverage", f"complete: {words.plural(len(result.coverage), 'check')} that it could have failed")
+        ]
+    return [
+        ("coverage" if not i else "", Text(f"? {words.plain(item['text'])}", style="yellow"))
+        for i, item in enumerate(gaps)
+    ]
+
+
+def _findings_table(findings: list[Finding]) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("finding", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    table.add_column("count", justify="right", no_wrap=True)
+    table.add_column("promise", overflow="fold")
+    for finding in findings:
+        style = STATUS_STYLE[finding.status]
+        table.add_row(
+            Text(f"{STATUS_GLYPH[finding.status]} {finding.cls}", style=style),
+            Text(finding.status.value, style=style),
+            Text(words.count(finding.count)),
+            Text(words.plain(finding.promise)),
+        )
+    return table
+
+
+def finding_heading(finding: Finding) -> str:
+    """``acked-lost: 1,486 in 7 episodes (1,402 middle, 84 tail)``."""
+    text = f"{finding.cls}: {words.count(finding.count)}"
+    if finding.episodes:
+        text += f" in {words.plural(finding.episodes, 'episode')}"
+    if finding.split:
+        text += (
+            " (" + ", ".join(f"{words.count(number)} {name}" for name, number in finding.split.items()) + ")"
+        )
+    return text
+
+
+def _finding(finding: Finding, width: int) -> RenderableType:
+    style = STATUS_STYLE[finding.status]
+    parts: list[RenderableType] = [
+        Text(f"{STATUS_GLYPH[finding.status]} {finding_heading(finding)}", style=style)
+    ]
+    parts.append(_inset(finding.sentence))
+    if finding.status is Status.SUSPECT:
+        parts.append(_inset(f"not proved: {finding.evidence}"))
+    for witness in finding.witnesses[:SHOWN_WITNESSES]:
+        parts.append(Padding(_witness(witness, finding.sentence, width), (0, 0, 0, 2)))
+    for item in finding.attribution:
+        parts.append(_inset(words.attribution(item), "dim"))
+    return Group(*parts)
+
+
+def _witness(witness: Witness, class_sentence: str, width: int) -> RenderableType:
+    parts: list[RenderableType] = [Text(words.witness_line(witness, class_sentence), style="bold")]
+    if witness.around:
+        parts.append(_inset(words.sequence(witness.around, width - 6)))
+    parts.append(_inset(witness_facts(witness), "dim"))
+    if witness.error:
+        parts.append(_inset(words.plain(witness.error)[:200], "dim"))
+    return Group(*parts)
+
+
+def witness_facts(witness: Witness) -> str:
+    """``ok at 41203 · 00:08.012 · kill kafka-1 #1 +12 ms``."""
+    outcome = witness.outcome
+    if witness.acked_position:
+        outcome = f"{outcome} at {witness.acked_position}".lstrip()
+    time = words.clock(witness.t_s) if witness.t_s else ""
+    return " · ".join(filter(None, (outcome, time, words.ago(witness.near))))
+
+
+def _inset(text: str, style: str = "") -> RenderableType:
+    return Padding(Text(words.plain(text), style=style, overflow="fold"), (0, 0, 0, 2))
+
+
+def is_message(witness: Witness) -> bool:
+    """Whether `trace` can follow it: a window of a stream, such as a stall, is no message."""
+    return "/" in witness.message or "@" in witness.message
+
+
+def _closing(result: Result, report: Path | None) -> RenderableType:
+    lines: list[tuple[str, Text | str]] = []
+    if report is not None:
+        lines.append(("report", str(report)))
+    traced = next((w.message for f in result.violations() for w in f.witnesses if is_message(w)), None)
+    if traced is not None:
+        run = f" {report.parent}" if report is not None else ""
+        lines.append(("trace", f"brokerstorm trace {traced}{run}"))
+    lines.append(("repeat", words.plain(result.command)))
+    lines.append(("exit", str(result.exit_code)))
+    return rows(lines)

@@ -1,0 +1,140 @@
+"""The end of a campaign on the console: variants side by side, what was expected beside what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analysis.findings import CLEAN, Campaign, Expectation, RunSummary, VariantResult, Witness
+from analysis.report import words
+from analysis.report.terminal import emit, faults_counted, is_message, rows, witness_facts
+
+STYLE = {
+    Expectation.MET: "black on green",
+    Expectation.NOT_MET: "bold white on red",
+    Expectation.UNDECIDED: "black on yellow",
+}
+GLYPH = {Expectation.MET: "✓", Expectation.NOT_MET: "✗", Expectation.UNDECIDED: "?"}
+
+
+def print_campaign(out: Console, campaign: Campaign, *, report: Path | None = None) -> None:
+    """The summary of a scenario with variants or rounds."""
+    parts: list[RenderableType] = [_banner(campaign)]
+    if campaign.about:
+        parts.append(Text(f"  {words.plain(campaign.about)}"))
+    parts += ["", _side_by_side(campaign.variants), ""]
+    for variant in campaign.variants:
+        parts += _witness_of(variant, out.width)
+    parts += _undecided(campaign.variants)
+    lines: list[tuple[str, Text | str]] = []
+    if report is not None:
+        lines.append(("report", str(report)))
+        shown = [first for variant in campaign.variants if (first := first_witness(variant))]
+        lines += [
+            ("trace", f"brokerstorm trace {witness.message} {report.parent / run.path}")
+            for run, _, witness in shown[:1]
+            if is_message(witness)
+        ]
+    lines += [("repeat", words.plain(campaign.command)), ("exit", str(campaign.exit_code))]
+    emit(out, *parts, rows(lines))
+
+
+def outcome_of(campaign: Campaign) -> Expectation:
+    """One word for all variants: the worst of them."""
+    outcomes = {variant.outcome for variant in campaign.variants}
+    if Expectation.NOT_MET in outcomes:
+        return Expectation.NOT_MET
+    return Expectation.UNDECIDED if Expectation.UNDECIDED in outcomes or not outcomes else Expectation.MET
+
+
+def found(variant: VariantResult) -> str:
+    """``acked-lost 1,486, write-duplicate 12`` over all rounds, or ``clean``, or ``nothing proved``."""
+    totals: dict[str, int] = {}
+    for run in variant.runs:
+        for cls, number in run.violations.items():
+            totals[cls] = totals.get(cls, 0) + number
+    if totals:
+        return ", ".join(f"{cls} {words.count(number)}" for cls, number in totals.items())
+    if not variant.runs:
+        return "no round was finished"
+    return "nothing proved" if variant.outcome is Expectation.UNDECIDED else CLEAN
+
+
+def first_witness(variant: VariantResult) -> tuple[RunSummary, str, Witness] | None:
+    """The first round that has a witness to show, the class and the witness."""
+    for run in variant.runs:
+        if (first := run.first_witness(variant.expect)) is not None:
+            return run, *first
+    return None
+
+
+def comparison_rows(variants: list[VariantResult]) -> list[tuple[str, list[str]]]:
+    """Label and one cell a variant: the table of the console and of the page."""
+    table = [
+        ("expected", [v.expect for v in variants]),
+        ("found", [found(v) for v in variants]),
+        ("result", [f"{GLYPH[v.outcome]} {v.outcome.value}" for v in variants]),
+        ("hits", [f"{v.hits} of {words.plural(v.rounds, 'round')}" for v in variants]),
+        ("first after", [words.seconds(v.first_witness_s) for v in variants]),
+    ]
+    last = [v.runs[-1] if v.runs else None for v in variants]
+    table += [
+        ("acked", [words.count(run.sends.get("ok", 0)) if run else "–" for run in last]),
+        ("rate", [_rate(run.rate) if run else "–" for run in last]),
+        ("p99", [words.millis(run.latency_ms.get("p99")) if run else "–" for run in last]),
+        ("faults", [faults_counted(run.faults) if run else "–" for run in last]),
+    ]
+    return table
+
+
+def _rate(rate: dict[str, float]) -> str:
+    achieved, target = words.per_second(rate.get("achieved_per_s", 0.0)), rate.get("target_per_s")
+    return f"{achieved} of {words.per_second(target)}" if target else achieved
+
+
+def _banner(campaign: Campaign) -> RenderableType:
+    outcome = outcome_of(campaign)
+    line = Text(f" {outcome.value.upper()} ", style=STYLE[outcome])
+    line.append(f"  {words.plain(campaign.scenario)}", style="bold")
+    line.append(f"   {words.plural(len(campaign.variants), 'variant')} · seed {campaign.seed}", style="dim")
+    return line
+
+
+def _side_by_side(variants: list[VariantResult]) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("", style="dim", no_wrap=True)
+    for variant in variants:
+        table.add_column(Text(words.plain(variant.name)), overflow="fold")
+    if any(variant.about for variant in variants):
+        table.add_row("about", *(Text(words.plain(variant.about)) for variant in variants))
+    for label, cells in comparison_rows(variants):
+        table.add_row(label, *(Text(words.plain(cell)) for cell in cells))
+    return table
+
+
+def _witness_of(variant: VariantResult, width: int) -> list[RenderableType]:
+    first = first_witness(variant)
+    if first is None:
+        return []
+    run, cls, witness = first
+    head = Text(f"first {cls} in {words.plain(variant.name)}: ", style="bold")
+    lines: list[RenderableType] = [head.append(words.witness_line(witness, ""))]
+    if witness.around:
+        lines.append(Text(f"  {words.sequence(witness.around, width - 2)}"))
+    lines.append(Text(f"  {witness_facts(witness)} · run {run.path}", style="dim"))
+    return [*lines, ""]
+
+
+def _undecided(variants: list[VariantResult]) -> list[RenderableType]:
+    """Why a variant is not as expected, in the words of its runs."""
+    lines: list[RenderableType] = []
+    for variant in variants:
+        if variant.outcome is Expectation.MET:
+            continue
+        reasons = [reason for run in variant.runs for reason in run.reasons] or [f"found {found(variant)}"]
+        head = f"{GLYPH[variant.outcome]} {words.plain(variant.name)}: expected {variant.expect}, "
+        lines += [Text(head + words.plain(reason)) for reason in reasons[:3]]
+    return [*lines, ""] if lines else []

@@ -1,0 +1,180 @@
+"""`trace`, `explain` and `compare` on the console."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from analysis.report import words
+from analysis.report.compare import Comparison, change_text, value_text
+from analysis.report.explain import Explanation
+from analysis.report.life import Delivered, FaultNear, SendAttempt, Stored, Trace
+from analysis.report.terminal import emit, rows
+
+#: Keys of result.json that read badly in a table.
+LABELS = {
+    "target_per_s": "target",
+    "achieved_per_s": "achieved",
+    "offered_per_s": "offered",
+    "achieved_outside_outages_per_s": "outside outages",
+    "ratio_outside_outages": "share of target",
+    "p999": "p99.9",
+    "send_delay_p99": "send delay p99",
+}
+
+_Moment = tuple[float, str, str]
+
+
+def print_trace(out: Console, trace: Trace) -> None:
+    """One message: who it is, what happened in order of time, where it is stored."""
+    title = Text(trace.message or trace.asked, style="bold")
+    where = " · ".join(
+        filter(None, (f"lane {trace.lane}" if trace.lane else "", trace.producer, trace.run_id))
+    )
+    title.append(f"   {words.plain(where)}", style="dim")
+    parts: list[RenderableType] = [title]
+    if trace.classes:
+        parts.append(Text(f"  a witness of {', '.join(trace.classes)}", style="yellow"))
+    parts += ["", _story(trace), ""]
+    parts += _log_lines(trace, out.width)
+    emit(out, *parts)
+
+
+def _story(trace: Trace) -> RenderableType:
+    moments: list[_Moment] = []
+    for send in trace.sends:
+        moments += _send_moments(send)
+    for delivery in trace.deliveries:
+        moments += _delivery_moments(delivery)
+    for fault in trace.faults:
+        moments += _fault_moments(fault)
+    grid = Table.grid(padding=(0, 2))
+    for t_s, what, text in sorted(moments, key=lambda moment: moment[0]):
+        style = "red" if what == "fault" else ""
+        grid.add_row(Text(words.clock(t_s), style="dim"), Text(what, style=style), Text(words.plain(text)))
+    for send in trace.sends:
+        if send.t_done_s is None:
+            grid.add_row("", "info", Text(f"attempt {send.attempt} never got an outcome"))
+    if not moments:
+        grid.add_row("", "", "no send, delivery or fault is recorded for it")
+    return grid
+
+
+def _send_moments(send: SendAttempt) -> list[_Moment]:
+    late_ms = (send.t_start_s - send.t_intended_s) * 1000
+    again = f"attempt {send.attempt}, " if send.attempt else ""
+    kind = "" if send.kind == "load" else f", {send.kind}"
+    moments: list[_Moment] = [
+        (send.t_start_s, "send", f"{again}{words.millis(late_ms)} after it was due{kind}")
+    ]
+    if send.t_done_s is not None:
+        parts = [f"after {words.millis((send.t_done_s - send.t_start_s) * 1000)}"]
+        parts += [f"at {send.acked_at}"] if send.acked_at else []
+        parts += [send.error] if send.error else []
+        parts += [f"and later {send.late_outcome}"] if send.late_outcome else []
+        moments.append((send.t_done_s, send.outcome, ", ".join(parts)))
+    return moments
+
+
+def _delivery_moments(delivery: Delivered) -> list[_Moment]:
+    who = f"{delivery.consumer or 'session ' + str(delivery.session)} of {delivery.subscription}"
+    text = f"{delivery.place} to {who}, assignment {delivery.epoch}"
+    if delivery.redelivery > 0:
+        text += f", redelivery {delivery.redelivery}"
+    if delivery.check != "ok":
+        text += f", payload {delivery.check}"
+    moments: list[_Moment] = [(delivery.t_s, "deliver", text)]
+    if delivery.t_committed_s is not None:
+        moments.append((delivery.t_committed_s, "commit", f"by {who}, past {delivery.place}"))
+    return moments
+
+
+def _fault_moments(fault: FaultNear) -> list[_Moment]:
+    name = f"#{fault.id} {fault.kind} {fault.target}"
+    moments: list[_Moment] = [(fault.t_s, "fault", name if fault.effective else f"{name} (did not bite)")]
+    if fault.until_s is not None:
+        moments.append((fault.until_s, "fault", f"{name} healed"))
+    return moments
+
+
+def _log_lines(trace: Trace, width: int) -> list[RenderableType]:
+    if not trace.log:
+        return [Text(f"not in the log; {trace.log_text}")]
+    lines: list[RenderableType] = []
+    for stored in trace.log:
+        head = Text(f"stored at {stored.place}", style="bold")
+        notes = [f"attempt {stored.attempt}" if stored.attempt else "", stored.txn]
+        notes += ["" if stored.check == "ok" else f"payload {stored.check}"]
+        if stored.t_broker_s is not None:
+            notes.append(f"broker time {words.clock(stored.t_broker_s)}")
+        head.append(f"   {' · '.join(filter(None, notes))}", style="dim")
+        lines += [head, Text(f"  {_neighbours(stored, width - 2)}")]
+    return lines
+
+
+def _neighbours(stored: Stored, width: int) -> str:
+    """The log around it; only the sequences when all rows are of one lane."""
+    prefixes = {n.message.rpartition("/")[0] for n in stored.around if "/" in n.message}
+    short = len(prefixes) == 1
+    names = [n.message.rpartition("/")[2] if short else n.message for n in stored.around]
+    shown = [f"[{name}]" if n.mark == "!" else name for name, n in zip(names, stored.around, strict=True)]
+    while len(shown) > 1 and len(" ".join(shown)) + 8 > width:
+        middle = next((i for i, n in enumerate(shown) if n.startswith("[")), 0)
+        shown = shown[1:] if middle > len(shown) // 2 else shown[:-1]
+    return f"... {' '.join(shown)} ..."
+
+
+def print_explanation(out: Console, entry: Explanation) -> None:
+    """A class in full."""
+    parts: list[RenderableType] = [
+        Text(entry.name, style="bold"),
+        Padding(Text(entry.sentence), (0, 0, 1, 2)),
+    ]
+    lines: list[tuple[str, Text | str]] = [
+        ("example", Text(entry.example, style="bold")),
+        ("meaning", entry.explanation),
+    ]
+    lines += _several("breaks", entry.breaks)
+    lines += _several("needs", entry.evidence or ("nothing more: it is seen directly in the capture",))
+    lines += _several("kinds", tuple(f"{name}: {text}" for name, text in entry.splits.items()))
+    lines.append(("counted", entry.unit))
+    emit(out, *parts, rows(lines))
+
+
+def _several(label: str, texts: Sequence[str]) -> list[tuple[str, Text | str]]:
+    return [(label if not i else "", text) for i, text in enumerate(texts)]
+
+
+def print_class_list(out: Console, entries: Sequence[Explanation]) -> None:
+    """Every class with its sentence."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    for entry in entries:
+        table.add_row(Text(entry.name, style="bold"), Text(entry.sentence))
+    emit(out, table)
+
+
+def print_comparison(out: Console, comparison: Comparison) -> None:
+    """Both runs and what changed, a section after the other."""
+    parts: list[RenderableType] = [Text(f"! {caution}", style="yellow") for caution in comparison.cautions]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("")
+    table.add_column("")
+    for name in (comparison.a, comparison.b):
+        table.add_column(Text(words.plain(name)), justify="right", overflow="fold")
+    table.add_column("change", justify="right")
+    section = ""
+    for row in comparison.rows:
+        style = "bold" if row.differs else "dim"
+        label = row.section if row.section != section else ""
+        section = row.section
+        cells = (value_text(row.a, row.unit), value_text(row.b, row.unit), change_text(row))
+        table.add_row(
+            Text(label, style="dim"),
+            Text(LABELS.get(row.name, row.name)),
+            *(Text(cell, style=style) for cell in cells),
+        )
+    emit(out, *parts, *([""] if parts else []), table)

@@ -1,0 +1,143 @@
+"""Numbers, times and message sequences as text: one way to say a thing on every surface."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from analysis.findings import Attribution, Near, Step, Witness
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    """Text from outside (a client's error, an option) on one line, without control characters: it can
+    neither move the cursor nor turn the reading direction."""
+    return _CONTROL.sub(lambda found: " " if found[0] in "\n\t\r" else "�", text).strip()
+
+
+def count(number: float) -> str:
+    """``1234567`` -> ``1,234,567``."""
+    return f"{number:,.0f}"
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """``3, "message"`` -> ``3 messages``."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def millis(value: float | None) -> str:
+    """Milliseconds with a unit that fits: ``0.4 ms``, ``35 ms``, ``4.4 s``."""
+    if value is None or math.isnan(value):
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value / 1000:,.1f} s"
+    return f"{value:.0f} ms" if abs(value) >= 10 else f"{value:.1f} ms"
+
+
+def seconds(value: float | None) -> str:
+    """Seconds: ``0.3 s``, ``41 s``, ``5m 12s``."""
+    if value is None or math.isnan(value):
+        return "–"
+    if value >= 120:
+        minutes, rest = divmod(round(value), 60)
+        return f"{minutes}m {rest:02d}s"
+    return f"{value:.0f} s" if value >= 20 else f"{value:.1f} s"
+
+
+def clock(t_s: float) -> str:
+    """Time into the load, ``01:29.812``; before it ``-00:01.200``."""
+    sign = "-" if t_s < 0 else ""
+    whole_ms = round(abs(t_s) * 1000)
+    minutes, rest_ms = divmod(whole_ms, 60_000)
+    return f"{sign}{minutes:02d}:{rest_ms // 1000:02d}.{rest_ms % 1000:03d}"
+
+
+def per_second(value: float) -> str:
+    return f"{count(value)}/s"
+
+
+def percent(ratio: float) -> str:
+    """``0.9987`` -> ``99.9 %``; never rounded up to 100."""
+    value = ratio * 100
+    if 99.9 < value < 100:
+        return f"{math.floor(value * 100) / 100:.2f} %"
+    return f"{value:.0f} %" if value in (0, 100) else f"{value:.1f} %"
+
+
+def fact(name: str, value: str) -> tuple[str, str]:
+    """A fact of the environment for people: ``memory_bytes 25276502016`` -> ``memory 23.5 GiB``."""
+    if name.endswith("_bytes") and value.isdigit():
+        return name.removesuffix("_bytes"), f"{int(value) / 2**30:.1f} GiB"
+    return plain(name), plain(value)
+
+
+def quantile(q: float) -> str:
+    """``0.999`` -> ``p99.9``."""
+    return f"p{q * 100:.6g}"
+
+
+def probability(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p {p:.3f}"
+
+
+def ago(near: Near | None) -> str:
+    """The nearest fault: ``kill kafka-2 #3 +212 ms``; empty without one."""
+    if near is None:
+        return ""
+    sign = "+" if near.delta_ms >= 0 else "-"
+    return f"{near.kind} {plain(near.target)} #{near.fault} {sign}{millis(abs(near.delta_ms))}"
+
+
+def step(item: Step) -> str:
+    """One element of a sequence: the witness as ``[4]``, another that is missing as ``(4)``."""
+    number = f"{item.seq}.{item.attempt}" if item.attempt else str(item.seq)
+    if item.mark == "!":
+        return f"[{number}]"
+    return f"({number})" if item.mark == "-" else number
+
+
+def around_witness(steps: Sequence[Step], most: int) -> list[Step]:
+    """At most ``most`` steps, the witness (or else the middle) kept in view."""
+    if len(steps) <= most:
+        return list(steps)
+    marked = next((i for i, item in enumerate(steps) if item.mark in ("!", "-")), len(steps) // 2)
+    first = min(max(0, marked - most // 2), len(steps) - most)
+    return list(steps[first : first + most])
+
+
+def sequence(steps: Sequence[Step], width: int = 72) -> str:
+    """``... 1 [4] 2 3 4 ...`` in at most ``width`` characters."""
+    for most in range(len(steps), 0, -1):
+        text = "... " + " ".join(step(item) for item in around_witness(steps, most)) + " ..."
+        if len(text) <= width:
+            return text
+    return "..." if steps else ""
+
+
+def witness_line(witness: Witness, class_sentence: str) -> str:
+    """``1/3/88121 on orders-3``, and what its sentence says beyond that of its class."""
+    name = f"{plain(witness.message)} on {plain(witness.where)}"
+    rest = beyond(witness, class_sentence)
+    return f"{name}: {rest}" if rest else name
+
+
+def beyond(witness: Witness, class_sentence: str) -> str:
+    """The witness's sentence without its own name and without the sentence of its class."""
+    text = plain(witness.sentence.removeprefix(f"{witness.message} on {witness.where}: "))
+    if not class_sentence:
+        return text
+    rest = text.removeprefix(class_sentence).strip()
+    return rest[1:-1] if rest.startswith("(") and rest.endswith(")") else rest
+
+
+def attribution(item: Attribution) -> str:
+    """One sentence of what the fault windows explain."""
+    if item.not_attributable:
+        return f"{item.kind}: not attributable, its windows cover more than half of the run"
+    share = f"{count(item.inside)} of {plural(item.episodes, 'episode')} within the windows of {item.kind}"
+    chance = f"by chance {percent(item.chance_share)}"
+    if item.p_value is not None:
+        chance += f", {probability(item.p_value)}"
+    return f"{share} ({chance})"

@@ -1,0 +1,305 @@
+"""Counts and latency over time, and the spans without an acknowledgement: one pass a bucket, mergeable.
+
+A bucket is reduced to a `Series` (fixed-size arrays and sparse histograms); `Series.merged` adds them up, so
+the driver never sees a row. Latency is counted from the *intended* time, as an open-loop load must: a
+message that waited in a blocked client was late for its user. Only load-phase messages enter latency and
+rate; warm-up shows up in the counts of the timeline.
+
+**Outage.** A stream is out from its last ok to its next one, counted from when a message began to wait for
+the client: one offered in between, or the oldest one that the next ok brings. What the generator itself was
+late with is not waiting. Shorter than `OUTAGE_NS` it is none; it is known to a tick of the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.histogram import Dense, Histogram
+from harness.records import Event, Kind, Outcome
+
+Ints = npt.NDArray[np.int64]
+Table = Mapping[str, npt.NDArray[Any]]
+
+MAX_STEPS = 600  # points of a timeline: what a screen can show
+_STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+MAX_TICKS_A_STEP = 333  # bounds the memory of the grids: streams x 600 x 333 x 5 bytes
+MIN_TICK_NS = 10_000_000  # a client's linger: finer would see gaps between its batches
+#: Above the p99 of a healthy, loaded cluster (91 ms measured) and above a leader move (0.3 s), below the
+#: shortest loss of a leader (0.5 s for a graceful stop).
+OUTAGE_NS = 400_000_000
+#: Rows worked on at a time, so that temporaries stay in the processor's cache.
+CHUNK_ROWS = 1 << 17
+
+_TICKS_A_STEP = range(1, MAX_TICKS_A_STEP + 1)
+_COUNTED = ("due", "ok", "fail", "info", "delivered")
+_TOTALS = ("attempted", "ok", "fail", "info", "open", "warm_up", "load_ok", "load_attempted")
+_NEEDED = ("kind", "outcome", "lane", "stream", "t_intended_ns", "t_start_ns", "t_done_ns")
+_NO_STREAM = 0
+_NEVER = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The time axis that every bucket of a run shares. ``start_ns`` is a step border at or before the
+    first message; ``zero_ns`` (start of load) is a border too."""
+
+    zero_ns: int
+    start_ns: int
+    step_ns: int
+    steps: int
+    ticks_a_step: int
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.steps * self.step_ns
+
+    @property
+    def tick_ns(self) -> int:
+        return self.step_ns // self.ticks_a_step
+
+    @property
+    def ticks(self) -> int:
+        return self.steps * self.ticks_a_step
+
+    @classmethod
+    def over(cls, first_ns: int, last_ns: int, zero_ns: int) -> Grid:
+        """The finest grid of at most `MAX_STEPS` steps that covers ``first_ns .. last_ns``."""
+        span = max(last_ns - first_ns, 1)
+        sizes = [round(s * 1e9) for s in _STEPS_S]
+        hours = -(-span // (sizes[-1] * (MAX_STEPS - 2))) * sizes[-1]
+        step = next((s for s in sizes if span // s + 2 <= MAX_STEPS), hours)
+        start = zero_ns - -(-(zero_ns - first_ns) // step) * step
+        steps = (last_ns - start) // step + 1
+        finest = step // MIN_TICK_NS
+        return cls(zero_ns, start, step, steps, max(n for n in _TICKS_A_STEP if finest % n == 0))
+
+    def tick(self, t_ns: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """Tick of each time, clipped into the grid."""
+        ticks = (t_ns.astype(np.int64, copy=False) - self.start_ns) // self.tick_ns
+        return np.clip(ticks, 0, self.ticks - 1, out=ticks).astype(np.int32)
+
+    def step(self, t_ns: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """Step of each time, clipped into the grid."""
+        return np.asarray(self.tick(t_ns) // self.ticks_a_step)
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A stream without an ok from ``start_ns`` to ``end_ns``, though the client held messages for it.
+
+    ``open``: no ok followed before the capture ended.
+    """
+
+    stream: int
+    start_ns: int
+    end_ns: int
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One bucket, or several merged, reduced to what the timeline, rate and latency need.
+
+    Counts a step: ``due`` by intended time, ``ok`` and ``fail`` when they were reported, ``info`` when
+    reported or, never reported, when sent, ``delivered`` when handed to the application.
+    """
+
+    due: Ints
+    ok: Ints
+    fail: Ints
+    info: Ints
+    delivered: Ints
+    latency: Histogram  # ok, load phase; step of the intended time
+    delay: Histogram  # t_start - t_intended, load phase; step of the intended time
+    outages: tuple[Outage, ...] = ()
+    totals: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def merged(cls, parts: Sequence[Series], grid: Grid) -> Series:
+        """Order of ``parts`` does not matter."""
+        if not parts:
+            parts = [empty(grid)]
+        totals: dict[str, int] = {}
+        for part in parts:
+            for name, value in part.totals.items():
+                totals[name] = totals.get(name, 0) + value
+        return cls(
+            due=_sum(p.due for p in parts),
+            ok=_sum(p.ok for p in parts),
+            fail=_sum(p.fail for p in parts),
+            info=_sum(p.info for p in parts),
+            delivered=_sum(p.delivered for p in parts),
+            latency=Histogram.merged([p.latency for p in parts]),
+            delay=Histogram.merged([p.delay for p in parts]),
+            outages=tuple(
+                sorted((o for p in parts for o in p.outages), key=lambda o: (o.start_ns, o.stream))
+            ),
+            totals=totals,
+        )
+
+
+def _by_start(outage: Outage) -> tuple[int, int]:
+    return outage.start_ns, outage.stream
+
+
+def _sum(arrays: Iterable[Ints]) -> Ints:
+    return np.asarray(np.sum(np.stack(list(arrays)), axis=0))
+
+
+def empty(grid: Grid) -> Series:
+    nothing = np.zeros(grid.steps, np.int64)
+    hist = Histogram(np.empty(0, np.int64), np.empty(0, np.int64))
+    return Series(nothing, nothing, nothing, nothing, nothing, hist, hist)
+
+
+def series_of(sends: Table, deliveries: Table, grid: Grid, lane_streams: Mapping[int, int]) -> Series:
+    """Reduce one bucket, a chunk of rows at a time.
+
+    Args:
+        sends, deliveries: sealed columns, any order; either may be without rows.
+        grid: the run's time axis.
+        lane_streams: stream of every lane whose partition was fixed before the send.
+    """
+    builder = _Builder(grid, lane_streams)
+    builder.add_deliveries(deliveries)
+    rows = len(sends["kind"]) if "kind" in sends else 0
+    for start in range(0, rows, CHUNK_ROWS):
+        chunk = {name: sends[name][start : start + CHUNK_ROWS] for name in _NEEDED}
+        judged = chunk["kind"] != Kind.PROBE
+        if not judged.all():
+            chunk = {name: column[judged] for name, column in chunk.items()}
+        if len(chunk["kind"]):
+            builder.add_sends(chunk)
+    return builder.finish()
+
+
+class _Builder:
+    """The arrays of a `Series` while rows are added."""
+
+    def __init__(self, grid: Grid, lane_streams: Mapping[int, int]) -> None:
+        self._grid = grid
+        self._ticks = {name: np.zeros(grid.ticks, np.int64) for name in _COUNTED}
+        self._latency = Dense(grid.steps)
+        self._delay = Dense(grid.steps)
+        self._totals = dict.fromkeys(_TOTALS, 0)
+        self._lanes = np.zeros(max(lane_streams, default=-1) + 2, np.int64)  # the last: any other lane
+        for lane, stream in lane_streams.items():
+            self._lanes[lane] = stream
+        self._row = np.zeros(0, np.int64)  # of each stream id in the two grids below; -1 = none yet
+        self._offered = np.zeros((0, grid.ticks), np.bool_)
+        self._oldest = np.zeros((0, grid.ticks), np.int32)  # when what was acked in a tick was offered
+
+    def add_deliveries(self, deliveries: Table) -> None:
+        if "event" not in deliveries or not len(deliveries["event"]):
+            return
+        given = (deliveries["event"] == Event.DELIVER) & (deliveries["kind"] != Kind.PROBE)
+        self._count("delivered", self._grid.tick(_at(deliveries["t_ns"], given)))
+
+    def add_sends(self, sends: Table) -> None:
+        grid, outcome = self._grid, sends["outcome"]
+        t_due, t_start, t_done = (sends[n] for n in ("t_intended_ns", "t_start_ns", "t_done_ns"))
+        ok, fail, load = outcome == Outcome.OK, outcome == Outcome.FAIL, sends["kind"] == Kind.LOAD
+        info, unfinished = ~(ok | fail), t_done == 0
+        due, start, end = grid.tick(t_due), grid.tick(t_start), grid.tick(t_done)
+        if unfinished.any():
+            end[unfinished] = start[unfinished]
+        self._count("due", due)
+        for name, mask in (("ok", ok), ("fail", fail), ("info", info)):
+            self._count(name, _at(end, mask))
+        ok_load, due_step = ok & load, due // grid.ticks_a_step
+        self._latency.add(_at(due_step, ok_load), _at(t_done, ok_load) - _at(t_due, ok_load))
+        self._delay.add(_at(due_step, load), _at(t_start, load) - _at(t_due, load))
+        self._mark(sends, start, end, ok)
+        sums = (len(outcome), ok, fail, info, unfinished, ~load, ok_load, load)
+        for name, value in zip(_TOTALS, sums, strict=True):
+            self._totals[name] += value if isinstance(value, int) else int(np.count_nonzero(value))
+
+    def _count(self, name: str, ticks: npt.NDArray[np.int32]) -> None:
+        self._ticks[name] += np.bincount(ticks, minlength=self._grid.ticks)
+
+    def _mark(
+        self,
+        sends: Table,
+        start: npt.NDArray[np.int32],
+        end: npt.NDArray[np.int32],
+        ok: npt.NDArray[np.bool_],
+    ) -> None:
+        """Note in which tick each stream had a message offered, and an ok."""
+        stream = self._lanes.take(sends["lane"], mode="clip")
+        routed = stream == _NO_STREAM
+        if routed.any():  # the client chose: where it was acknowledged, if it was
+            stream[routed] = np.maximum(sends["stream"][routed], _NO_STREAM)
+        self._make_room(stream)
+        cell = self._row[stream]
+        cell *= self._grid.ticks  # one number a (stream, tick): marking is a scatter, in any order
+        self._offered.reshape(-1)[cell + start] = True
+        np.minimum.at(self._oldest.reshape(-1), _at(cell, ok) + _at(end, ok), _at(start, ok))
+
+    def _make_room(self, stream: Ints) -> None:
+        seen = np.flatnonzero(np.bincount(stream))
+        if seen[-1] >= len(self._row):
+            self._row = np.append(self._row, np.full(int(seen[-1]) + 1 - len(self._row), -1, np.int64))
+        new = seen[self._row[seen] < 0]
+        if len(new):
+            self._row[new] = len(self._offered) + np.arange(len(new))
+            shape = (len(new), self._grid.ticks)
+            self._offered = np.concatenate([self._offered, np.zeros(shape, np.bool_)])
+            self._oldest = np.concatenate([self._oldest, np.full(shape, _NEVER, np.int32)])
+
+    def finish(self) -> Series:
+        return Series(
+            **{name: ticks.reshape(self._grid.steps, -1).sum(axis=1) for name, ticks in self._ticks.items()},
+            latency=self._latency.sparse(),
+            delay=self._delay.sparse(),
+            outages=tuple(self._outages()),
+            totals=self._totals if self._totals["attempted"] else {},
+        )
+
+    def _outages(self) -> Iterable[Outage]:
+        streams = np.flatnonzero(self._row >= 0)
+        anywhere = np.zeros(self._grid.ticks, np.bool_)
+        if len(streams) and streams[0] == _NO_STREAM:  # offered to some stream of the topic: to each
+            anywhere = self._offered[self._row[_NO_STREAM]]
+        for stream in streams[streams > _NO_STREAM].tolist():
+            row = self._row[stream]
+            yield from _gaps(stream, self._oldest[row], self._offered[row] | anywhere, self._grid)
+
+
+def _at(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Rows of the mask, without a copy where it is all of them (most chunks)."""
+    return values if mask.all() else values[mask]
+
+
+def _gaps(
+    stream: int, oldest: npt.NDArray[np.int32], offered: npt.NDArray[np.bool_], grid: Grid
+) -> Iterable[Outage]:
+    """Outages of one stream.
+
+    Args:
+        oldest: by tick, the tick in which the oldest message acked in it was offered; `_NEVER` = no ok.
+        offered: by tick, whether the client was given a message.
+    """
+    offered_ticks, ok_ticks = np.flatnonzero(offered), np.flatnonzero(oldest < _NEVER)
+    # a gap runs from one ok tick to the next; before the first ok and after the last there is one too
+    starts = np.concatenate(([-1], ok_ticks))
+    ends = np.concatenate((ok_ticks, [grid.ticks]))
+    wide = np.flatnonzero((ends - starts) * grid.tick_ns >= OUTAGE_NS)
+    following = np.searchsorted(offered_ticks, starts[wide], side="right")
+    for gap, position in zip(wide.tolist(), following.tolist(), strict=True):
+        start, end = int(starts[gap]), int(ends[gap])
+        waits = [int(offered_ticks[position])] if position < len(offered_ticks) else []
+        if gap < len(ok_ticks):
+            waits.append(int(oldest[end]))
+        began = max(min(waits, default=end), start)
+        if (end - began) * grid.tick_ns >= OUTAGE_NS:
+            yield Outage(
+                stream,
+                grid.start_ns + max(began, 0) * grid.tick_ns,
+                grid.start_ns + end * grid.tick_ns,
+                open=gap == len(ok_ticks),
+            )

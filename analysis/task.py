@@ -1,0 +1,97 @@
+"""What runs on an executor: a bucket in, one row out.
+
+A task reads its bucket's Parquet files as Arrow, hands NumPy arrays to the kernels and returns a pickled
+`BucketReport`. This module and all it imports need nothing but the standard library, NumPy and PyArrow.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from analysis.across import Split, judge_stream, streams_in
+from analysis.bucket import load_bucket
+from analysis.classify import classify
+from analysis.context import Context
+from analysis.partial import Partial
+from analysis.series import Grid, Series, series_of
+from harness.records import SEALED
+
+SCHEMA = "bucket int, report binary"
+SECOND_PASS = -1  # in the place of a bucket's number
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReport:
+    """What a task sends back. ``error`` = it failed, and nothing else of it counts.
+
+    ``streams``: those with log rows or deliveries here. ``contradictions``: sentences of the second pass.
+    """
+
+    bucket: int
+    partial: Partial | None = None
+    series: Series | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    error: str = ""
+    streams: tuple[int, ...] = ()
+    contradictions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What every task needs; pickled once and sent along."""
+
+    root_uri: str
+    order: tuple[int | Split, ...]  # buckets, largest first; in the second pass, streams
+    context: Context
+    grid: Grid
+
+
+def judge_batches(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Row i of the input stands for the i-th bucket, or split stream, of the order."""
+    for batch in batches:
+        for index in batch.column(0).to_pylist():
+            unit = task.order[index]
+            report = _judge_split(task, unit) if isinstance(unit, Split) else _judge_bucket(task, unit)
+            columns = {
+                "bucket": pa.array([report.bucket], pa.int32()),
+                "report": pa.array([pickle.dumps(report)], pa.binary()),
+            }
+            yield pa.RecordBatch.from_pydict(columns)
+
+
+def _judge_bucket(task: Task, number: int) -> BucketReport:
+    began = time.monotonic()
+    try:
+        bucket = load_bucket(task.root_uri, number, task.context)
+        rows = {table: getattr(bucket, table).rows for table in SEALED}
+        streams = streams_in(bucket)
+        series = series_of(bucket.sends, bucket.deliveries, task.grid, task.context.lane_streams())
+        judged = classify(bucket)
+    except Exception as error:  # noqa: BLE001 - the wall of a kernel: its failure is an unknown
+        return BucketReport(number, error=f"bucket {number}: {summary(error)}")
+    return BucketReport(number, judged, series, rows, time.monotonic() - began, streams=streams)
+
+
+def _judge_split(task: Task, split: Split) -> BucketReport:
+    try:
+        episodes, contradictions = judge_stream(task.root_uri, split, task.context)
+    except Exception as error:  # noqa: BLE001 - as above
+        name = task.context.stream_name(split.stream)
+        return BucketReport(SECOND_PASS, error=f"stream {name} as a whole: {summary(error)}")
+    judged = Partial(bucket=SECOND_PASS, episodes=episodes)
+    return BucketReport(SECOND_PASS, judged, contradictions=tuple(contradictions))
+
+
+def summary(error: BaseException) -> str:
+    """One line: type, message, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}{where}"

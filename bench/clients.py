@@ -1,0 +1,154 @@
+"""Our unlimited confluent-kafka worker against Kafka's own Java load tools, interleaved on one cluster.
+
+    python -m bench.clients [--rounds 3] [--messages 2000000] [--json]
+
+VerifiableProducer (the producer of Kafka's system tests) writes what became of each message as a JSON line,
+so it is the tool of our kind; ProducerPerformance counts only. Ours records every send. Same cluster, fresh
+topic each, acks=all and idempotence everywhere, 150-byte payloads, except that VerifiableProducer cannot
+make messages larger than a number: its own are some 7 bytes. Rates leave out start-up (each tool's own
+clock). Target: at least 1x VerifiableProducer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from bench.producing import fresh_topic, run_producer
+from harness.clusters import artifacts
+from harness.clusters.cluster import KafkaCluster, open_cluster
+from harness.clusters.java import find_java
+
+OURS_S = 8.0
+TIMEOUT_S = 300.0
+
+
+def tool_classpath(version: str) -> str:
+    """Jars of Kafka's command line tools, from the cache or fetched."""
+    coordinates = (
+        f"org.apache.kafka:kafka-tools:{version}",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
+        "org.apache.logging.log4j:log4j-core:2.25.3",
+    )
+    folder = artifacts.resolve(artifacts.Artifacts(coordinates))
+    return f"{folder}/*"
+
+
+class JavaTools:
+    def __init__(self, cluster: KafkaCluster, folder: Path, messages: int, payload: int) -> None:
+        self.cluster = cluster
+        self.messages = messages
+        self.payload = payload
+        self.java = [
+            find_java(17).path,
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-cp",
+            tool_classpath(cluster.version),
+        ]
+        self.folder = folder
+
+    def _run(self, name: str, *arguments: str) -> str:
+        """Run a tool with its output in a file, as one would who wants to keep it; returns its last lines."""
+        out = self.folder / f"{name}.out"
+        with out.open("wb") as file:
+            command = [*self.java, f"org.apache.kafka.tools.{name}", *arguments]
+            subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=True)
+        with out.open("rb") as file:
+            file.seek(max(0, out.stat().st_size - 4000))
+            tail = file.read().decode(errors="replace")
+        out.unlink()
+        return tail
+
+    def verifiable(self) -> float:
+        topic = fresh_topic(self.cluster)
+        tail = self._run(
+            "VerifiableProducer", "--bootstrap-server", self.cluster.bootstrap, "--topic", topic,
+            "--max-messages", str(self.messages), "--throughput", "-1", "--acks", "-1",
+        )  # fmt: skip
+        self.cluster.admin.delete_topics([topic])
+        last = json.loads(tail.strip().splitlines()[-1])
+        if last["acked"] != self.messages:
+            raise RuntimeError(f"VerifiableProducer: {last['acked']} of {self.messages} acknowledged")
+        return float(last["avg_throughput"])
+
+    def performance(self) -> float:
+        topic = fresh_topic(self.cluster)
+        tail = self._run(
+            "ProducerPerformance", "--topic", topic, "--num-records", str(self.messages), "--record-size",
+            str(self.payload), "--throughput", "-1", "--producer-props",
+            f"bootstrap.servers={self.cluster.bootstrap}", "acks=all", "linger.ms=10",
+        )  # fmt: skip
+        self.cluster.admin.delete_topics([topic])
+        found = re.findall(r"([\d.]+) records/sec", tail)
+        if not found:
+            raise RuntimeError(f"ProducerPerformance said nothing of a rate: {tail[-300:]}")
+        return float(found[-1])
+
+
+def measure(rounds: int, messages: int, payload: int) -> dict[str, list[float]]:
+    """Rates by tool. The order turns by one place every round."""
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
+        root = Path(temporary)
+        cluster = open_cluster("kafka", run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster")
+        try:
+            cluster.up(timeout_s=120)
+            tools = JavaTools(cluster, root, messages, payload)
+
+            def ours() -> float:
+                folder = root / f"p-{time.monotonic_ns()}"
+                return run_producer(
+                    cluster, folder, rate=0, seconds=OURS_S, payload=payload, capture=True
+                ).rate_per_s
+
+            arms: list[tuple[str, Callable[[], float]]] = [
+                ("brokerstorm", ours),
+                ("VerifiableProducer", tools.verifiable),
+                ("ProducerPerformance", tools.performance),
+            ]
+            for number in range(rounds):
+                for name, arm in arms[number % 3 :] + arms[: number % 3]:
+                    rate = arm()
+                    found.setdefault(name, []).append(rate)
+                    print(f"round {number}  {name:<20} {rate:>10,.0f}/s", file=sys.stderr)
+        finally:
+            cluster.down()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--payload", type=int, default=150)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    rates = measure(args.rounds, args.messages, args.payload)
+    middle = {name: median(values) for name, values in rates.items()}
+    ratios = {
+        f"ratio_to_{name}": round(median(a / b for a, b in zip(rates["brokerstorm"], values, strict=True)), 3)
+        for name, values in rates.items()
+        if name != "brokerstorm"
+    }
+    if args.json:
+        print(json.dumps({**{name: round(rate) for name, rate in middle.items()}, **ratios}))
+        return
+    for name, rate in middle.items():
+        print(f"{name:<20} {rate:>10,.0f}/s")
+    for name, ratio in ratios.items():
+        print(f"{name:<32} {ratio:.2f}x")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The command line: parse, call one function, turn the outcome into an exit code."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import click
+
+from commands import clusters, reading, starting, upkeep
+from commands.console import Group, report_problem
+from harness import __version__
+from harness.errors import BrokerstormError, Exit
+from harness.interrupts import Interrupts
+
+
+@click.group(
+    cls=Group,
+    name="brokerstorm",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    example="brokerstorm run kafka-quick\nbrokerstorm show --html",
+)
+@click.version_option(__version__, message="brokerstorm %(version)s")
+def cli() -> None:
+    """Chaos load tests for message brokers, with an exact verdict on every message.
+
+    Brings up a live cluster, drives it at a fixed rate while brokers die, freeze and lose their leaders,
+    and says what was lost, stored twice or reordered.
+    """
+
+
+for _command in (
+    *(upkeep.doctor, starting.list_, starting.new, starting.plan, upkeep.fetch, starting.run),
+    *(clusters.up, clusters.down, clusters.inject),
+    *(reading.analyze, reading.show, reading.trace, reading.compare, reading.explain),
+    upkeep.clean,
+):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the console script; returns the exit code (docs/reference/exit-codes.md)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in given
+    with ExitStack() as stack:
+        interrupts = Interrupts()
+        if threading.current_thread() is threading.main_thread():
+            stack.enter_context(interrupts)
+        try:
+            outcome = cli.main(given, prog_name="brokerstorm", standalone_mode=False, obj=interrupts)
+            return int(outcome or 0)
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx else "brokerstorm"
+            hint = f"`{path} --help` shows what there is"
+            return _report(error, error.format_message(), hint=hint, code=Exit.USAGE, as_json=as_json)
+        except click.ClickException as error:
+            return _report(error, error.format_message(), code=Exit.USAGE, as_json=as_json)
+        except (click.Abort, KeyboardInterrupt) as error:
+            return _report(error, "stopped", code=Exit.INTERRUPTED, as_json=as_json)
+        except SystemExit:
+            return Exit.PASS  # click's answer to a reader that left while it printed help
+        except BrokerstormError as error:
+            if error.exit_code == Exit.BUG:
+                return _report_bug(error, as_json=as_json)
+            return _report(error, str(error), hint=error.hint, code=error.exit_code, as_json=as_json)
+        except Exception as error:  # noqa: BLE001 - the outermost wall: nobody above can say it better
+            return _report_bug(error, as_json=as_json)
+
+
+def _report(error: BaseException, text: str, *, code: Exit, as_json: bool, hint: str = "") -> int:
+    return report_problem(type(error).__name__, text, hint=hint, exit_code=code, as_json=as_json)
+
+
+def _report_bug(error: Exception, *, as_json: bool) -> int:
+    """One line for people; the traceback goes to a file that a bug report can carry."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="brokerstorm-", suffix=".traceback.txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(f"brokerstorm {__version__}, Python {sys.version}\n")
+        traceback.print_exception(error, file=file)
+    first = (str(error).splitlines() or [""])[0]
+    hint = f"please report it with {file.name}; `brokerstorm clean` removes what may be left"
+    text = f"a bug of ours: {type(error).__name__}: {first}"
+    return _report(error, text, code=Exit.BUG, hint=hint, as_json=as_json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""Clusters that are left running: up, down, inject."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.console import SCHEMA_VERSION, Settings, command, write
+from harness.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from harness.clusters import KafkaCluster
+    from harness.clusters.addresses import Claim
+
+UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limits.ready
+
+offline_option = click.option("--offline", is_flag=True, help="Use only what was fetched before.")
+cluster_option = click.option("--cluster", "name", metavar="RUN", help="Which kept cluster, if several.")
+
+
+@command("up", example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --for 5s\nbrokerstorm down")
+@click.argument("scenario", required=False)
+@click.option("--version", default="", help="Version of the brokers.")
+@offline_option
+def up(settings: Settings, scenario: str | None, version: str, offline: bool) -> int:
+    """Start a cluster and leave it running.
+
+    SCENARIO gives version and broker settings; without it the defaults. `down` stops the cluster.
+    """
+    from commands import wiring
+    from harness.clusters import open_cluster
+
+    loaded = wiring.read_scenario(scenario) if scenario else None
+    system = loaded.system if loaded else "kafka"
+    root = wiring.new_run(settings.run_dir, "cluster")
+    with closing(settings.progress()) as progress:
+        cluster = open_cluster(
+            system,
+            run_id=root.run_id,
+            folder=root.cluster,
+            version=version or (loaded.cluster.version if loaded else ""),
+            broker_config=loaded.cluster.config if loaded else {},
+            offline=offline,
+            on_progress=progress.download,
+        )
+        try:
+            progress.phase("up", f"{system} {cluster.version}")
+            cluster.up(timeout_s=UP_TIMEOUT_S)
+        except BaseException:
+            with settings.interrupts.deferred():
+                cluster.down()
+            raise
+        cluster.keep()
+    document = _description(root.run_id, cluster)
+    settings.show(document, lambda: _show_cluster(document))
+    return Exit.PASS
+
+
+def _description(run_id: str, cluster: KafkaCluster) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": run_id,
+        "system": cluster.system,
+        "version": cluster.version,
+        "bootstrap": cluster.bootstrap,
+        "nodes": [
+            {
+                "name": node.name,
+                "client": str(node.client),
+                "peer": str(node.peer),
+                "admin": str(node.admin),
+                "pid": cluster.runtime.pid(node.name),
+                "folder": str(node.folder),
+            }
+            for node in cluster.runtime.nodes
+        ],
+    }
+
+
+def _show_cluster(document: dict[str, Any]) -> None:
+    write(f"{document['system']} {document['version']} is up: {document['run_id']}")
+    write(f"bootstrap  {document['bootstrap']}")
+    for node in document["nodes"]:
+        write(f"  {node['name']}  pid {node['pid']}  {node['folder']}")
+    write("`brokerstorm inject FAULT` hits it, `brokerstorm down` stops it")
+
+
+def kept_clusters() -> list[Claim]:
+    """Clusters that were left running on purpose, oldest first."""
+    from harness.clusters import addresses
+
+    return sorted((claim for claim in addresses.claims() if claim.kept), key=lambda claim: claim.run_id)
+
+
+def _choose(name: str | None) -> Claim:
+    """The kept cluster that the user means.
+
+    Raises:
+        UsageError: none, or several and no name.
+    """
+    kept = kept_clusters()
+    names = ", ".join(claim.run_id for claim in kept)
+    if not kept:
+        raise UsageError("no cluster is up", hint="`brokerstorm up` or `run --keep-up` leaves one running")
+    if name is None and len(kept) > 1:
+        raise UsageError(f"several clusters are up: which one? {names}", hint="name it with --cluster")
+    found = next((claim for claim in kept if name in (None, claim.run_id)), None)
+    if found is None:
+        raise UsageError(f"no cluster {name!r} is up", hint=f"up: {names}")
+    return found
+
+
+@command("down", example="brokerstorm down")
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every cluster that was left running.")
+def down(settings: Settings, name: str | None, everything: bool) -> int:
+    """Stop a cluster that was left running; its data goes with it."""
+    from commands.upkeep import stop_kept
+
+    chosen = kept_clusters() if everything else [_choose(name)]
+    with settings.interrupts.deferred():
+        for claim in chosen:
+            stop_kept(claim)
+    stopped = [claim.run_id for claim in chosen]
+    document = {"schema_version": SCHEMA_VERSION, "stopped": stopped}
+    settings.show(document, lambda: write("stopped: " + (", ".join(stopped) or "nothing was up")))
+    return Exit.PASS
+
+
+@command("inject", example="brokerstorm inject kill target=leader-of:orders --for 5s")
+@click.argument("fault")
+@click.argument("keys", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--for", "duration", metavar="DURATION", help="Heal after this long. Default: stays applied.")
+@click.option("--seed", type=click.IntRange(0), help="Decides random targets.")
+@cluster_option
+def inject(
+    settings: Settings,
+    fault: str,
+    keys: tuple[str, ...],
+    duration: str | None,
+    seed: int | None,
+    name: str | None,
+) -> int:
+    """Inject one fault into a cluster that is up.
+
+    FAULT and its keys are those of `list faults`. Without --for a lasting fault stays until `clean`. The
+    exit code is 3 when the fault did not bite.
+    """
+    from faults import inject_once
+    from harness.clusters import attach_cluster
+    from harness.rundir import RunDir
+
+    parameters = dict(_key_value(text) for text in keys)
+    for_s = _seconds(duration) if duration is not None else None
+    claim = _choose(name)
+    cluster = attach_cluster(Path(claim.folder))
+    run = RunDir(Path(claim.folder).parent).create()
+    with closing(settings.progress()) as progress:
+        row = inject_once(fault, parameters, cluster, run, for_s, on_event=progress.fault, seed=seed)
+    document = {"schema_version": SCHEMA_VERSION, "run_id": claim.run_id, **row}
+    settings.show(document, lambda: _show_injection(row))
+    return Exit.PASS if row["effective"] else Exit.UNKNOWN
+
+
+def _show_injection(row: dict[str, Any]) -> None:
+    if row["skipped"]:
+        write(f"{row['kind']} {row['target']}: skipped, {row['skipped']}")
+        return
+    bit = "" if row["effective"] else " (it did not bite)"
+    write(f"{row['kind']} {', '.join(row['targets'])}{bit}: {row['evidence']}")
+    if row["applied"]:
+        write("still applied; `brokerstorm clean` heals it")
+
+
+def _key_value(text: str) -> tuple[str, Any]:
+    import yaml
+
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"{text!r} is not KEY=VALUE", hint="for example target=leader-of:orders")
+    try:
+        return key, yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"{text!r}: the value is not valid YAML") from error
+
+
+def _seconds(text: str) -> float:
+    from harness.durations import parse_seconds
+
+    try:
+        value = parse_seconds(text)
+    except ValueError as error:
+        raise UsageError(f"--for {text}: {error}") from error
+    if not isinstance(value, float) or value <= 0:
+        raise UsageError(f"--for {text}: must be a duration such as 10s, 250ms or 2m")
+    return value

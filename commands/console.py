@@ -1,0 +1,213 @@
+"""Global options, and output as text for people or one JSON document for programs.
+
+Data goes to stdout, progress and errors to stderr. A reader that went away (``| head``) is no error: the
+exit code still tells the verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from harness.interrupts import Interrupts
+    from harness.progress import BaseProgress
+
+SCHEMA_VERSION = 1
+DEFAULT_RUN_DIR = "runs"
+_META = "brokerstorm."
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the global options say."""
+
+    json: bool
+    quiet: bool
+    verbose: int
+    color: bool
+    run_dir: Path
+    interrupts: Interrupts
+
+    def progress(self) -> BaseProgress:
+        """The view of a long command, on stderr."""
+        from harness.progress import open_progress
+
+        return open_progress("quiet" if self.quiet else "auto", color=self.color)
+
+    def show(self, document: Mapping[str, Any], text: Callable[[], None]) -> None:
+        """Write the JSON document, or call ``text`` to write for people."""
+        with reader_may_leave():
+            if self.json:
+                write(json.dumps(document, indent=1, default=str, ensure_ascii=False))
+            else:
+                text()
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Let output end quietly when nobody reads it any more."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered would raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write(text: str, *, file: IO[str] | None = None) -> None:
+    """Print text that may hold anything, also where the terminal knows only ASCII."""
+    target = file or sys.stdout
+    encoding = getattr(target, "encoding", None) or "utf-8"
+    target.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
+    """Columns as wide as their longest cell; the last one runs free."""
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(len(rows[0]) - 1)] if rows else []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        write((indent + "  ".join([*cells, row[-1]])).rstrip())
+
+
+# ----- global options ---------------------------------------------------------------------------------
+
+
+def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value not in (None, False, 0):
+        context.meta[_META + str(parameter.name)] = value
+
+
+def _global_options(*, hidden: bool) -> list[click.Option]:
+    """Accepted before and after the command; listed once, in the help of the whole."""
+
+    def option(*names: str, **keys: Any) -> click.Option:
+        return click.Option(list(names), expose_value=False, callback=_note, hidden=hidden, **keys)
+
+    return [
+        option("--json", is_flag=True, help="One JSON document on stdout and nothing else."),
+        option("-q", "--quiet", is_flag=True, help="No progress."),
+        option("-v", "--verbose", count=True, help="Show library logs; twice: all of them."),
+        option("--no-color", is_flag=True, help="No colour (as does NO_COLOR in the environment)."),
+        option(
+            "--run-dir",
+            envvar="BROKERSTORM_RUN_DIR",
+            type=click.Path(file_okay=False),
+            help=f"Where runs are kept [BROKERSTORM_RUN_DIR; default ./{DEFAULT_RUN_DIR}].",
+        ),
+    ]
+
+
+def settings_of(context: click.Context) -> Settings:
+    """The global options given so far."""
+
+    def given(name: str, otherwise: Any = None) -> Any:
+        return context.meta.get(_META + name, otherwise)
+
+    from harness.interrupts import Interrupts
+
+    interrupts = context.find_object(Interrupts) or Interrupts()
+    settings = Settings(
+        json=bool(given("json")),
+        quiet=bool(given("quiet")),
+        verbose=int(given("verbose", 0)),
+        color=not given("no_color") and not os.environ.get("NO_COLOR"),
+        run_dir=Path(given("run_dir", DEFAULT_RUN_DIR)),
+        interrupts=interrupts,
+    )
+    _set_up_logging(settings.verbose)
+    return settings
+
+
+def _set_up_logging(verbose: int) -> None:
+    """Client libraries log every lost connection: under faults that is noise unless asked for."""
+    level = {0: logging.CRITICAL + 1, 1: logging.WARNING}.get(verbose, logging.DEBUG)
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+
+
+class Command(click.Command):
+    """A command that takes the global options too and ends its help with an example."""
+
+    def __init__(self, *args: Any, example: str = "", **keys: Any) -> None:
+        super().__init__(*args, **keys)
+        self.example = example
+        self.params += _global_options(hidden=True)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_example(formatter, self.example)
+
+
+class Group(click.Group):
+    """The whole: global options, commands in the order given."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, example: str = "", **keys: Any) -> None:
+        super().__init__(*args, **keys)
+        self.example = example
+        self.params += _global_options(hidden=False)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_example(formatter, self.example)
+
+
+def write_example(formatter: click.HelpFormatter, example: str) -> None:
+    with formatter.section("Example"):
+        for line in example.splitlines():
+            formatter.write_text(line)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def command(name: str, *, example: str) -> Callable[[Callable[..., int]], Command]:
+    """Like `click.command`, with `Settings` as the first argument of the function."""
+
+    def decorate(function: Callable[..., int]) -> Command:
+        @click.pass_context
+        def call(context: click.Context, /, *args: Any, **keys: Any) -> int:
+            return function(settings_of(context), *args, **keys)
+
+        parameters = getattr(function, "__click_params__", [])
+        call.__doc__ = function.__doc__
+        made = click.command(name, cls=Command, example=example, help=function.__doc__)(call)
+        made.params = [*reversed(parameters), *made.params]
+        return made
+
+    return decorate
+
+
+# ----- errors -----------------------------------------------------------------------------------------
+
+
+def report_problem(kind: str, text: str, *, hint: str, exit_code: int, as_json: bool) -> int:
+    """Say what went wrong, once, and what to do; returns the exit code.
+
+    The JSON form is that of analysis/report/schemas/error.json, written out here because an error must
+    not need the libraries that may be what is broken.
+    """
+    text = " ".join(text.split())
+    with reader_may_leave():
+        if as_json:
+            error = {"type": kind, "message": text, "hint": hint}
+            document = {"schema_version": SCHEMA_VERSION, "exit_code": int(exit_code), "error": error}
+            write(json.dumps(document, indent=1, ensure_ascii=False))
+        else:
+            write(f"brokerstorm: {text}", file=sys.stderr)
+            if hint:
+                write(f"  {hint}", file=sys.stderr)
+    return int(exit_code)

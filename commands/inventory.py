@@ -1,0 +1,128 @@
+"""What there is: scenarios, faults, workers, runs, classes. One function a kind; rows are plain JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from commands.console import Settings, table, write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.rundir import RunDir
+
+Row = dict[str, Any]
+#: Columns shown to people, by kind.
+COLUMNS = {
+    "scenarios": ("name", "variants", "about"),
+    "faults": ("kind", "keys", "about"),
+    "workers": ("name", "version", "roles", "about"),
+    "runs": ("run_id", "scenario", "status", "verdict"),
+    "classes": ("class", "breaks", "sentence"),
+}
+_NEXT = {
+    "scenarios": "`brokerstorm plan NAME` shows what one does; `brokerstorm run NAME` does it",
+    "faults": "every step also takes at, every, jitter, from, until, storm: docs/reference/faults.md",
+    "workers": "docs/worker-protocol.md says how to add one",
+    "runs": "`brokerstorm show RUN` shows one again",
+    "classes": "`brokerstorm explain CLASS` says more",
+}
+
+
+def scenarios(settings: Settings) -> list[Row]:
+    from harness.scenario_file import bundled_scenarios, load_scenario
+
+    rows = []
+    for name, path in bundled_scenarios().items():
+        loaded = load_scenario(path)
+        rows.append(
+            {"name": name, "about": loaded.about, "variants": list(loaded.variants), "file": str(path)}
+        )
+    return rows
+
+
+def faults(settings: Settings) -> list[Row]:
+    from faults.reference import kinds
+
+    return kinds()
+
+
+def workers(settings: Settings) -> list[Row]:
+    from harness.workers import load_worker, worker_names
+
+    found = [load_worker(name) for name in worker_names()]
+    return [
+        {
+            "name": worker.library,
+            "version": worker.installed_version,
+            "versions": worker.versions,
+            "roles": list(worker.roles),
+            "language": worker.language,
+            "about": worker.about,
+        }
+        for worker in found
+    ]
+
+
+def runs(settings: Settings) -> list[Row]:
+    from harness.rundir import all_runs
+
+    rows = [_run(run) for run in all_runs(settings.run_dir)]
+    if any(row["status"] == "running" for row in rows):
+        from harness.clusters import addresses
+
+        alive = {claim.run_id for claim in addresses.claims() if claim.owner.is_alive()}
+        for row in rows:
+            if row["status"] == "running" and row["run_id"] not in alive:
+                row["status"] = "killed"  # its harness had no time to say so
+    return rows
+
+
+def _run(run: RunDir) -> Row:
+    """One line about a run or a campaign; a damaged one is listed too, as such."""
+    from harness.errors import UsageError
+    from harness.rundir import read_json
+
+    row: Row = {"run_id": run.run_id, "path": str(run.root), "scenario": "", "status": "", "verdict": ""}
+    try:
+        if run.campaign.exists():
+            document = read_json(run.campaign)
+            variants = document.get("variants", [])
+            row["scenario"] = document.get("scenario", "")
+            row["status"] = "complete" if variants else "unfinished"
+            row["verdict"] = ", ".join(f"{v['name'] or 'runs'} {v['outcome']}" for v in variants)
+            return row
+        row["status"] = read_json(run.manifest)["status"]
+        if run.plan.exists():
+            row["scenario"] = read_json(run.plan)["scenario"]
+        if run.result.exists():
+            row["verdict"] = read_json(run.result)["verdict"]
+    except (UsageError, KeyError, TypeError) as error:
+        row["status"] = f"unreadable: {error}"
+    return row
+
+
+def classes(settings: Settings) -> list[Row]:
+    from analysis.classes import CLASSES
+
+    return [
+        {"class": each.name, "rank": each.rank, "breaks": list(each.breaks), "sentence": each.sentence}
+        for each in CLASSES.values()
+    ]
+
+
+def show(kind: str, items: Sequence[Mapping[str, Any]], settings: Settings) -> None:
+    """The rows for people."""
+    columns = COLUMNS[kind]
+    if not items:
+        write(f"no {kind} yet" + (f" in {settings.run_dir}" if kind == "runs" else ""))
+        return
+    table([columns, *([_cell(item[column]) for column in columns] for item in items)])
+    write("")
+    write(_NEXT[kind])
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(item["key"]) if isinstance(item, dict) else str(item) for item in value)
+    return str(value)

@@ -1,0 +1,196 @@
+"""What a finished run says: analyze, show, trace, compare, explain. No broker is needed."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from commands.console import Settings, command, write
+from harness.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from analysis.session import WarmSession
+    from commands.summaries import Judged
+    from harness.progress import BaseProgress
+    from harness.rundir import RunDir
+
+
+def _find(settings: Settings, name: str | None) -> RunDir:
+    from harness.rundir import find_run
+
+    return find_run(settings.run_dir, name)
+
+
+@command("analyze", example="brokerstorm analyze\nbrokerstorm analyze RUN --master spark://host:7077")
+@click.argument("run", required=False)
+@click.option("--master", metavar="URL", help="Spark master; default local.")
+def analyze(settings: Settings, run: str | None, master: str | None) -> int:
+    """Judge a run again from its capture.
+
+    RUN is an id from `list runs` or a folder; default the latest. Also for runs that were cut short: what
+    was captured until then is judged. The exit code is the verdict, as of `run`.
+    """
+    from analysis.session import WarmSession
+    from commands import summaries
+    from commands.wiring import read_plan
+    from harness.rundir import read_json
+
+    root = _find(settings, run)
+    with closing(settings.progress()) as progress, WarmSession(master) as session:
+        session.start()
+        if not root.campaign.exists():
+            result = _judge(root, session, progress).result
+            progress.close()
+            return summaries.show_result(settings, root, result)
+        rounds = planned_rounds(root)
+        captured = [each for each in rounds if each.manifest.exists()]
+        if not captured:
+            raise UsageError(f"{root.root} holds no run that got as far as being captured")
+        judged = [_judge(each, session, progress) for each in captured]
+        campaign = summaries.summarize(
+            root,
+            [read_plan(each) for each in rounds],
+            judged,
+            command=str(read_json(root.campaign).get("command", "")),
+            about=str(read_json(root.campaign).get("about", "")),
+            duration_s=0.0,
+        )
+    return summaries.show_campaign(settings, root, campaign)
+
+
+def planned_rounds(root: RunDir) -> list[RunDir]:
+    """Rounds that were run, in their order, and then those that it never came to."""
+    from harness.rundir import RunDir
+
+    known = [each for each in root.rounds() if each.plan.exists()]
+    planned = [RunDir(path.parent) for path in sorted(root.root.glob("*/plan.json"))]
+    return [*known, *(each for each in planned if each.root not in {run.root for run in known})]
+
+
+def _judge(run: RunDir, session: WarmSession, progress: BaseProgress) -> Judged:
+    """Seal what is not sealed yet, and judge."""
+    from commands.summaries import Judged, judge_run
+    from commands.wiring import read_plan
+    from harness.seal import seal
+
+    plan = read_plan(run)
+    progress.phase("seal", run.run_id)
+    seal(run, plan)
+    progress.phase("judge", run.run_id)
+    in_campaign = (run.root.parent / run.campaign.name).exists()
+    return Judged(plan, run, judge_run(run, session, in_campaign=in_campaign))
+
+
+@command("show", example="brokerstorm show --html")
+@click.argument("run", required=False)
+@click.option("--html", is_flag=True, help="Open the report in the browser, or say where it is.")
+def show(settings: Settings, run: str | None, html: bool) -> int:
+    """Show the verdict of a run again.
+
+    RUN is an id from `list runs` or a folder; default the latest. The exit code is that of the verdict.
+    """
+    from analysis.report.documents import read_campaign, read_result
+    from commands import summaries
+
+    root = _find(settings, run)
+    if root.campaign.exists():
+        campaign = read_campaign(root)
+        code = campaign.exit_code if html else summaries.show_campaign(settings, root, campaign)
+    else:
+        result = read_result(root)
+        code = result.exit_code if html else summaries.show_result(settings, root, result)
+    if html:
+        if not root.report.exists():
+            raise UsageError(f"{root.root} has no report", hint="`brokerstorm analyze` writes it")
+        webbrowser.open(root.report.as_uri())
+        settings.show({"schema_version": 1, "report": str(root.report)}, lambda: write(str(root.report)))
+    return code
+
+
+@command("trace", example="brokerstorm trace 1/3/88121\nbrokerstorm trace orders-3@41203 RUN")
+@click.argument("message")
+@click.argument("run", required=False)
+def trace(settings: Settings, message: str, run: str | None) -> int:
+    """Follow one message through all tables.
+
+    MESSAGE is instance/lane/seq as findings name it, or topic-partition@offset. RUN defaults to the
+    latest; of a scenario with variants, to the first of its runs that has the message as a witness.
+    """
+    from analysis.report.documents import trace_document
+    from analysis.report.terminal import console
+    from analysis.report.terminal_lookups import print_trace
+    from analysis.report.trace import trace as look_up
+
+    found = look_up(_run_of_message(_find(settings, run), message), message)
+    settings.show(
+        trace_document(found), lambda: print_trace(console(sys.stdout, color=settings.color), found)
+    )
+    return Exit.PASS
+
+
+def _run_of_message(root: RunDir, message: str) -> RunDir:
+    """The run itself, or the one of a campaign that shows the message."""
+    from analysis.report.documents import read_result
+
+    if not root.campaign.exists():
+        return root
+    rounds = [each for each in root.rounds() if each.result.exists()]
+    if not rounds:
+        raise UsageError(f"{root.root} has not been judged", hint="`brokerstorm analyze` judges it")
+    for each in rounds:
+        shown = (w.message for finding in read_result(each).findings for w in finding.witnesses)
+        if message.strip() in shown:
+            return each
+    return rounds[0]
+
+
+@command("compare", example="brokerstorm compare latest/unsafe-1 latest/safe-1")
+@click.argument("run_a", metavar="RUN")
+@click.argument("run_b", metavar="RUN")
+def compare(settings: Settings, run_a: str, run_b: str) -> int:
+    """Show what changed between two runs."""
+    from analysis.report.compare import compare as side_by_side
+    from analysis.report.documents import comparison_document, read_result
+    from analysis.report.terminal import console
+    from analysis.report.terminal_lookups import print_comparison
+
+    results = []
+    for name in (run_a, run_b):
+        run = _find(settings, name)
+        if run.campaign.exists():
+            names = ", ".join(f"{name}/{each.run_id}" for each in run.rounds())
+            raise UsageError(f"{name} holds several runs: which one?", hint=f"there are {names}")
+        results.append(read_result(run))
+    comparison = side_by_side(*results)
+    settings.show(
+        comparison_document(comparison),
+        lambda: print_comparison(console(sys.stdout, color=settings.color), comparison),
+    )
+    return Exit.PASS
+
+
+@command("explain", example="brokerstorm explain acked-lost")
+@click.argument("class_", metavar="[CLASS]", required=False)
+def explain(settings: Settings, class_: str | None) -> int:
+    """Say what an anomaly class means, with an example."""
+    from analysis.report.documents import explanation_document
+    from analysis.report.explain import every_class
+    from analysis.report.explain import explain as explain_one
+    from analysis.report.terminal import console
+    from analysis.report.terminal_lookups import print_class_list, print_explanation
+
+    entries = [explain_one(class_)] if class_ else every_class()
+
+    def text() -> None:
+        out = console(sys.stdout, color=settings.color)
+        if class_:
+            print_explanation(out, entries[0])
+        else:
+            print_class_list(out, entries)
+
+    settings.show(explanation_document(entries), text)
+    return Exit.PASS

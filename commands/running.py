@@ -1,0 +1,212 @@
+"""`brokerstorm run`: from what was asked to verdict, summary and exit code."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from commands import wiring
+from commands.console import Settings
+from commands.summaries import Judged, show_campaign, show_result, summarize
+from commands.upkeep import machine_checks
+from harness.errors import BrokerstormError, UsageError
+from harness.rundir import RunDir, write_json
+
+if TYPE_CHECKING:
+    from analysis.findings import Campaign as Summary
+    from analysis.findings import Result
+    from harness.campaign import Campaign, Round
+    from harness.plan import Plan
+
+MAX_SEED = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """The command line of `run`. ``scenario`` None = that of the replayed run."""
+
+    scenario: str | None
+    seed: int | None
+    overrides: tuple[str, ...]
+    rounds: int | None
+    variant: str
+    replay: RunDir | None
+    keep_up: bool
+    offline: bool
+    master: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything decided before anything is started."""
+
+    root: RunDir
+    plans: list[Plan]
+    about: str
+    command: str
+
+
+def run_request(settings: Settings, request: RunRequest) -> int:
+    """Run all rounds, print the summary, return the exit code.
+
+    Raises:
+        BrokerstormError: it could not be started or was interrupted.
+    """
+    prepared = _prepare(settings, request)
+    began = time.monotonic()
+    try:
+        rounds = _run_rounds(settings, request, prepared)
+    except BrokerstormError as error:
+        _leave_in_order(prepared.root, error)
+        raise
+    if len(prepared.plans) == 1:
+        code = show_result(settings, prepared.root, rounds[0].result)
+    else:
+        summary = _summarize(prepared, rounds, time.monotonic() - began)
+        code = show_campaign(settings, prepared.root, summary)
+    return code
+
+
+def _leave_in_order(root: RunDir, error: BrokerstormError) -> None:
+    """Say what can still be had of a run that was cut short; nothing at all leaves no folder."""
+    if not any(root.root.rglob("manifest.json")) and not root.cluster.exists():
+        shutil.rmtree(root.root)
+    elif not error.hint and root.sealed.exists():
+        error.hint = f"what was captured until then: `brokerstorm analyze {root.run_id}`"
+
+
+def _prepare(settings: Settings, request: RunRequest) -> Prepared:
+    from harness.campaign import round_names
+    from harness.machine import require
+
+    if request.scenario is None:
+        return _prepare_replay(settings, request)
+    scenario = wiring.read_scenario(request.scenario, request.overrides)
+    seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
+    # Refused before a folder is made.
+    plans = wiring.choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
+    require(machine_checks(plans, settings.run_dir))
+    root = wiring.new_run(settings.run_dir, scenario.name)
+    plans = wiring.choose_plans(
+        scenario, seed=seed, rounds=request.rounds, variant=request.variant, salt=root.run_id
+    )
+    root.scenario.write_text(scenario.text)
+    if len(plans) > 1:
+        # Written before the first starts: a campaign that is cut short still says what it was to be.
+        for plan, name in zip(plans, round_names(plans), strict=True):
+            write_json(RunDir(root.root / name).plan, plan.model_dump(mode="json"))
+    return Prepared(root, plans, scenario.about, _repeat_command(request, seed))
+
+
+def _prepare_replay(settings: Settings, request: RunRequest) -> Prepared:
+    """The plan of an earlier run again, under a tag of its own."""
+    from harness.machine import require
+
+    assert request.replay is not None
+    if request.overrides or request.variant or request.rounds:
+        raise UsageError(
+            "--replay alone repeats a run as it was: --set, --variant and --rounds need a SCENARIO too",
+            hint=f"brokerstorm run SCENARIO --replay {request.replay.run_id} --set ...",
+        )
+    if request.replay.rounds():
+        names = ", ".join(run.run_id for run in request.replay.rounds())
+        raise UsageError(
+            f"{request.replay.run_id} holds several runs: which one?",
+            hint=f"--replay {request.replay.root}/RUN, RUN one of {names}",
+        )
+    plan = wiring.read_plan(request.replay)
+    require(machine_checks([plan], settings.run_dir))
+    root = wiring.new_run(settings.run_dir, plan.scenario)
+    tag = (plan.run_tag + 1 + secrets.randbelow(2**32 - 2)) % 2**32 or 1
+    return Prepared(
+        root, [plan.model_copy(update={"run_tag": tag})], plan.about, _repeat_command(request, plan.seed)
+    )
+
+
+def _repeat_command(request: RunRequest, seed: int) -> str:
+    """The command that does the same again."""
+    words = ["run"]
+    if request.scenario is not None:
+        words += [request.scenario, "--seed", str(seed)]
+    for override in request.overrides:
+        words += ["--set", override]
+    given = {
+        "--rounds": request.rounds,
+        "--variant": request.variant,
+        "--replay": request.replay.root if request.replay else None,
+        "--master": request.master,
+    }
+    for name, value in given.items():
+        if value:
+            words += [name, str(value)]
+    return wiring.repeat_command(words)
+
+
+def _run_rounds(settings: Settings, request: RunRequest, prepared: Prepared) -> list[Round[Result]]:
+    from analysis.session import WarmSession
+    from harness.campaign import Campaign
+
+    rounds: list[Round[Result]] = []
+    with closing(settings.progress()) as progress, WarmSession(request.master) as session:
+        stage = wiring.make_stage(
+            settings,
+            progress,
+            session,
+            prepared.root,
+            offline=request.offline,
+            replay=request.replay,
+        )
+        campaign: Campaign[Result] = Campaign(
+            prepared.root,
+            stage,
+            progress=progress,
+            interrupts=settings.interrupts,
+            command=prepared.command,
+            offline=request.offline,
+            keep_up=request.keep_up,
+        )
+        with campaign.opened():
+            try:
+                for each in campaign.run(prepared.plans):
+                    rounds.append(each)
+                    if len(prepared.plans) > 1:
+                        progress.note(_one_line(each))
+            except BrokerstormError:
+                if rounds and len(prepared.plans) > 1:
+                    _summarize(prepared, rounds, 0.0)  # what is finished can be shown and analysed
+                raise
+            if request.keep_up:
+                _keep(campaign)
+    return rounds
+
+
+def _summarize(prepared: Prepared, rounds: Sequence[Round[Result]], duration_s: float) -> Summary:
+    judged = [Judged(each.plan, each.run, each.result) for each in rounds]
+    return summarize(
+        prepared.root,
+        prepared.plans,
+        judged,
+        command=prepared.command,
+        about=prepared.about,
+        duration_s=duration_s,
+    )
+
+
+def _keep(campaign: Campaign[Result]) -> None:
+    from harness.clusters import KafkaCluster
+
+    cluster = campaign.release()
+    if isinstance(cluster, KafkaCluster):
+        cluster.keep()
+
+
+def _one_line(each: Round[Result]) -> str:
+    found = ", ".join(f"{finding.cls} {finding.count:,}" for finding in each.result.violations())
+    return f"{each.plan.variant or each.plan.scenario}: {each.result.verdict}" + (
+        f" ({found})" if found else ""
+    )

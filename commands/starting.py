@@ -1,0 +1,143 @@
+"""What there is, what would be done, doing it: list, new, plan, run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from commands.console import SCHEMA_VERSION, Settings, command, write
+from harness.errors import Exit, UsageError
+
+KINDS = ("scenarios", "faults", "workers", "runs", "classes")
+
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    help="Decides fault times and targets. Default: a new one, shown in the summary.",
+)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Lay a value over the scenario; may be repeated.",
+)
+variant_option = click.option(
+    "--variant", default="", help="Only this variant, as a plain run: the exit code is its verdict."
+)
+
+
+@command("list", example="brokerstorm list faults")
+@click.argument("kind", type=click.Choice(KINDS), default="scenarios")
+def list_(settings: Settings, kind: str) -> int:
+    """Show scenarios, faults, workers, runs or classes."""
+    from commands import inventory
+
+    items = getattr(inventory, kind)(settings)
+    document = {"schema_version": SCHEMA_VERSION, "kind": kind, "items": items}
+    settings.show(document, lambda: inventory.show(kind, items, settings))
+    return Exit.PASS
+
+
+@command("new", example="brokerstorm new mine.yaml\nbrokerstorm run mine.yaml")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Write over an existing file.")
+def new(settings: Settings, file: Path, force: bool) -> int:
+    """Write a commented scenario to edit."""
+    from harness.scenario_schema import new_scenario
+
+    path = file if file.suffix else file.with_suffix(".yaml")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists", hint="--force writes over it")
+    try:
+        path.write_text(new_scenario(path.stem))
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    document = {"schema_version": SCHEMA_VERSION, "file": str(path)}
+    settings.show(document, lambda: write(f"{path} written; `brokerstorm run {path}` runs it"))
+    return Exit.PASS
+
+
+@command("plan", example="brokerstorm plan kafka-storm --seed 7")
+@click.argument("scenario")
+@seed_option
+@set_option
+@variant_option
+def plan(
+    settings: Settings, scenario: str, seed: int | None, overrides: tuple[str, ...], variant: str
+) -> int:
+    """Show what a run would do, and touch nothing."""
+    from commands import wiring
+    from commands.plan_text import show_plan
+
+    loaded = wiring.read_scenario(scenario, overrides)
+    chosen = 0 if seed is None else seed
+    plans = wiring.choose_plans(loaded, seed=chosen, rounds=1, variant=variant)
+    timelines = [wiring.timeline_of(each) for each in plans]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "plans": [
+            {**each.model_dump(), "timeline": wiring.timeline_rows(timeline)}
+            for each, timeline in zip(plans, timelines, strict=True)
+        ],
+    }
+
+    def text() -> None:
+        for each, timeline in zip(plans, timelines, strict=True):
+            show_plan(each, timeline)
+        if seed is None and any(each.faults for each in plans):
+            write("fault times are those of seed 0; a run without --seed takes a new one")
+
+    settings.show(document, text)
+    return Exit.PASS
+
+
+@command(
+    "run", example="brokerstorm run kafka-quick\nbrokerstorm run kafka-storm --seed 7 --set load.rate=20000"
+)
+@click.argument("scenario", required=False)
+@seed_option
+@set_option
+@click.option("--rounds", type=click.IntRange(1, 1000), help="Times each variant is run.")
+@variant_option
+@click.option("--replay", metavar="RUN", help="Fault times and targets exactly as they were in RUN.")
+@click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
+@click.option("--offline", is_flag=True, help="Use only what was fetched before.")
+@click.option("--master", metavar="URL", help="Spark master that judges; default local.")
+def run(
+    settings: Settings,
+    scenario: str | None,
+    seed: int | None,
+    overrides: tuple[str, ...],
+    rounds: int | None,
+    variant: str,
+    replay: str | None,
+    keep_up: bool,
+    offline: bool,
+    master: str | None,
+) -> int:
+    """Run a scenario on a live cluster and judge it.
+
+    Brings up a cluster, drives load through faults and says what happened to every message. SCENARIO is
+    a name from `list scenarios` or a file. The exit code is the verdict: 0 pass (or every variant as
+    expected), 1 fail, 3 unknown.
+    """
+    from commands.running import RunRequest, run_request
+    from harness.rundir import find_run
+
+    replayed = find_run(settings.run_dir, replay) if replay else None
+    if scenario is None and replayed is None:
+        raise UsageError("which scenario?", hint="`brokerstorm list scenarios` shows them")
+    request = RunRequest(
+        scenario=scenario,
+        seed=seed,
+        overrides=overrides,
+        rounds=rounds,
+        variant=variant,
+        replay=replayed,
+        keep_up=keep_up,
+        offline=offline,
+        master=master,
+    )
+    return run_request(settings, request)

@@ -1,0 +1,116 @@
+"""Results of one run or of several, written beside the capture and shown to the user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commands.console import Settings
+
+if TYPE_CHECKING:
+    from analysis.findings import Campaign, Result
+    from analysis.session import WarmSession
+    from harness.plan import Plan
+    from harness.rundir import RunDir
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A run with its plan and what judging said of it."""
+
+    plan: Plan
+    run: RunDir
+    result: Result
+
+
+def judge_run(run: RunDir, session: WarmSession, *, in_campaign: bool = False) -> Result:
+    """Judge a sealed run; writes result.json, report.html and junit.xml."""
+    from analysis.judge import judge
+    from analysis.report.html import write_run_page
+    from analysis.report.junit import write_run_xml
+
+    result = judge(run, session.get())
+    write_run_page(run, result, up="../report.html" if in_campaign else "")
+    write_run_xml(run, result)
+    return result
+
+
+def summarize(
+    root: RunDir,
+    plans: Sequence[Plan],
+    judged: Sequence[Judged],
+    *,
+    command: str,
+    about: str,
+    duration_s: float,
+) -> Campaign:
+    """All rounds of all variants; writes campaign.json, report.html and junit.xml.
+
+    Args:
+        plans: what was asked for, also rounds that were never run.
+    """
+    from analysis.findings import Campaign, RunSummary, VariantResult
+    from analysis.report.documents import write_campaign
+    from analysis.report.html import write_campaign_page
+    from analysis.report.junit import write_campaign_xml
+
+    variants = []
+    for name in dict.fromkeys(plan.variant for plan in plans):
+        plan = next(plan for plan in plans if plan.variant == name)
+        mine = [each for each in judged if each.plan.variant == name]
+        runs = [
+            RunSummary.of(each.result, path=each.run.run_id, round_number=number)
+            for number, each in enumerate(mine, start=1)
+        ]
+        variants.append(VariantResult.of(name, plan.expect, runs, about=plan.about))
+    campaign = Campaign(
+        campaign_id=root.run_id,
+        scenario=plans[0].scenario,
+        about=about,
+        seed=plans[0].seed,
+        variants=variants,
+        duration_s={"all": round(duration_s, 3)},
+        command=command,
+    )
+    write_campaign(root, campaign)
+    write_campaign_page(root, campaign, {each.run.run_id: each.result for each in judged})
+    write_campaign_xml(root, campaign, [(each.plan.variant, each.result) for each in judged])
+    return campaign
+
+
+def show_result(settings: Settings, run: RunDir, result: Result) -> int:
+    """Print the summary of one run; its exit code."""
+    from analysis.report.documents import run_document
+    from analysis.report.terminal import console, print_result
+
+    settings.show(
+        run_document(result),
+        lambda: print_result(console(sys.stdout, color=settings.color), result, report=_report(run)),
+    )
+    return result.exit_code
+
+
+def show_campaign(settings: Settings, root: RunDir, campaign: Campaign) -> int:
+    """Print the summary of several runs; its exit code."""
+    from analysis.report.documents import campaign_document
+    from analysis.report.terminal import console
+    from analysis.report.terminal_campaign import print_campaign
+
+    settings.show(
+        campaign_document(campaign),
+        lambda: print_campaign(console(sys.stdout, color=settings.color), campaign, report=_report(root)),
+    )
+    return campaign.exit_code
+
+
+def _report(run: RunDir) -> Path | None:
+    """Where the page is, as short as it can be said from here."""
+    if not run.report.exists():
+        return None
+    try:
+        return run.report.relative_to(Path.cwd())
+    except ValueError:
+        return run.report

@@ -1,0 +1,218 @@
+"""The machine before and after: doctor, fetch, clean."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from commands.console import SCHEMA_VERSION, Settings, command, table, write
+from harness.errors import Exit, HealError
+
+if TYPE_CHECKING:
+    from harness.clusters.addresses import Claim
+    from harness.clusters.leftovers import Leftover
+    from harness.machine import Check
+    from harness.plan import ConsumerPlan, Plan, ProducerPlan
+
+DEFAULT_SCENARIO = "kafka-quick"
+
+
+def _plans(scenario: str) -> list[Plan]:
+    from commands import wiring
+
+    return wiring.choose_plans(wiring.read_scenario(scenario), seed=0, rounds=1)
+
+
+@command("doctor", example="brokerstorm doctor kafka-storm")
+@click.argument("scenario", default=DEFAULT_SCENARIO)
+def doctor(settings: Settings, scenario: str) -> int:
+    """Check what a scenario needs, with a remedy for each.
+
+    SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing.
+    """
+    checks = machine_checks(_plans(scenario), settings.run_dir)
+    missing = [check for check in checks if not check.ok]
+    code = Exit.ENVIRONMENT if missing else Exit.PASS
+    rows = [{"name": c.name, "ok": c.ok, "text": c.text, "remedy": c.remedy} for c in checks]
+    document = {"schema_version": SCHEMA_VERSION, "exit_code": int(code), "checks": rows}
+
+    def text() -> None:
+        for check in checks:
+            table([["ok     " if check.ok else "MISSING", f"{check.name}: {check.text}"]])
+            if not check.ok:
+                write(f"         {check.remedy}")
+        what = f"{len(missing)} of {len(checks)} missing" if missing else "ready"
+        write(f"{scenario}: {what}")
+
+    settings.show(document, text)
+    return code
+
+
+def machine_checks(plans: Sequence[Plan], run_dir: Path) -> list[Check]:
+    """What the machine must have to run these plans."""
+    from harness import machine
+
+    found = {
+        check.name: check
+        for system, version in dict.fromkeys((plan.system, plan.version) for plan in plans)
+        for check in machine.checks(system, version, folder=run_dir)
+    }
+    return [*found.values(), *_client_checks(plans)]
+
+
+def _clients(plan: Plan) -> list[ProducerPlan | ConsumerPlan]:
+    return [*plan.producers, *plan.consumers]
+
+
+def _client_checks(plans: Sequence[Plan]) -> list[Check]:
+    from harness.machine import Check
+    from harness.workers import load_worker
+    from harness.workers.environments import is_built
+
+    wanted = dict.fromkeys((each.client, each.client_version) for plan in plans for each in _clients(plan))
+    checks = []
+    for name, version in wanted:
+        worker = load_worker(name)
+        here = worker.installed_version
+        tools = [tool for tool in worker.tools if shutil.which(tool) is None]
+        if tools:
+            remedy = f"install {', '.join(tools)}"
+            checks.append(Check(f"client {name}", False, f"needs {', '.join(tools)}", remedy))
+        elif not version and not here:
+            checks.append(Check(f"client {name}", False, "not installed", "`make setup`"))
+        elif version in ("", here) or is_built(name, version):
+            checks.append(Check(f"client {name}", True, version or here))
+        else:
+            checks.append(Check(f"client {name}", True, f"{version} not fetched yet; pip will"))
+    return checks
+
+
+@command("fetch", example="brokerstorm fetch kafka-storm")
+@click.argument("scenario", default=DEFAULT_SCENARIO)
+def fetch(settings: Settings, scenario: str) -> int:
+    """Download and build what a scenario needs, for `run --offline`."""
+    from analysis.session import record_classes
+    from harness.clusters import fetch_cluster, spec_of
+    from harness.workers import launch, load_worker
+
+    folders: dict[str, str] = {}
+    with closing(settings.progress()) as progress:
+        for plan in _plans(scenario):
+            spec = spec_of(plan.system, plan.version)
+            jars = fetch_cluster(plan.system, plan.version, on_progress=progress.download)
+            folders[f"{plan.system} {spec.version}"] = str(jars)
+            for client in _clients(plan):
+                worker = load_worker(client.client)
+                argv, _ = launch(worker, client.client_version)
+                folders[f"{client.client} {client.client_version or worker.installed_version}"] = argv[0]
+        progress.download("class archive of Spark, so that it starts in half the time", None)
+        record_classes()
+    document = {"schema_version": SCHEMA_VERSION, "scenario": scenario, "fetched": folders}
+    settings.show(document, lambda: table([[name, where] for name, where in folders.items()]))
+    return Exit.PASS
+
+
+@command("clean", example="brokerstorm clean --dry-run\nbrokerstorm clean")
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option("--all", "everything", is_flag=True, help="Stop clusters that were left running, too.")
+@click.option("--dry-run", is_flag=True, help="Only show what is left.")
+def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool) -> int:
+    """Heal and remove what runs left behind.
+
+    Finds processes and addresses of runs whose harness is gone, by run id; captures and logs stay. With
+    RUN only that run's, also if its cluster was kept on purpose. Clusters that were left running are
+    healed and go on running. The exit code is 5 if something could not be removed.
+    """
+    from harness.clusters import leftovers
+
+    found = leftovers.find(Path(name).name if name else None)
+    kept = [] if name else _kept()
+    if everything:
+        found += [one for claim in kept for one in leftovers.find(claim.run_id)]
+        kept = []
+    lines = [one.describe() for one in found]
+    healed: list[str] = []
+    if not dry_run:
+        with settings.interrupts.deferred():
+            _remove(found)
+            healed = [claim.run_id for claim in kept if _heal_kept(claim)]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "dry_run": dry_run,
+        "removed": [] if dry_run else lines,
+        "found": lines,
+        "healed": healed,
+        "still_up": [claim.run_id for claim in kept],
+    }
+
+    def text() -> None:
+        for line in lines:
+            write(f"{'found' if dry_run else 'removed'}  {line}")
+        for run_id in healed:
+            write(f"healed  {run_id}")
+        if not lines and not healed:
+            write("nothing was left behind")
+        for claim in kept:
+            write(f"still up  {claim.run_id}; `brokerstorm down` stops it")
+
+    settings.show(document, text)
+    return Exit.PASS
+
+
+def _kept() -> list[Claim]:
+    from commands.clusters import kept_clusters
+
+    return kept_clusters()
+
+
+def _remove(found: Sequence[Leftover]) -> None:
+    """Continue what is paused, end every process, drop the brokers' data; logs and captures stay."""
+    import faults
+    from harness.clusters import leftovers
+    from harness.rundir import RunDir
+
+    leftovers.remove(found)
+    folders = {Path(claim.folder) for one in found for claim in one.claims}
+    for folder in folders:
+        faults.heal_from_ledger(None, RunDir(folder.parent))
+        for data in folder.glob("*/data"):
+            shutil.rmtree(data, ignore_errors=True)
+
+
+def _heal_kept(claim: Claim) -> bool:
+    """Heal the faults still applied to a cluster that goes on running; False if there was none.
+
+    Raises:
+        HealError: one could not be healed.
+    """
+    import faults
+    from harness.clusters import attach_cluster
+    from harness.rundir import RunDir
+
+    run = RunDir(Path(claim.folder).parent)
+    if not any(run.ledger.glob("*.json")):
+        return False
+    failures = faults.heal_from_ledger(attach_cluster(Path(claim.folder)), run)
+    if failures:
+        raise HealError("; ".join(failures), hint=f"`brokerstorm clean {claim.run_id}` removes the cluster")
+    return True
+
+
+def stop_kept(claim: Claim) -> None:
+    """Stop a kept cluster; what is paused is continued first, a stopped process cannot end."""
+    import faults
+    from harness.clusters import attach_cluster, leftovers
+    from harness.errors import UsageError
+    from harness.rundir import RunDir
+
+    folder = Path(claim.folder)
+    faults.heal_from_ledger(None, RunDir(folder.parent))
+    try:
+        attach_cluster(folder).down()
+    except UsageError:  # its folder is gone: only the processes and the claim know
+        leftovers.remove(leftovers.find(claim.run_id))

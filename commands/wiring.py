@@ -1,0 +1,219 @@
+"""What a run is made of: the only place where harness, faults and analysis meet."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from commands.summaries import judge_run
+from harness.errors import UsageError
+from harness.rundir import RunDir, point_latest, read_json
+
+if TYPE_CHECKING:
+    from analysis.findings import Result
+    from analysis.session import WarmSession
+    from commands.console import Settings
+    from faults import Timeline
+    from harness.campaign import Stage
+    from harness.plan import Plan
+    from harness.progress import BaseProgress
+    from harness.protocols import Cluster, FaultStorm
+    from harness.scenario import Scenario
+
+
+def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
+    """A scenario checked against the workers, classes and fault kinds there are.
+
+    Raises:
+        ScenarioError: one line with place, key, value and what is allowed.
+    """
+    import faults
+    from analysis.classes import CLASSES
+    from harness.scenario_file import load_scenario
+    from harness.workers import worker_names
+
+    def check_faults(scenario: Scenario) -> None:
+        faults.compile(
+            scenario.faults,
+            seed=0,
+            load_s=scenario.load.duration,
+            topics=_shapes(scenario),
+            nodes=node_names(scenario.system, scenario.cluster.version),
+        )
+
+    return load_scenario(
+        name, overrides=overrides, clients=worker_names(), classes=list(CLASSES), check_faults=check_faults
+    )
+
+
+def _shapes(scenario: Scenario) -> list[TopicPlanShape]:
+    return [
+        TopicPlanShape(name, topic.partitions, topic.replication) for name, topic in scenario.topics.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlanShape:
+    """As much of a topic as fault steps are checked against."""
+
+    name: str
+    partitions: int
+    replication: int
+
+
+def node_names(system: str, version: str = "") -> list[str]:
+    """Names of the nodes of a system's cluster."""
+    from harness.clusters import spec_of
+
+    return [service.name for service in spec_of(system, version).services]
+
+
+def choose_plans(
+    scenario: Scenario, *, seed: int, rounds: int | None = None, variant: str = "", salt: str = ""
+) -> list[Plan]:
+    """The plans of a run; ``rounds`` and ``variant`` narrow the scenario.
+
+    Raises:
+        UsageError: no such variant.
+        ScenarioError: settings that the client refuses.
+    """
+    from harness.planning import build_plans
+
+    if variant and variant not in scenario.variants:
+        known = ", ".join(scenario.variants) or "none"
+        raise UsageError(f"{scenario.name} has no variant {variant!r}", hint=f"its variants: {known}")
+    wanted = scenario if rounds is None else scenario.model_copy(update={"rounds": rounds})
+    return [
+        plan for plan in build_plans(wanted, seed=seed, salt=salt) if not variant or plan.variant == variant
+    ]
+
+
+def timeline_of(plan: Plan) -> Timeline:
+    """The firings of a plan."""
+    import faults
+
+    return faults.compile(
+        plan.faults,
+        seed=plan.seed,
+        load_s=plan.load_s,
+        topics=plan.topics,
+        nodes=node_names(plan.system, plan.version),
+    )
+
+
+def read_plan(run: RunDir) -> Plan:
+    """The plan that a run was made from.
+
+    Raises:
+        UsageError: unreadable, or of another version.
+    """
+    from pydantic import ValidationError
+
+    from harness.plan import Plan
+
+    try:
+        return Plan.model_validate(read_json(run.plan))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "plan"
+        raise UsageError(f"{run.plan} is not a plan of this version: {where}: {first['msg']}") from error
+
+
+def timeline_rows(timeline: Timeline) -> list[dict[str, Any]]:
+    """Firings as JSON."""
+    return [
+        {
+            "id": f.id,
+            "fault": f.kind,
+            "target": f.target,
+            "t_s": f.t_s,
+            "for_s": f.for_s,
+            "params": dict(f.params),
+        }
+        for f in timeline.firings
+    ]
+
+
+def new_run(run_dir: Path, name: str) -> RunDir:
+    """A folder of its own for a run that starts now, named so that names sort by time.
+
+    Raises:
+        UsageError: the folder of runs cannot be written.
+    """
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 100):
+            folder = run_dir / (stem if number == 1 else f"{stem}-{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return RunDir(folder)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to the run folder {run_dir}: {error.strerror}", hint="--run-dir names another"
+        ) from error
+    raise UsageError(f"{run_dir} already holds a hundred runs of this second")
+
+
+def repeat_command(arguments: Sequence[str]) -> str:
+    """The command that repeats a run, as a user would type it."""
+    return shlex.join(["brokerstorm", *arguments])
+
+
+def make_stage(
+    settings: Settings,
+    progress: BaseProgress,
+    session: WarmSession,
+    root: RunDir,
+    *,
+    offline: bool,
+    replay: RunDir | None = None,
+) -> Stage[Result]:
+    """Cluster, faults and judging for `harness.campaign`."""
+    from harness.campaign import Stage
+
+    def open_cluster(plan: Plan, root: RunDir) -> Cluster:
+        import faults
+        from harness.clusters import open_cluster as open_it
+
+        cluster = open_it(
+            plan.system,
+            run_id=root.run_id,
+            folder=root.cluster,
+            version=plan.version,
+            broker_config=plan.broker_config,
+            offline=offline,
+            on_progress=progress.download,
+        )
+        faults.refuse_unsupported(timeline_of(plan), cluster)
+        return cluster
+
+    def storm(plan: Plan, cluster: Cluster, run: RunDir) -> FaultStorm:
+        import faults
+
+        words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
+        progress.begin(
+            " · ".join(word for word in words if word),
+            rate_per_s=plan.rate_per_s,
+            warm_up_s=plan.warm_up_s,
+            load_s=plan.load_s,
+        )
+        timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
+        return faults.Storm(timeline, cluster, run, on_event=progress.fault, hurry=settings.interrupts.hurry)
+
+    def on_phase(name: str) -> None:
+        if name == "ready":
+            point_latest(root)  # from here on there is something to show
+        if name == "drain":
+            session.start()
+
+    def judge(run: RunDir) -> Result:
+        return judge_run(run, session, in_campaign=run.root != root.root)
+
+    return Stage(open_cluster, storm, judge, on_phase)

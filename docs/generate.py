@@ -1,0 +1,202 @@
+"""Writes the reference pages that are made from code, and the published scenario schema.
+
+python docs/generate.py           write what is stale
+python docs/generate.py --check   only name it; exit code 1 if there is any
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import click
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from analysis.classes_page import anomalies_page  # noqa: E402
+from cli import cli  # noqa: E402 - run as a script, the tree is not on the path before
+from commands.console import Command  # noqa: E402
+from faults.reference import reference_page, schema  # noqa: E402
+from harness.errors import EXIT_MEANING  # noqa: E402
+from harness.scenario import Scenario  # noqa: E402
+from harness.scenario_schema import SCHEMA_FILE, scenario_schema  # noqa: E402
+
+REFERENCE = ROOT / "docs" / "reference"
+EXPLANATION = ROOT / "docs" / "explanation"
+MADE = "Made from the code by `make docs`; do not edit."
+
+
+def pages() -> dict[Path, str]:
+    """Every generated file and what it should hold."""
+    return {
+        REFERENCE / "cli.md": cli_page(),
+        REFERENCE / "scenario.md": scenario_page(),
+        REFERENCE / "exit-codes.md": exit_codes_page(),
+        REFERENCE / "faults.md": reference_page(),
+        EXPLANATION / "anomalies.md": anomalies_page(),
+        SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
+    }
+
+
+# ----- commands ---------------------------------------------------------------------------------------
+
+
+def cli_page() -> str:
+    """docs/reference/cli.md: the help of every command."""
+    parts = ["# Commands", "", MADE, "", *_help(cli, "brokerstorm")]
+    for name, command in cli.commands.items():
+        parts += ["", f"## {name}", "", *_help(command, f"brokerstorm {name}")]
+    parts += ["", "Global options are accepted before and after the command."]
+    return "\n".join(parts) + "\n"
+
+
+def _help(command: click.Command, path: str) -> list[str]:
+    context = click.Context(
+        command,
+        info_name=path,
+        terminal_width=100,
+        max_content_width=100,
+        help_option_names=["-h", "--help"],
+    )
+    assert isinstance(command, Command) or command is cli
+    return ["```text", command.get_help(context).rstrip(), "```"]
+
+
+# ----- scenario keys ----------------------------------------------------------------------------------
+
+
+def scenario_page() -> str:
+    """docs/reference/scenario.md: every key of a scenario file."""
+    lines = [
+        "# Scenario files",
+        "",
+        MADE,
+        "",
+        "YAML, checked key by key: an unknown key, a wrong type or a value out of range is one line with the",
+        "place, the key, the value and what is allowed. `brokerstorm new FILE` writes one to edit, and",
+        "`scenarios/scenario.schema.json` is its JSON Schema; an editor with a YAML language server checks",
+        "while you type if the file begins with",
+        "",
+        "```yaml",
+        "# yaml-language-server: $schema=scenario.schema.json",
+        "```",
+        "",
+        "Durations are `10s`, `250ms`, `2m`, `1h` or a plain number of seconds. `--set load.rate=1000` lays",
+        "a value over any key; it wins over the file and over variants. Faults: [faults.md](faults.md).",
+    ]
+    for path, model in _models(Scenario, ""):
+        lines += ["", f"## {path or 'top level'}", "", *(model.__doc__ or "").strip().splitlines(), ""]
+        lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+        lines += [_key_row(name, field) for name, field in model.model_fields.items()]
+    lines += [
+        "",
+        "## How variants merge",
+        "",
+        "`override` is laid over the scenario as a JSON merge patch: mappings merge key by key, lists and",
+        "values are replaced, `null` removes a key.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _models(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    yield path, model
+    for name, field in model.model_fields.items():
+        inner, suffix = field.annotation, ""
+        if get_origin(inner) is dict:
+            inner, suffix = get_args(inner)[1], ".NAME"
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _models(inner, f"{path}.{name}{suffix}".lstrip("."))
+
+
+def _key_row(name: str, field: Any) -> str:
+    meaning = (field.description or "").replace("|", "\\|")
+    return f"| `{name}` | {_type(field)} | {_default(field)} | {meaning} |"
+
+
+def _type(field: Any) -> str:
+    annotation = field.annotation
+    if "parse_seconds" in repr(field.metadata):
+        return "duration"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is dict:
+        return "mapping"
+    if origin is list:
+        return "list"
+    if arguments and all(isinstance(each, str) for each in arguments):
+        return " or ".join(f"`{each}`" for each in arguments)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
+    words = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}
+    return words.get(annotation, "text") + _bounds(field.metadata)
+
+
+def _bounds(metadata: list[Any]) -> str:
+    low = next((m.ge for m in metadata if hasattr(m, "ge")), None)
+    above = next((m.gt for m in metadata if hasattr(m, "gt")), None)
+    high = next((m.le for m in metadata if hasattr(m, "le")), None)
+    parts = [
+        f"from {low:,}" if low is not None else "",
+        f"above {above:,}" if above is not None else "",
+        f"to {high:,}" if high is not None else "",
+    ]
+    return "".join(f" {part}" for part in parts if part)
+
+
+def _default(field: Any) -> str:
+    if field.is_required():
+        return "**required**"
+    value = field.default
+    if value is PydanticUndefined:
+        value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel) or value in ("", {}, []):
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"one named `{name}`" for name in value)
+    if isinstance(value, float) and "parse_seconds" in repr(field.metadata):
+        return f"`{value:g}s`"
+    return f"`{json.dumps(value)}`" if not isinstance(value, str) else f"`{value}`"
+
+
+# ----- exit codes -------------------------------------------------------------------------------------
+
+
+def exit_codes_page() -> str:
+    """docs/reference/exit-codes.md."""
+    lines = [
+        "# Exit codes",
+        "",
+        MADE,
+        "",
+        "Of every command; the verdict of `run`, `analyze` and `show` is their exit code. When several apply",
+        "to a run, the most urgent wins: 5, 70, 130 or 143, 4, 1, 3, 0.",
+        "",
+        "| code | meaning | next step |",
+        "|---:|---|---|",
+    ]
+    lines += [f"| {code.value} | {meaning} | {step} |" for code, (meaning, step) in EXIT_MEANING.items()]
+    return "\n".join(lines) + "\n"
+
+
+def stale() -> list[Path]:
+    """Generated files that do not hold what they should."""
+    return [path for path, text in pages().items() if not path.exists() or path.read_text() != text]
+
+
+def main() -> int:
+    found = stale()
+    for path in found:
+        if "--check" not in sys.argv[1:]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(pages()[path])
+        sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+    return 1 if found and "--check" in sys.argv[1:] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

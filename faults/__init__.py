@@ -1,0 +1,28 @@
+"""Faults: compile(steps, seed) -> timeline; inject, prove that it bit, heal; the on-disk ledger.
+
+timeline = faults.compile(scenario.faults, seed=7, load_s=60, topics=plan.topics, nodes=names)
+faults.refuse_unsupported(timeline, cluster)
+storm = faults.Storm(timeline, cluster, run, on_event=progress.fault)
+"""
+
+from faults.ledger import heal_from_ledger
+from faults.once import inject_once
+from faults.reference import kinds, schema
+from faults.replay import load_replay
+from faults.storm import Storm
+from faults.timeline import Firing, Timeline, abilities_needed, compile, describe, refuse_unsupported
+
+__all__ = [
+    "Firing",
+    "Storm",
+    "Timeline",
+    "abilities_needed",
+    "compile",
+    "describe",
+    "heal_from_ledger",
+    "inject_once",
+    "kinds",
+    "load_replay",
+    "refuse_unsupported",
+    "schema",
+]

@@ -1,0 +1,26 @@
+"""The kinds of fault, one file each. To add one: docs/howto/add-a-fault.md."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from faults.injection import FaultKind
+from faults.kinds.controller_kill import ControllerKill
+from faults.kinds.kill import Kill
+from faults.kinds.leader_move import LeaderMove
+from faults.kinds.pause import Pause
+from faults.kinds.preferred_election import PreferredElection
+from faults.kinds.restart import Restart
+from faults.kinds.rolling_restart import RollingRestart
+
+_ALL: Final[tuple[FaultKind[Any], ...]] = (
+    Kill(),
+    Restart(),
+    RollingRestart(),
+    Pause(),
+    ControllerKill(),
+    LeaderMove(),
+    PreferredElection(),
+)
+#: Name in a scenario -> kind.
+KINDS: Final[dict[str, FaultKind[Any]]] = {kind.kind: kind for kind in _ALL}

@@ -1,0 +1,79 @@
+"""leader-move: leadership changes hands while nothing is broken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from faults.errors import NotNow, StepProblem
+from faults.leadership import LeaderChange, TopicFault
+from faults.params import Shape, TopicParams, names
+from faults.site import Site
+from harness.protocols import HasLeaders, PartitionState
+
+
+class LeaderMoveParams(TopicParams):
+    moves: dict[int, str] = Field(
+        default_factory=dict, description="exactly these: partition -> node; in place of `partitions`"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.moves and self.partitions is not None:
+            raise ValueError("give either `partitions` or `moves`")
+        return self
+
+
+class LeaderMoved(LeaderChange):
+    """Partitions reassigned with the wanted leader first (no data moves), then elected."""
+
+    def apply(self) -> None:
+        self.site.leaders.move_leaders(self.topic, self.wanted)
+
+
+class LeaderMove(TopicFault[LeaderMoveParams]):
+    """Move the leaders of `partitions` partitions of a topic to another in-sync replica."""
+
+    kind = "leader-move"
+    abilities = (HasLeaders,)
+    params = LeaderMoveParams
+
+    def complete(self, params: LeaderMoveParams, shape: Shape) -> LeaderMoveParams:
+        params = super().complete(params, shape)
+        topic = shape.topic(params.topic)
+        assert topic is not None
+        if topic.replication < 2:
+            raise StepProblem("topic", f"{topic.name} has one replica: its leaders cannot move")
+        for partition, node in params.moves.items():
+            if not 0 <= partition < topic.partitions:
+                raise StepProblem(
+                    "moves", f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}"
+                )
+            if node not in shape.nodes:
+                raise StepProblem("moves", f"no node {node!r}. Nodes: {names(shape.nodes)}")
+        return params
+
+    def prepare(self, params: LeaderMoveParams, site: Site, draw: int) -> LeaderMoved:
+        states = site.states_of(params.topic)
+        count = params.partitions or len(states)
+        wanted = params.moves or _choose(states, site.faulted(), count, random.Random(draw))
+        if not wanted:
+            raise NotNow(f"no partition of {params.topic} has another in-sync replica right now")
+        resolved: dict[str, Any] = {"topic": params.topic, "moves": {str(p): n for p, n in wanted.items()}}
+        return LeaderMoved(site, params.topic, states, wanted, resolved)
+
+
+def _choose(
+    states: Mapping[int, PartitionState], away: frozenset[str], count: int, rng: random.Random
+) -> dict[int, str]:
+    """Up to ``count`` movable partitions, each with its new leader."""
+    others = {
+        partition: sorted(set(state.in_sync) - {state.leader} - away)
+        for partition, state in sorted(states.items())
+    }
+    movable = [partition for partition, nodes in others.items() if nodes]
+    chosen = sorted(rng.sample(movable, min(count, len(movable))))
+    return {partition: rng.choice(others[partition]) for partition in chosen}

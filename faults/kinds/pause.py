@@ -1,0 +1,83 @@
+"""pause: a freeze, as a long garbage collection, a stolen CPU or a stuck disk shows from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from faults.ledger import process_identity
+from faults.node_loss import NodeFault, NodeLoss
+from faults.params import NodeParams
+from faults.site import Site
+from harness.durations import Seconds
+from harness.protocols import HasLeaders, Killable, Pausable, Proof
+
+
+class PauseParams(NodeParams):
+    for_: Seconds = Field(5.0, alias="for", gt=0, description="SIGCONT after this long")
+
+
+class Paused(NodeLoss):
+    """SIGSTOPped nodes: sockets stay open, nothing answers."""
+
+    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(site, targets, params)
+        self._stopped = False
+        self._silent = False
+
+    def apply(self) -> None:
+        for node in self.targets:
+            self.site.pausable.pause(node)
+        self._stopped = all(self.site.pausable.is_paused(node) for node in self.targets)
+
+    def happened(self) -> str:
+        return "process stopped (state T)" if self._stopped else ""
+
+    def proof(self) -> Proof:
+        """A freeze shorter than the session timeout moves nothing: then, at its end, an unanswered request
+        proves it."""
+        proof = super().proof()
+        if proof.effective or not self._stopped:
+            return proof
+        self._silent = self._silent or self._nobody_answers()
+        if self._silent and self.is_undone():
+            return Proof(True, f"{', '.join(self.targets)}: {self.happened()}; a request got no answer")
+        return proof
+
+    def _nobody_answers(self) -> bool:
+        """Asked of a stopped process only: the silence of one that was just resumed proves nothing."""
+        if not all(self.site.pausable.is_paused(node) for node in self.targets):
+            return False
+        silent = [self.site.answers(node) is False for node in self.targets]
+        return all(silent) and all(self.site.pausable.is_paused(node) for node in self.targets)
+
+    def heal(self) -> None:
+        for node in self.targets:
+            self.site.pausable.resume(node)
+
+    def is_undone(self) -> bool:
+        return not any(self.site.pausable.is_paused(node) for node in self.targets)
+
+    def missing(self) -> str:
+        paused = [node for node in self.targets if self.site.pausable.is_paused(node)]
+        return f"{', '.join(paused)} still stopped" if paused else super().missing()
+
+    def ledger_entry(self) -> dict[str, Any]:
+        pids = {node: self.site.cluster.runtime.pid(node) for node in self.targets}
+        return {"paused": [{"node": n, **process_identity(pid)} for n, pid in pids.items() if pid]}
+
+
+class Pause(NodeFault[PauseParams]):
+    """Freeze a node (SIGSTOP) and let it go on (SIGCONT) after `for`."""
+
+    kind = "pause"
+    abilities = (Pausable, Killable, HasLeaders)
+    params = PauseParams
+
+    def lasts_s(self, params: PauseParams) -> float | None:
+        return params.for_
+
+    def injection(self, site: Site, targets: tuple[str, ...], params: PauseParams) -> Paused:
+        return Paused(site, targets, params.model_dump(mode="json", by_alias=True))

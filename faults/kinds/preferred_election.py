@@ -1,0 +1,52 @@
+"""preferred-election: every partition goes back to its first replica, as Kafka's own balancer does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from faults.errors import NotNow
+from faults.leadership import LeaderChange, TopicFault
+from faults.params import TopicParams
+from faults.site import Site
+from harness.protocols import HasLeaders, PartitionState
+
+
+class PreferredParams(TopicParams):
+    pass
+
+
+class PreferredElected(LeaderChange):
+    """An election of the first replica of each partition."""
+
+    def apply(self) -> None:
+        self.site.leaders.elect_preferred(self.topic, sorted(self.wanted))
+
+
+class PreferredElection(TopicFault[PreferredParams]):
+    """Elect the preferred leader (first replica) wherever another node leads."""
+
+    kind = "preferred-election"
+    abilities = (HasLeaders,)
+    params = PreferredParams
+
+    def prepare(self, params: PreferredParams, site: Site, draw: int) -> PreferredElected:
+        states = site.states_of(params.topic)
+        wanted = _misled(states)
+        if not wanted:
+            raise NotNow(f"every partition of {params.topic} is led by its preferred replica already")
+        count = min(params.partitions or len(wanted), len(wanted))
+        chosen = random.Random(draw).sample(sorted(wanted), count)
+        return PreferredElected(
+            site,
+            params.topic,
+            states,
+            {partition: wanted[partition] for partition in sorted(chosen)},
+            {"topic": params.topic, "partitions": params.partitions},
+        )
+
+
+def _misled(states: Mapping[int, PartitionState]) -> dict[int, str]:
+    """Partition -> preferred node, where that node could lead and does not."""
+    preferred = {partition: state.replicas[0] for partition, state in states.items() if state.replicas}
+    return {p: n for p, n in preferred.items() if states[p].leader != n and n in states[p].in_sync}

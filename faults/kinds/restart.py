@@ -1,0 +1,47 @@
+"""restart: an orderly stop, as an operator or a rolling upgrade does it."""
+
+from __future__ import annotations
+
+import time
+
+from pydantic import Field
+
+from faults.kinds.kill import Killed
+from faults.node_loss import NodeFault
+from faults.params import NodeParams
+from faults.site import Site
+from harness.durations import Seconds
+from harness.protocols import HasLeaders, Killable, Stoppable
+
+
+class RestartParams(NodeParams):
+    down: Seconds = Field(0.0, description="start it again this long after it has stopped")
+    stop_within: Seconds = Field(30.0, gt=0, description="SIGKILL when it has not stopped by itself")
+
+
+class Stopped(Killed):
+    """Nodes stopped by SIGTERM: they hand their leaders over first."""
+
+    def apply(self) -> None:
+        start = time.monotonic()
+        for node in self.targets:
+            self.site.stoppable.stop(node, timeout_s=float(self.params["stop_within"]))
+        self._gone = not any(self.site.killable.is_running(node) for node in self.targets)
+        self._stopped_s = time.monotonic() - start
+
+    def happened(self) -> str:
+        return f"stopped in {self._stopped_s:.1f} s" if self._gone else ""
+
+
+class Restart(NodeFault[RestartParams]):
+    """Stop a node gracefully (SIGTERM) and start it again after `down`."""
+
+    kind = "restart"
+    abilities = (Stoppable, Killable, HasLeaders)
+    params = RestartParams
+
+    def lasts_s(self, params: RestartParams) -> float | None:
+        return params.down
+
+    def injection(self, site: Site, targets: tuple[str, ...], params: RestartParams) -> Stopped:
+        return Stopped(site, targets, params.model_dump(mode="json", by_alias=True))

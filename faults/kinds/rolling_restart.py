@@ -1,0 +1,88 @@
+"""rolling-restart: what an upgrade does to a cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pydantic import Field
+
+from faults.injection import FaultKind
+from faults.kinds.kill import Killed
+from faults.node_loss import as_text, what_changed
+from faults.params import Params, Shape
+from faults.site import Site
+from harness.durations import Seconds
+from harness.errors import EnvironmentNotReady
+from harness.protocols import HasLeaders, Killable, Proof, Stoppable
+
+
+class RollingRestartParams(Params):
+    down: Seconds = Field(0.0, description="start each node again this long after it has stopped")
+    stop_within: Seconds = Field(30.0, gt=0, description="SIGKILL a node that has not stopped by itself")
+    ready_within: Seconds = Field(60.0, gt=0, description="each node must be in sync again within this")
+
+
+class Rolled(Killed):
+    """One node after the other; the next only when the one before is in sync again."""
+
+    def __init__(self, site: Site, params: dict[str, Any]) -> None:
+        super().__init__(site, site.nodes, params)
+        self._done: dict[str, dict[str, Any]] = {}
+
+    def objection(self) -> str:
+        shrunk = self.before.shrunk() if self.before else {}
+        return next((f"{nodes[0]} is not in sync for {stream}" for stream, nodes in shrunk.items()), "")
+
+    def apply(self) -> None:
+        for node in self.targets:
+            if self.site.stopping.is_set():
+                return
+            self._roll(node)
+
+    def _roll(self, node: str) -> None:
+        before, start = self.site.look(), time.monotonic()
+        self.site.stoppable.stop(node, timeout_s=float(self.params["stop_within"]))
+        stopped_s = time.monotonic() - start
+        now = self.site.look()
+        changed = what_changed(before, now, [node]) if before and now else {}
+        self.site.stopping.wait(float(self.params["down"]))
+        self.site.killable.start(node)
+        missing = "is not ready"
+        for _ in self.site.poll(float(self.params["ready_within"])):
+            if not (missing := self.missing()):
+                break
+        if missing and not self.site.stopping.is_set():
+            limit_s = float(self.params["ready_within"])
+            raise EnvironmentNotReady(f"{node} was not ready {limit_s:g} s after its restart: {missing}")
+        away_s = time.monotonic() - start
+        self._done[node] = {"stopped_s": round(stopped_s, 2), "ready_s": round(away_s, 2), **changed}
+
+    def proof(self) -> Proof:
+        """Effective when every node was replaced and each of them gave something up."""
+        done = dict(self._done)
+        rolled = "; ".join(
+            f"{node} back in sync after {row['ready_s']:.1f} s, {as_text(row) or 'nothing moved'}"
+            for node, row in done.items()
+        )
+        complete = len(done) == len(self.targets)
+        noticed = all(as_text(row) for row in done.values())
+        text = f"{len(done)} of {len(self.targets)} nodes restarted" + (f": {rolled}" if rolled else "")
+        return Proof(complete and noticed, text, done)
+
+
+class RollingRestart(FaultKind[RollingRestartParams]):
+    """Restart every node gracefully, one after the other, waiting until each is in sync again."""
+
+    kind = "rolling-restart"
+    abilities = (Stoppable, Killable, HasLeaders)
+    params = RollingRestartParams
+
+    def complete(self, params: RollingRestartParams, shape: Shape) -> RollingRestartParams:
+        return params
+
+    def target(self, params: RollingRestartParams) -> str:
+        return "all"
+
+    def prepare(self, params: RollingRestartParams, site: Site, draw: int) -> Rolled:
+        return Rolled(site, params.model_dump(mode="json"))

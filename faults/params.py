@@ -1,0 +1,116 @@
+"""The keys of a fault step: when it fires (every kind), and the bases of what each kind adds.
+
+    {fault: kill, target: leader-of:orders, at: 10s, for: 5s}
+    {fault: leader-move, topic: orders, partitions: 12, every: 5s, jitter: 1s, from: 5s, until: 40s}
+    {fault: leader-move, topic: orders, at: 20s, storm: {times: 3, gap: [20ms, 200ms]}}
+
+Times are relative to the start of load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from harness.durations import Seconds
+
+
+class TopicShape(Protocol):
+    """What a step is checked against; a plan's topics have it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def partitions(self) -> int: ...
+    @property
+    def replication(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Names that a step may use."""
+
+    topics: tuple[TopicShape, ...]
+    nodes: tuple[str, ...]
+
+    def topic(self, name: str) -> TopicShape | None:
+        return next((topic for topic in self.topics if topic.name == name), None)
+
+
+class Params(BaseModel):
+    """Base of a kind's parameters: frozen, unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Burst(Params):
+    """Several firings in quick succession, each ``gap`` (random within the bounds) after the one before."""
+
+    times: int = Field(ge=2, le=1000)
+    gap: tuple[Seconds, Seconds] = Field(description="shortest and longest time between two firings")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.gap[0] > self.gap[1]:
+            raise ValueError("gap: the shortest comes first, such as [20ms, 200ms]")
+        return self
+
+
+class Schedule(Params):
+    """When a step fires."""
+
+    at: Seconds | None = Field(None, description="once, this long after the start of load")
+    every: Seconds | None = Field(None, gt=0, description="again and again, from `from` until `until`")
+    jitter: Seconds = Field(0.0, description="each firing of `every` comes up to this much later")
+    from_: Seconds | None = Field(None, alias="from", description="first firing of `every`; default `every`")
+    until: Seconds | None = Field(
+        None, description="no firing of `every` after this; default: the last that heals under load"
+    )
+    storm: Burst | None = Field(None, description="each firing becomes several in quick succession")
+    wait: Seconds = Field(
+        0.0, description="when it cannot fire (another node is still away), try for this long before skipping"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.at is None) == (self.every is None):
+            raise ValueError("needs either `at` or `every`")
+        if self.every is None:
+            for key, value in (("jitter", self.jitter), ("from", self.from_), ("until", self.until)):
+                if value:
+                    raise ValueError(f"`{key}` goes with `every`, not with `at`")
+        elif self.jitter >= self.every:
+            raise ValueError(f"jitter ({self.jitter:g} s) must be shorter than every ({self.every:g} s)")
+        return self
+
+
+class NodeParams(Params):
+    """Keys of a fault that takes nodes away."""
+
+    target: str = Field(
+        "random",
+        description="a node, `random`, `leader-of:TOPIC`, `leader-of:TOPIC-PARTITION`, `controller` or `all`",
+    )
+    together: bool = Field(
+        False, description="allow it while another node is away; otherwise the firing is skipped"
+    )
+
+
+class TopicParams(Params):
+    """Keys of a fault on the partitions of one topic."""
+
+    topic: str = Field("", description="a topic of the scenario; may be left out when there is only one")
+    partitions: int | None = Field(None, ge=1, description="how many, chosen at random; default all")
+
+
+def keys_of(*models: type[Params]) -> list[str]:
+    """The keys as the user writes them."""
+    return [field.alias or name for model in models for name, field in model.model_fields.items()]
+
+
+def names(values: Iterable[str]) -> str:
+    """For messages: a, b, c."""
+    return ", ".join(values) or "none"

@@ -1,0 +1,96 @@
+"""Who a fault hits: the text of a step's ``target``, checked early and resolved when the firing is due."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from faults.errors import NotNow, StepProblem, did_you_mean
+from faults.params import Shape, names
+from faults.site import Site
+
+_LEADER = "leader-of:"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A parsed target. ``partition`` None with form ``leader``: the node that leads most of the topic."""
+
+    form: Literal["node", "random", "leader", "controller", "all"]
+    node: str = ""
+    topic: str = ""
+    partition: int | None = None
+
+
+def parse(text: str, shape: Shape) -> Target:
+    """Check the names in a target.
+
+    Raises:
+        StepProblem: no such node, topic, partition or form.
+    """
+    if text == "random":
+        return Target("random")
+    if text == "controller":
+        return Target("controller")
+    if text == "all":
+        return Target("all")
+    if text.startswith(_LEADER):
+        return _parse_leader(text.removeprefix(_LEADER), shape)
+    if text in shape.nodes:
+        return Target("node", node=text)
+    known = [*shape.nodes, "random", "controller", "all", *(f"{_LEADER}{t.name}" for t in shape.topics)]
+    raise StepProblem("target", f"no node {text!r}{did_you_mean(text, known)}. Allowed: {names(known)}")
+
+
+def _parse_leader(rest: str, shape: Shape) -> Target:
+    if shape.topic(rest):
+        return Target("leader", topic=rest)
+    topic_name, _, number = rest.rpartition("-")
+    topic = shape.topic(topic_name)
+    if topic is None or not number.isdigit():
+        known = [t.name for t in shape.topics]
+        raise StepProblem("target", f"no topic {rest!r}{did_you_mean(rest, known)}. Topics: {names(known)}")
+    if int(number) >= topic.partitions:
+        raise StepProblem(
+            "target", f"topic {topic.name} has partitions 0 to {topic.partitions - 1}, not {number}"
+        )
+    return Target("leader", topic=topic.name, partition=int(number))
+
+
+def resolve(target: Target, site: Site, draw: int) -> tuple[str, ...]:
+    """The nodes meant now. Candidates are sorted, the choice among them is the seed's.
+
+    Raises:
+        NotNow: nobody fits (no leader, no controller, every node is faulted already).
+    """
+    if target.form == "node":
+        return (target.node,)
+    if target.form == "all":
+        return site.nodes
+    if target.form == "random":
+        candidates = [node for node in site.nodes if node not in site.faulted()]
+        return (_pick(candidates, draw, "every node is faulted already"),)
+    if target.form == "controller":
+        controller = site.leaders.controller()
+        return (_pick([controller] if controller else [], draw, "no controller is known right now"),)
+    return (_leader(target, site, draw),)
+
+
+def _leader(target: Target, site: Site, draw: int) -> str:
+    leaders = site.leaders.leaders(target.topic)
+    if target.partition is not None:
+        leader = leaders.get(target.partition)
+        reason = f"{target.topic}-{target.partition} has no leader right now"
+        return _pick([leader] if leader else [], draw, reason)
+    led = Counter(node for node in leaders.values() if node)
+    most = max(led.values(), default=0)
+    candidates = sorted(node for node, count in led.items() if count == most)
+    return _pick(candidates, draw, f"{target.topic} has no leader right now")
+
+
+def _pick(candidates: list[str], draw: int, reason: str) -> str:
+    if not candidates:
+        raise NotNow(reason)
+    return random.Random(draw).choice(candidates)

@@ -1,0 +1,1 @@
+"""Admins: readiness, topics, leaders and owners of each broker system."""

@@ -1,0 +1,341 @@
+"""Kafka's admin side: topics, leaders, readiness, asked in a way that survives dead and frozen brokers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from operator import methodcaller
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.errors import for_code
+from kafka.protocol.consumer import OffsetSpec
+
+from harness.brokers.asking import ASK_S, POLL_S, Asking
+from harness.brokers.readiness import Probes, missing_parts
+from harness.brokers.voice import Voice
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols import Node, PartitionState, TopicSettings
+
+log = logging.getLogger(__name__)
+
+INTERNAL_TOPICS = {"__consumer_offsets": "GROUP", "__transaction_state": "TRANSACTION"}
+_CREATE_S = 30.0
+_FORGET_S = 10.0
+_BATCH_PARTITIONS = 200  # a create request that a starved controller still answers in time
+_PREFERRED = 0
+_ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
+
+
+class KafkaAdmin:
+    """Admin and HasLeaders for one cluster. Thread-safe; every call ends within seconds.
+
+    Args:
+        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+        watch: called while waiting for readiness; raises to end the wait early (a node died at start).
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        *,
+        is_reachable: Callable[[str], bool] = lambda name: True,
+        watch: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._nodes = tuple(nodes)
+        self._names = {node.number: node.name for node in nodes}
+        self._numbers = {node.name: node.number for node in nodes}
+        self.watch = watch
+        self._ask = Asking(nodes, is_reachable)
+
+    # -- topics ---------------------------------------------------------------------------------------
+
+    def create_topics(self, topics: Sequence[TopicSettings]) -> None:
+        """Create topics that keep their whole log.
+
+        Raises:
+            UsageError: a topic exists, has settings that drop records, or Kafka refuses it (its words).
+            EnvironmentNotReady: no broker answers.
+        """
+        wanted = {topic.name: {**topic_config(topic)} for topic in topics}
+        for batch in _batches(topics):
+            self._create(batch, wanted)
+
+    def _create(self, batch: Sequence[TopicSettings], configs: Mapping[str, dict[str, str]]) -> None:
+        request = {
+            topic.name: {
+                "num_partitions": topic.partitions,
+                "replication_factor": topic.replication,
+                "configs": configs[topic.name],
+            }
+            for topic in batch
+        }
+        deadline = time.monotonic() + _CREATE_S
+        asked = 0
+
+        def ask(voice: Voice) -> Any:
+            nonlocal asked
+            asked += 1
+            return voice.create_topics(request, timeout_ms=2000, raise_errors=False)
+
+        while request:
+            try:
+                answer = self._ask(ask)
+            except EnvironmentNotReady:
+                if time.monotonic() > deadline:
+                    raise
+                continue
+            for row in answer["topics"]:
+                # Our own earlier request may have been carried out although its answer never came.
+                ours = asked > 1 and row["error_code"] == _ALREADY_EXISTS
+                if row["error_code"] == 0 or ours:
+                    request.pop(row["name"], None)
+                elif not for_code(row["error_code"]).retriable:
+                    raise _refused("create", row)
+            if request and time.monotonic() > deadline:
+                raise EnvironmentNotReady(f"topics not created in {_CREATE_S:.0f} s: {', '.join(request)}")
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics and wait until every broker in reach has forgotten them, so that their names can be
+        used again at once; those that are not there are no error.
+        """
+        if not names:
+            return
+        answer = self._ask(
+            lambda voice: voice.delete_topics(list(names), timeout_ms=2000, raise_errors=False)
+        )
+        for row in answer["topics"]:
+            if row["error_code"] not in (0, _UNKNOWN_TOPIC):
+                raise _refused("delete", row)
+        deadline = time.monotonic() + _FORGET_S
+        while self._remembered(set(names)) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
+    def _remembered(self, names: set[str]) -> bool:
+        for name in self._ask.reachable():
+            with suppress(EnvironmentNotReady):
+                if names & set(self._ask(lambda voice: voice.list_topics(), only=name)):
+                    return True
+        return False
+
+    def topics(self) -> list[str]:
+        """Names of all topics, internal ones included."""
+        return sorted(self._ask(lambda voice: voice.list_topics()))
+
+    def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
+        """Stream ("orders-0") -> the offset after its last readable message, asked of its leader.
+
+        Raises:
+            EnvironmentNotReady: a partition has no leader or its leader does not answer.
+        """
+        ends: dict[str, int] = {}
+        deadline = time.monotonic() + ASK_S
+        for topic in topics:
+            while True:
+                leaders = self.leaders(topic)
+                open_now = {p: name for p, name in leaders.items() if name and f"{topic}-{p}" not in ends}
+                for name in sorted(set(open_now.values())):
+                    mine = [TopicPartition(topic, p) for p, at in open_now.items() if at == name]
+                    with suppress(EnvironmentNotReady):
+                        ends.update(self._ends_at(name, mine))
+                lacking = [f"{topic}-{p}" for p in leaders if f"{topic}-{p}" not in ends]
+                if not lacking:
+                    break
+                if time.monotonic() > deadline:
+                    raise EnvironmentNotReady(f"no leader tells the log end of {', '.join(lacking[:5])}")
+                time.sleep(POLL_S)
+        return ends
+
+    def _ends_at(self, name: str, partitions: Sequence[TopicPartition]) -> dict[str, int]:
+        wanted = dict.fromkeys(partitions, OffsetSpec.LATEST)
+        answer = self._ask(lambda voice: voice.list_partition_offsets(wanted, timeout_ms=500), only=name)
+        return {f"{tp.topic}-{tp.partition}": found.offset for tp, found in answer.items()}
+
+    # -- leaders --------------------------------------------------------------------------------------
+
+    def leaders(self, topic: str) -> dict[int, str | None]:
+        return {p: self._names.get(row["leader_id"]) for p, row in self._partitions(topic).items()}
+
+    def replicas(self, topic: str) -> dict[int, list[str]]:
+        return {p: self._named(row["replica_nodes"]) for p, row in self._partitions(topic).items()}
+
+    def isr(self, topic: str) -> dict[int, list[str]]:
+        return {p: self._named(row["isr_nodes"]) for p, row in self._partitions(topic).items()}
+
+    def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
+        """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
+        if not topics:
+            return {}
+        rows = self._ask(lambda voice: voice.describe_topics(list(topics)))
+        return {
+            f"{row['name']}-{p['partition_index']}": PartitionState(
+                self._names.get(p["leader_id"]),
+                tuple(self._named(p["replica_nodes"])),
+                tuple(self._named(p["isr_nodes"])),
+            )
+            for row in rows
+            for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
+        }
+
+    def controller(self) -> str | None:
+        """The active controller (leader of the metadata quorum), None while none is known."""
+        try:
+            return self._names.get(self._ask(lambda voice: voice.controller()))
+        except EnvironmentNotReady:
+            return None
+
+    def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
+        """Reassign with the wanted node first (same nodes, so no data moves) and elect it.
+
+        Returns when asked, not when moved: a wanted node that is out of sync is not elected, and
+        `leaders` says so.
+
+        Raises:
+            UsageError: unknown topic, partition or node.
+            EnvironmentNotReady: no broker answers.
+        """
+        replicas = self.replicas(topic)
+        moves: dict[TopicPartition, list[int]] = {}
+        for partition, name in to.items():
+            if name not in self._numbers or partition not in replicas:
+                raise UsageError(
+                    f"cannot move {topic}-{partition} to {name!r}",
+                    hint=f"partitions 0-{len(replicas) - 1}; nodes {', '.join(self._numbers)}",
+                )
+            others = [other for other in replicas[partition] if other != name]
+            wanted = [name, *others][: len(replicas[partition])]
+            moves[TopicPartition(topic, partition)] = [self._numbers[node] for node in wanted]
+        results = self._ask(lambda voice: voice.alter_partition_reassignments(moves, timeout_ms=2000))
+        refused = {tp: error for tp, error in results.items() if error is not None and not error.retriable}
+        if refused:
+            said = ", ".join(f"{tp.topic}-{tp.partition}: {error.__name__}" for tp, error in refused.items())
+            raise UsageError(f"Kafka refuses the reassignment: {said}")
+        self.elect_preferred(topic, to)
+
+    def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None:
+        """Elect the first replica of each partition (all when None) where it is in sync."""
+        wanted = sorted(self._partitions(topic) if partitions is None else partitions)
+        # {topic: [ids]} on purpose: a list of TopicPartition is accepted and silently elects nothing.
+        answer = self._ask(
+            lambda voice: voice.elect_leaders(
+                _PREFERRED, {topic: wanted}, timeout_ms=2000, raise_errors=False
+            )
+        )
+        for result in answer.replica_election_results:
+            for row in result.partition_result:
+                if row.error_code not in (0, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE):
+                    log.warning(
+                        "election of %s-%s: %s", topic, row.partition_id, for_code(row.error_code).__name__
+                    )
+
+    # -- readiness ------------------------------------------------------------------------------------
+
+    def registered(self) -> set[str]:
+        """Nodes that are registered and not fenced."""
+        return set(self._named(self._ask(lambda voice: voice.unfenced())))
+
+    def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        """Return when every node is registered, every partition (internal topics too) has a leader and all
+        its replicas in sync, and a probe message was stored through each partition of ``topics``.
+
+        Raises:
+            EnvironmentNotReady: what is still missing, by name.
+        """
+        deadline = time.monotonic() + timeout_s
+        watched = [*topics, *INTERNAL_TOPICS]
+        missing = ["no broker has answered yet"]
+        while missing:
+            self.watch()
+            try:
+                missing = self._missing(watched)
+            except EnvironmentNotReady as error:
+                missing = [str(error)]
+            if missing and time.monotonic() > deadline:
+                raise EnvironmentNotReady(
+                    f"the cluster is not ready after {timeout_s:.0f} s: {'; '.join(missing[:5])}"
+                    + (f"; and {len(missing) - 5} more" if len(missing) > 5 else ""),
+                    hint="the nodes' logs are in the run's cluster folder; on a busy machine raise the limit",
+                )
+            if missing:
+                time.sleep(POLL_S)
+        counts = {topic: len(self._partitions(topic)) for topic in topics}
+        bootstrap = ",".join(str(node.client) for node in self._nodes)
+        Probes(bootstrap, run_tag).through(counts, deadline=max(deadline, time.monotonic() + 5.0))
+
+    def _missing(self, topics: Sequence[str]) -> list[str]:
+        absent = sorted(set(self._numbers) - self.registered())
+        if absent:
+            there = self._ask.reachable()
+            return [
+                f"{name} is not registered" + ("" if name in there else " (its process is down or frozen)")
+                for name in absent
+            ]
+        # Every node must say so: one that was frozen or down until now may answer with the past.
+        for node in self._nodes:
+            rows = self._ask(methodcaller("describe_topics", list(topics)), only=node.name)
+            found = {row["name"]: row for row in rows}
+            for topic, kind in INTERNAL_TOPICS.items():
+                if found.get(topic, {}).get("error_code"):
+                    self._ask(methodcaller("coordinator_error", kind))
+            missing = [
+                text for topic in topics for text in missing_parts(topic, found.get(topic), self._names)
+            ]
+            if missing:
+                return missing
+        return []
+
+    def close(self) -> None:
+        """Drop all connections. Idempotent; a later call opens them again."""
+        self._ask.close()
+
+    def _partitions(self, topic: str) -> dict[int, dict[str, Any]]:
+        rows = self._ask(lambda voice: voice.describe_topics([topic]))
+        row = next((row for row in rows if row["name"] == topic), None)
+        if row is None or row["error_code"] == _UNKNOWN_TOPIC:
+            raise UsageError(f"unknown topic {topic!r}", hint=f"the cluster has: {', '.join(self.topics())}")
+        return {
+            p["partition_index"]: p for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
+        }
+
+    def _named(self, numbers: Iterable[int]) -> list[str]:
+        return [self._names[number] for number in numbers if number in self._names]
+
+
+def topic_config(topic: TopicSettings) -> dict[str, str]:
+    """The settings a topic is created with: the user's, and retention without end.
+
+    Raises:
+        UsageError: settings under which Kafka may drop records, so that the audit could not tell loss.
+    """
+    config = {key: str(value) for key, value in topic.config.items()}
+    policy = config.get("cleanup.policy", "delete")
+    if "compact" in policy:
+        raise UsageError(
+            f"topic {topic.name}: cleanup.policy={policy} drops records, so loss could not be told",
+            hint="leave cleanup.policy out",
+        )
+    for key in ("retention.ms", "retention.bytes"):
+        if config.get(key, "-1") != "-1":
+            raise UsageError(
+                f"topic {topic.name}: {key}={config[key]} drops records, so loss could not be told",
+                hint=f"leave {key} out or set it to -1",
+            )
+    return {**config, "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def _refused(what: str, row: Mapping[str, Any]) -> UsageError:
+    said = row.get("error_message") or for_code(row["error_code"]).__name__
+    return UsageError(f"Kafka refuses to {what} topic {row['name']}: {said}")
+
+
+def _batches(topics: Sequence[TopicSettings]) -> Iterator[list[TopicSettings]]:
+    batch: list[TopicSettings] = []
+    for topic in topics:
+        if batch and sum(t.partitions for t in batch) + topic.partitions > _BATCH_PARTITIONS:
+            yield batch
+            batch = []
+        batch.append(topic)
+    if batch:
+        yield batch

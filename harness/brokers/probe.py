@@ -1,0 +1,19 @@
+"""A probe message: our header with kind PROBE, so that no analysis ever counts it."""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+
+from harness.records import FORMAT_VERSION, HEADER_BYTES, HEADER_MAGIC, HEADER_STRUCT, TRAILER_BYTES, Kind
+
+
+def probe_payload(run_tag: int, *, lane: int = 0, seq: int = 0) -> bytes:
+    """Header and CRC of a probe of producer instance 0."""
+    length = HEADER_BYTES + TRAILER_BYTES
+    header = struct.pack(
+        HEADER_STRUCT, HEADER_MAGIC, FORMAT_VERSION, Kind.PROBE, run_tag, 0, lane, seq, time.monotonic_ns(),
+        0, 0, 0, length, 0,
+    )  # fmt: skip
+    return header + struct.pack("<I", zlib.crc32(header))

@@ -1,0 +1,12 @@
+"""Clusters under test: from a compose file to running brokers that work."""
+
+from harness.clusters.cluster import (
+    KafkaCluster,
+    attach_cluster,
+    default_version,
+    fetch_cluster,
+    open_cluster,
+    spec_of,
+)
+
+__all__ = ["KafkaCluster", "attach_cluster", "default_version", "fetch_cluster", "open_cluster", "spec_of"]

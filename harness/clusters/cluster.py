@@ -1,0 +1,196 @@
+"""Opens a cluster: compose file + version -> jars, addresses, runtime and admin.
+
+cluster = open_cluster("kafka", run_id=..., folder=run_dir.cluster)
+cluster.up()          # returns when it works
+...
+cluster.down()        # or cluster.keep(), and attach_cluster(folder) from another process
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.brokers.kafka import KafkaAdmin
+from harness.clusters import addresses, artifacts, storage
+from harness.clusters.compose import ClusterSpec, compose_file, read_compose
+from harness.clusters.java import find_java
+from harness.clusters.node_process import NodeFolder
+from harness.clusters.process import Launch, Prepare, ProcessRuntime
+from harness.clusters.rehearsal import with_archive
+from harness.errors import UsageError
+from harness.protocols import Node
+from harness.rundir import write_json
+
+STATE_FILE = "cluster.json"
+_STATE_VERSION = 1
+
+
+class KafkaCluster:
+    """protocols.Cluster for Kafka on the process runtime."""
+
+    system = "kafka"
+
+    def __init__(self, version: str, runtime: ProcessRuntime, admin: KafkaAdmin) -> None:
+        self.version = version
+        self.runtime = runtime
+        self.admin = admin
+
+    @property
+    def bootstrap(self) -> str:
+        """Client endpoints, comma separated."""
+        return ",".join(str(node.client) for node in self.runtime.nodes)
+
+    def up(self, *, needs: Iterable[str] = (), timeout_s: float = 60.0) -> None:
+        """Start, and return when it works, internal topics included: the first fault must not meet their
+        creation.
+
+        Raises:
+            EnvironmentNotReady: a node died (its last log lines) or what is missing at the timeout.
+        """
+        self.runtime.up(needs=needs)
+        self.admin.watch = self.runtime.check
+        try:
+            self.admin.wait_ready([], timeout_s=timeout_s, run_tag=zlib.crc32(self.runtime.run_id.encode()))
+        finally:
+            self.admin.watch = lambda: None
+
+    def down(self) -> None:
+        """End every node, drop the data, forget the cluster. Idempotent."""
+        self.admin.close()
+        self.runtime.down()
+        (self.runtime.folder / STATE_FILE).unlink(missing_ok=True)
+
+    def keep(self) -> None:
+        """Let the nodes outlive this process; `clean` leaves them alone until asked by run id."""
+        self.admin.close()
+        addresses.keep(self.runtime.block, self.runtime.run_id)
+
+
+def open_cluster(
+    system: str,
+    *,
+    run_id: str,
+    folder: Path,
+    version: str = "",
+    broker_config: Mapping[str, Any] | None = None,
+    offline: bool = False,
+    on_progress: artifacts.Progress | None = None,
+) -> KafkaCluster:
+    """A cluster that is ready to be started; nothing runs yet, but its addresses are taken.
+
+    Args:
+        run_id: in the environment of every process, for `clean`.
+        folder: the cluster's folder, one sub-folder a node (`RunDir.cluster`).
+        version: of the brokers, empty = the compose file's default.
+        broker_config: native settings laid over the template.
+        offline: jars from the cache only.
+        on_progress: called with a text and the share done or None, while jars are fetched.
+
+    Raises:
+        UsageError: unknown system or version, a setting that the runtime owns.
+        EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses.
+    """
+    spec = read_compose(compose_file(system), version=version, variables={"BROKERSTORM_RUN_ID": run_id})
+    java = find_java(spec.java)
+    jars = artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress)
+    launch = Launch(spec, java, jars, dict(broker_config or {}))
+    block = addresses.claim(run_id, folder, spec.ports.values())
+    try:
+        _assemble(run_id, folder, block, launch).runtime.check_conf()
+        prepare = _storage(run_id, launch)
+        launch = with_archive(launch, run_id, block, prepare, on_progress or (lambda text, share: None))
+        cluster = _assemble(run_id, folder, block, launch)
+        state = {
+            "schema_version": _STATE_VERSION,
+            "system": system,
+            "version": spec.version,
+            "run_id": run_id,
+            "block": block,
+            "jars": str(jars),
+            "jvm": launch.jvm,
+            "broker_config": launch.settings,
+        }
+        write_json(folder / STATE_FILE, state)
+    except BaseException:
+        addresses.release(run_id)
+        raise
+    return cluster
+
+
+def fetch_cluster(system: str, version: str = "", *, on_progress: artifacts.Progress | None = None) -> Path:
+    """Download and prepare all that a later start of this version needs; returns the folder of jars.
+
+    Raises:
+        UsageError, EnvironmentNotReady: as `open_cluster`.
+    """
+    run_id = f"fetch-{os.getpid()}"
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = open_cluster(
+            system, run_id=run_id, folder=Path(folder), version=version, on_progress=on_progress
+        )
+        cluster.down()
+    return artifacts.jars_folder(spec_of(system, version).artifacts)
+
+
+def attach_cluster(folder: Path) -> KafkaCluster:
+    """The cluster that another process started in ``folder`` and kept.
+
+    Raises:
+        UsageError: there is none.
+        EnvironmentNotReady: Java is gone.
+    """
+    path = folder / STATE_FILE
+    try:
+        state = json.loads(path.read_text())
+        spec = read_compose(compose_file(state["system"]), version=state["version"])
+        launch = Launch(
+            spec, find_java(spec.java), Path(state["jars"]), state["broker_config"], tuple(state["jvm"])
+        )
+        run_id, block = state["run_id"], state["block"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"no cluster to attach to in {folder}: {path.name} is missing or unreadable",
+            hint="start one with `brokerstorm up` or `run --keep-up`",
+        ) from error
+    cluster = _assemble(run_id, folder, block, launch)
+    cluster.runtime.adopt()
+    addresses.take_over(block, run_id)
+    return cluster
+
+
+def _assemble(run_id: str, folder: Path, block: int, launch: Launch) -> KafkaCluster:
+    runtime = ProcessRuntime(run_id, folder.resolve(), block, launch, _storage(run_id, launch))
+
+    def is_reachable(name: str) -> bool:
+        return runtime.is_running(name) and not runtime.is_paused(name)
+
+    return KafkaCluster(launch.spec.version, runtime, KafkaAdmin(runtime.nodes, is_reachable=is_reachable))
+
+
+def _storage(run_id: str, launch: Launch) -> Prepare:
+    """Puts formatted storage in place of a node that has none."""
+
+    def prepare(node: Node, folder: NodeFolder) -> None:
+        properties = (folder.conf / "server.properties").read_text()
+        template = storage.formatted_storage(launch.java.path, launch.jars, properties, launch.spec.version)
+        storage.clone_storage(
+            folder.data, template=template, node_number=node.number, cluster=storage.cluster_id(run_id)
+        )
+
+    return prepare
+
+
+def default_version(system: str) -> str:
+    """The version that `open_cluster` takes when none is asked."""
+    return spec_of(system).version
+
+
+def spec_of(system: str, version: str = "") -> ClusterSpec:
+    """The compose file of a system, resolved; touches nothing."""
+    return read_compose(compose_file(system), version=version)

@@ -1,0 +1,215 @@
+"""Reads compose/<system>/compose.yaml: which services there are and how to run each as a plain process.
+
+Only the keys that one of our two runtimes honours are accepted; any other is an error that names the file
+and the key, because a key that is silently dropped is a cluster that is silently different.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.clusters.artifacts import Artifacts
+from harness.errors import UsageError
+
+_TOP = {"name", "services", "networks", "volumes", "x-brokerstorm"}
+_SERVICE = {
+    "image", "hostname", "environment", "volumes", "networks", "ports", "depends_on", "healthcheck", "labels",
+    "stop_grace_period", "mem_limit", "x-brokerstorm",
+}  # fmt: skip
+_SHARED = {"system", "default_version", "ports", "releases"}
+_RELEASE = {"from", "java", "coordinates", "exclude", "jvm", "templates"}
+_PROCESS = {"number", "roles", "main", "args", "jvm", "templates", "settings", "memory_mb"}
+_VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?::(?P<how>[-?])(?P<rest>[^}]*))?\}")
+_VERSION = re.compile(r"^(\d+)\.(\d+)(\.\d+)*([-.][A-Za-z0-9]+)*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One broker, as a process: ``java <jvm> -cp <jars> <main> <args>``.
+
+    ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node. ``templates``
+    maps the name of a rendered file in ``{conf}`` to its template; the user's settings go into ``settings``.
+    """
+
+    name: str
+    number: int
+    roles: tuple[str, ...]
+    main: str
+    args: tuple[str, ...]
+    jvm: tuple[str, ...]
+    templates: Mapping[str, Path]
+    settings: str
+    memory_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """A compose file, resolved for one version of its system."""
+
+    file: Path
+    system: str
+    version: str
+    java: int
+    artifacts: Artifacts
+    ports: Mapping[str, int]
+    services: tuple[Service, ...] = field(default=())
+
+
+def release_key(version: str) -> tuple[int, int]:
+    """``"4.1.2"`` -> ``(4, 1)``.
+
+    Raises:
+        UsageError: not a version number.
+    """
+    match = _VERSION.match(version)
+    if match is None:
+        raise UsageError(f"version {version!r} is not a version number such as 4.1.2")
+    return int(match[1]), int(match[2])
+
+
+def compose_file(system: str) -> Path:
+    """The compose file of a system that we ship.
+
+    Raises:
+        UsageError: there is none.
+    """
+    root = Path(__file__).resolve().parents[2] / "compose"
+    path = root / system / "compose.yaml"
+    if not path.is_file():
+        have = ", ".join(sorted(p.parent.name for p in root.glob("*/compose.yaml")))
+        raise UsageError(f"unknown system {system!r}", hint=f"there is: {have}")
+    return path
+
+
+def read_compose(path: Path, *, version: str = "", variables: Mapping[str, str] | None = None) -> ClusterSpec:
+    """The services of a compose file and the artifacts they run from.
+
+    Args:
+        version: version of the system; empty means the file's default.
+        variables: values of ``${NAME}``; ``<SYSTEM>_VERSION`` is always known.
+
+    Raises:
+        UsageError: unreadable file, unsupported key, unknown variable, version older than we support.
+    """
+    document = _load(path)
+    _known(document, _TOP, path, "", extensions=True)
+    shared = _mapping(document.get("x-brokerstorm"), path, "x-brokerstorm")
+    _known(shared, _SHARED, path, "x-brokerstorm")
+    system = str(_need(shared, "system", path, "x-brokerstorm"))
+    version = version or str(_need(shared, "default_version", path, "x-brokerstorm"))
+    known = {f"{system.upper()}_VERSION": version, "BROKERSTORM_RUN_ID": "none", **(variables or {})}
+    document = _interpolate(document, known, path, "")
+    shared = document["x-brokerstorm"]
+    release = _release(shared, version, system, path)
+    services = _mapping(document.get("services"), path, "services")
+    return ClusterSpec(
+        file=path,
+        system=system,
+        version=version,
+        java=int(_need(release, "java", path, "x-brokerstorm.releases")),
+        artifacts=Artifacts(
+            tuple(_need(release, "coordinates", path, "x-brokerstorm.releases")),
+            tuple(release.get("exclude", ())),
+        ),
+        ports={str(name): int(port) for name, port in shared.get("ports", {}).items()},
+        services=tuple(_service(name, body, release, path) for name, body in services.items()),
+    )
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    return _mapping(document, path, "")
+
+
+def _release(shared: Mapping[str, Any], version: str, system: str, path: Path) -> dict[str, Any]:
+    wanted = release_key(version)
+    releases = [_mapping(entry, path, "x-brokerstorm.releases") for entry in shared.get("releases", [])]
+    for release in releases:
+        _known(release, _RELEASE, path, "x-brokerstorm.releases")
+        if release_key(str(_need(release, "from", path, "x-brokerstorm.releases"))) <= wanted:
+            return release
+    oldest = releases[-1]["from"] if releases else "none"
+    raise UsageError(
+        f"{system} {version} is older than what brokerstorm can start",
+        hint=f"the oldest supported release is {oldest}; the default is {shared['default_version']}",
+    )
+
+
+def _service(name: str, body: Any, release: Mapping[str, Any], path: Path) -> Service:
+    at = f"services.{name}"
+    body = _mapping(body, path, at)
+    _known(body, _SERVICE, path, at)
+    process = _mapping(body.get("x-brokerstorm"), path, f"{at}.x-brokerstorm")
+    _known(process, _PROCESS, path, f"{at}.x-brokerstorm")
+    templates = {**release.get("templates", {}), **process.get("templates", {})}
+    return Service(
+        name=name,
+        number=int(_need(process, "number", path, f"{at}.x-brokerstorm")),
+        roles=tuple(process.get("roles", ())),
+        main=str(_need(process, "main", path, f"{at}.x-brokerstorm")),
+        args=tuple(process.get("args", ())),
+        jvm=(*process.get("jvm", ()), *release.get("jvm", ())),
+        templates={target: path.parent / source for target, source in templates.items()},
+        settings=str(process.get("settings", "")),
+        memory_mb=int(process.get("memory_mb", 0)),
+    )
+
+
+def _mapping(value: Any, path: Path, at: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: {at or 'the file'} must be a mapping, found {type(value).__name__}")
+    return value
+
+
+def _need(mapping: Mapping[str, Any], key: str, path: Path, at: str) -> Any:
+    if key not in mapping:
+        raise UsageError(f"{path}: {at} needs the key {key!r}")
+    return mapping[key]
+
+
+def _known(
+    mapping: Mapping[str, Any], allowed: set[str], path: Path, at: str, *, extensions: bool = False
+) -> None:
+    for key in mapping:
+        if key in allowed or (extensions and str(key).startswith("x-")):
+            continue
+        near = difflib.get_close_matches(str(key), allowed, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise UsageError(
+            f"{path}: key {f'{at}.{key}' if at else key!r} is not supported{meant}",
+            hint=f"supported here: {', '.join(sorted(allowed))}",
+        )
+
+
+def _interpolate(value: Any, variables: Mapping[str, str], path: Path, at: str) -> Any:
+    """Compose's ``${NAME}``, ``${NAME:-default}``, ``${NAME:?message}`` in every string below ``value``."""
+    if isinstance(value, dict):
+        return {k: _interpolate(v, variables, path, f"{at}.{k}" if at else str(k)) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_interpolate(v, variables, path, f"{at}[{i}]") for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        name, how, rest = match["name"], match["how"], match["rest"]
+        if variables.get(name):
+            return variables[name]
+        if how == "-":
+            return rest
+        raise UsageError(f"{path}: {at} needs the variable {name}{f': {rest}' if rest else ''}")
+
+    return _VARIABLE.sub(replace, value)

@@ -1,0 +1,169 @@
+"""The workers of one run: starting them, telling them things together, watching that they live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harness.liveness import SendsJournal
+from harness.manifest import Manifest
+from harness.plan import Plan
+from harness.protocols import Progress
+from harness.rundir import RunDir, append_jsonl
+from harness.worker_process import WorkerProcess
+from harness.worker_specs import audit_specs, consumer_spec, producer_spec
+from harness.workers import launch, load_worker
+
+#: From process start to the ``ready`` line: interpreter, client import, first connection.
+READY_TIMEOUT_S = 30.0
+
+
+class Crew:
+    """All worker processes of a run, by role.
+
+    ``owner`` is the run id of the cluster: by it `clean` finds the workers of every round of a campaign.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: RunDir,
+        bootstrap: str,
+        manifest: Manifest,
+        progress: Progress,
+        *,
+        owner: str,
+        offline: bool,
+    ) -> None:
+        self._plan = plan
+        self._run = run
+        self._bootstrap = bootstrap
+        self._manifest = manifest
+        self._progress = progress
+        self._owner = owner
+        self._offline = offline
+        self._reported: set[str] = set()
+        self.producers: list[WorkerProcess] = []
+        self.consumers: list[WorkerProcess] = []
+        self.auditors: list[WorkerProcess] = []
+        self._journals: dict[str, SendsJournal] = {}
+
+    @property
+    def everybody(self) -> list[WorkerProcess]:
+        return [*self.producers, *self.consumers, *self.auditors]
+
+    def start_clients(self) -> None:
+        """Start consumers and producers and wait until each is ready.
+
+        Raises:
+            WorkerError: one did not get ready; its own words are in the message.
+        """
+        plan, run, bootstrap = self._plan, self._run, self._bootstrap
+        self.consumers = [
+            self._spawn(consumer_spec(plan, run, c, bootstrap), c.client_version) for c in plan.consumers
+        ]
+        self.producers = [
+            self._spawn(producer_spec(plan, run, p, bootstrap), p.client_version) for p in plan.producers
+        ]
+        self._journals = {w.name: SendsJournal(w.folder) for w in self.producers}
+        for worker in self.everybody:
+            worker.wait_ready(READY_TIMEOUT_S)
+
+    def start_audit(self) -> None:
+        """Start the readers of the log; call when no producer can write any more."""
+        specs = audit_specs(self._plan, self._run, self._bootstrap)
+        self.auditors = [self._spawn(spec, "") for spec in specs]
+        for worker in self.auditors:
+            worker.wait_ready(READY_TIMEOUT_S)
+            worker.tell(f"start {time.monotonic_ns()}")
+
+    def _spawn(self, spec: dict[str, Any], version: str) -> WorkerProcess:
+        argv, env = launch(load_worker(spec["client"]["library"]), version, offline=self._offline)
+        folder = self._run.worker(spec["name"])
+        worker = WorkerProcess(spec["name"], spec["role"], spec, folder, on_message=self._heard)
+        worker.start(argv, {**env, "BROKERSTORM_RUN_ID": self._owner})
+        return worker
+
+    def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
+        kind = message.get("type")
+        if kind not in ("event", "error"):
+            return
+        row = {k: v for k, v in message.items() if k not in ("type", "kind")}
+        row.setdefault("t_ns", time.monotonic_ns())
+        append_jsonl(self._run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
+
+    def tell(self, workers: Iterable[WorkerProcess], line: str) -> None:
+        for worker in workers:
+            worker.tell(line)
+
+    def sources(self) -> Mapping[str, tuple[int | None, Mapping[str, Any]]]:
+        """What `Meter` samples."""
+        return {w.name: (w.pid, w.stats) for w in self.everybody if w.is_alive}
+
+    def totals(self) -> dict[str, int]:
+        """Sums of the latest counters over all workers."""
+        keys = ("attempted", "ok", "fail", "info", "open", "blocked_ns", "late_max_ns")
+        totals = {key: sum(int(w.stats.get(key, 0)) for w in self.producers) for key in keys}
+        totals["delivered"] = sum(int(w.stats.get("delivered", 0)) for w in self.consumers)
+        totals["audited"] = sum(int(w.stats.get("read", 0)) for w in self.auditors)
+        return totals
+
+    def notice_deaths(self) -> None:
+        """Note each worker that died without saying ``done``, once."""
+        for worker in self.everybody:
+            if worker.is_alive or worker.done.is_set() or worker.name in self._reported:
+                continue
+            self._reported.add(worker.name)
+            text = f"worker {worker.name} died (exit code {worker.exit_code}): {worker.why()}"
+            self._manifest.problem("worker-died", text)
+            self._progress.note(text)
+
+    def notice_hangs(self) -> None:
+        """End every producer with a call open past its deadline, after taking its stacks."""
+        deadline_s = {p.name: p.call_deadline_s for p in self._plan.producers}
+        for worker in self.producers:
+            if not worker.is_alive:
+                continue
+            calls = self._journals[worker.name].open_calls()
+            age_s = (time.monotonic_ns() - calls.oldest_start_ns) / 1e9
+            if calls.count and age_s > deadline_s[worker.name]:
+                self.end_hung(worker, f"{calls.count} sends open, the oldest for {age_s:.1f} s")
+
+    def end_hung(self, worker: WorkerProcess, text: str) -> None:
+        """Keep the stacks of a worker that hangs, end it, go on."""
+        self._progress.note(f"{worker.name} hangs: {text}; taking its stacks and ending it")
+        worker.dump_stack(self._run.stacks / f"{worker.name}.txt")
+        row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": "hang", "text": text}
+        append_jsonl(self._run.events, row)
+        self._reported.add(worker.name)
+        self._manifest.problem("hang", f"{worker.name}: {text}")
+        worker.kill()
+
+    def stop(self) -> None:
+        """End every worker. Idempotent."""
+        for worker in self.everybody:
+            worker.stop()
+
+    def kill(self) -> None:
+        for worker in self.everybody:
+            worker.kill()
+
+    def record(self) -> None:
+        """Write what became of each worker into the manifest."""
+        self._manifest.update(workers=[self._row(worker) for worker in self.everybody])
+
+    def _row(self, worker: WorkerProcess) -> dict[str, Any]:
+        number_key = {"producer": "instance", "consumer": "session", "audit": "reader"}[worker.role]
+        return {
+            "name": worker.name,
+            "role": worker.role,
+            number_key: worker.spec[worker.role][number_key],
+            "client": worker.spec["client"]["library"],
+            "client_version": worker.ready_message.get("client_version", ""),
+            "pid": worker.pid,
+            "exit_code": worker.exit_code,
+            "done": worker.done.is_set(),
+            "t_start_ns": worker.t_start_ns,
+            "t_end_ns": worker.t_end_ns,
+        }

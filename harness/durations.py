@@ -1,0 +1,39 @@
+"""Durations as people write them: ``10s``, ``250ms``, ``2m`` or a plain number of seconds.
+
+The bottom of what a scenario is made of; scenario keys and fault steps read times the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+MAX_DURATION_S: Final = 24 * 3600.0
+_DURATION: Final = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?\s*$")
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
+#: What an editor checks; YAML gives a number or a text.
+_JSON_SCHEMA: Final = {
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": MAX_DURATION_S},
+        {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|min|h)?\s*$"},
+    ]
+}
+
+
+def parse_seconds(value: object) -> object:
+    """``10s``, ``250ms``, ``2m`` or a plain number of seconds -> float; anything else is left to fail."""
+    if isinstance(value, str) and (match := _DURATION.match(value)):
+        return float(match[1]) * _UNIT_S[match[2]]
+    if isinstance(value, str | bool):
+        raise ValueError("must be a duration such as 10s, 250ms or 2m")
+    return value
+
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(parse_seconds),
+    Field(ge=0, le=MAX_DURATION_S),
+    WithJsonSchema(_JSON_SCHEMA),
+]

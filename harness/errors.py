@@ -1,0 +1,100 @@
+"""Errors a user can do something about, each with its exit code.
+
+    BrokerstormError            70  our bug, unless a subclass says otherwise
+    +-- UsageError               2  a bad command line, scenario file or run folder
+    |   +-- ScenarioError        2  a key or value of a scenario
+    +-- EnvironmentNotReady      4  Java, network, ports, memory, disk, a cluster that never got ready
+    +-- WorkerError              4  a worker could not be built or started
+    +-- HealError                5  a fault is still applied
+    +-- Interrupted        130/143  Ctrl-C or SIGTERM, after healing
+
+A message names the thing, the value found and what is allowed; ``hint`` is the next step.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Exit(IntEnum):
+    """Exit codes of every command (docs/reference/exit-codes.md)."""
+
+    PASS = 0
+    FAIL = 1
+    USAGE = 2
+    UNKNOWN = 3
+    ENVIRONMENT = 4
+    NOT_HEALED = 5
+    BUG = 70
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+#: Exit code -> (what it means, what to do), for docs/reference/exit-codes.md.
+EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
+    Exit.PASS: ("pass; of a scenario with variants: every variant came out as expected", ""),
+    Exit.FAIL: ("fail: a promise was broken, or a variant did not come out as expected", "read the report"),
+    Exit.USAGE: ("the command line, a scenario or a run folder cannot be used", "the message names the key"),
+    Exit.UNKNOWN: (
+        "unknown: the run could not have shown a failure (a fault did not bite, the rate was not reached, "
+        "the drain or the audit is incomplete, records are missing)",
+        "the coverage section says what was missing",
+    ),
+    Exit.ENVIRONMENT: (
+        "the machine or the cluster is not ready: Java, network, addresses, memory, disk, a client",
+        "`brokerstorm doctor` names the remedy",
+    ),
+    Exit.NOT_HEALED: ("a fault could not be healed: something is left behind", "`brokerstorm clean`"),
+    Exit.BUG: ("a bug of ours", "report it with the traceback file that is named"),
+    Exit.INTERRUPTED: ("stopped by Ctrl-C; healed, what was captured is kept", "`brokerstorm analyze`"),
+    Exit.TERMINATED: ("stopped by SIGTERM; healed, what was captured is kept", "`brokerstorm analyze`"),
+}
+
+
+class BrokerstormError(Exception):
+    """Base of all errors that brokerstorm raises on purpose."""
+
+    exit_code: Exit = Exit.BUG
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(BrokerstormError):
+    """The command line or a file the user gave cannot be used."""
+
+    exit_code = Exit.USAGE
+
+
+class ScenarioError(UsageError):
+    """A key or value of a scenario is wrong; the message names the key."""
+
+
+class EnvironmentNotReady(BrokerstormError):
+    """The machine or the cluster is not in a state to run."""
+
+    exit_code = Exit.ENVIRONMENT
+
+
+class WorkerError(BrokerstormError):
+    """A worker process could not be built, started or talked to."""
+
+    exit_code = Exit.ENVIRONMENT
+
+
+class HealError(BrokerstormError):
+    """A fault could not be healed: something is left behind."""
+
+    exit_code = Exit.NOT_HEALED
+
+
+class Interrupted(BrokerstormError):
+    """The user or the system asked the run to stop; raised after healing has begun."""
+
+    exit_code = Exit.INTERRUPTED
+
+    def __init__(self, message: str, *, signal_number: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = Exit.TERMINATED if signal_number == 15 else Exit.INTERRUPTED

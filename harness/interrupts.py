@@ -1,0 +1,71 @@
+"""Ctrl-C and SIGTERM: one orderly stop, a second signal to hurry.
+
+Outside of `Interrupts.deferred` the first signal raises `Interrupted` in the main thread, which is right
+while brokers start or Spark works. Inside it (load, healing, clean-up) a signal is only noted, because an
+exception in the middle of a heal would leave the fault applied; the code there looks at `stop` and `hurry`.
+
+Both handlers are installed explicitly: a shell that starts us in the background has SIGINT ignored, and
+without a handler SIGTERM ends Python before any ``finally``.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from harness.errors import Interrupted
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """Installs the handlers for the life of a ``with`` block (main thread only)."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.hurry = threading.Event()
+        self._signal = 0
+        self._deferred = 0
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._signal = self._signal or number
+        if self.stop.is_set():
+            self.hurry.set()
+        self.stop.set()
+        if self._deferred == 0:
+            raise self.error()
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Note signals instead of raising while the block runs."""
+        self._deferred += 1
+        try:
+            yield
+        finally:
+            self._deferred -= 1
+
+    def error(self) -> Interrupted:
+        """What to raise once everything is healed."""
+        name = signal.Signals(self._signal or signal.SIGINT).name
+        return Interrupted(f"stopped by {name}", signal_number=self._signal or signal.SIGINT)
+
+    def raise_if_stopped(self) -> None:
+        """Raise `Interrupted` if a signal came."""
+        if self.stop.is_set():
+            raise self.error()

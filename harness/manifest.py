@@ -1,0 +1,94 @@
+"""manifest.json: what ran, on what, and how far it got. Saved at every change, so a kill loses nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+import psutil
+
+from harness import __version__
+from harness.rundir import RunDir, write_json
+
+SCHEMA_VERSION = 1
+
+
+def machine() -> dict[str, Any]:
+    """The machine in a few words, for the report's environment table."""
+    return {
+        "cpus": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def library_versions(*names: str) -> dict[str, str]:
+    """Installed versions of Python distributions, brokerstorm's own first."""
+    return {"brokerstorm": __version__, **{name: metadata.version(name) for name in names}}
+
+
+class Manifest:
+    """The manifest of a run in progress. One thread writes (the run's)."""
+
+    def __init__(self, run: RunDir, *, command: str, versions: dict[str, str]) -> None:
+        self._run = run
+        self.document: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": run.run_id,
+            "status": "running",
+            "command": command,
+            "epoch_ns": 0,
+            "epoch_wall": "",
+            "versions": versions,
+            "machine": machine(),
+            "phases": [],
+            "workers": [],
+            "readiness_restored": False,
+            "drained": False,
+            "problems": [],
+        }
+        self.save()
+
+    def save(self) -> None:
+        write_json(self._run.manifest, self.document)
+
+    def begin_phase(self, name: str) -> None:
+        """End the current phase, if any, and begin the next."""
+        now = time.monotonic_ns()
+        self._close_phase(now)
+        self.document["phases"].append({"name": name, "start_ns": now, "end_ns": 0})
+        self.save()
+
+    def _close_phase(self, now: int) -> None:
+        phases = self.document["phases"]
+        if phases and phases[-1]["end_ns"] == 0:
+            phases[-1]["end_ns"] = now
+
+    def set_epoch(self, epoch_ns: int) -> None:
+        """Fix t = 0: the start of load."""
+        wall_s = time.time() + (epoch_ns - time.monotonic_ns()) / 1e9
+        self.document["epoch_ns"] = epoch_ns
+        self.document["epoch_wall"] = datetime.fromtimestamp(wall_s, UTC).isoformat()
+        self.save()
+
+    def problem(self, kind: str, text: str) -> None:
+        """Note something that weakens what the run can prove; each text once."""
+        row = {"kind": kind, "text": text}
+        if row not in self.document["problems"]:
+            self.document["problems"].append(row)
+            self.save()
+
+    def update(self, **fields: Any) -> None:
+        self.document.update(fields)
+        self.save()
+
+    def finish(self, status: str) -> None:
+        """Close the last phase and set the final status: complete, interrupted or error."""
+        self._close_phase(time.monotonic_ns())
+        self.update(status=status)

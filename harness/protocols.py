@@ -1,0 +1,236 @@
+"""The bottom of the import graph: what a cluster, an admin, a worker and a fault look like.
+
+A cluster *has* abilities (`Killable`, `Pausable`, `HasLeaders` ...); a scenario whose faults need one it
+lacks is refused before anything starts. Nodes are named by their compose service ("kafka-1").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker and its three ways in: clients under test, other brokers, and the harness itself."""
+
+    name: str
+    number: int
+    client: Endpoint
+    peer: Endpoint
+    admin: Endpoint
+    folder: Path
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    name: str
+    partitions: int
+    replication: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Runtime(Protocol):
+    """Starts and stops the nodes of one compose file. Everything it starts carries the run id."""
+
+    run_id: str
+
+    @property
+    def nodes(self) -> Sequence[Node]: ...
+    def up(self, *, needs: Iterable[str] = ()) -> None:
+        """Start every node and return once their processes run (readiness is the admin's to say).
+
+        ``needs``: abilities beyond starting (a proxy before the client endpoint, a cut between peers).
+
+        Raises:
+            EnvironmentNotReady: no Java, ports taken, memory, a node that died (its last log lines).
+        """
+
+    def down(self) -> None:
+        """End every process of this run and free its addresses. Idempotent."""
+
+    def pid(self, node: str) -> int | None:
+        """Process id, None when the node is not running."""
+
+
+@runtime_checkable
+class Killable(Protocol):
+    def kill(self, node: str) -> None:
+        """SIGKILL; returns when the process is gone."""
+
+    def start(self, node: str) -> None:
+        """Start a node that is down; returns when its process runs. No-op when it runs."""
+
+    def is_running(self, node: str) -> bool: ...
+
+
+@runtime_checkable
+class Stoppable(Protocol):
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
+        """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone."""
+
+
+@runtime_checkable
+class Pausable(Protocol):
+    def pause(self, node: str) -> None: ...
+    def resume(self, node: str) -> None: ...
+    def is_paused(self, node: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who leads a partition, who holds it (preferred leader first) and who is in sync."""
+
+    leader: str | None
+    replicas: tuple[str, ...]
+    in_sync: tuple[str, ...]
+
+
+@runtime_checkable
+class HasLeaders(Protocol):
+    """Partition leadership (Kafka). Nodes are names; partitions are ints."""
+
+    def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
+        """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
+
+    def leaders(self, topic: str) -> dict[int, str | None]: ...
+    def replicas(self, topic: str) -> dict[int, list[str]]: ...
+    def isr(self, topic: str) -> dict[int, list[str]]: ...
+    def controller(self) -> str | None: ...
+    def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
+        """Reassign with the wanted node first, elect it; returns when asked, not when moved."""
+
+    def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None: ...
+
+
+@runtime_checkable
+class HasTopics(Protocol):
+    """Knows which topics there are."""
+
+    def topics(self) -> list[str]:
+        """Names of all topics, internal ones included."""
+
+
+@runtime_checkable
+class Admin(Protocol):
+    """Talks to the brokers through their admin endpoints."""
+
+    def create_topics(self, topics: Sequence[TopicSettings]) -> None: ...
+    def delete_topics(self, names: Sequence[str]) -> None: ...
+    def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        """Return when the cluster *works*: every node registered, every partition led with full ISR,
+        and a probe message stored through each.
+
+        Raises:
+            EnvironmentNotReady: what is still missing, by name.
+        """
+
+    def registered(self) -> set[str]: ...
+    def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
+        """Stream ("orders-0") -> the position after its last message, now."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Cluster(Protocol):
+    """A runtime and its admin: what faults and the run see."""
+
+    system: str
+    version: str
+
+    @property
+    def runtime(self) -> Runtime: ...
+    @property
+    def admin(self) -> Admin: ...
+    @property
+    def bootstrap(self) -> str:
+        """Client endpoints, comma separated."""
+
+    def up(self, *, needs: Iterable[str] = (), timeout_s: float = 60.0) -> None:
+        """Start, and return when it works."""
+
+    def down(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Whether a fault bit, and how we know."""
+
+    effective: bool
+    evidence: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Injection(Protocol):
+    """A fault on resolved targets (`faults.injection` says who calls what, and when)."""
+
+    targets: Sequence[str]
+
+    def ledger_entry(self) -> dict[str, Any]:
+        """What a later process needs to heal it: plain JSON, on disk before ``apply``."""
+
+    def apply(self) -> None:
+        """Do it; return when done."""
+
+    def proof(self) -> Proof:
+        """What the fault changed so far: asked while it is applied or, for an instant fault, right after."""
+
+    def heal(self) -> None:
+        """Undo. Idempotent.
+
+        Raises:
+            BrokerstormError: it could not be undone.
+        """
+
+    def is_healed(self) -> bool: ...
+
+
+class Fault(Protocol):
+    """A kind of fault; stateless."""
+
+    kind: str
+    abilities: Sequence[type]
+
+    def prepare(self, params: Any, site: Any, draw: int) -> Injection:
+        """Choose targets as the cluster is now, changing nothing; ``draw`` seeds every choice."""
+
+
+class FaultStorm(Protocol):
+    """The faults of one run, as the run sees them: it knows neither kinds nor targets."""
+
+    def start(self, epoch_ns: int) -> None:
+        """Begin; the timeline's t = 0 is ``epoch_ns`` (CLOCK_MONOTONIC)."""
+
+    def stop(self) -> None:
+        """Inject nothing more. Idempotent."""
+
+    def heal_all(self, timeout_s: float) -> Sequence[str]:
+        """Heal and verify whatever is applied; what could not be healed, as text. Idempotent, bounded."""
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the threads of the storm to end."""
+
+
+class Progress(Protocol):
+    """The live view, as a run feeds it."""
+
+    def phase(self, name: str, note: str = "") -> None: ...
+    def update(self, **numbers: Any) -> None: ...
+    def fault(self, event: Mapping[str, Any]) -> None: ...
+    def download(self, text: str, fraction: float | None) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self) -> None: ...

@@ -1,0 +1,231 @@
+"""Every path inside a run directory, in one place.
+
+runs/<id>/                      a run, or a campaign whose rounds are sub-folders
+  scenario.yaml plan.json       what was asked; what was resolved from it
+  manifest.json                 versions, machine, command, promise, phases, status
+  raw/<worker>/                 spec.json names.jsonl *.seg stdout.jsonl stderr.log
+  sealed/<table>/bucket=NN/part-0.parquet   names.jsonl  log_bounds.jsonl
+  faults.jsonl events.jsonl metrics.jsonl
+  ledger/                       faults applied right now
+  stacks/                       dumps of workers that hung
+  result.json report.html junit.xml
+  cluster/<node>/               conf data logs pid.json      (the campaign's, for its rounds)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """Paths of one run. Nothing is created until `create`."""
+
+    root: Path
+
+    @property
+    def run_id(self) -> str:
+        return self.root.name
+
+    @property
+    def scenario(self) -> Path:
+        return self.root / "scenario.yaml"
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.json"
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / "manifest.json"
+
+    @property
+    def campaign(self) -> Path:
+        """Present only in the folder of a scenario with variants."""
+        return self.root / "campaign.json"
+
+    @property
+    def raw(self) -> Path:
+        return self.root / "raw"
+
+    def worker(self, name: str) -> Path:
+        return self.raw / name
+
+    @property
+    def sealed(self) -> Path:
+        return self.root / "sealed"
+
+    def bucket_file(self, table: str, bucket: int) -> Path:
+        return self.sealed / table / f"bucket={bucket:02d}" / "part-0.parquet"
+
+    @property
+    def names(self) -> Path:
+        return self.sealed / "names.jsonl"
+
+    @property
+    def log_bounds(self) -> Path:
+        return self.sealed / "log_bounds.jsonl"
+
+    @property
+    def seal_report(self) -> Path:
+        """Rows, files and damage per worker; present when sealing has finished."""
+        return self.sealed / "seal.json"
+
+    @property
+    def faults(self) -> Path:
+        return self.root / "faults.jsonl"
+
+    @property
+    def events(self) -> Path:
+        return self.root / "events.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger"
+
+    @property
+    def stacks(self) -> Path:
+        return self.root / "stacks"
+
+    @property
+    def cluster(self) -> Path:
+        return self.root / "cluster"
+
+    @property
+    def result(self) -> Path:
+        return self.root / "result.json"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.html"
+
+    @property
+    def junit(self) -> Path:
+        return self.root / "junit.xml"
+
+    def create(self) -> RunDir:
+        """Make the folder and its fixed sub-folders; return self."""
+        for folder in (self.root, self.raw, self.ledger):
+            folder.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def rounds(self) -> list[RunDir]:
+        """The runs below a campaign, in order of start; empty for a plain run."""
+        if not self.campaign.exists():
+            return []
+        entries = read_json(self.campaign)["runs"]
+        return [RunDir(self.root / entry) for entry in entries]
+
+
+def find_run(base: Path, name: str | None) -> RunDir:
+    """The run that the user means: a path, an id below ``base``, or the latest.
+
+    Raises:
+        UsageError: no such run, or the folder holds none.
+    """
+    wanted = name or LATEST
+    candidates = [Path(wanted)] if os.sep in wanted else []
+    candidates += [base / wanted, Path(wanted)]
+    for path in candidates:
+        run = RunDir(path.resolve())
+        if run.manifest.exists() or run.campaign.exists():
+            return run
+    have = ", ".join(r.run_id for r in list(all_runs(base))[:5]) or "none yet"
+    raise UsageError(
+        f"no run {wanted!r} in {base}: it has no manifest.json or campaign.json",
+        hint=f"runs there: {have}. `brokerstorm list runs` shows all",
+    )
+
+
+def all_runs(base: Path) -> Iterator[RunDir]:
+    """Every run and campaign below ``base``, newest first."""
+    if not base.is_dir():
+        return
+    folders = [p for p in base.iterdir() if p.is_dir() and not p.is_symlink()]
+    for path in sorted(folders, key=lambda p: p.name, reverse=True):
+        run = RunDir(path)
+        if run.manifest.exists() or run.campaign.exists():
+            yield run
+
+
+def point_latest(run: RunDir) -> None:
+    """Let ``latest`` beside the run point at it."""
+    link = run.root.parent / LATEST
+    temporary = link.with_name(f".{LATEST}.{os.getpid()}")
+    temporary.symlink_to(run.root.name)
+    os.replace(temporary, link)
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON file so that a reader sees the old or the new one, never half (fsync, rename)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w") as file:
+        json.dump(document, file, indent=1, default=str)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+
+
+def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write a JSON-lines file as `write_json` writes a document: whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w") as file:
+        file.writelines(json.dumps(row, default=str) + "\n" for row in rows)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a run.
+
+    Raises:
+        UsageError: missing, unreadable or not JSON.
+    """
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not valid JSON: {error}") from error
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """Rows of a JSON-lines file; a missing file has none and a torn last line is left out."""
+    if not path.exists():
+        return []
+    rows: list[dict[str, Any]] = []
+    # Not splitlines(): it also cuts at U+2028 and the like, which JSON may hold unescaped.
+    lines = path.read_text(errors="replace").removesuffix("\n").split("\n")
+    for number, line in enumerate(lines):
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            if number != len(lines) - 1:
+                raise UsageError(f"{path}, line {number + 1}: not JSON") from None
+    return rows
+
+
+def append_jsonl(path: Path, row: dict[str, Any]) -> None:
+    """Append one row; a line below the pipe-atomic size goes out in one write."""
+    with path.open("a") as file:
+        file.write(json.dumps(row, default=str) + "\n")

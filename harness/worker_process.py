@@ -1,0 +1,209 @@
+"""A worker as the harness sees it: a process that is told things on stdin and answers in JSON lines.
+
+docs/worker-protocol.md is the contract. Messages never pass through the pipe; the worker writes its
+capture itself. Its stdout is kept beside the capture (stdout.jsonl), its client's log too (stderr.log).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import WorkerError
+from harness.rundir import write_json
+
+#: A worker that was told to stop gets this long before SIGKILL.
+STOP_GRACE_S = 5.0
+#: Last lines of a dead worker's log that an error shows.
+LOG_TAIL_LINES = 5
+
+OnMessage = Callable[["WorkerProcess", dict[str, Any]], None]
+
+
+class WorkerProcess:
+    """One worker process. Attributes are filled by its reader thread; every wait is bounded."""
+
+    def __init__(
+        self, name: str, role: str, spec: dict[str, Any], folder: Path, *, on_message: OnMessage | None = None
+    ) -> None:
+        self.name = name
+        self.role = role
+        self.spec = spec
+        self.folder = folder
+        self.ready = threading.Event()
+        self.done = threading.Event()
+        self.ready_message: dict[str, Any] = {}
+        self.done_message: dict[str, Any] = {}
+        self.stats: dict[str, Any] = {}
+        self.errors: list[dict[str, Any]] = []
+        self.t_start_ns = 0
+        self.t_end_ns = 0
+        self._on_message = on_message
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        """Write the spec and start the process in a session of its own (a Ctrl-C is ours to handle)."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        spec_path = self.folder / "spec.json"
+        write_json(spec_path, self.spec)
+        self.t_start_ns = time.monotonic_ns()
+        with (self.folder / "stderr.log").open("ab") as stderr:
+            self._process = subprocess.Popen(
+                [*argv, str(spec_path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, **env},
+                text=True,
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read, name=f"worker-{self.name}", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        with (self.folder / "stdout.jsonl").open("a") as kept:
+            for line in process.stdout:
+                kept.write(line)
+                kept.flush()
+                try:
+                    message = json.loads(line)
+                except ValueError:
+                    continue  # a client that prints: kept in the file, not ours to judge
+                if isinstance(message, dict):
+                    self._take(message)
+        process.wait()
+        self.t_end_ns = time.monotonic_ns()
+        self.ready.set()  # nobody should wait for the dead
+
+    def _take(self, message: dict[str, Any]) -> None:
+        kind = message.get("type")
+        if kind == "ready":
+            self.ready_message = message
+            self.ready.set()
+        elif kind == "stats":
+            self.stats = message
+        elif kind == "error":
+            self.errors.append(message)
+        elif kind == "done":
+            self.done_message = message
+            self.done.set()
+        if self._on_message is not None:
+            self._on_message(self, message)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll() if self._process else None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait for the ``ready`` line.
+
+        Raises:
+            WorkerError: it ended or stayed silent; with its own error line or the end of its log.
+        """
+        self.ready.wait(timeout_s)
+        if self.ready_message:
+            return
+        what = "ended" if not self.is_alive else f"was not ready after {timeout_s:.0f} s"
+        raise WorkerError(
+            f"worker {self.name} ({self.spec['client']['library']}) {what}: {self.why()}",
+            hint=f"its log: {self.folder / 'stderr.log'}",
+        )
+
+    def why(self) -> str:
+        """The worker's own word on what went wrong, else the end of its log."""
+        if self.errors:
+            return str(self.errors[-1].get("text", self.errors[-1]))
+        try:
+            lines = (self.folder / "stderr.log").read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        return " | ".join(lines[-LOG_TAIL_LINES:]) or f"exit code {self.exit_code}, no message"
+
+    def tell(self, line: str) -> None:
+        """Send one command line; a dead worker is not an error here, its exit code tells."""
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        try:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            return
+
+    def wait_done(self, timeout_s: float) -> bool:
+        """Wait until it said ``done`` or died; True when it said so."""
+        deadline = time.monotonic() + timeout_s
+        while not self.done.wait(0.05):
+            if not self.is_alive or time.monotonic() > deadline:
+                break
+        if self._reader is not None and not self.is_alive:
+            self._reader.join(1.0)
+        return self.done.is_set()
+
+    def dump_stack(self, target: Path) -> None:
+        """Ask the process for its stacks (SIGQUIT: Python kit, Go and Java all answer) and keep them."""
+        if not self.is_alive or self._process is None:
+            return
+        log, out = self.folder / "stderr.log", self.folder / "stdout.jsonl"
+        before = log.stat().st_size, (out.stat().st_size if out.exists() else 0)
+        os.kill(self._process.pid, signal.SIGQUIT)
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline and log.stat().st_size == before[0]:
+            time.sleep(0.05)
+        time.sleep(0.2)  # a dump comes in several writes; there is no end mark to wait for
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("rb") as file:
+            file.seek(before[0])
+            text = file.read()
+        with out.open("rb") as file:  # a JVM prints its dump on stdout
+            file.seek(before[1])
+            text += file.read()
+        target.write_bytes(text)
+
+    def stop(self) -> None:
+        """End the process: politely, then SIGCONT + SIGKILL. Idempotent."""
+        if not self.is_alive:
+            return
+        self.tell("stop")
+        if self._wait_exit(STOP_GRACE_S):
+            return
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL, frozen or not; its capture survives."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        os.kill(process.pid, signal.SIGCONT)
+        process.kill()
+        self._wait_exit(STOP_GRACE_S)
+
+    def _wait_exit(self, timeout_s: float) -> bool:
+        assert self._process is not None
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        if self._reader is not None:
+            self._reader.join(1.0)
+        return True

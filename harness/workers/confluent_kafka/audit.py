@@ -1,0 +1,234 @@
+"""Audit role: read whole partitions from their begin to the end that stood at the start.
+
+No group, no commits: partitions are assigned. A partition that makes no progress for ``stall_s`` while the
+reader was not busy with others is put aside, so that the others go on; when they are done it gets a second
+chance of ``stall_s`` without them (a broker may serve some partitions of a fetch and starve the rest), and
+only then counts as stalled.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from zlib import crc32
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from outcomes import error_text
+from worker_kit import layouts as lay
+from worker_kit import payload
+from worker_kit.failure import WorkerFailure
+from worker_kit.payload import RESIDUE
+from worker_kit.process import Session
+from worker_kit.segments import SegmentWriter
+
+#: Messages a `consume` call returns at most.
+BATCH = 10_000
+WATERMARK_TIMEOUT_S = 10.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one stream was read. ``why`` is empty while it is being read."""
+
+    stream: str
+    stream_id: int
+    begin: int = 0
+    end: int = -1
+    read_to: int = 0
+    why: str = ""
+    seen: int = -1  # read_to at the last look
+    idle_since_ns: int = 0  # the reader had nothing to do and this stream did not move
+    aside: bool = False  # made no progress beside the others
+    second_chance: bool = False
+
+
+class AuditRole:
+    def __init__(self, session: Session, consumer: Consumer) -> None:
+        part = session.spec.part
+        self.session = session
+        self.control = session.control
+        self.consumer = consumer
+        self.isolation: str = part["isolation"]
+        self.stall_ns = int(part["stall_s"] * 1e9)
+        self.progress: dict[str, dict[int, Progress]] = {}
+        for name in part["streams"]:
+            topic, _, partition = name.rpartition("-")
+            state = Progress(name, session.names.id("stream", name))
+            self.progress.setdefault(topic, {})[int(partition)] = state
+        self.segments = SegmentWriter(session.spec.folder, lay.LOG, part["reader"], session.spec.run_tag)
+        self.rows, self.at, self.end = self.segments.rotate()
+        self.prefixes = payload.accepted_prefixes(session.spec.run_tag)
+        self.read = 0
+
+    def counts(self) -> dict[str, int]:
+        return {"read": self.read, "streams_open": len(self._open())}
+
+    def _all(self) -> list[tuple[str, int, Progress]]:
+        return [(topic, p, state) for topic, parts in self.progress.items() for p, state in parts.items()]
+
+    def _open(self) -> list[tuple[str, int, Progress]]:
+        return [entry for entry in self._all() if not entry[2].why]
+
+    def _reading(self) -> list[tuple[str, int, Progress]]:
+        return [entry for entry in self._open() if not entry[2].aside]
+
+    def run(self) -> None:
+        self.session.report.counts = self.counts
+        self.session.ready()
+        self.control.started.wait()
+        try:
+            self._fix_bounds()
+            self._assign()
+            while (
+                self._open() and not self.control.stopped and time.monotonic_ns() < self.control.deadline_ns
+            ):
+                messages = self.consumer.consume(num_messages=BATCH, timeout=0.1)
+                self._take(messages)
+                self._look(was_busy=len(messages) == BATCH)
+            for _, _, state in self._open():
+                state.why = "deadline"
+        finally:
+            self._write_bounds()
+        self.consumer.close()
+
+    def _fix_bounds(self) -> None:
+        """Ask every partition for begin and end; from now on they are fixed."""
+        for topic, partition, state in self._all():
+            try:
+                bounds = self.consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=WATERMARK_TIMEOUT_S
+                )
+            except KafkaException as error:
+                state.why = "error"
+                self.session.report.error(
+                    error.args[0].name(), f"{state.stream}: {error_text(error.args[0])}"
+                )
+                continue
+            if bounds is None:
+                state.why = "error"
+                self.session.report.error(
+                    "watermarks", f"{state.stream}: no answer within {WATERMARK_TIMEOUT_S:.0f} s"
+                )
+                continue
+            state.begin, state.end = bounds
+            state.read_to = state.begin
+            if state.begin >= state.end:
+                state.why = "end"
+
+    def _assign(self) -> None:
+        """Read what is open and not put aside, each from where it stands."""
+        self.consumer.assign([TopicPartition(t, p, s.read_to) for t, p, s in self._reading()])
+
+    def _take(self, messages: list[Message]) -> None:
+        """Write a row a message. The hot loop: about 1 microsecond each."""
+        progress, prefixes, tag = self.progress, self.prefixes, self.session.spec.run_tag
+        write, crc, rows, at, end = lay.LOG_ROW.pack_into, crc32, self.rows, self.at, self.end
+        row_bytes = lay.ROW_BYTES[lay.LOG]
+        for message in messages:
+            if message.error() is not None:
+                self._trouble(message)
+                continue
+            state, offset = progress[message.topic()][message.partition()], message.offset()
+            if offset >= state.end or offset < state.read_to:
+                continue  # behind the fixed end; or a second look at what was already read
+            value = message.value() or b""
+            check = 0 if value[:8] in prefixes and crc(value) == RESIDUE else payload.check(value, tag)
+            if at == end:
+                rows, at, end = self.segments.rotate()
+            write(
+                rows,
+                at,
+                offset,
+                0,
+                -1,
+                message.timestamp()[1],
+                state.stream_id,
+                0,
+                0,
+                0,
+                check,
+                value[:48],
+                1,
+            )
+            at += row_bytes
+            state.read_to = offset + 1
+            self.read += 1
+        self.rows, self.at, self.end = rows, at, end
+
+    def _trouble(self, message: Message) -> None:
+        error = message.error()
+        state = self.progress.get(message.topic() or "", {}).get(message.partition())
+        if error.code() == KafkaError._PARTITION_EOF and state is not None:
+            # Offsets before the end may hold no message (transaction markers): the position is the proof.
+            if message.offset() >= state.end:
+                state.read_to = state.end
+            return
+        self.session.report.error(error.name(), error_text(error))
+        if state is not None and not error.retriable() and error.code() in _HOPELESS:
+            state.why = "error"
+
+    def _look(self, *, was_busy: bool) -> None:
+        """Close streams that reached their end, and put aside or close those that stopped moving."""
+        now, gone = time.monotonic_ns(), []
+        for topic, partition, state in self._reading():
+            if state.read_to >= state.end:
+                state.why = "end"
+            elif state.read_to != state.seen:
+                state.seen, state.idle_since_ns = state.read_to, 0
+            elif not was_busy:
+                # Only time in which this reader waited for messages counts: a stream behind others in
+                # the client's queue is not stalled.
+                state.idle_since_ns = state.idle_since_ns or now
+                if now - state.idle_since_ns > self.stall_ns:
+                    self._stalled(state)
+            if state.why or state.aside:
+                gone.append(TopicPartition(topic, partition))
+        if gone:
+            self.consumer.incremental_unassign(gone)
+        if self._open() and not self._reading():
+            for _, _, state in self._open():
+                state.aside, state.second_chance, state.idle_since_ns = False, True, 0
+            self._assign()
+
+    def _stalled(self, state: Progress) -> None:
+        if state.second_chance:
+            state.why = "stall"
+            text = f"{state.stream} stopped at {state.read_to} of {state.end}"
+            self.session.report.event("stall", text)
+        else:
+            state.aside = True
+
+    def _write_bounds(self) -> None:
+        path = self.session.spec.folder / "log_bounds.jsonl"
+        lines = [
+            json.dumps(
+                {
+                    "stream": s.stream,
+                    "stream_id": s.stream_id,
+                    "begin": s.begin,
+                    "end": s.end,
+                    "read_to": s.read_to,
+                    "why": s.why or "error",
+                    "isolation": self.isolation,
+                }
+            )
+            for _, _, s in self._all()
+        ]
+        try:
+            path.write_text("\n".join(lines) + "\n")
+        except OSError as error:
+            raise WorkerFailure(f"cannot write {path}: {error.strerror}") from error
+
+
+#: Errors after which a partition will not come back within an audit.
+_HOPELESS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+    }
+)

@@ -1,0 +1,126 @@
+"""Consumer role on librdkafka: a member of a group.
+
+Messages are taken one by one with `poll`: `consume` of many would serve a rebalance in the middle of a
+batch, and the journal could no longer say which messages came before it. All callbacks come out of
+`poll`, so one thread writes the journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from outcomes import error_text
+from worker_kit import layouts as lay
+from worker_kit.consuming import ConsumerSession, Partition
+from worker_kit.failure import WorkerFailure
+from worker_kit.process import Session
+
+ASSIGN_TIMEOUT_S = 25.0
+EMPTY_ASSIGNMENT_S = 5.0
+#: The group's committed positions are asked for when partitions are assigned.
+COMMITTED_TIMEOUT_S = 2.0
+#: Messages between two looks at the clock and the commands.
+BURST = 1000
+OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
+
+
+class ConsumerRole:
+    """``make`` constructs the consumer with our commit callback; ``commits_itself``: auto-commit is on."""
+
+    def __init__(
+        self, session: Session, make: Callable[[OnCommit], Consumer], *, commits_itself: bool
+    ) -> None:
+        self.session = session
+        self.control = session.control
+        self.report = session.report
+        self.journal = ConsumerSession(session)
+        self.commits_itself = commits_itself
+        self.consumer = make(self._committed)
+
+    def run(self) -> None:
+        journal, control = self.journal, self.control
+        self.report.counts = journal.counts
+        self.consumer.subscribe(
+            journal.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+        self._await_assignment()
+        self.session.ready()
+        next_commit = time.monotonic_ns() + journal.commit_every_ns
+        while not control.stopped and time.monotonic_ns() < control.deadline_ns:
+            self._take(BURST)
+            if time.monotonic_ns() >= next_commit:
+                self._commit(asynchronous=True)
+                next_commit = time.monotonic_ns() + journal.commit_every_ns
+        self._commit(asynchronous=False)
+        self.consumer.close()
+
+    def _await_assignment(self) -> None:
+        """Return with partitions; a member may also get none, but a first answer of none is often early."""
+        begun = time.monotonic()
+        while not self.journal.assigned and not self.control.stopped:
+            self._take(1)
+            waited_s = time.monotonic() - begun
+            if self.journal.epoch and waited_s > EMPTY_ASSIGNMENT_S:
+                return
+            if waited_s > ASSIGN_TIMEOUT_S:
+                raise WorkerFailure(
+                    f"group {self.journal.group}: no assignment from {self.session.spec.bootstrap} "
+                    f"within {ASSIGN_TIMEOUT_S:.0f} s"
+                )
+
+    def _take(self, most: int) -> None:
+        """Hand over up to ``most`` messages; returns early when none comes for a moment."""
+        poll, deliver = self.consumer.poll, self.journal.deliver
+        for _ in range(most):
+            message = poll(0.05)
+            if message is None:
+                return
+            error = message.error()
+            if error is not None:
+                self.report.error(error.name(), error_text(error))
+                continue
+            deliver(message.topic(), message.partition(), message.offset(), message.value() or b"")
+
+    # -- the group
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        committed = _committed_positions(consumer, partitions)
+        self.journal.assign(
+            {(p.topic, p.partition): committed.get((p.topic, p.partition), -1) for p in partitions}
+        )
+
+    def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.journal.revoke((p.topic, p.partition) for p in partitions)
+
+    # -- commits
+
+    def _commit(self, *, asynchronous: bool) -> None:
+        """Commit what was handed over since the last commit, as an application would."""
+        if self.commits_itself or not self.journal.uncommitted:
+            return
+        taken = self.journal.take_uncommitted()
+        offsets = [TopicPartition(topic, p, position) for (topic, p), position in taken.items()]
+        try:
+            self.consumer.commit(offsets=offsets, asynchronous=asynchronous)
+        except KafkaException as error:
+            self.report.error(error.args[0].name(), f"commit: {error_text(error.args[0])}")
+
+    def _committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """The client confirms or refuses a commit; only confirmed ones become COMMIT rows."""
+        for p in partitions:
+            trouble = error or p.error
+            if trouble is not None:
+                self.report.error(trouble.name(), f"commit of {p.topic}-{p.partition}: {trouble.str()}")
+            elif p.offset >= 0:
+                self.journal.note(lay.COMMIT, p.topic, p.partition, p.offset)
+
+
+def _committed_positions(consumer: Consumer, partitions: list[TopicPartition]) -> dict[Partition, int]:
+    """Where reading starts: what the group has committed; unknown where it has not, or in trouble."""
+    try:
+        found = consumer.committed(partitions, timeout=COMMITTED_TIMEOUT_S)
+    except KafkaException:
+        return {}
+    return {(p.topic, p.partition): p.offset for p in found if p.error is None and p.offset >= 0}

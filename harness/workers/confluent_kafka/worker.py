@@ -1,0 +1,85 @@
+"""confluent-kafka: one process, one role (docs/worker-protocol.md)."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tomllib
+from pathlib import Path
+
+import confluent_kafka
+from audit import AuditRole
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from consumer import ConsumerRole
+from outcomes import Outcomes, error_text
+from producer import ProducerRole
+from worker_kit.failure import WorkerFailure
+from worker_kit.process import Session, main
+
+VERSIONS = {
+    "client_version": confluent_kafka.__version__,
+    "librdkafka": confluent_kafka.libversion()[0],
+}
+
+
+def config(session: Session, **fixed: object) -> dict[str, object]:
+    """Our defaults, then the user's options, then what the harness decides."""
+    spec = session.spec
+    defaults = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())["options"][spec.role]
+
+    def heard(error: KafkaError) -> None:
+        kind = (
+            "disconnect" if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) else "error"
+        )
+        session.report.event(kind, error_text(error), fatal=error.fatal())
+
+    return {
+        "client.id": spec.name,
+        **defaults,
+        **spec.options,
+        "bootstrap.servers": spec.bootstrap,
+        "error_cb": heard,
+        **fixed,
+    }
+
+
+def make(client: type, settings: dict[str, object]) -> object:
+    """Construct the client; an option it does not take ends the worker with the client's own words."""
+    try:
+        return client(settings)
+    except KafkaException as error:
+        raise WorkerFailure(
+            f"confluent-kafka refused its options: {error_text(error.args[0])}",
+            hint="options are librdkafka's own names, see its CONFIGURATION.md",
+        ) from error
+
+
+def produce(session: Session) -> None:
+    ProducerRole(session, make(Producer, config(session)), Outcomes(dict(session.spec.options))).run()
+
+
+def consume(session: Session) -> None:
+    settings = config(session, **{"group.id": session.spec.part["group"]})
+    itself = str(settings["enable.auto.commit"]).lower() == "true"
+    ConsumerRole(
+        session, lambda on_commit: make(Consumer, {**settings, "on_commit": on_commit}), commits_itself=itself
+    ).run()
+
+
+def audit(session: Session) -> None:
+    fixed = {
+        "group.id": f"audit-{session.spec.run_id}",  # the client wants one; nothing is ever committed
+        "enable.auto.commit": "false",
+        "enable.partition.eof": "true",
+        "auto.offset.reset": "error",
+        "isolation.level": session.spec.part["isolation"],
+    }
+    AuditRole(session, make(Consumer, config(session, **fixed))).run()
+
+
+if __name__ == "__main__":
+    # Nothing here makes reference cycles, and walking the callbacks of 100,000 sends in flight over and
+    # over cost twice as much as the sends themselves.
+    gc.freeze()
+    gc.disable()
+    sys.exit(main({"producer": produce, "consumer": consume, "audit": audit}, VERSIONS, (KafkaException,)))

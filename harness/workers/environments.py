@@ -1,0 +1,94 @@
+"""A virtual environment for a client library at another version than ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from harness.errors import WorkerError
+
+_VERSION = re.compile(r"^[0-9][0-9A-Za-z.!+_-]{0,40}$")
+_MARKER = "complete"
+BUILD_TIMEOUT_S = 300.0
+
+
+def environments_folder() -> Path:
+    """Where they are kept; BROKERSTORM_CACHE moves it. May be deleted at any time."""
+    override = os.environ.get("BROKERSTORM_CACHE")
+    root = Path(override).expanduser() if override else platformdirs.user_cache_path("brokerstorm")
+    return root / "workers"
+
+
+def environment_folder(library: str, version: str) -> Path:
+    python = f"py{sys.version_info.major}.{sys.version_info.minor}"
+    return environments_folder() / f"{library}-{version}-{python}"
+
+
+def is_built(library: str, version: str) -> bool:
+    return (environment_folder(library, version) / _MARKER).exists()
+
+
+def python_for(library: str, version: str, *, offline: bool = False) -> Path:
+    """The interpreter of the environment that has ``library==version``, built on first use.
+
+    Processes that ask at once wait for one build. A build that was cut off is started anew.
+
+    Raises:
+        WorkerError: not a version, offline and not built, or pip could not install it.
+    """
+    if not _VERSION.match(version):
+        raise WorkerError(f"{library}: client_version {version!r} is not a version", hint="write e.g. 2.8.0")
+    folder = environment_folder(library, version)
+    python = folder / "bin" / "python"
+    if is_built(library, version):
+        return python
+    if offline:
+        raise WorkerError(
+            f"{library} {version} is not in the cache and --offline forbids fetching it",
+            hint="run once without --offline, or `brokerstorm fetch` the scenario",
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(f"{folder}.lock", timeout=BUILD_TIMEOUT_S):
+            if not is_built(library, version):
+                _build(library, version, folder)
+    except Timeout as error:
+        raise WorkerError(f"{library} {version}: another process is still installing it") from error
+    return python
+
+
+def _build(library: str, version: str, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        venv.create(folder, with_pip=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise WorkerError(f"cannot make a virtual environment in {folder}: {error}") from error
+    command = [
+        str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        "--no-input", "--prefer-binary", f"{library}=={version}",
+    ]  # fmt: skip
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise WorkerError(f"pip install {library}=={version} took over {BUILD_TIMEOUT_S:.0f} s") from error
+    if result.returncode:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise WorkerError(_pip_error(library, version, result.stderr))
+    (folder / _MARKER).write_text(f"{library}=={version}\n")
+
+
+def _pip_error(library: str, version: str, stderr: str) -> str:
+    """One line out of pip's many."""
+    errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
+    text = next((line for line in errors if "No matching distribution" in line), "")
+    if text:
+        return f"{library} has no version {version} for this Python ({text})"
+    return f"pip could not install {library}=={version}: {errors[-1] if errors else stderr.strip()[-300:]}"

@@ -1,0 +1,147 @@
+"""Consumer role on kafka-python: a member of a group.
+
+The client calls listeners and commit callbacks on its own thread or inside `poll`. They only queue what
+happened; the main thread writes it down before the records of that `poll`, so one thread writes the
+journal, in the order in which the application sees things.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
+from outcomes import error_text
+from worker_kit import layouts as lay
+from worker_kit.consuming import ConsumerSession
+from worker_kit.failure import WorkerFailure
+from worker_kit.process import Session
+
+ASSIGN_TIMEOUT_S = 25.0
+EMPTY_ASSIGNMENT_S = 5.0
+POLL_MS = 50
+#: The last commit, before the group is left, and the leaving.
+CLOSE_TIMEOUT_MS = 3000
+
+
+class Happened(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
+    """What the client told since the last look: (event, time, partition -> position)."""
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[int, int, dict[TopicPartition, int]]] = deque()
+
+    def _put(self, event: int, positions: dict[TopicPartition, int]) -> None:
+        self.queue.append((event, time.monotonic_ns(), positions))
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._put(lay.ASSIGN, dict.fromkeys(assigned, -1))
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self._put(lay.REVOKE, dict.fromkeys(revoked, -1))
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._put(lay.COMMIT, {tp: at.offset for tp, at in offsets.items()})
+
+
+class ConsumerRole:
+    """``commits_itself``: the scenario turned the client's own auto-commit on; we only read then."""
+
+    def __init__(self, session: Session, settings: dict[str, Any], make: Any) -> None:
+        self.session = session
+        self.control = session.control
+        self.report = session.report
+        self.journal = ConsumerSession(session)
+        self.happened = Happened()
+        self.commits_itself = bool(settings["enable_auto_commit"])
+        self.consumer: KafkaConsumer = make(
+            KafkaConsumer, {**settings, "default_offset_commit_callback": self._committed}
+        )
+
+    def run(self) -> None:
+        journal, control = self.journal, self.control
+        self.report.counts = journal.counts
+        self.consumer.subscribe(journal.topics, listener=self.happened)
+        self._await_assignment()
+        self.session.ready()
+        next_commit = time.monotonic_ns() + journal.commit_every_ns
+        while not control.stopped and time.monotonic_ns() < control.deadline_ns:
+            self._take()
+            if time.monotonic_ns() >= next_commit:
+                self._commit_async()
+                next_commit = time.monotonic_ns() + journal.commit_every_ns
+        self._commit_sync()
+        self.consumer.close(timeout_ms=CLOSE_TIMEOUT_MS)
+        self._write_down()
+
+    def _await_assignment(self) -> None:
+        """Return with partitions; a member may also get none, but a first answer of none is often early."""
+        begun = time.monotonic()
+        while not self.journal.assigned and not self.control.stopped:
+            self._take()
+            waited_s = time.monotonic() - begun
+            if self.journal.epoch and waited_s > EMPTY_ASSIGNMENT_S:
+                return
+            if waited_s > ASSIGN_TIMEOUT_S:
+                raise WorkerFailure(
+                    f"group {self.journal.group}: no assignment from {self.session.spec.bootstrap} "
+                    f"within {ASSIGN_TIMEOUT_S:.0f} s"
+                )
+
+    def _take(self) -> None:
+        """One `poll`, its events first, then its records."""
+        try:
+            polled = self.consumer.poll(timeout_ms=POLL_MS)
+        except KafkaError as error:
+            self.report.error(type(error).__name__, error_text(error))
+            polled = {}
+        self._write_down()
+        deliver = self.journal.deliver
+        for (topic, partition), records in polled.items():
+            for record in records:
+                deliver(topic, partition, record.offset, record.value or b"")
+
+    def _write_down(self) -> None:
+        journal, queue = self.journal, self.happened.queue
+        while queue:
+            event, t_ns, positions = queue.popleft()
+            if event == lay.ASSIGN:
+                journal.assign({(topic, p): at for (topic, p), at in positions.items()}, t_ns)
+            elif event == lay.REVOKE:
+                journal.revoke(((topic, p) for topic, p in positions), t_ns)
+            else:
+                for (topic, partition), position in positions.items():
+                    journal.note(event, topic, partition, position, t_ns)
+
+    # -- commits
+
+    def _taken(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was handed over since the last commit, as an application would commit it."""
+        if self.commits_itself:
+            return {}
+        taken = self.journal.take_uncommitted()
+        return {TopicPartition(topic, p): OffsetAndMetadata(at, "", -1) for (topic, p), at in taken.items()}
+
+    def _commit_async(self) -> None:
+        if offsets := self._taken():
+            self.consumer.commit_async(offsets, callback=self._committed)
+
+    def _commit_sync(self) -> None:
+        if not (offsets := self._taken()):
+            return
+        try:
+            self.consumer.commit(offsets, timeout_ms=CLOSE_TIMEOUT_MS)
+        except KafkaError as error:
+            self.report.error(type(error).__name__, f"commit: {error_text(error)}")
+        else:
+            self.happened.committed(offsets)
+
+    def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], result: object) -> None:
+        """The client confirms or refuses a commit; only confirmed ones become COMMIT rows."""
+        if isinstance(result, Exception):
+            self.report.error(type(result).__name__, f"commit: {error_text(result)}")
+        else:
+            self.happened.committed(offsets)

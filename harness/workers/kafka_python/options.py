@@ -1,0 +1,31 @@
+"""Options arrive as text; kafka-python wants Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_WORDS = {"true": True, "false": False, "none": None, "null": None, "inf": float("inf")}
+#: Options of text whose default is None, so that the default does not tell.
+_TEXT = ("client_id", "group_", "transactional_id", "sasl_", "ssl_ca", "ssl_cert", "ssl_key", "ssl_pass")
+
+
+def typed(options: Mapping[str, str], defaults: Mapping[str, object]) -> dict[str, object]:
+    """Text -> the value kafka-python expects.
+
+    An option whose default is text stays text, and so do names and credentials; everything else is a
+    number, a truth value, or text when it is neither. Unknown names pass: the client itself refuses them.
+    """
+    return {name: _value(name, text, defaults.get(name)) for name, text in options.items()}
+
+
+def _value(name: str, text: str, default: object) -> object:
+    if isinstance(default, str) or name.startswith(_TEXT):
+        return text
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,55 @@
+"""kafka-python: one process, one role (docs/worker-protocol.md)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import kafka
+from consumer import ConsumerRole
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError
+from options import typed
+from outcomes import Outcomes
+from producer import ProducerRole
+from worker_kit.failure import WorkerFailure
+from worker_kit.process import Session, main
+
+
+def config(session: Session, client: Any) -> dict[str, Any]:
+    """Our defaults, then the user's options, then what the harness decides."""
+    spec = session.spec
+    defaults = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())["options"][spec.role]
+    options = {"client_id": spec.name, **defaults, **spec.options}
+    return {**typed(options, client.DEFAULT_CONFIG), "bootstrap_servers": spec.bootstrap.split(",")}
+
+
+def make(client: Any, settings: dict[str, Any]) -> Any:
+    """Construct the client; an option it does not take ends the worker with the client's own words."""
+    try:
+        return client(**settings)
+    except (KafkaError, ValueError, TypeError, AssertionError, RuntimeError) as error:
+        raise WorkerFailure(
+            f"kafka-python refused to start: {type(error).__name__}: {error}",
+            hint="options are kafka-python's own names (linger_ms, not linger.ms)",
+        ) from error
+
+
+def produce(session: Session) -> None:
+    settings = config(session, KafkaProducer)
+    ProducerRole(session, make(KafkaProducer, settings), Outcomes(settings)).run()
+
+
+def consume(session: Session) -> None:
+    settings = {**config(session, KafkaConsumer), "group_id": session.spec.part["group"]}
+    ConsumerRole(session, settings, make).run()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    sys.exit(
+        main({"producer": produce, "consumer": consume}, {"client_version": kafka.__version__}, (KafkaError,))
+    )

@@ -1,0 +1,104 @@
+"""The consumer role but for the client: the journal, positions, and what is still to be committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from zlib import crc32
+
+from . import layouts as lay
+from . import payload
+from .payload import RESIDUE
+from .process import Session
+from .segments import SegmentWriter
+from .streams import StreamIds
+
+Partition = tuple[str, int]
+
+
+class ConsumerSession:
+    """The journal of one consumer session, in the order the application saw things. One thread writes."""
+
+    def __init__(self, session: Session) -> None:
+        part, spec = session.spec.part, session.spec
+        self.group: str = part["group"]
+        self.topics: list[str] = part["topics"]
+        self.commit_every_ns = int(part["commit_every_s"] * 1e9)
+        group = session.names.id("subscription", self.group)
+        self.segments = SegmentWriter(
+            spec.folder, lay.DELIVERIES, part["session"], spec.run_tag, subscription=group
+        )
+        self._rows, self._at, self._end = self.segments.rotate()
+        self._streams = StreamIds(session)
+        self._prefixes = payload.accepted_prefixes(spec.run_tag)
+        self._run_tag = spec.run_tag
+        self._report = session.report
+        self.assigned: set[Partition] = set()
+        self.epoch = 0
+        self.delivered = 0
+        #: next position of everything handed over in this session, and the part not yet committed
+        self.positions: dict[Partition, int] = {}
+        self.uncommitted: dict[Partition, int] = {}
+
+    def counts(self) -> dict[str, object]:
+        """Numbers of the stats line; runs on the ticking thread."""
+        positions = {f"{topic}-{p}": after for (topic, p), after in list(self.positions.items())}
+        return {"delivered": self.delivered, "epoch": self.epoch, "positions": positions}
+
+    def deliver(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        """The client handed a message over.
+
+        Raises:
+            WorkerFailure: the next segment cannot be made.
+        """
+        if value[:8] in self._prefixes and crc32(value) == RESIDUE:
+            check = lay.CHECK_OK
+        else:
+            check = payload.check(value, self._run_tag)
+        if self._at == self._end:
+            self._rows, self._at, self._end = self.segments.rotate()
+        lay.DELIVERIES_ROW.pack_into(
+            self._rows, self._at, time.monotonic_ns(), offset, 0, 0, self._streams[topic][partition], 0,
+            self.epoch, -1, value[:48], check, lay.DELIVER,
+        )  # fmt: skip
+        self._at += 104
+        self.delivered += 1
+        self.positions[topic, partition] = self.uncommitted[topic, partition] = offset + 1
+
+    def note(self, kind: int, topic: str, partition: int, position: int, t_ns: int = 0) -> None:
+        """Something that happened to a partition. ``t_ns`` 0 = now.
+
+        Raises:
+            WorkerFailure: the next segment cannot be made.
+        """
+        if self._at == self._end:
+            self._rows, self._at, self._end = self.segments.rotate()
+        lay.DELIVERIES_ROW.pack_into(
+            self._rows, self._at, t_ns or time.monotonic_ns(), position, 0, 0,
+            self._streams[topic][partition], 0, self.epoch, -1, b"", 0, kind,
+        )  # fmt: skip
+        self._at += 104
+
+    def assign(self, positions: Mapping[Partition, int], t_ns: int = 0) -> None:
+        """The group gave partitions, to be read from these positions (-1 unknown): a new epoch begins."""
+        self.epoch += 1
+        for (topic, partition), position in positions.items():
+            self.note(lay.ASSIGN, topic, partition, position, t_ns)
+        self.assigned.update(positions)
+        self._report.event("assign", f"{len(positions)} partitions", epoch=self.epoch)
+
+    def revoke(self, partitions: Iterable[Partition], t_ns: int = 0) -> None:
+        """Partitions were taken away; what was not committed is for their next owner to read again."""
+        taken = list(partitions)
+        for topic, partition in taken:
+            self.note(lay.REVOKE, topic, partition, self.positions.get((topic, partition), -1), t_ns)
+            self.uncommitted.pop((topic, partition), None)
+            self.assigned.discard((topic, partition))
+        self._report.event("revoke", f"{len(taken)} partitions", epoch=self.epoch)
+
+    def take_uncommitted(self) -> dict[Partition, int]:
+        """What to commit now; each is journaled as COMMIT_CALLED."""
+        taken, self.uncommitted = self.uncommitted, {}
+        for (topic, partition), position in taken.items():
+            self.note(lay.COMMIT_CALLED, topic, partition, position)
+        return taken

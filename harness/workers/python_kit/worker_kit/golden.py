@@ -1,0 +1,71 @@
+"""`--self-test DIR`: files of fixed content, to compare with tests/data/golden byte by byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import layouts as lay
+from . import payload
+from .names import Names
+from .segments import SegmentWriter
+
+RUN_TAG = 0xC0FFEE01
+CAPACITY = 4
+T_NS = 1_000_000_000_000
+
+
+def write_golden(folder: Path) -> list[str]:
+    """Write every golden file into ``folder`` (made if missing); return their names.
+
+    docs/worker-protocol.md lists the inputs. Half of each segment's rows stay unused.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    small = payload.encode(run_tag=RUN_TAG, instance=7, lane=3, seq=42, t_intended_ns=T_NS)
+    large = payload.encode(
+        run_tag=RUN_TAG, instance=7, lane=4, seq=2**40 + 1, t_intended_ns=T_NS + 20_000,
+        kind=lay.WARM_UP, key=17, attempt=2, length=150,
+    )  # fmt: skip
+    (folder / "payload-52.bin").write_bytes(small)
+    (folder / "payload-150.bin").write_bytes(large)
+    names = Names(folder, {"orders-0": 1, "orders-1": 2})
+    error = names.id("error", "_MSG_TIMED_OUT: Local: Message timed out")
+    group = names.id("subscription", "group")
+    _sends(folder, error)
+    _log(folder, small, large)
+    _deliveries(folder, group, small)
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _sends(folder: Path, error: int) -> None:
+    rows, at, _ = SegmentWriter(folder, lay.SENDS, 7, RUN_TAG, capacity=CAPACITY).rotate()
+    lay.SENDS_OPEN.pack_into(rows, at, 3, 0, lay.LOAD, 42, T_NS, T_NS + 1_500, 1)
+    lay.SENDS_DONE.pack_into(
+        rows, at + lay.SENDS_DONE_OFFSET, T_NS + 9_000_000, 1234, 0, 0, 1, 0, 0, 0, lay.OK
+    )
+    at += lay.ROW_BYTES[lay.SENDS]
+    lay.SENDS_OPEN.pack_into(rows, at, 4, 2, lay.WARM_UP, 2**40 + 1, T_NS + 20_000, T_NS + 21_500, 1)
+    done = at + lay.SENDS_DONE_OFFSET
+    lay.SENDS_DONE.pack_into(rows, done, T_NS + 5 * 10**9, -1, 0, 0, 0, 0, 0, error, lay.INFO)
+    rows[done + lay.LATE_OUTCOME_IN_DONE] = lay.OK
+    at += lay.ROW_BYTES[lay.SENDS]
+    lay.SENDS_OPEN.pack_into(rows, at, 3, 0, lay.LOAD, 43, T_NS + 40_000, T_NS + 41_500, 1)  # never answered
+
+
+def _log(folder: Path, small: bytes, large: bytes) -> None:
+    rows, at, _ = SegmentWriter(folder, lay.LOG, 1, RUN_TAG, capacity=CAPACITY).rotate()
+    found = ((1234, 1, small), (1235, 1, large[:-1] + b"!"), (7, 2, b"hello"))
+    for position, stream, value in found:
+        check = payload.check(value, RUN_TAG)
+        lay.LOG_ROW.pack_into(
+            rows, at, position, 0, -1, 1_700_000_000_123, stream, 0, 0, 0, check, value[:48], 1
+        )
+        at += lay.ROW_BYTES[lay.LOG]
+
+
+def _deliveries(folder: Path, group: int, small: bytes) -> None:
+    segments = SegmentWriter(folder, lay.DELIVERIES, 2, RUN_TAG, subscription=group, capacity=CAPACITY)
+    rows, at, _ = segments.rotate()
+    events = ((lay.ASSIGN, -1, b""), (lay.DELIVER, 1234, small[:48]), (lay.COMMIT, 1235, b""))
+    for number, (kind, position, header) in enumerate(events):
+        lay.DELIVERIES_ROW.pack_into(rows, at, T_NS + number, position, 0, 0, 1, 0, 1, -1, header, 0, kind)
+        at += lay.ROW_BYTES[lay.DELIVERIES]

@@ -1,0 +1,53 @@
+"""Byte layouts of payload header and capture rows as struct formats (docs/capture-format.md).
+
+The same bytes as harness/records.py, which a worker cannot import because it needs NumPy. All
+little-endian. tests/unit/test_worker_layouts.py compares every offset.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+FORMAT_VERSION: Final = 1
+HEADER_MAGIC: Final = b"BS"
+SEGMENT_MAGIC: Final = b"BSTORM1\0"
+TRAILER_BYTES: Final = 4
+
+# kinds of messages
+PROBE, WARM_UP, LOAD = 0, 1, 2
+# outcomes; NONE = the client never answered
+NONE, OK, FAIL, INFO = 0, 1, 2, 3
+OUTCOME_NAMES: Final = ("none", "ok", "fail", "info")
+# payload checks
+CHECK_OK, CORRUPT, FOREIGN, OTHER_RUN = 0, 1, 2, 3
+# events of a consumer's journal (the ones Kafka clients have)
+DELIVER, COMMIT, COMMIT_CALLED, ASSIGN, REVOKE = 1, 5, 6, 10, 11
+# tables
+SENDS, LOG, DELIVERIES = 1, 2, 3
+TABLE_NAMES: Final = {SENDS: "sends", LOG: "log", DELIVERIES: "deliveries"}
+
+#: magic, version, kind, run_tag, instance, lane, seq, t_intended_ns, key, attempt, 0, length, 0
+HEADER: Final = Struct("<2sBBIIIQqIHHII")
+#: magic, table, row_bytes, owner, index, capacity, run_tag, subscription, zeros
+SEGMENT_HEADER: Final = Struct("<8sHHIIIII32x")
+#: lane, attempt, kind, seq, t_intended_ns, t_start_ns, state (= 1)
+SENDS_OPEN: Final = Struct("<IHBxQqqB")
+#: t_done_ns, position, ledger, client_seq, stream, batch, client_name, error, outcome
+SENDS_DONE: Final = Struct("<qqqqiiiiB")
+#: The same for a client that says no more than t_done_ns, position, stream and outcome: zeros elsewhere.
+SENDS_DONE_PLAIN: Final = Struct("<qq16xi12xB")
+#: position, ledger, client_seq, broker_time_ms, stream, batch, client_name, txn, check, header, state (= 1)
+LOG_ROW: Final = Struct("<qqqqiiiBBxx48sB")
+#: t_ns, position, ledger, txn_id, stream, batch, epoch, redelivery, header, check, kind
+DELIVERIES_ROW: Final = Struct("<qqqqiiIi48sBB")
+
+HEADER_BYTES: Final = HEADER.size
+MIN_PAYLOAD_BYTES: Final = HEADER_BYTES + TRAILER_BYTES
+SEGMENT_HEADER_BYTES: Final = SEGMENT_HEADER.size
+ROW_BYTES: Final = {SENDS: 96, LOG: 104, DELIVERIES: 104}
+
+#: The completion part within a sends row, and the outcome bytes counted from the start of that part.
+SENDS_DONE_OFFSET: Final = 40
+OUTCOME_IN_DONE: Final = 48
+LATE_OUTCOME_IN_DONE: Final = 49

@@ -1,0 +1,79 @@
+"""The payload of a message: a 48-byte header, filler, and a CRC-32 of everything before it."""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+from typing import Final
+
+from . import layouts as lay
+
+#: CRC-32 of any bytes followed by their own CRC-32 (little-endian): one call verifies a payload without
+#: cutting the trailer off.
+RESIDUE: Final = 0x2144DF1C
+
+
+@lru_cache(maxsize=4)
+def filler(count: int) -> bytes:
+    """``count`` bytes between header and trailer: fixed, and not compressible to nothing by accident.
+
+    A linear congruential generator (Numerical Recipes constants), its high byte: the same in every
+    language, so golden payloads can be compared.
+    """
+    state, out = 1, bytearray(count)
+    for index in range(count):
+        state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
+        out[index] = state >> 24
+    return bytes(out)
+
+
+def encode(
+    *,
+    run_tag: int,
+    instance: int,
+    lane: int,
+    seq: int,
+    t_intended_ns: int,
+    kind: int = lay.LOAD,
+    key: int = 0,
+    attempt: int = 0,
+    length: int = lay.MIN_PAYLOAD_BYTES,
+) -> bytes:
+    """One whole payload of ``length`` bytes. The producers' loops do the same inline.
+
+    Raises:
+        ValueError: ``length`` has no room for header and trailer.
+    """
+    if length < lay.MIN_PAYLOAD_BYTES:
+        raise ValueError(f"payload of {length} bytes: at least {lay.MIN_PAYLOAD_BYTES} are needed")
+    body = lay.HEADER.pack(
+        lay.HEADER_MAGIC, lay.FORMAT_VERSION, kind, run_tag, instance, lane, seq, t_intended_ns, key,
+        attempt, 0, length, 0,
+    ) + filler(length - lay.MIN_PAYLOAD_BYTES)  # fmt: skip
+    return body + zlib.crc32(body).to_bytes(4, "little")
+
+
+def accepted_prefixes(run_tag: int) -> frozenset[bytes]:
+    """The first 8 bytes (magic, version, kind, run tag) that payloads of this run can have.
+
+    With `RESIDUE` this makes the readers' fast path: one CRC and one set look-up a message.
+    """
+    tag = run_tag.to_bytes(4, "little")
+    return frozenset(
+        lay.HEADER_MAGIC + bytes((lay.FORMAT_VERSION, kind)) + tag
+        for kind in (lay.PROBE, lay.WARM_UP, lay.LOAD)
+    )
+
+
+def check(value: bytes, run_tag: int) -> int:
+    """What kind of payload a reader found: CHECK_OK, CORRUPT, FOREIGN or OTHER_RUN."""
+    if value[:2] != lay.HEADER_MAGIC:
+        return lay.FOREIGN
+    if len(value) < lay.MIN_PAYLOAD_BYTES or value[2] != lay.FORMAT_VERSION or value[3] > lay.LOAD:
+        return lay.CORRUPT
+    length = int.from_bytes(value[40:44], "little")
+    if length != len(value) or zlib.crc32(value) != RESIDUE:
+        return lay.CORRUPT
+    if value[4:8] != run_tag.to_bytes(4, "little"):
+        return lay.OTHER_RUN
+    return lay.CHECK_OK

@@ -1,0 +1,96 @@
+"""The JSON spec a worker is started with (docs/worker-protocol.md), checked and typed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .failure import WorkerFailure
+
+PROTOCOL = 1
+
+
+class Lane(NamedTuple):
+    """A lane as the producer's loop needs it. ``partition`` -1 and ``key`` None leave it to the client."""
+
+    lane: int
+    topic: str
+    key: bytes | None
+    partition: int
+    key_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What every role needs; ``part`` is the section of the role ("producer", "consumer", "audit")."""
+
+    run_id: str
+    run_tag: int
+    role: str
+    name: str
+    folder: Path
+    bootstrap: str
+    streams: Mapping[str, int]
+    library: str
+    version: str
+    options: Mapping[str, str]
+    part: Mapping[str, Any]
+
+
+def read_spec(path: Path) -> Spec:
+    """Read the spec file.
+
+    Raises:
+        WorkerFailure: missing, not JSON, another protocol, a key missing.
+    """
+    try:
+        raw = json.loads(path.read_text())
+    except OSError as error:
+        raise WorkerFailure(f"cannot read spec {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise WorkerFailure(f"spec {path} is not JSON: {error}") from error
+    try:
+        if raw["protocol"] != PROTOCOL:
+            raise WorkerFailure(f"spec asks for protocol {raw['protocol']}, this worker speaks {PROTOCOL}")
+        client = raw["client"]
+        return Spec(
+            run_id=raw["run_id"],
+            run_tag=raw["run_tag"],
+            role=raw["role"],
+            name=raw["name"],
+            folder=Path(raw["capture_dir"]),
+            bootstrap=raw["bootstrap"],
+            streams=raw["streams"],
+            library=client["library"],
+            version=client["version"],
+            options={key: str(value) for key, value in client["options"].items()},
+            part=raw[raw["role"]],
+        )
+    except (KeyError, TypeError) as error:
+        raise WorkerFailure(f"spec {path} lacks {error}") from error
+
+
+def lanes(groups: list[dict[str, Any]]) -> list[Lane]:
+    """The lanes of a producer in sending order.
+
+    Groups: ``{"topic", "mode": "partition|key|routed", "first", "count"}``; lane ``first + i`` is
+    partition i, key ``k{i:06d}``, or (routed, count 1) whatever the client's partitioner says.
+    """
+    out: list[Lane] = []
+    for group in groups:
+        topic, mode, first = group["topic"], group["mode"], group["first"]
+        for i in range(group["count"]):
+            if mode == "partition":
+                out.append(Lane(first + i, topic, None, i, 0))
+            elif mode == "key":
+                out.append(Lane(first + i, topic, b"k%06d" % i, -1, i))
+            elif mode == "routed":
+                out.append(Lane(first + i, topic, None, -1, 0))
+            else:
+                raise WorkerFailure(f"lane mode {mode!r}: must be partition, key or routed")
+    if not out:
+        raise WorkerFailure("a producer needs at least one lane")
+    return out

@@ -1,0 +1,185 @@
+"""The command line as a shell starts it: exit codes, pipes, the launcher, time to answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BROKERSTORM = [sys.executable, str(ROOT / "cli.py")]
+
+
+def run(
+    *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*BROKERSTORM, *arguments],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--version"], 0),
+        (["--help"], 0),
+        (["run", "--help"], 0),
+        (["list"], 0),
+        ([], 2),
+        (["nonsense"], 2),
+        (["plan", "nonsense"], 2),
+        (["run", "kafka-quick", "--set", "load.rate=0"], 2),
+    ],
+)
+def test_exit_codes(arguments: list[str], code: int, tmp_path: Path) -> None:
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_runs_are_where_the_environment_says(tmp_path: Path) -> None:
+    done = run("list", "runs", cwd=tmp_path, env={"BROKERSTORM_RUN_DIR": str(tmp_path / "elsewhere")})
+    assert f"no runs yet in {tmp_path / 'elsewhere'}" in done.stdout
+    done = run("list", "runs", cwd=tmp_path)
+    assert done.stdout.strip() == "no runs yet in runs"
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--help", "list classes", "explain", "plan kafka-storm", "list --json"]
+)
+def test_a_reader_that_leaves_is_no_error(arguments: str, tmp_path: Path) -> None:
+    command = " ".join(f"'{word}'" for word in BROKERSTORM)
+    script = f"{command} {arguments} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "0"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "classes"], ["plan", "kafka-quick"], ["explain"]])
+def test_a_terminal_that_knows_only_ascii(arguments: list[str], tmp_path: Path) -> None:
+    done = run(*arguments, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii()
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    heavy = "{'pyspark', 'pyarrow', 'numpy', 'confluent_kafka', 'kafka', 'bokeh', 'psutil'}"
+    code = f"import sys, cli; sys.argv[1:] = ['--help']; cli.main(); print({heavy} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1:] == ["set()"], done.stdout + done.stderr
+
+
+def test_the_launcher_finds_the_checkout_through_links(tmp_path: Path) -> None:
+    root = tmp_path / "check out"
+    (root / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(ROOT / "brokerstorm", root / "brokerstorm")
+    target = root / ".venv" / "bin" / "brokerstorm"
+    target.write_text('#!/bin/sh\nprintf "[%s]" "$@"\nexit 3\n')
+    target.chmod(0o755)
+    (tmp_path / "link").symlink_to(root / "brokerstorm")
+    (tmp_path / "relative").symlink_to("link")
+    for path in (root / "brokerstorm", tmp_path / "link", tmp_path / "relative"):
+        done = subprocess.run(
+            [str(path), "a b", "$c", ""], cwd="/", capture_output=True, text=True, timeout=10
+        )
+        assert (done.stdout, done.returncode) == ("[a b][$c][]", 3)
+
+
+def test_the_launcher_says_when_nothing_was_set_up(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "brokerstorm", tmp_path / "brokerstorm")
+    done = subprocess.run([str(tmp_path / "brokerstorm")], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 4
+    assert done.stderr == f"brokerstorm is not set up yet. Run: make -C {tmp_path} setup\n"
+
+
+def test_make_lists_its_targets() -> None:
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, timeout=10)
+    assert done.returncode == 0
+    listed = {line.split()[1] for line in done.stdout.splitlines() if line.strip()}
+    assert {"setup", "run", "test", "check", "bench", "docs", "clean"} <= listed
+
+
+# ----- the machine ------------------------------------------------------------------------------------
+
+
+def without_java(folder: Path) -> dict[str, str]:
+    """An environment whose PATH holds no Java."""
+    folder.mkdir()
+    return {"PATH": str(folder), "JAVA_HOME": "", "BROKERSTORM_STATE": str(folder / "state")}
+
+
+def test_doctor_names_what_is_missing_and_the_remedy(tmp_path: Path) -> None:
+    done = run("doctor", "kafka-smoke", cwd=tmp_path, env=without_java(tmp_path / "bin"))
+    assert done.returncode == 4
+    assert "MISSING  java: Java not found" in done.stdout
+    assert "openjdk-17-jre-headless" in done.stdout
+    assert "kafka-smoke: 1 of" in done.stdout or "kafka-smoke: 2 of" in done.stdout
+
+
+def test_doctor_as_a_document(tmp_path: Path) -> None:
+    done = run("doctor", "--json", cwd=tmp_path, env=without_java(tmp_path / "bin"))
+    document = json.loads(done.stdout)
+    assert (document["exit_code"], done.returncode) == (4, 4)
+    checks = {check["name"]: check for check in document["checks"]}
+    assert not checks["java"]["ok"]
+    assert checks["python"]["ok"]
+    assert checks["client confluent-kafka"]["ok"]
+
+
+def test_a_run_checks_the_machine_before_it_leaves_anything(tmp_path: Path) -> None:
+    done = run("run", "kafka-smoke", cwd=tmp_path, env=without_java(tmp_path / "bin"))
+    assert done.returncode == 4
+    assert "Java not found" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_clean_ends_what_carries_the_runs_id_and_nothing_else(tmp_path: Path) -> None:
+    mine, other = (f"test-{uuid.uuid4()}" for _ in range(2))
+    sleepers = [
+        subprocess.Popen(["sleep", "300"], env={**os.environ, "BROKERSTORM_RUN_ID": run_id})
+        for run_id in (mine, other)
+    ]
+    env = {"BROKERSTORM_STATE": str(tmp_path / "state")}
+    try:
+        seen = run("clean", mine, "--dry-run", cwd=tmp_path, env=env)
+        assert seen.stdout == f"found  {mine}: 1 processes (sleep {sleepers[0].pid})\n"
+        assert sleepers[0].poll() is None
+        done = run("clean", mine, "--json", cwd=tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["removed"] == [f"{mine}: 1 processes (sleep {sleepers[0].pid})"]
+        assert sleepers[0].wait(5) == -9
+        assert sleepers[1].poll() is None
+        assert psutil.pid_exists(sleepers[1].pid)
+        assert run("clean", mine, cwd=tmp_path, env=env).stdout == "nothing was left behind\n"
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait(5)
+
+
+@pytest.mark.parametrize("command", ["down", "inject kill"])
+def test_no_cluster_is_up(command: str, tmp_path: Path) -> None:
+    done = run(*command.split(), cwd=tmp_path, env={"BROKERSTORM_STATE": str(tmp_path / "state")})
+    assert done.returncode == 2
+    assert done.stderr.startswith("brokerstorm: no cluster is up\n")

@@ -1,0 +1,157 @@
+"""Judged runs as the command line shows them again: show, compare, list, and the summary of a campaign."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from analysis.findings import Result
+from analysis.report.documents import schemas, write_result
+from cli import main
+from commands.reading import planned_rounds
+from commands.summaries import Judged, summarize
+from commands.wiring import read_plan
+from harness.plan import Plan
+from harness.planning import build_plans
+from harness.rundir import RunDir, point_latest, write_json
+from harness.scenario_file import load_scenario
+from tests.report_samples import failing, passing
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def judged(run: RunDir, plan: Plan, result: Result) -> Judged:
+    run.create()
+    write_json(run.plan, plan.model_dump())
+    write_json(run.manifest, {"status": "complete"})
+    named = replace(result, run_id=run.run_id, scenario=plan.scenario, variant=plan.variant)
+    write_result(run, named)
+    return Judged(plan, run, named)
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> RunDir:
+    """kafka-quick, both variants as they should be."""
+    plans = build_plans(load_scenario("kafka-quick"), seed=7)
+    root = RunDir(tmp_path / "20260101-000000-kafka-quick").create()
+    results = {"unsafe": failing(), "safe": passing()}
+    rounds = [judged(RunDir(root.root / f"{p.variant}-1"), p, results[p.variant]) for p in plans]
+    summarize(
+        root, plans, rounds, command="brokerstorm run kafka-quick --seed 7", about="why", duration_s=9.0
+    )
+    point_latest(root)
+    return root
+
+
+def test_a_campaign_is_shown_again(
+    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = answer(capsys, "show", "--run-dir", str(tmp_path))
+    assert code == 0, "both variants came out as expected"
+    assert "unsafe" in out
+    assert "acked-lost" in out
+    assert "brokerstorm run kafka-quick --seed 7" in out
+    assert campaign.report.exists()
+    assert campaign.junit.exists()
+    code, out, _ = answer(capsys, "show", "--run-dir", str(tmp_path), "--json")
+    document = json.loads(out)
+    jsonschema.validate(document, schemas()["campaign.json"])
+    assert [(v["name"], v["as_expected"]) for v in document["variants"]] == [("unsafe", True), ("safe", True)]
+
+
+def test_one_round_of_a_campaign(
+    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = answer(capsys, "show", "latest/unsafe-1", "--run-dir", str(tmp_path), "--json")
+    assert code == 1
+    jsonschema.validate(json.loads(out), schemas()["run.json"])
+    code, _, _ = answer(capsys, "show", "latest/safe-1", "--run-dir", str(tmp_path))
+    assert code == 0
+
+
+def test_a_missing_round_leaves_the_campaign_undecided(tmp_path: Path) -> None:
+    plans = build_plans(load_scenario("kafka-quick"), seed=7)
+    root = RunDir(tmp_path / "cut-short").create()
+    only = judged(RunDir(root.root / "unsafe-1"), plans[0], failing())
+    summary = summarize(root, plans, [only], command="brokerstorm run x", about="", duration_s=1.0)
+    assert [variant.rounds for variant in summary.variants] == [1, 0]
+    assert summary.exit_code == 3
+    assert [run.run_id for run in root.rounds()] == ["unsafe-1"]
+
+
+def test_compare_needs_single_runs(
+    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ["--run-dir", str(tmp_path)]
+    code, out, _ = answer(capsys, "compare", "latest/unsafe-1", "latest/safe-1", *base)
+    assert code == 0
+    assert "acked-lost" in out
+    code, _, err = answer(capsys, "compare", "latest", "latest/safe-1", *base)
+    assert code == 2
+    assert "latest/unsafe-1, latest/safe-1" in err
+
+
+def test_replay_needs_a_single_run(
+    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = answer(capsys, "run", "--replay", "latest", "--run-dir", str(tmp_path))
+    assert code == 2
+    assert "unsafe-1, safe-1" in err
+
+
+def test_the_list_says_how_each_variant_came_out(
+    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = answer(capsys, "list", "runs", "--run-dir", str(tmp_path))
+    assert "unsafe as expected, safe as expected" in out
+
+
+def test_html_says_where_the_page_is(
+    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    code, out, _ = answer(capsys, "show", "--html", "--run-dir", str(tmp_path))
+    assert (code, out.strip()) == (0, str(campaign.report))
+    assert opened == [campaign.report.as_uri()]
+
+
+@pytest.mark.parametrize("text", ["{not json", '{"schema_version": 99}', "[]", '{"schema_version": 1}'])
+def test_damaged_results_are_a_line(
+    text: str, campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (campaign.root / "safe-1" / "result.json").write_text(text)
+    code, out, err = answer(capsys, "show", "latest/safe-1", "--run-dir", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert "result.json" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("text", ["{not json", "{}", '{"schema_version": 1}'])
+def test_damaged_plans_are_a_line(
+    text: str, campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (campaign.root / "safe-1" / "plan.json").write_text(text)
+    code, _, err = answer(capsys, "run", "--replay", "latest/safe-1", "--run-dir", str(tmp_path))
+    assert code == 2
+    assert "plan.json" in err
+    assert len(err.splitlines()[0]) < 300
+    assert "Traceback" not in err
+
+
+def test_rounds_that_were_never_run_are_not_forgotten(tmp_path: Path) -> None:
+    plans = build_plans(load_scenario("kafka-quick"), seed=7)
+    root = RunDir(tmp_path / "cut-short").create()
+    for plan in plans:
+        write_json(RunDir(root.root / f"{plan.variant}-1").plan, plan.model_dump())
+    only = judged(RunDir(root.root / "unsafe-1"), plans[0], failing())
+    summarize(root, plans, [only], command="brokerstorm run x", about="", duration_s=1.0)
+    assert [read_plan(run).variant for run in planned_rounds(root)] == ["unsafe", "safe"]

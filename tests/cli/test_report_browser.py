@@ -1,0 +1,116 @@
+"""The page in a real browser: it draws, reports no error and asks the network for nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from analysis.findings import Timeline
+from analysis.report.html import campaign_page, run_page
+from tests.report_samples import HOSTILE, campaign, failing, passing, unknown
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+TIMEOUT_S = 150
+PAGE_TIME_MS = 8000  # of the page's own clock; a busy machine takes longer for it
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--disable-features=NetworkTimeServiceQuerying",
+    "--host-resolver-rules=MAP * ~NOTFOUND",  # the browser stays offline, whatever it or the page asks for
+    "--enable-logging=stderr",
+)
+#: Nothing acknowledged, one window with a latency: what makes axes without a range.
+SILENT = Timeline(start_s=-5, step_s=1, intended=[0, 0], ok=[0, 0], p50_ms=[None] * 2, p99_ms=[None, 3.0])
+#: Writes down, a second after loading, every address that the page has asked for.
+SPY = """<script>addEventListener("load", () => setTimeout(() => {
+  const asked = performance.getEntriesByType("resource").map((entry) => entry.name);
+  document.documentElement.dataset.asked = asked.filter((name) => !name.startsWith("data:")).join(" ");
+}, 1000));</script>"""
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+
+
+@dataclass(frozen=True)
+class Visit:
+    dom: str
+    console: list[str]
+    requested: list[str]  # what the page itself asked for, by its own resource timing
+
+    @property
+    def problems(self) -> list[str]:
+        """Console lines that are not Bokeh's own notice that it has drawn."""
+        return [line for line in self.console if "[bokeh" not in line or "document idle" not in line]
+
+
+def visit(html: str, folder: Path) -> Visit:
+    page = folder / "report.html"
+    page.write_text(html.replace("</body>", SPY + "</body>"))
+    argv = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}"]
+    argv += [f"--virtual-time-budget={PAGE_TIME_MS}", "--dump-dom", page.as_uri()]
+    dom, log = _output(argv)
+    console = [line for line in log.splitlines() if ":CONSOLE" in line]
+    asked = re.search(r'data-asked="([^"]*)"', dom)
+    assert asked, "the page's load event never came"
+    return Visit(dom, console, unescape(asked[1]).split())
+
+
+def _output(argv: list[str]) -> tuple[str, str]:
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            return process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail(f"the browser was not done with the page after {TIMEOUT_S} s")
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        run_page(failing()),
+        run_page(passing()),
+        run_page(unknown()),
+        run_page(failing(scenario=HOSTILE, reasons=["</script>" + HOSTILE], command=HOSTILE)),
+        run_page(failing(timeline=SILENT, percentiles=[(0.5, 3.0)])),
+        campaign_page(campaign(), {"unsafe-1": failing(), "safe-1": passing()}),
+    ],
+    ids=["fail", "pass", "unknown", "hostile", "silent", "campaign"],
+)
+def test_page_draws_without_error_or_request(html: str, tmp_path: Path) -> None:
+    seen = visit(html, tmp_path)
+    assert 'data-ready="yes"' in seen.dom
+    assert any("document idle" in line for line in seen.console), "the charts were not drawn"
+    assert seen.problems == []
+    assert seen.requested == []
+
+
+def test_a_run_that_measured_nothing_has_a_page_without_charts(tmp_path: Path) -> None:
+    nothing = failing(timeline=Timeline(start_s=0, step_s=1), faults=[], findings=[], percentiles=[])
+    seen = visit(run_page(nothing), tmp_path)
+    assert 'data-ready="yes"' in seen.dom
+    assert "Nothing was measured." in seen.dom
+    assert seen.console == []
+
+
+def test_a_request_would_be_seen_and_is_held_back(tmp_path: Path) -> None:
+    """The test above can fail."""
+    hole = '<img src="http://leak.invalid/x.png"><script src="http://leak.invalid/x.js"></script></main>'
+    seen = visit(run_page(passing()).replace("</main>", hole), tmp_path)
+    assert sorted(seen.requested) == ["http://leak.invalid/x.js", "http://leak.invalid/x.png"]
+    assert sum("Content Security Policy" in line for line in seen.problems) == 2

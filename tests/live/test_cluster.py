@@ -1,0 +1,334 @@
+"""Real clusters as processes: they come up, they lose nodes and get them back, they leave nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.clusters import KafkaCluster, addresses, attach_cluster, leftovers, open_cluster
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
+
+pytestmark = pytest.mark.live
+
+ROOT = Path(__file__).resolve().parents[2]
+ORDERS = TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"})
+UP_S = 180.0  # a start takes about 5 s; these tests also run on machines that do other things
+
+
+def new_run_id() -> str:
+    return f"live-{os.getpid()}-{time.monotonic_ns()}"
+
+
+def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> float:
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < timeout_s, f"{what}: not within {timeout_s:.0f} s"
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    found = open_cluster("kafka", run_id=new_run_id(), folder=folder)
+    try:
+        found.up(timeout_s=UP_S)
+        found.admin.create_topics([ORDERS])
+        yield found
+    finally:
+        found.down()
+
+
+@pytest.fixture
+def whole(cluster: KafkaCluster) -> KafkaCluster:
+    """The module's cluster with every node in sync, whatever the test before did."""
+    for node in cluster.runtime.nodes:
+        cluster.runtime.resume(node.name)
+        cluster.runtime.start(node.name)
+    cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    return cluster
+
+
+def in_sync(cluster: KafkaCluster) -> bool:
+    return all(len(nodes) == 3 for nodes in cluster.admin.isr("orders").values())
+
+
+def test_it_has_the_abilities_that_faults_ask_for(cluster: KafkaCluster) -> None:
+    assert isinstance(cluster, Cluster)
+    for ability in (Runtime, Killable, Stoppable, Pausable):
+        assert isinstance(cluster.runtime, ability)
+
+
+def test_a_cluster_that_is_up_works(whole: KafkaCluster) -> None:
+    names = {node.name for node in whole.runtime.nodes}
+    assert whole.admin.registered() == names
+    assert whole.admin.controller() in names
+    assert set(whole.admin.leaders("orders")) == set(range(6))
+    assert set(whole.admin.leaders("orders").values()) <= names
+    assert in_sync(whole)
+    assert {"__consumer_offsets", "__transaction_state"} <= set(whole.admin.topics())
+    before = whole.admin.end_offsets(["orders"])
+    assert set(before) == {f"orders-{p}" for p in range(6)}
+    whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    after = whole.admin.end_offsets(["orders"])
+    assert all(after[stream] == before[stream] + 1 for stream in before), "one probe a partition"
+    assert len(whole.bootstrap.split(",")) == 3
+    ports = {(n.client.port, n.peer.port, n.admin.port) for n in whole.runtime.nodes}
+    assert len(ports) == 1
+    assert len(set(ports.pop())) == 3
+
+
+def test_topics_come_and_go_and_can_come_again(whole: KafkaCluster) -> None:
+    admin = whole.admin
+    topics = [TopicSettings(f"round-{n}", 70, 3) for n in range(3)]  # more than one request holds
+    for _ in range(2):
+        admin.create_topics(topics)
+        admin.wait_ready([t.name for t in topics], timeout_s=UP_S, run_tag=1)
+        assert set(admin.end_offsets(["round-2"]).values()) == {1}, "a fresh topic holds the probe only"
+        admin.delete_topics([t.name for t in topics])
+        assert not any(name.startswith("round-") for name in admin.topics())
+    admin.delete_topics(["never-there"])
+
+
+def test_what_kafka_refuses_is_told_in_its_words(whole: KafkaCluster) -> None:
+    with pytest.raises(UsageError, match=r"orders.*exists"):
+        whole.admin.create_topics([ORDERS])
+    with pytest.raises(UsageError, match="replication"):
+        whole.admin.create_topics([TopicSettings("many", 1, 5)])
+    with pytest.raises(UsageError, match="colour"):
+        whole.admin.create_topics([TopicSettings("odd", 1, 3, {"colour": "red"})])
+    with pytest.raises(UsageError, match="unknown topic 'nothing'"):
+        whole.admin.leaders("nothing")
+
+
+def test_a_killed_node_loses_its_leaders_and_gets_back_in_sync(whole: KafkaCluster) -> None:
+    admin, runtime = whole.admin, whole.runtime
+    admin.move_leaders("orders", dict.fromkeys(range(6), "kafka-2"))
+    wait_until("leaders at kafka-2", lambda: set(admin.leaders("orders").values()) == {"kafka-2"})
+    pid = runtime.pid("kafka-2")
+    runtime.kill("kafka-2")
+    assert not runtime.is_running("kafka-2")
+    assert runtime.pid("kafka-2") is None
+    assert pid is not None
+    assert not psutil.pid_exists(pid)
+    wait_until("leaders elsewhere", lambda: set(admin.leaders("orders").values()) <= {"kafka-1", "kafka-3"})
+    assert "kafka-2" not in admin.registered()
+    runtime.start("kafka-2")
+    wait_until("full ISR", lambda: in_sync(whole))
+    assert runtime.pid("kafka-2") not in (None, pid)
+
+
+def test_the_admin_answers_in_time_while_a_node_is_frozen(whole: KafkaCluster) -> None:
+    admin, runtime = whole.admin, whole.runtime
+    frozen = admin.controller() or "kafka-1"
+    runtime.pause(frozen)
+    try:
+        assert runtime.is_paused(frozen)
+        assert runtime.is_running(frozen)
+        longest_s = 0.0
+        deadline = time.monotonic() + 60.0
+        while frozen in admin.registered() or admin.controller() in (None, frozen):
+            started = time.monotonic()
+            admin.leaders("orders")
+            longest_s = max(longest_s, time.monotonic() - started)
+            assert time.monotonic() < deadline, "the frozen controller was never replaced"
+        assert longest_s < 10.0
+        assert all(frozen not in nodes for nodes in admin.isr("orders").values())
+    finally:
+        runtime.resume(frozen)
+    wait_until("full ISR", lambda: in_sync(whole))
+    assert not runtime.is_paused(frozen)
+
+
+def test_leaders_go_where_they_are_sent_and_back(whole: KafkaCluster) -> None:
+    admin = whole.admin
+    preferred = {p: nodes[0] for p, nodes in admin.replicas("orders").items()}
+    order = ["kafka-1", "kafka-2", "kafka-3"]
+    wanted = {p: order[(order.index(node) + 1) % 3] for p, node in preferred.items()}
+    admin.move_leaders("orders", wanted)
+    wait_until("leaders as sent", lambda: admin.leaders("orders") == wanted)
+    assert {p: nodes[0] for p, nodes in admin.replicas("orders").items()} == wanted
+    assert all(len(nodes) == 3 for nodes in admin.replicas("orders").values())
+
+    away = wanted[0]
+    whole.runtime.stop(away)
+    wait_until(f"leaders off {away}", lambda: away not in admin.leaders("orders").values())
+    whole.runtime.start(away)
+    wait_until("full ISR", lambda: in_sync(whole))
+    assert admin.leaders("orders") != wanted
+    admin.elect_preferred("orders")
+    wait_until("leaders as preferred", lambda: admin.leaders("orders") == wanted)
+    with pytest.raises(UsageError, match="cannot move orders-99"):
+        admin.move_leaders("orders", {99: "kafka-1"})
+    with pytest.raises(UsageError, match="kafka-9"):
+        admin.move_leaders("orders", {0: "kafka-9"})
+
+
+def test_a_stopped_node_hands_its_leaders_over_before_it_goes(whole: KafkaCluster) -> None:
+    whole.runtime.stop("kafka-3", timeout_s=60.0)
+    log = (whole.runtime.folder / "kafka-3" / "logs" / "stdout.log").read_text()
+    assert "controlled shutdown" in log.lower()
+    assert "kafka-3" not in whole.admin.leaders("orders").values()
+
+
+def test_two_clusters_side_by_side_do_not_meet(whole: KafkaCluster, tmp_path: Path) -> None:
+    other = open_cluster("kafka", run_id=new_run_id(), folder=tmp_path / "cluster")
+    try:
+        other.up(timeout_s=UP_S)
+        hosts = {node.client.host for one in (whole, other) for node in one.runtime.nodes}
+        assert len(hosts) == 6
+        assert "orders" not in other.admin.topics()
+        ids = [
+            (one.runtime.folder / "kafka-1" / "data" / "meta.properties").read_text().split("cluster.id=")[1]
+            for one in (whole, other)
+        ]
+        assert ids[0] != ids[1]
+        for node in other.runtime.nodes:
+            other.runtime.kill(node.name)
+        assert all(whole.runtime.is_running(node.name) for node in whole.runtime.nodes)
+    finally:
+        other.down()
+    assert not (tmp_path / "cluster" / "kafka-1" / "data").exists()
+    assert (tmp_path / "cluster" / "kafka-1" / "logs" / "stdout.log").stat().st_size > 0
+
+
+#: Opens a cluster in a process of its own, says so, and then does what the test wants.
+HARNESS = """
+import sys, time
+from pathlib import Path
+from harness.clusters import open_cluster
+cluster = open_cluster("kafka", run_id=sys.argv[1], folder=Path(sys.argv[2]))
+cluster.up(timeout_s=180)
+if sys.argv[3] == "keep":
+    cluster.keep()
+else:
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+def harness(run_id: str, folder: Path, then: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HARNESS, run_id, str(folder), then]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def run_id() -> Iterator[str]:
+    """A run id; whatever carries it is gone after the test."""
+    found = new_run_id()
+    yield found
+    leftovers.remove(leftovers.find(found))
+
+
+def test_a_kept_cluster_can_be_taken_over(run_id: str, tmp_path: Path) -> None:
+    with harness(run_id, tmp_path, "keep") as process:
+        assert process.wait(UP_S) == 0
+    assert run_id not in {one.run_id for one in leftovers.find()}
+    cluster = attach_cluster(tmp_path)
+    assert cluster.runtime.run_id == run_id
+    assert all(cluster.runtime.is_running(node.name) for node in cluster.runtime.nodes)
+    assert len(cluster.admin.registered()) == 3
+    cluster.runtime.kill("kafka-1")
+    wait_until("kafka-1 fenced", lambda: "kafka-1" not in cluster.admin.registered())
+    cluster.runtime.start("kafka-1")
+    cluster.admin.wait_ready([], timeout_s=UP_S, run_tag=1)
+    cluster.down()
+    assert leftovers.find(run_id) == []
+    with pytest.raises(UsageError, match="no cluster to attach to"):
+        attach_cluster(tmp_path)
+
+
+def test_a_killed_harness_leaves_only_what_is_found_and_removed(
+    whole: KafkaCluster, run_id: str, tmp_path: Path
+) -> None:
+    with harness(run_id, tmp_path, "hold") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "up"
+        assert run_id not in {one.run_id for one in leftovers.find()}, "its harness lives"
+        process.send_signal(signal.SIGKILL)
+    mine = [one for one in leftovers.find() if one.run_id == run_id]
+    assert [len(one.processes) for one in mine] == [3]
+    assert len(mine[0].claims) == 1
+    started = time.monotonic()
+    leftovers.remove(mine)
+    assert time.monotonic() - started < 5.0
+    assert leftovers.find(run_id) == []
+    assert not any(identity.is_alive() for identity in mine[0].processes)
+    assert run_id not in {claim.run_id for claim in addresses.claims()}
+    assert not list(tmp_path.glob("*/pid.json"))
+    assert all(whole.runtime.is_running(node.name) for node in whole.runtime.nodes)
+
+
+def test_settings_that_kafka_refuses_end_before_any_node_runs(run_id: str, tmp_path: Path) -> None:
+    cluster = open_cluster("kafka", run_id=run_id, folder=tmp_path, broker_config={"num.io.threads": "many"})
+    try:
+        with pytest.raises(EnvironmentNotReady, match=r"num\.io\.threads") as caught:
+            cluster.up(timeout_s=UP_S)
+        assert "cluster.config" in caught.value.hint
+        assert leftovers.find(run_id)[0].processes == ()
+    finally:
+        cluster.down()
+
+
+def test_a_node_that_dies_at_start_is_an_error_with_its_last_words(run_id: str, tmp_path: Path) -> None:
+    cluster = open_cluster("kafka", run_id=run_id, folder=tmp_path)
+    node = cluster.runtime.nodes[1]
+    try:
+        with (
+            socket.create_server((node.client.host, node.client.port)),
+            pytest.raises(EnvironmentNotReady, match="kafka-2 died") as caught,
+        ):
+            cluster.up(timeout_s=UP_S)
+        assert "ss -ltnp" in caught.value.hint
+        assert str(node.folder / "logs" / "stdout.log") in caught.value.hint
+    finally:
+        cluster.down()
+    assert leftovers.find(run_id) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.6.2", "3.9.1", "4.0.0", "4.4.0"])
+def test_every_supported_line_of_versions_works(version: str, run_id: str, tmp_path: Path) -> None:
+    cluster = open_cluster("kafka", version=version, run_id=run_id, folder=tmp_path)
+    try:
+        cluster.up(timeout_s=UP_S)
+        cluster.admin.create_topics([ORDERS])
+        cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+        assert cluster.admin.controller() in {node.name for node in cluster.runtime.nodes}
+        cluster.admin.move_leaders("orders", dict.fromkeys(range(6), "kafka-3"))
+        wait_until("leaders moved", lambda: set(cluster.admin.leaders("orders").values()) == {"kafka-3"})
+        cluster.runtime.kill("kafka-3")
+        wait_until("leaders off", lambda: "kafka-3" not in cluster.admin.leaders("orders").values())
+        cluster.runtime.start("kafka-3")
+        cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    finally:
+        cluster.down()
+
+
+@pytest.mark.slow
+def test_ivy_fetches_what_maven_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The resolver of a machine without Maven, against the real repository."""
+    from harness.clusters import artifacts, resolvers, spec_of
+
+    wanted = spec_of("kafka").artifacts
+    with_maven = {path.name for path in artifacts.resolve(wanted).glob("*.jar")}
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
+    jar = resolvers.ivy_jar()
+    assert jar is not None
+    monkeypatch.setattr(resolvers, "find_resolver", lambda: resolvers.Ivy(resolvers.find_java().path, jar))
+    with_ivy = {path.name for path in artifacts.resolve(wanted).glob("*.jar")}
+
+    def modules(names: set[str]) -> set[str]:  # Ivy takes the latest of two versions, Maven the nearest
+        return {name.rpartition("-")[0] for name in names}
+
+    assert modules(with_maven) <= modules(with_ivy)

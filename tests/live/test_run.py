@@ -1,0 +1,130 @@
+"""Whole runs from outside: a verdict, every way of being stopped, workers and brokers that die."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import Exit
+from tests.live.run_rig import SCENARIO, LiveRun
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[LiveRun]:
+    live = LiveRun(tmp_path)
+    yield live
+    live.close()
+
+
+def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
+    code = run.wait()
+    document = run.document()
+    assert (code, document["verdict"], document["reasons"]) == (Exit.PASS, "pass", []), run.errors()
+    sends = document["sends"]
+    assert 0.9 * 13 * 2000 <= sends["attempted"] <= 13 * 2000
+    assert sends["ok"] + sends["fail"] + sends["info"] == sends["attempted"]
+    (fault,) = document["faults"]
+    assert (fault["kind"], fault["effective"], fault["healed"]) == ("pause", True, True)
+    assert document["rows"]["log"] >= sends["ok"]
+    assert document["rows"]["deliveries"] >= sends["ok"]
+    for name in ("report.html", "junit.xml", "result.json"):
+        assert (run.root / name).stat().st_size > 0
+    assert run.processes() == []
+    again = run.command("--json", "analyze")
+    assert json.loads(again.stdout)["sends"] == sends, again.stderr
+
+
+def test_the_same_faults_again(run: LiveRun) -> None:
+    assert run.wait() == Exit.PASS, run.errors()
+    again = run.command("--json", "run", "--replay", run.root.name)
+    first, second = run.document()["faults"], json.loads(again.stdout)["faults"]
+    assert [f["target"].split()[0] for f in second] == [f["target"].split()[0] for f in first]
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [
+        ([signal.SIGINT], Exit.INTERRUPTED),
+        ([signal.SIGTERM], Exit.TERMINATED),
+        ([signal.SIGINT, signal.SIGINT], Exit.INTERRUPTED),
+    ],
+    ids=["ctrl-c", "sigterm", "ctrl-c twice"],
+)
+def test_stopped_while_a_fault_is_applied(run: LiveRun, signals: list[int], code: int) -> None:
+    run.wait_for_fault()
+    for number in signals:
+        run.signal(number)
+        time.sleep(0.5)
+    assert run.wait() == code, run.errors()
+    assert run.document()["exit_code"] == code
+    assert run.processes() == []
+    assert list((run.root / "ledger").iterdir()) == []
+    assert (run.root / "sealed" / "seal.json").exists()
+    # What was captured can be judged, and a run cut short proves nothing.
+    assert run.command("analyze").returncode == Exit.UNKNOWN
+
+
+@pytest.mark.parametrize("phase", ["up", "warm-up", "fault", "audit"])
+def test_a_killed_harness_leaves_nothing_that_clean_does_not_find(run: LiveRun, phase: str) -> None:
+    run.wait_for_fault() if phase == "fault" else run.wait_for_phase(phase)
+    kill_and_clean(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_killed_at_a_random_moment(run: LiveRun, seed: int) -> None:
+    run.wait_for_phase("up")
+    time.sleep(random.Random(seed).uniform(0.0, 40.0))
+    kill_and_clean(run)
+
+
+def kill_and_clean(run: LiveRun) -> None:
+    run.signal(signal.SIGKILL)
+    run.process.wait()
+    done = run.command("clean")
+    assert done.returncode == Exit.PASS, done.stdout + done.stderr
+    assert run.processes() == []
+    assert not (run.root / "ledger").exists() or list((run.root / "ledger").iterdir()) == []
+    judged = run.command("analyze")
+    assert "Traceback" not in judged.stderr
+    allowed = {Exit.USAGE, Exit.UNKNOWN}  # nothing captured yet; or too little to prove anything
+    assert judged.returncode in allowed | {Exit.PASS}, judged.stdout + judged.stderr
+
+
+def test_a_producer_that_dies_makes_the_run_unknown(run: LiveRun) -> None:
+    run.wait_for_fault()
+    (producer,) = [p for p in run.processes() if any("raw/producer" in word for word in p.cmdline())]
+    producer.kill()
+    assert run.wait() == Exit.UNKNOWN, run.errors()
+    document = run.document()
+    assert any("producer-1" in reason for reason in document["reasons"]), document["reasons"]
+    sends = document["sends"]
+    assert sends["ok"] + sends["fail"] + sends["info"] == sends["attempted"] > 0
+    assert not [f for f in document["findings"] if f["status"] == "violation"]
+
+
+def test_a_broker_that_never_comes_back(tmp_path: Path) -> None:
+    kill = "- {fault: kill, target: kafka-2, at: 1s, for: 3s}"
+    lines = [line if "fault: pause" not in line else f"  {kill}" for line in SCENARIO.splitlines()]
+    limits = "limits: {recovery: 20s, drain: 20s}"
+    live = LiveRun(tmp_path, scenario="\n".join([*lines, limits, ""]))
+    try:
+        live.wait_for_fault()
+        for meta in (live.root / "cluster" / "kafka-2").rglob("meta.properties"):
+            meta.write_text("node.id=99\nversion=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+        code = live.wait()
+        assert code == Exit.NOT_HEALED, live.errors()
+        document = live.document()
+        assert (document["exit_code"], document["verdict"]) == (code, "unknown")
+        assert any("kafka-2" in reason for reason in document["reasons"]), document["reasons"]
+        assert live.processes() == []
+    finally:
+        live.close()

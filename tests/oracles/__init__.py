@@ -1,0 +1,22 @@
+"""Slow, obvious definitions of every anomaly class, one row at a time: what the kernels are held to.
+
+Nothing here is shared with the kernels but the table of classes. `judge` gives every message its one
+class; messages are named (instance, lane, seq, attempt), other rows (stream, position).
+"""
+
+from __future__ import annotations
+
+from tests.oracles.dispatched import ORACLES as DISPATCHED
+from tests.oracles.facts import Facts, Hit, Name
+from tests.oracles.logged import ORACLES as LOGGED
+from tests.oracles.ordered import ORACLES as ORDERED
+from tests.oracles.ranking import ranked
+from tests.oracles.stalled import ORACLES as STALLED
+
+__all__ = ["Facts", "Hit", "Name", "judge"]
+
+
+def judge(facts: Facts) -> list[Hit]:
+    """One hit a message, and every hit that is about no message."""
+    hits = [hit for oracle in (*LOGGED, *ORDERED, *DISPATCHED, *STALLED) for hit in oracle(facts)]
+    return ranked(facts, hits)

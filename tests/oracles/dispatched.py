@@ -1,0 +1,173 @@
+"""Oracles of deliveries: walk the journals row by row."""
+
+from __future__ import annotations
+
+from harness.records import Check, Event, Outcome
+from tests.oracles.facts import Facts, Hit, Row, identity, place
+from tests.oracles.logged import absence, nobody_sent, time_of
+
+BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
+
+
+def group_of(facts: Facts, row: Row) -> str:
+    session = facts.context.sessions.get(row["session"])
+    return session.group if session else facts.context.names.get(row["subscription"], "")
+
+
+def groups(facts: Facts) -> list[str]:
+    known = [s.group for s in facts.context.sessions.values()]
+    return list(dict.fromkeys([*known, *(group_of(facts, row) for row in facts.deliveries)]))
+
+
+def tenures(facts: Facts) -> dict[int, tuple[int, int, bool]]:
+    """By position in `Facts.deliveries`, of matched deliveries: (tenure, when it began, by a seek)."""
+    out: dict[int, tuple[int, int, bool]] = {}
+    for stream, session in sorted({(r["stream"], r["session"]) for r in facts.deliveries}):
+        mine = [(i, r) for i, r in enumerate(facts.deliveries) if r["session"] == session]
+        told = any(r["event"] == Event.ASSIGN and r["stream"] in (stream, 0) for _, r in mine)
+        number, start, seek, epoch = 0, None, False, None
+        for i, row in mine:
+            concerned = row["stream"] in (stream, 0)
+            if concerned and row["event"] in BREAKS:
+                number, start, seek = number + 1, row["t_ns"], row["event"] == Event.SEEK
+            if row["stream"] == stream and row["event"] == Event.DELIVER and facts.matches(row):
+                if not told and epoch is not None and row["epoch"] != epoch:
+                    number, start, seek = number + 1, row["t_ns"], False
+                epoch = row["epoch"]
+                start = row["t_ns"] if start is None else start
+                out[i] = (number, start, seek)
+    return out
+
+
+def duplicates(facts: Facts) -> list[Hit]:
+    """delivery-duplicate and rewind-past-commit."""
+    hits = []
+    tenure = tenures(facts)
+    for group in groups(facts):
+        by_place: dict[tuple[int, int], list[int]] = {}
+        for i, row in enumerate(facts.deliveries):
+            if i in tenure and group_of(facts, row) == group:
+                by_place.setdefault(place(row), []).append(i)
+        for where in sorted(by_place):
+            ordered = sorted(by_place[where], key=lambda i: (facts.deliveries[i]["t_ns"], i))
+            for i in ordered[1:]:
+                hits.append(repeat(facts, group, i, by_place[where], tenure))
+    return hits
+
+
+def repeat(
+    facts: Facts, group: str, i: int, same: list[int], tenure: dict[int, tuple[int, int, bool]]
+) -> Hit:
+    row = facts.deliveries[i]
+    number, start, seek = tenure[i]
+    before = [j for j in same if j < i and facts.deliveries[j]["session"] == row["session"]]
+    name = identity(row)
+    if any(tenure[j][0] == number for j in before):
+        return Hit("delivery-duplicate", name, "same assignment", t_ns=row["t_ns"])
+    if seek:
+        return Hit("delivery-duplicate", name, "after seek", t_ns=row["t_ns"])
+    commits = [
+        (r["t_ns"], i, r["position"])
+        for i, r in enumerate(facts.deliveries)
+        if r["event"] == Event.COMMIT
+        and r["stream"] == row["stream"]
+        and group_of(facts, r) == group
+        and r["t_ns"] <= start
+    ]
+    if commits and max(commits)[2] > row["position"]:
+        return Hit("rewind-past-commit", name, t_ns=row["t_ns"])
+    return Hit("delivery-duplicate", name, "after rebalance", t_ns=row["t_ns"])
+
+
+def reorder(facts: Facts) -> list[Hit]:
+    hits = []
+    tenure = tenures(facts)
+    seen: dict[tuple[int, int, int], list[int]] = {}
+    for i, row in enumerate(facts.deliveries):
+        if i not in tenure:
+            continue
+        before = seen.setdefault((row["stream"], row["session"], tenure[i][0]), [])
+        if before and row["position"] < max(before) and row["position"] not in before:
+            hits.append(Hit("delivery-reorder", identity(row), t_ns=row["t_ns"]))
+        before.append(row["position"])
+    return hits
+
+
+def not_dispatched(facts: Facts) -> list[Hit]:
+    hits = []
+    context = facts.context
+    for group in groups(facts):
+        members = [s for s in context.sessions.values() if s.group == group]
+        topics = {t for s in members for t in s.topics}
+        mine = [r for r in facts.given() if group_of(facts, r) == group]
+        places = {place(r) for r in mine if facts.matches(r)}
+        elsewhere = {identity(r) for r in facts.given() if not facts.matches(r)}
+        for name, rows in facts.copies.items():
+            wanted = [r for r in rows if context.stream_name(r["stream"]).rpartition("-")[0] in topics]
+            unseen = [r for r in wanted if place(r) not in places]
+            if name not in facts.sent or not unseen or name in elsewhere:
+                continue
+            if any(place(r) in places for r in rows):
+                continue
+            unmet = set()
+            if not context.drained:
+                unmet.add("drained")
+            if not all(s.complete for s in members):
+                unmet.add("delivery-capture")
+            if unseen[0]["position"] < start(facts, group, unseen[0]["stream"]):
+                unmet.add("start-known")
+            hits.append(Hit("not-dispatched", name, "", frozenset(unmet), time_of(facts, name)))
+    return hits
+
+
+def start(facts: Facts, group: str, stream: int) -> int:
+    """Where the group began to read the stream: at 0, unless its first assignment told otherwise."""
+    told = [
+        (r["t_ns"], i, r["position"])
+        for i, r in enumerate(facts.deliveries)
+        if r["event"] == Event.ASSIGN and r["stream"] == stream and group_of(facts, r) == group
+    ]
+    if not told or min(told)[2] < 0:
+        return 0
+    return min(position for _, _, position in told if position >= 0)
+
+
+def from_elsewhere(facts: Facts) -> list[Hit]:
+    """aborted-read, delivered-then-lost, phantom in delivery."""
+    aborted, phantoms, holes, lost = [], [], [], []
+    for row in facts.given():
+        if facts.matches(row):
+            continue
+        name = identity(row)
+        there = facts.at.get(place(row))
+        if there and facts.is_message(there) and not facts.visible(there) and identity(there) == name:
+            session = facts.context.sessions.get(row["session"])
+            split = "read committed" if session and session.committed_only else "read uncommitted"
+            aborted.append(Hit("aborted-read", name, split, t_ns=row["t_ns"]))
+        elif name in facts.copies:
+            continue
+        elif name not in facts.sent and nobody_sent(facts, name):
+            phantoms.append(Hit("phantom", name, "in delivery", t_ns=row["t_ns"]))
+        elif name not in facts.sent:
+            holes.append(Hit("send-record-missing", name, "not stored", t_ns=row["t_ns"]))
+        elif facts.sent[name]["outcome"] != Outcome.OK:
+            unmet = absence(facts, name, place(row))
+            lost.append(Hit("delivered-then-lost", name, "", unmet, row["t_ns"]))
+    return [*aborted, *phantoms, *holes, *lost]
+
+
+def corrupt_in_delivery(facts: Facts) -> list[Hit]:
+    hits = []
+    for row in facts.deliveries:
+        if row["event"] != Event.DELIVER or row["check"] != Check.CORRUPT:
+            continue
+        there = facts.at.get(place(row))
+        if there and there["check"] == Check.CORRUPT:
+            continue
+        known = there is not None and facts.visible(there)
+        name = identity(there) if known and there else ("row", *place(row))
+        hits.append(Hit("corrupt", name, "in delivery", t_ns=row["t_ns"]))
+    return hits
+
+
+ORACLES = (from_elsewhere, corrupt_in_delivery, duplicates, reorder, not_dispatched)

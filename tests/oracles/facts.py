@@ -1,0 +1,89 @@
+"""A bucket as plain rows, with the few look-ups that the definitions speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.context import Context
+from harness.records import Check, Event, Txn
+
+Row = dict[str, Any]
+Identity = tuple[int, int, int, int]  # instance, lane, seq, attempt
+#: An identity; ("row", stream, position) for log rows and deliveries without one; ("stall", stream).
+Name = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Hit:
+    cls: str
+    name: Name
+    split: str = ""
+    unmet: frozenset[str] = frozenset()
+    t_ns: int = 0
+
+
+def rows_of(columns: Mapping[str, Any]) -> list[Row]:
+    names = list(columns)
+    lists = [columns[name].tolist() for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*lists, strict=True)]
+
+
+def identity(row: Row) -> Identity:
+    return row["instance"], row["lane"], row["seq"], row["attempt"]
+
+
+def place(row: Row) -> tuple[int, int]:
+    return row["stream"], row["position"]
+
+
+class Facts:
+    """``sent``: identity -> send row. ``copies``: identity -> its visible log rows, in log order."""
+
+    def __init__(self, context: Context, tables: Mapping[str, Mapping[str, Any]]) -> None:
+        self.context = context
+        self.sends = [row for row in rows_of(tables["sends"]) if row["kind"] != 0]
+        self.log = sorted(rows_of(tables["log"]), key=place)
+        self.deliveries = sorted(rows_of(tables["deliveries"]), key=lambda r: (r["session"], r["ordinal"]))
+        self.sent: dict[Identity, Row] = {}
+        for row in self.sends:
+            self.sent.setdefault(identity(row), row)
+        self.copies: dict[Identity, list[Row]] = {}
+        for row in self.log:
+            if self.is_message(row) and row["txn"] <= Txn.COMMITTED:
+                self.copies.setdefault(identity(row), []).append(row)
+        self.at = {place(row): row for row in self.log}
+
+    @staticmethod
+    def is_message(row: Row) -> bool:
+        return row["check"] == Check.OK and row["kind"] != 0
+
+    def given(self) -> list[Row]:
+        """Deliveries of messages, in journal order."""
+        return [r for r in self.deliveries if r["event"] == Event.DELIVER and self.is_message(r)]
+
+    def visible(self, row: Row | None) -> bool:
+        return row is not None and self.is_message(row) and row["txn"] <= Txn.COMMITTED
+
+    def matches(self, delivery: Row) -> bool:
+        """The log holds the delivered message at that place."""
+        row = self.at.get(place(delivery))
+        return self.visible(row) and row is not None and identity(row) == identity(delivery)
+
+    def top(self, instance: int, lane: int) -> int:
+        """Highest sequence that the journal has of first attempts; -1 = none."""
+        return max((s for i, ln, s, a in self.sent if (i, ln, a) == (instance, lane, 0)), default=-1)
+
+    def acked_place(self, name: Identity) -> tuple[int, int] | None:
+        row = self.sent[name]
+        return place(row) if row["stream"] > 0 and row["position"] >= 0 else None
+
+    def lane_stream(self, lane: int) -> int:
+        return int(self.context.lane_stream[lane]) if lane < self.context.n_lanes else 0
+
+    def topic_streams(self, lane: int) -> list[int]:
+        if lane >= self.context.n_lanes:
+            return []
+        topic = self.context.topics[self.context.lane_topic[lane]]
+        return [n for n, s in enumerate(self.context.streams, 1) if s.rpartition("-")[0] == topic]

@@ -1,0 +1,239 @@
+"""Oracles of outcome against log: lost, refused yet stored, stranger, misplaced, repeated, hanging."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from harness.records import Check, Outcome
+from tests.oracles.facts import Facts, Hit, Identity, Row, identity, place
+
+OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
+
+
+def time_of(facts: Facts, name: Identity) -> int:
+    row = facts.sent.get(name)
+    if row is not None:
+        return int(row["t_done_ns"] or row["t_start_ns"])
+    copies = facts.copies.get(name)
+    return int(copies[0]["t_intended_ns"]) if copies else 0
+
+
+def absence(facts: Facts, name: Identity, where: tuple[int, int] | None, stream: int = 0) -> frozenset[str]:
+    """What is missing to say that the log does not hold the message."""
+    context = facts.context
+    unmet = set()
+    if where is not None:
+        bounds = context.stream_bounds(where[0])
+        if not (bounds.is_complete or where[1] < bounds.read_to):
+            unmet.add("audit-complete")
+        if not (bounds.begin == 0 or where[1] >= bounds.begin):
+            unmet.add("log-kept")
+    else:
+        streams = [stream] if stream else facts.topic_streams(name[1])
+        known = [context.stream_bounds(s) for s in streams]
+        if not known or not all(b.is_complete for b in known):
+            unmet.add("audit-complete")
+        if not known or not all(b.begin == 0 for b in known):
+            unmet.add("log-kept")
+    if not context.readiness_restored:
+        unmet.add("readiness-restored")
+    return frozenset(unmet)
+
+
+def expected_absence(facts: Facts, name: Identity) -> frozenset[str]:
+    return absence(facts, name, facts.acked_place(name), facts.lane_stream(name[1]))
+
+
+def claims(facts: Facts) -> dict[tuple[int, int], Identity]:
+    """Corrupt rows by place, with the message whose acknowledgement named it."""
+    absent = [n for n, r in facts.sent.items() if r["outcome"] == OK and n not in facts.copies]
+    elsewhere = [n for n in misplaced(facts)]
+    found: dict[tuple[int, int], Identity] = {}
+    order = {name: number for number, name in enumerate(sorted(facts.sent, key=lambda n: (n[3] > 0, n)))}
+    for name in (*sorted(absent, key=order.__getitem__), *sorted(elsewhere, key=order.__getitem__)):
+        where = facts.acked_place(name)
+        row = facts.at.get(where) if where else None
+        if where and row is not None and row["check"] == Check.CORRUPT:
+            found.setdefault(where, name)
+    return found
+
+
+def misplaced(facts: Facts) -> list[Identity]:
+    found = []
+    for name, row in facts.sent.items():
+        where = facts.acked_place(name)
+        copies = facts.copies.get(name, [])
+        if row["outcome"] == OK and copies and where and where not in [place(c) for c in copies]:
+            found.append(name)
+    return found
+
+
+def acked_lost(facts: Facts) -> list[Hit]:
+    hits = []
+    corrupt = set(claims(facts).values())
+    for name, row in facts.sent.items():
+        if row["outcome"] != OK or name in facts.copies or name in corrupt:
+            continue
+        unmet = set(expected_absence(facts, name))
+        if facts.context.instance(name[0]).end_ns <= 0:
+            unmet.add("producer-ended")
+        hits.append(Hit("acked-lost", name, shape(facts, name), frozenset(unmet), time_of(facts, name)))
+    return hits
+
+
+def shape(facts: Facts, name: Identity) -> str:
+    stored = [n[2] for n in facts.copies if n[:2] == name[:2] and n in facts.sent]
+    if not stored:
+        return "all"
+    return "prefix" if name[2] < min(stored) else "tail" if name[2] > max(stored) else "middle"
+
+
+def false_nack(facts: Facts) -> list[Hit]:
+    return [
+        Hit("false-nack", name, t_ns=time_of(facts, name))
+        for name, row in facts.sent.items()
+        if row["outcome"] == FAIL and name in facts.copies
+    ]
+
+
+def wrong_ack_position(facts: Facts) -> list[Hit]:
+    corrupt = set(claims(facts).values())
+    return [
+        Hit(
+            "wrong-ack-position",
+            name,
+            unmet=absence(facts, name, facts.acked_place(name)) & {"audit-complete"},
+            t_ns=time_of(facts, name),
+        )
+        for name in misplaced(facts)
+        if name not in corrupt
+    ]
+
+
+def info(facts: Facts) -> list[Hit]:
+    hits = []
+    for name, row in facts.sent.items():
+        if row["outcome"] == INFO and name in facts.copies:
+            hits.append(Hit("info-stored", name, t_ns=time_of(facts, name)))
+        elif row["outcome"] == INFO:
+            unmet = expected_absence(facts, name) & {"audit-complete"}
+            hits.append(Hit("info-not-stored", name, unmet=frozenset(unmet), t_ns=time_of(facts, name)))
+    return hits
+
+
+def nobody_sent(facts: Facts, name: Identity) -> bool:
+    """Of a message without a send record: is it known that there was no send?"""
+    instance, lane, seq, attempt = name
+    sending = {i for i, _, _, a in facts.sent if a == 0}
+    if instance not in facts.context.instances and instance not in sending:
+        return True
+    beyond = seq > facts.top(instance, lane) or attempt > 0
+    return facts.context.instance(instance).complete and beyond
+
+
+def strangers(facts: Facts) -> list[Hit]:
+    hits = []
+    for name in facts.copies:
+        if name in facts.sent:
+            continue
+        cls, split = (
+            ("phantom", "never sent") if nobody_sent(facts, name) else ("send-record-missing", "stored")
+        )
+        hits.append(Hit(cls, name, split, t_ns=time_of(facts, name)))
+    for row in facts.log:
+        split = {Check.FOREIGN: "foreign", Check.OTHER_RUN: "other run"}.get(row["check"])
+        if split:
+            hits.append(Hit("phantom", ("row", *place(row)), split, frozenset({"topic-ours"})))
+    return hits
+
+
+def holes(facts: Facts) -> list[Hit]:
+    hits = []
+    for instance, lane in {n[:2] for n in facts.sent if n[3] == 0}:
+        for seq in range(facts.top(instance, lane)):
+            name = (instance, lane, seq, 0)
+            if name not in facts.sent and name not in facts.copies:
+                hits.append(Hit("send-record-missing", name, "not stored"))
+    return hits
+
+
+def corrupt(facts: Facts) -> list[Hit]:
+    claimed = claims(facts)
+    return [
+        Hit("corrupt", claimed.get(place(row), ("row", *place(row))), "in the log")
+        for row in facts.log
+        if row["check"] == Check.CORRUPT
+    ]
+
+
+def wrong_partition(facts: Facts) -> list[Hit]:
+    context = facts.context
+    hits = []
+    for name, rows in facts.copies.items():
+        instance, lane, _, _ = name
+        if name not in facts.sent or lane >= context.n_lanes:
+            continue
+        expected = facts.lane_stream(lane)
+        if expected and any(row["stream"] != expected for row in rows):
+            hits.append(Hit("wrong-partition", name, "partition", t_ns=time_of(facts, name)))
+        if context.lane_is_keyed[lane] and any(row["stream"] != home(facts, instance, lane) for row in rows):
+            hits.append(Hit("wrong-partition", name, "key", t_ns=time_of(facts, name)))
+    return hits
+
+
+def home(facts: Facts, instance: int, lane: int) -> int:
+    """Where most copies of the key lie; of equals the lowest."""
+    found = Counter(
+        row["stream"]
+        for name, rows in facts.copies.items()
+        if name[:2] == (instance, lane) and name in facts.sent
+        for row in rows
+    )
+    return min(found, key=lambda stream: (-found[stream], stream))
+
+
+def write_duplicate(facts: Facts) -> list[Hit]:
+    hits = []
+    for name, rows in facts.copies.items():
+        if name not in facts.sent:
+            continue
+        if len(rows) > 1:
+            hits.append(Hit("write-duplicate", name, "same send", t_ns=time_of(facts, name)))
+        attempts = [n[3] for n in facts.copies if n[:3] == name[:3] and n in facts.sent]
+        if len(attempts) > 1 and name[3] == max(attempts):
+            hits.append(Hit("write-duplicate", name, "application re-send", t_ns=time_of(facts, name)))
+    return hits
+
+
+def hang(facts: Facts) -> list[Hit]:
+    hits = []
+    for name, row in facts.sent.items():
+        instance = facts.context.instance(name[0])
+        if row["outcome"] != INFO and not row["t_done_ns"]:
+            continue  # answered, only the time is missing
+        until = row["t_done_ns"] or instance.end_ns or facts.context.end_ns
+        frozen = sum(running_overlap(row, until, span) for span in instance.frozen)
+        if instance.deadline_ns and until - row["t_start_ns"] - frozen > instance.deadline_ns:
+            split = "completed late" if row["t_done_ns"] else "never completed"
+            unmet = frozenset() if instance.end_ns else frozenset({"producer-ended"})
+            hits.append(Hit("hang", name, split, unmet, row["t_start_ns"]))
+    return hits
+
+
+def running_overlap(row: Row, until: int, span: tuple[int, int]) -> int:
+    return max(min(until, span[1]) - max(row["t_start_ns"], span[0]), 0)
+
+
+ORACLES = (
+    acked_lost,
+    false_nack,
+    wrong_ack_position,
+    info,
+    strangers,
+    holes,
+    corrupt,
+    wrong_partition,
+    write_duplicate,
+    hang,
+)
+__all__ = ["ORACLES", "absence", "identity", "nobody_sent", "time_of"]

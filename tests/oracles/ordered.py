@@ -1,0 +1,43 @@
+"""Oracle of order: compare every message with every other one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tests.oracles.facts import Facts, Hit, Identity
+from tests.oracles.logged import time_of
+
+Sequence = dict[Identity, list[int]]  # message -> its places in one stream, in order
+
+
+def by_lane_and_stream(facts: Facts) -> list[Sequence]:
+    found: dict[tuple[int, int, int], Sequence] = defaultdict(dict)
+    for name, rows in facts.copies.items():
+        if name in facts.sent and name[3] == 0:
+            for row in rows:
+                found[name[0], name[1], row["stream"]].setdefault(name, []).append(row["position"])
+    return list(found.values())
+
+
+def is_premature_repeat(name: Identity, sequence: Sequence) -> bool:
+    """Stored before a message sent earlier, and once more after all of those."""
+    earlier = [places[0] for other, places in sequence.items() if other[2] < name[2]]
+    first, last = sequence[name][0], sequence[name][-1]
+    return len(sequence[name]) > 1 and any(first < e for e in earlier) and all(last > e for e in earlier)
+
+
+def order(facts: Facts) -> list[Hit]:
+    hits = []
+    for sequence in by_lane_and_stream(facts):
+        repeats = {name for name in sequence if is_premature_repeat(name, sequence)}
+        settled = {n: places[-1] if n in repeats else places[0] for n, places in sequence.items()}
+        for name in sequence:
+            late = any(settled[n] < settled[name] for n in sequence if n[2] > name[2])
+            if name in repeats:
+                hits.append(Hit("premature-then-repeat", name, t_ns=time_of(facts, name)))
+            elif late:
+                hits.append(Hit("producer-reorder", name, t_ns=time_of(facts, name)))
+    return hits
+
+
+ORACLES = (order,)

@@ -1,0 +1,87 @@
+"""Oracle of stalls: count the milliseconds of every gap, one by one."""
+
+from __future__ import annotations
+
+from harness.records import Event, Outcome
+from tests.oracles.dispatched import group_of, groups
+from tests.oracles.facts import Facts, Hit, identity
+
+#: Small histories put every time on this grid, so a gap can be walked.
+STEP_NS = 500_000_000
+
+
+def stall(facts: Facts) -> list[Hit]:
+    return [
+        hit
+        for group in groups(facts)
+        for stream in sorted({row["stream"] for row in facts.log})
+        for hit in of_stream(facts, group, stream)
+    ]
+
+
+def of_stream(facts: Facts, group: str, stream: int) -> list[Hit]:
+    context = facts.context
+    mine = [r for r in facts.deliveries if group_of(facts, r) == group]
+    held = [r["t_ns"] for r in mine if r["event"] == Event.ASSIGN and r["stream"] in (stream, 0)]
+    if not held or context.stall_ns <= 0:
+        return []
+    given = sorted(
+        (r["t_ns"], i, r["position"])
+        for i, r in enumerate(mine)
+        if r["event"] == Event.DELIVER and r["stream"] == stream and facts.is_message(r) and facts.matches(r)
+    )
+    members = [s for s in context.sessions.values() if s.group == group]
+    end = max((s.end_ns for s in members), default=0) or context.end_ns
+    edges = [(min(held), -1), *((t, p) for t, _, p in given)]
+    stops = [*(t for t, _, _ in given), max(end, edges[-1][0])]
+    hits = []
+    for number, ((begin, _), stop) in enumerate(zip(edges, stops, strict=True)):
+        above = max(p for _, p in edges[: number + 1])
+        waiting = [acked for acked, position in acknowledged(facts, stream) if position > above]
+        start = max(begin, min(waiting, default=stop))
+        if stop - start > context.stall_ns and idle_ns(facts, group, stream, start, stop) > context.stall_ns:
+            unmet = frozenset() if context.readiness_restored else frozenset({"readiness-restored"})
+            split = "resumed" if number < len(given) else "to the end"
+            hits.append(Hit("stall", ("stall", stream, start), split, unmet, start))
+    return hits
+
+
+def acknowledged(facts: Facts, stream: int) -> list[tuple[int, int]]:
+    """When each message of the stream was acknowledged, and its position."""
+    found = []
+    for row in facts.log:
+        sent = facts.sent.get(identity(row)) if facts.visible(row) else None
+        if row["stream"] == stream and sent and sent["outcome"] == Outcome.OK:
+            found.append((sent["t_done_ns"], row["position"]))
+    return found
+
+
+def idle_ns(facts: Facts, group: str, stream: int, start: int, stop: int) -> int:
+    """Time in which a running member held the stream and no fault was applied."""
+    steps = range(start, stop, STEP_NS)
+    return STEP_NS * sum(1 for t in steps if is_held(facts, group, stream, t) and not is_excused(facts, t))
+
+
+def is_held(facts: Facts, group: str, stream: int, t_ns: int) -> bool:
+    for number in {r["session"] for r in facts.deliveries if group_of(facts, r) == group}:
+        session = facts.context.sessions.get(number)
+        events = [
+            r
+            for r in facts.deliveries
+            if r["session"] == number
+            and r["stream"] in (stream, 0)
+            and r["event"] in (Event.ASSIGN, Event.REVOKE)
+            and r["t_ns"] <= t_ns
+        ]
+        running = not session or not any(a <= t_ns < b for a, b in session.frozen)
+        alive = not session or not session.end_ns or t_ns < session.end_ns
+        if events and events[-1]["event"] == Event.ASSIGN and running and alive:
+            return True
+    return False
+
+
+def is_excused(facts: Facts, t_ns: int) -> bool:
+    return any(f.effective and f.start_ns <= t_ns < f.end_ns for f in facts.context.faults)
+
+
+ORACLES = (stall,)

@@ -1,0 +1,99 @@
+"""Plans for planted captures, made from the real models so that a change of the contract shows here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.plan import ConsumerPlan, LaneGroup, LaneMode, Plan, ProducerPlan, PromisePlan, TopicPlan
+from harness.scenario import LimitsSpec
+
+RUN_TAG = 0xB5_0007
+DURABLE = PromisePlan(
+    delivery="durable",
+    order=True,
+    dedup=True,
+    because={"delivery": "acks=all", "order": "enable.idempotence=true", "dedup": "enable.idempotence=true"},
+    required={"delivery": "durable", "order": None, "dedup": None},
+)
+
+
+def lane_groups(topics: Mapping[str, int], mode: LaneMode, keys: int, buckets: int) -> list[LaneGroup]:
+    """One group a topic, lanes numbered through; the streams of keyed and routed topics share a bucket."""
+    groups: list[LaneGroup] = []
+    first = stream = 0
+    for number, (topic, partitions) in enumerate(topics.items()):
+        count = {"partition": partitions, "key": keys, "routed": 1}[mode]
+        own = [(stream + p) % buckets for p in range(partitions)]
+        chosen = own if mode == "partition" else [number % buckets]
+        groups.append(LaneGroup(topic=topic, mode=mode, first=first, count=count, buckets=chosen))
+        first += count
+        stream += partitions
+    return groups
+
+
+def build_plan(
+    *,
+    topics: Mapping[str, int],
+    mode: LaneMode = "partition",
+    keys: int = 8,
+    buckets: int = 1,
+    producers: int = 1,
+    sessions: int = 1,
+    promise: PromisePlan = DURABLE,
+    groups: list[LaneGroup] | None = None,
+    **changes: Any,
+) -> Plan:
+    """A plan with ``producers`` instances 1..n on every topic and one group of ``sessions`` consumers."""
+    lanes = groups if groups is not None else lane_groups(topics, mode, keys, buckets)
+    names = list(topics)
+    fields: dict[str, Any] = {
+        "scenario": "planted",
+        "variant": "",
+        "expect": "clean",
+        "about": "a capture with known truth",
+        "seed": 0,
+        "run_tag": RUN_TAG,
+        "system": "kafka",
+        "version": "4.1.2",
+        "broker_config": {},
+        "topics": [TopicPlan(name=t, partitions=n, replication=3, config={}) for t, n in topics.items()],
+        "lane_groups": lanes,
+        "buckets": buckets,
+        "producers": [
+            ProducerPlan(
+                name=f"p-{i}",
+                instance=i,
+                client="confluent-kafka",
+                client_version="2.16.1",
+                groups=list(range(len(lanes))),
+                rate_per_s=1000.0,
+                options={},
+                when_full="wait",
+                call_deadline_s=130.0,
+                promise=promise,
+            )
+            for i in range(1, producers + 1)
+        ],
+        "consumers": [
+            ConsumerPlan(
+                name=f"c-{i}",
+                session=i,
+                client="confluent-kafka",
+                client_version="2.16.1",
+                group="group",
+                topics=names,
+                commit_every_s=1.0,
+                options={},
+            )
+            for i in range(1, sessions + 1)
+        ],
+        "payload_bytes": 150,
+        "rate_per_s": 1000.0 * producers,
+        "warm_up_s": 0.0,
+        "load_s": 60.0,
+        "faults": [],
+        "limits": LimitsSpec().model_dump(),
+        "rate_ratio": 0.99,
+    }
+    return Plan(**{**fields, **changes})

@@ -1,0 +1,380 @@
+"""Five-line histories: say what was sent, what the log holds, what was delivered.
+
+    h = History()                            # topic "orders", one partition, producer 1, session 1
+    h.sent(5)                                # messages 0..4, all ok
+    h.log(0, 3, 1, 2, 3, 4)                  # what the broker holds, in log order
+    h.deliver(0, 3, 1, 2, 3, 4)              # by default the copy that comes next in the log
+
+    h.tables()["log"]["seq"]                 # arrays, exactly the sealed columns of harness.records
+    run = h.write(tmp_path / "run")          # a complete run directory
+
+Sequences are dense from 0. Every call advances the clock by `TICK_NS`; ``at_ms`` (since start of load)
+sets it. In a topic of mode "partition", lane i is partition i, and ``partition`` alone is enough; with
+"key" or "routed" give ``lane`` and ``partition`` (where it was found) apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.plan import LaneMode, Plan, PromisePlan
+from harness.records import SEALED, Check, Event, Kind, Outcome
+from harness.rundir import RunDir
+from tests.planted.plans import DURABLE, build_plan
+from tests.planted.writing import Tables, write_run
+
+EPOCH_NS = 1_000_000_000_000  # CLOCK_MONOTONIC at start of load
+TICK_NS = 1_000_000
+TOPIC = "orders"
+_OUTCOMES = {"ok": Outcome.OK, "fail": Outcome.FAIL, "info": Outcome.INFO, "open": Outcome.INFO}
+
+Row = dict[str, Any]
+
+
+@dataclass
+class History:
+    """A small run, row by row. ``workers`` overrides fields of the manifest's workers by name."""
+
+    partitions: int = 1
+    mode: LaneMode = "partition"
+    keys: int = 8
+    buckets: int = 1
+    producers: int = 1
+    sessions: int = 1
+    promise: PromisePlan = DURABLE
+    workers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, list[Row]] = field(default_factory=lambda: {t: [] for t in SEALED})
+
+    def __post_init__(self) -> None:
+        self.plan: Plan = build_plan(
+            topics={TOPIC: self.partitions},
+            mode=self.mode,
+            keys=self.keys,
+            buckets=self.buckets,
+            producers=self.producers,
+            sessions=self.sessions,
+            promise=self.promise,
+        )
+        self.now_ns = EPOCH_NS
+        self.faults: list[Row] = []
+        self.events: list[Row] = []
+        self.texts: list[Row] = [
+            {"id": i, "kind": "stream", "text": text} for i, text in enumerate(self.plan.streams(), start=1)
+        ]
+        self._bounds: dict[int, Row] = {}
+        self._next: dict[int, int] = {}  # stream -> next position
+        self._epoch: dict[int, int] = {}  # session -> epoch
+        self._owned: dict[int, set[int]] = {}
+        self._read: dict[tuple[int, int], int] = {}  # (session, stream) -> next position to deliver
+        self._subscription = self.name("subscription", "group")
+
+    # -- clock and names
+
+    def at(self, ms: float) -> History:
+        """Set the clock, milliseconds since start of load."""
+        self.now_ns = EPOCH_NS + round(ms * 1e6)
+        return self
+
+    def name(self, kind: str, text: str) -> int:
+        """Id of a name, new or known."""
+        for row in self.texts:
+            if (row["kind"], row["text"]) == (kind, text):
+                return int(row["id"])
+        self.texts.append({"id": len(self.texts) + 1, "kind": kind, "text": text})
+        return len(self.texts)
+
+    # -- what happened
+
+    def send(
+        self,
+        seq: int,
+        outcome: str = "ok",
+        *,
+        instance: int = 1,
+        partition: int = 0,
+        lane: int | None = None,
+        attempt: int = 0,
+        kind: Kind = Kind.LOAD,
+        error: str = "",
+        late: str = "",
+        position: int | None = None,
+        at_ms: float | None = None,
+        took_ms: float = 1.0,
+        due_ms: float | None = None,
+    ) -> History:
+        """One send. ``outcome``: ok, fail, info, or open (never completed, t_done 0).
+
+        ``position``: what the acknowledgement said; left out, it is where the log holds the message,
+        or, for an ok one that the log lacks, the position after the ok before it. ``due_ms``: intended
+        time, if not the time of the call.
+        """
+        start = self._tick(at_ms)
+        due = start if due_ms is None else EPOCH_NS + round(due_ms * 1e6)
+        self.rows["sends"].append(
+            {
+                **self._identity(instance, lane, partition, seq, attempt, kind),
+                "t_intended_ns": due,
+                "t_start_ns": start,
+                "t_done_ns": 0 if outcome == "open" else start + round(took_ms * 1e6),
+                "outcome": _OUTCOMES[outcome],
+                "late_outcome": _OUTCOMES[late] if late else 0,
+                "error": self.name("error", error) if error else 0,
+                "position": position,
+                "partition": partition,
+            }
+        )
+        return self
+
+    def sent(self, count: int, outcome: str = "ok", **where: Any) -> History:
+        """Sends 0 .. count-1."""
+        for seq in range(count):
+            self.send(seq, outcome, **where)
+        return self
+
+    def log(
+        self,
+        *seqs: int,
+        instance: int = 1,
+        partition: int = 0,
+        lane: int | None = None,
+        attempt: int = 0,
+        kind: Kind = Kind.LOAD,
+        check: Check = Check.OK,
+        position: int | None = None,
+    ) -> History:
+        """The log holds these messages next, from ``position`` or right after what it has."""
+        stream = partition + 1
+        for seq in seqs:
+            here = self._next.get(stream, 0) if position is None else position
+            identity = self._identity(instance, lane, partition, seq, attempt, kind)
+            blank = dict.fromkeys(identity, 0)
+            self.rows["log"].append(
+                {
+                    **(identity if check is Check.OK else blank),
+                    "stream": stream,
+                    "position": here,
+                    "t_intended_ns": self._intended(identity) if check is Check.OK else 0,
+                    "broker_time_ms": self.now_ns // 1_000_000,
+                    "check": check,
+                }
+            )
+            self._next[stream] = here + 1
+            position = None if position is None else position + 1
+        return self
+
+    def deliver(
+        self,
+        *seqs: int,
+        session: int = 1,
+        instance: int = 1,
+        partition: int = 0,
+        lane: int | None = None,
+        attempt: int = 0,
+        kind: Kind = Kind.LOAD,
+        position: int | None = None,
+        redelivery: int = -1,
+        at_ms: float | None = None,
+    ) -> History:
+        """A session was given these messages; the first delivery of a stream assigns it if nobody did.
+
+        ``position``: of the first of them; left out, each is the next copy of that message in the log
+        at or after what the session read last, else its first copy.
+        """
+        stream = partition + 1
+        if stream not in self._owned.get(session, set()):
+            self.assign(partition, session=session)
+        for seq in seqs:
+            identity = self._identity(instance, lane, partition, seq, attempt, kind)
+            found = self._find(session, stream, identity) if position is None else position
+            self._event(Event.DELIVER, session, stream, found, at_ms, **identity, redelivery=redelivery)
+            self._read[session, stream] = found + 1
+            position = None if position is None else position + 1
+        return self
+
+    def assign(
+        self, *partitions: int, session: int = 1, position: int = -1, at_ms: float | None = None
+    ) -> History:
+        """A rebalance gave these partitions to the session: one row each, one new epoch."""
+        self._epoch[session] = self._epoch.get(session, 0) + 1
+        for partition in partitions:
+            self._owned.setdefault(session, set()).add(partition + 1)
+            self._read[session, partition + 1] = max(position, 0)
+            self._event(Event.ASSIGN, session, partition + 1, position, at_ms)
+        return self
+
+    def revoke(self, *partitions: int, session: int = 1, at_ms: float | None = None) -> History:
+        for partition in partitions:
+            self._owned.get(session, set()).discard(partition + 1)
+            self._event(Event.REVOKE, session, partition + 1, -1, at_ms)
+        return self
+
+    def commit(
+        self, position: int, partition: int = 0, *, session: int = 1, at_ms: float | None = None
+    ) -> History:
+        """Commit confirmed: the group would read on from ``position``."""
+        self._event(Event.COMMIT, session, partition + 1, position, at_ms)
+        return self
+
+    def seek(
+        self, position: int, partition: int = 0, *, session: int = 1, at_ms: float | None = None
+    ) -> History:
+        self._read[session, partition + 1] = position
+        self._event(Event.SEEK, session, partition + 1, position, at_ms)
+        return self
+
+    def bounds(
+        self,
+        partition: int = 0,
+        *,
+        begin: int = 0,
+        end: int | None = None,
+        read_to: int | None = None,
+        why: str = "end",
+    ) -> History:
+        """Override what the audit says of a stream; otherwise it read all there is."""
+        changes = {"begin": begin, "end": end, "read_to": read_to, "why": why}
+        self._bounds[partition + 1] = {k: v for k, v in changes.items() if v is not None}
+        return self
+
+    def fault(
+        self,
+        kind: str,
+        target: str,
+        at_ms: float,
+        until_ms: float,
+        *,
+        effective: bool = True,
+        healed: bool = True,
+    ) -> History:
+        """A fault from ``at_ms`` to ``until_ms``, with its proof and its heal."""
+        number = len({r["id"] for r in self.faults}) + 1
+        begin, end = (EPOCH_NS + round(ms * 1e6) for ms in (at_ms, until_ms))
+        inject = {"kind": kind, "target": target, "targets": [target], "planned_s": at_ms / 1e3, "params": {}}
+        effect = {"effective": effective, "evidence": "planted", "details": {}}
+        self.faults += [
+            {"id": number, "event": "inject", "t_ns": begin, **inject},
+            {"id": number, "event": "effect", "t_ns": begin, **effect},
+            {"id": number, "event": "heal", "t_ns": end},
+            {"id": number, "event": "healed", "t_ns": end, "ok": healed},
+        ]
+        return self
+
+    # -- what comes out
+
+    def tables(self) -> Tables:
+        """Arrays by table and sealed column; sends by instance, deliveries by session."""
+        self._settle_positions()
+        owners = {"sends": "instance", "deliveries": "session"}
+        tables: Tables = {}
+        for table, columns in SEALED.items():
+            rows = self.rows[table]
+            if table in owners:
+                rows = sorted(rows, key=lambda row: int(row[owners[table]]))
+            arrays: dict[str, npt.NDArray[Any]] = {
+                c.name: np.array([row.get(c.name, 0) for row in rows], c.dtype) for c in columns
+            }
+            tables[table] = arrays
+        return tables
+
+    def log_bounds(self) -> list[Row]:
+        """Rows of log_bounds.jsonl."""
+        rows = []
+        for number, stream in enumerate(self.plan.streams(), start=1):
+            end = self._next.get(number, 0)
+            row: Row = {"stream": stream, "stream_id": number, "begin": 0, "end": end, "read_to": end}
+            row |= {"why": "end", "isolation": "read_uncommitted"}
+            change = self._bounds.get(number, {})
+            if "end" in change and "read_to" not in change:
+                row["read_to"] = change["end"]
+            rows.append(row | change)
+        return rows
+
+    def write(self, root: Path) -> RunDir:
+        """A complete run directory: plan, manifest, faults, events, sealed tables, seal.json."""
+        return write_run(
+            root,
+            plan=self.plan,
+            chunks=[self.tables()],
+            names=self.texts,
+            bounds=self.log_bounds(),
+            faults=self.faults,
+            events=self.events,
+            epoch_ns=EPOCH_NS,
+            end_ns=max(self.now_ns, EPOCH_NS) + 1_000_000_000,
+            workers=self.workers,
+            manifest=self.manifest,
+        )
+
+    # -- inside
+
+    def _tick(self, at_ms: float | None) -> int:
+        if at_ms is None:
+            self.now_ns += TICK_NS
+        else:
+            self.at(at_ms)
+        return self.now_ns
+
+    def _identity(
+        self, instance: int, lane: int | None, partition: int, seq: int, attempt: int, kind: Kind
+    ) -> Row:
+        natural = partition if self.mode == "partition" else 0
+        chosen = natural if lane is None else lane
+        return {"instance": instance, "lane": chosen, "seq": seq, "attempt": attempt, "kind": kind}
+
+    def _event(
+        self, event: Event, session: int, stream: int, position: int, at_ms: float | None, **more: Any
+    ) -> None:
+        mine = [row for row in self.rows["deliveries"] if row["session"] == session]
+        self.rows["deliveries"].append(
+            {
+                "session": session,
+                "subscription": self._subscription,
+                "ordinal": len(mine),
+                "event": event,
+                "t_ns": self._tick(at_ms),
+                "epoch": self._epoch.get(session, 0),
+                "stream": stream,
+                "position": position,
+                "redelivery": -1,
+                **more,
+            }
+        )
+
+    def _same(self, row: Mapping[str, Any], identity: Mapping[str, Any]) -> bool:
+        return all(row[k] == v for k, v in identity.items())
+
+    def _find(self, session: int, stream: int, identity: Row) -> int:
+        copies = [
+            int(row["position"])
+            for row in self.rows["log"]
+            if row["stream"] == stream and self._same(row, identity)
+        ]
+        ahead = [p for p in copies if p >= self._read.get((session, stream), 0)]
+        return (ahead or copies or [self._next.get(stream, 0)])[0]
+
+    def _intended(self, identity: Row) -> int:
+        times = [r["t_intended_ns"] for r in self.rows["sends"] if self._same(r, identity)]
+        return int(times[0]) if times else self.now_ns
+
+    def _settle_positions(self) -> None:
+        """Fill in where an acknowledgement said the message is."""
+        last: dict[int, int] = {}
+        for row in self.rows["sends"]:
+            stream = row["partition"] + 1
+            identity = {k: row[k] for k in ("instance", "lane", "seq", "attempt", "kind")}
+            if row["position"] is None and row["outcome"] == Outcome.OK:
+                found = [r for r in self.rows["log"] if self._same(r, identity)]
+                stream = int(found[0]["stream"]) if found else stream
+                row["position"] = int(found[0]["position"]) if found else last.get(stream, -1) + 1
+            if row["position"] is None or row["position"] < 0:
+                row["stream"], row["position"] = 0, -1
+                continue
+            row["stream"] = stream
+            last[stream] = int(row["position"])

@@ -1,0 +1,356 @@
+"""Results as a run would give them, for the tests of what people read. Pure data, fixed by a seed."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+from analysis.findings import (
+    Attribution,
+    Campaign,
+    FaultRow,
+    Finding,
+    Near,
+    Result,
+    RunSummary,
+    Status,
+    Step,
+    Timeline,
+    VariantResult,
+    Verdict,
+    Witness,
+)
+
+HOSTILE = "\x1b[31m<script>alert('x')</script> & \"quoted\" [bold]{{ 7*7 }}[/bold]\nsecond line"
+LOAD_S = 35
+
+
+def steps(text: str, first_position: int = 41200) -> tuple[Step, ...]:
+    """``1 [4] 2 3 4+ (5)`` -> steps; positions count on from ``first_position``. ``[(4)]`` is a missing
+    witness."""
+    made = []
+    position = first_position
+    for word in text.split():
+        mark = {"[": "!", "(": "-"}.get(word[0], "+" if word.endswith("+") else "")
+        gone = "(" in word
+        seq, _, attempt = word.strip("[]()+").partition(".")
+        made.append(
+            Step(
+                seq=int(seq),
+                attempt=int(attempt or 0),
+                position="" if gone else str(position),
+                mark=mark,
+            )
+        )
+        position += not gone
+    return tuple(made)
+
+
+def fault_rows() -> list[FaultRow]:
+    return [
+        FaultRow(
+            id=1,
+            kind="kill",
+            target="leader-of:orders",
+            t_s=8.0,
+            until_s=15.2,
+            effective=True,
+            healed=True,
+            evidence="process 4711 of kafka-1 gone; 4 partitions changed leader",
+            outage_s=3.1,
+            recovery_s=6.7,
+        ),
+        FaultRow(
+            id=2,
+            kind="pause",
+            target="kafka-3",
+            t_s=20.0,
+            until_s=25.0,
+            effective=True,
+            healed=True,
+            evidence="state T for 5.0 s; ISR of 8 partitions shrank",
+            outage_s=5.1,
+            recovery_s=0.8,
+        ),
+        FaultRow(
+            id=3,
+            kind="leader-move",
+            target="orders",
+            t_s=30.0,
+            until_s=30.4,
+            effective=True,
+            healed=True,
+            evidence="12 of 12 partitions changed leader",
+            outage_s=0.3,
+            recovery_s=0.4,
+        ),
+    ]
+
+
+def timeline(rate: int = 50_000, *, lossy: bool = False) -> Timeline:
+    """One-second windows with the two outages of `fault_rows` in them."""
+    dice = random.Random(7)
+    made = Timeline(start_s=0.0, step_s=1.0)
+    backlog = 0
+    for second in range(LOAD_S + 6):
+        intended = rate if second < LOAD_S else 0
+        down = second in (8, 9, 10) or second in (20, 21, 22, 23, 24)
+        backlog += intended
+        ok = min(backlog, 0 if down else int(rate * (3 if backlog > rate else 1) * dice.uniform(0.97, 1.0)))
+        backlog -= ok
+        made.intended.append(intended)
+        made.ok.append(ok)
+        made.fail.append(0)
+        made.info.append(420 if lossy and second == 10 else 0)
+        made.delivered.append(int(ok * dice.uniform(0.9, 1.0)))
+        quiet = ok == 0
+        slow = 3000.0 if second in (11, 12, 25, 26) else 0.0
+        made.p50_ms.append(None if quiet else 12 + dice.random() * 5 + slow / 4)
+        made.p99_ms.append(None if quiet else 34 + dice.random() * 30 + slow)
+        made.delay_p99_ms.append(1 + dice.random() * 3 + (40 if down else 0))
+    return made
+
+
+def percentiles() -> list[tuple[float, float]]:
+    quantiles = [0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0]
+    return [(q, round(4 + 13 * q + 4400 * math.pow(q, 60), 3)) for q in quantiles]
+
+
+def near(fault: int, delta_ms: float) -> Near:
+    row = fault_rows()[fault - 1]
+    return Near(fault=row.id, kind=row.kind, target=row.target, delta_ms=delta_ms)
+
+
+def lost_finding() -> Finding:
+    witnesses = tuple(
+        Witness(
+            message=f"1/{3 + i}/{88121 + 40 * i}",
+            where=f"orders-{3 + i}",
+            sentence=f"1/{3 + i}/{88121 + 40 * i} on orders-{3 + i}: acknowledged, and not in the log",
+            outcome="ok",
+            error="",
+            acked_position=str(41203 + i),
+            t_s=8.012 + i * 0.004,
+            around=steps(
+                f"{88119 + 40 * i} {88120 + 40 * i} [({88121 + 40 * i})] ({88122 + 40 * i}) "
+                f"{88190 + 40 * i} {88191 + 40 * i}"
+            ),
+            near=near(1, 12.4 + i * 4),
+            symptoms=("not-dispatched",),
+        )
+        for i in range(4)
+    )
+    return Finding(
+        cls="acked-lost",
+        status=Status.VIOLATION,
+        count=1486,
+        sentence="acknowledged, and not in the log",
+        promise="breaks delivery: required by the scenario",
+        evidence="audit reached the end of 12 of 12 partitions",
+        episodes=7,
+        split={"middle": 1402, "tail": 84},
+        attribution=(
+            Attribution(
+                kind="kill", inside=7, episodes=7, chance_share=0.18, p_value=0.003, not_attributable=False
+            ),
+            Attribution(
+                kind="leader-move",
+                inside=0,
+                episodes=7,
+                chance_share=0.6,
+                p_value=None,
+                not_attributable=True,
+            ),
+        ),
+        witnesses=witnesses,
+    )
+
+
+def reorder_finding() -> Finding:
+    return Finding(
+        cls="premature-then-repeat",
+        status=Status.VIOLATION,
+        count=3,
+        sentence="stored too early and then again in its place",
+        promise="breaks order: required by the scenario",
+        evidence="audit reached the end of 12 of 12 partitions",
+        episodes=1,
+        witnesses=(
+            Witness(
+                message="1/5/4",
+                where="orders-5",
+                sentence="1/5/4 on orders-5: stored too early and then again in its place",
+                outcome="ok",
+                error="",
+                acked_position="41204",
+                t_s=30.112,
+                around=steps("0 1 [4] 2 3 4+ 5"),
+                near=near(3, 112.0),
+                symptoms=("write-duplicate", "producer-reorder"),
+            ),
+        ),
+    )
+
+
+def duplicate_finding() -> Finding:
+    return Finding(
+        cls="write-duplicate",
+        status=Status.PERMITTED,
+        count=142,
+        sentence="stored more than once",
+        promise="not promised; dedup: enable.idempotence=false",
+        evidence="audit reached the end of 12 of 12 partitions",
+        episodes=5,
+        witnesses=(
+            Witness(
+                message="1/2/70212",
+                where="orders-2",
+                sentence="1/2/70212 on orders-2: stored more than once (33871 and 33902)",
+                outcome="info",
+                error=HOSTILE,
+                acked_position="",
+                t_s=20.4,
+                around=steps("70210 70211 70212 [70212]"),
+                near=near(2, 400.0),
+            ),
+        ),
+    )
+
+
+def failing(**changes: Any) -> Result:
+    """acks=1 through a kill and a freeze: 1,486 acknowledged messages lost."""
+    result = Result(
+        run_id="20261120-204412-kafka-acks1-unsafe",
+        scenario="kafka-acks1",
+        variant="unsafe",
+        seed=7,
+        verdict=Verdict.FAIL,
+        exit_code=1,
+        reasons=[
+            "1,486 acked-lost in 7 episodes: acknowledged, and not in the log",
+            "3 premature-then-repeat: stored too early and then again in its place",
+        ],
+        sends={
+            "attempted": 1_750_000,
+            "ok": 1_749_580,
+            "fail": 0,
+            "info": 420,
+            "info_stored": 318,
+            "info_not_stored": 102,
+            "open": 0,
+        },
+        rate={
+            "target_per_s": 50_000.0,
+            "achieved_per_s": 49_998.2,
+            "offered_per_s": 50_000.0,
+            "ratio_outside_outages": 0.9998,
+        },
+        latency_ms={
+            "p50": 13.0,
+            "p90": 21.0,
+            "p99": 3911.0,
+            "p999": 4402.0,
+            "max": 5120.0,
+            "send_delay_p99": 3.1,
+        },
+        percentiles=percentiles(),
+        findings=[lost_finding(), reorder_finding(), duplicate_finding()],
+        faults=fault_rows(),
+        timeline=timeline(lossy=True),
+        coverage=[
+            {"name": "faults", "ok": True, "text": "3 of 3 faults bit while messages were in flight"},
+            {"name": "rate", "ok": True, "text": "99.98 % of the intended rate outside outages (needs 99 %)"},
+            {"name": "audit", "ok": True, "text": "read to the end of 12 of 12 partitions"},
+            {"name": "records", "ok": True, "text": "every attempt has its record; no damaged segment"},
+        ],
+        rows={"sends": 1_750_000, "log": 1_748_554, "deliveries": 1_748_554},
+        duration_s={
+            "ready": 8.2,
+            "warm-up": 5.0,
+            "load": 35.0,
+            "recovery": 1.1,
+            "drain": 2.3,
+            "audit": 4.1,
+            "judging": 7.4,
+        },
+        environment={
+            "kafka": "4.1.2",
+            "confluent-kafka": "2.16.1 (librdkafka 2.16.0)",
+            "brokerstorm": "0.1.0",
+            "python": "3.11.2",
+            "java": "17.0.15",
+            "machine": "2 CPUs, 24.0 GiB, Linux 6.18",
+            "producer options": "acks=1 enable.idempotence=false linger.ms=10",
+        },
+        command="brokerstorm run kafka-acks1 --variant unsafe --seed 7",
+    )
+    return replace(result, **changes)
+
+
+def passing(**changes: Any) -> Result:
+    """The same load with acks=all and idempotence: clean."""
+    base = failing()
+    sends = {**base.sends, "ok": 1_750_000, "info": 0, "info_stored": 0, "info_not_stored": 0}
+    values: dict[str, Any] = {
+        "run_id": "20261120-204512-kafka-acks1-safe",
+        "variant": "safe",
+        "verdict": Verdict.PASS,
+        "exit_code": 0,
+        "reasons": [],
+        "sends": sends,
+        "findings": [],
+        "timeline": timeline(),
+        "rows": dict.fromkeys(("sends", "log", "deliveries"), 1_750_000),
+        "command": "brokerstorm run kafka-acks1 --variant safe --seed 7",
+    }
+    return replace(base, **{**values, **changes})
+
+
+def unknown(**changes: Any) -> Result:
+    """An audit that stalled on one partition and a fault that never bit: nothing is proved."""
+    suspect = replace(
+        lost_finding(),
+        status=Status.SUSPECT,
+        count=12,
+        evidence="the audit of orders-3 stopped at 41,203 of 48,000 (stall): the rest was not read",
+    )
+    faults = fault_rows()
+    faults[1] = replace(
+        faults[1], effective=False, evidence="no state change seen", outage_s=None, recovery_s=None
+    )
+    faults[2] = replace(
+        faults[2], skipped="overlaps #2", effective=False, until_s=None, healed=True, evidence=""
+    )
+    values: dict[str, Any] = {
+        "verdict": Verdict.UNKNOWN,
+        "exit_code": 3,
+        "reasons": ["audit: orders-3 was not read to its end", "faults: 1 of 2 did not bite"],
+        "findings": [suspect],
+        "faults": faults,
+        "coverage": [
+            {"name": "faults", "ok": False, "text": "1 of 2 faults bit; pause kafka-3 changed nothing"},
+            {"name": "rate", "ok": True, "text": "99.98 % of the intended rate outside outages (needs 99 %)"},
+            {"name": "audit", "ok": False, "text": "orders-3 read to 41,203 of 48,000 (stall)"},
+        ],
+    }
+    return replace(failing(), **{**values, **changes})
+
+
+def campaign(*, met: bool = True) -> Campaign:
+    unsafe = failing() if met else passing(variant="unsafe")
+    red = RunSummary.of(unsafe, path="unsafe-1", round_number=1)
+    green = RunSummary.of(passing(), path="safe-1", round_number=1)
+    return Campaign(
+        campaign_id="20261120-204400-kafka-acks1",
+        scenario="kafka-acks1",
+        about="acks=1 loses acknowledged messages when a leader dies; acks=all does not",
+        seed=7,
+        variants=[
+            VariantResult.of("unsafe", "acked-lost", [red], about="acks=1, no idempotence"),
+            VariantResult.of("safe", "clean", [green], about="acks=all, idempotent"),
+        ],
+        duration_s={"total": 131.0},
+        command="brokerstorm run kafka-acks1 --seed 7",
+    )

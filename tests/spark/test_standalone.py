@@ -1,0 +1,161 @@
+"""A standalone master and worker on this machine, whose executors start with nothing of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from analysis.jvm import find_java
+from tests.planted.streams import STREAMS
+from tests.planted.tiny import History
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARK_HOME = Path(pyspark.__file__).parent
+HOST = "127.0.0.1"
+START_S = 60.0
+ANALYZE_S = 240.0
+
+#: What the command does, without the command: a process of its own, because a process has one Spark master.
+ANALYZE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from analysis.judge import analyze
+from harness.errors import BrokerstormError
+from harness.rundir import RunDir
+try:
+    print(analyze(RunDir(Path(sys.argv[1])), sys.argv[2]).verdict)
+except BrokerstormError as error:
+    print(f"{{type(error).__name__}}: {{error}} | {{error.hint}}")
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def bare_environment() -> dict[str, str]:
+    """No PYTHONPATH, no setting of Spark's."""
+    kept = ("PATH", "HOME", "LANG", "JAVA_HOME")
+    return {name: os.environ[name] for name in kept if name in os.environ}
+
+
+def start(folder: Path, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+    # what Spark's own start scripts would set
+    environment = bare_environment() | {"SPARK_HOME": str(SPARK_HOME), "SPARK_SCALA_VERSION": "2.13"}
+    command = [str(find_java().path), "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*", main, "--host", HOST]
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen([*command, *arguments], cwd=folder, env=environment, stdout=log, stderr=log)
+
+
+def wait_for(log: Path, text: str) -> None:
+    end = time.monotonic() + START_S
+    while text not in (seen := log.read_text(errors="replace")):
+        assert time.monotonic() < end, f"{log.name} never said {text!r}:\n{seen[-2000:]}"
+        time.sleep(0.1)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a master with one worker of two cores; both run in empty folders."""
+    folder = tmp_path_factory.mktemp("standalone")
+    (folder / "worker").mkdir()
+    url = f"spark://{HOST}:{(port := free_port())}"
+    daemons = [
+        start(
+            folder, "master", "org.apache.spark.deploy.master.Master",
+            "--port", str(port), "--webui-port", str(free_port()),
+        )
+    ]  # fmt: skip
+    try:
+        wait_for(folder / "master.log", "I have been elected leader")
+        daemons.append(
+            start(
+                folder, "worker", "org.apache.spark.deploy.worker.Worker",
+                "--cores", "2", "--memory", "2g", "--webui-port", str(free_port()),
+                "--work-dir", str(folder / "worker"), url,
+            )
+        )  # fmt: skip
+        wait_for(folder / "worker.log", "Successfully registered with master")
+        yield url
+    finally:
+        for daemon in reversed(daemons):
+            stop(daemon)
+
+
+def analyze(run: Path, master: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    cwd.mkdir()
+    return subprocess.run(
+        [sys.executable, "-c", ANALYZE.format(root=str(ROOT)), str(run), master],
+        cwd=cwd,
+        env=bare_environment() | {"PYSPARK_PYTHON": sys.executable} | environment,
+        capture_output=True,
+        text=True,
+        timeout=ANALYZE_S,
+        check=False,
+    )
+
+
+def planted(root: Path) -> Path:
+    """The loss of two messages at the tail, in a capture of three buckets."""
+    stream = next(s for s in STREAMS if s.name == "acked-loss-last-two")
+    history = History(partitions=3, buckets=3)
+    for partition in range(3):
+        history.sent(10, partition=partition)
+        history.log(*stream.log, partition=partition).deliver(*stream.log, partition=partition)
+    return history.write(root).root
+
+
+def test_executors_without_our_modules_judge(master: str, tmp_path: Path) -> None:
+    run = planted(tmp_path / "run")
+    done = analyze(run, master, tmp_path / "empty")
+    assert done.stdout.split() == ["fail"], done.stdout + done.stderr
+    document = json.loads((run / "result.json").read_text())
+    violations = {f["class"]: f["count"] for f in document["findings"] if f["status"] == "violation"}
+    assert violations == {"acked-lost": 6}
+    assert document["rows"]["sends"] == 30
+    assert list((tmp_path / "empty").iterdir()) == []
+    assert done.stderr == ""
+
+
+def test_executors_without_numpy_are_named(master: str, tmp_path: Path) -> None:
+    """A Python that has PySpark's needs, but neither NumPy nor PyArrow: the interpreter without packages."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    done = analyze(planted(tmp_path / "run"), master, tmp_path / "empty", PYSPARK_PYTHON=str(bare))
+    assert done.stdout.startswith("EnvironmentNotReady: executors cannot judge: No module named 'numpy'"), (
+        done.stdout + done.stderr
+    )
+    assert "PYSPARK_PYTHON" in done.stdout
+
+
+def test_a_master_that_is_not_there_is_an_environment_error(tmp_path: Path) -> None:
+    url = f"spark://{HOST}:{free_port()}"
+    done = analyze(planted(tmp_path / "run"), url, tmp_path / "empty")
+    assert done.stdout.startswith(f"EnvironmentNotReady: no Spark master at {url} ("), (
+        done.stdout + done.stderr
+    )
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,166 @@
+"""A cluster that exists only as state, for the logic of the fault engine.
+
+Nodes run, stop, are fenced and come back by a clock; no broker, no process. What it cannot show is in
+tests/live.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import EnvironmentNotReady
+from harness.protocols import Endpoint, Node, PartitionState
+
+NAMES = ("kafka-1", "kafka-2", "kafka-3")
+
+
+class StateRuntime:
+    """Runtime, Killable, Stoppable, Pausable. ``away_since`` holds when a node stopped serving."""
+
+    run_id = "run-1"
+
+    def __init__(self) -> None:
+        end = Endpoint("127.0.0.1", 1)
+        self.nodes: Sequence[Node] = [Node(n, i + 1, end, end, end, Path()) for i, n in enumerate(NAMES)]
+        self.running = set(NAMES)
+        self.paused: set[str] = set()
+        self.changed_at: dict[str, float] = {}
+        self.calls: list[str] = []
+        self.start_fails = 0
+        self.stop_takes_s = 0.0
+        self.pids: dict[str, int] = {}
+
+    def up(self, *, needs: Iterable[str] = ()) -> None: ...
+    def down(self) -> None: ...
+    def pid(self, node: str) -> int | None:
+        return self.pids.get(node)
+
+    def _note(self, call: str, node: str) -> None:
+        self.calls.append(f"{call} {node}")
+        self.changed_at[node] = time.monotonic()
+
+    def kill(self, node: str) -> None:
+        self.running.discard(node)
+        self._note("kill", node)
+
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
+        time.sleep(self.stop_takes_s)
+        self.running.discard(node)
+        self._note("stop", node)
+
+    def start(self, node: str) -> None:
+        if self.start_fails:
+            self.start_fails -= 1
+            raise EnvironmentNotReady(f"{node} died at start")
+        self.running.add(node)
+        self._note("start", node)
+
+    def is_running(self, node: str) -> bool:
+        return node in self.running
+
+    def pause(self, node: str) -> None:
+        self.paused.add(node)
+        self._note("pause", node)
+
+    def resume(self, node: str) -> None:
+        self.paused.discard(node)
+        self._note("resume", node)
+
+    def is_paused(self, node: str) -> bool:
+        return node in self.paused
+
+
+class StateAdmin:
+    """Admin, HasLeaders and HasTopics: away for ``fence_s`` = fenced; back for ``join_s`` = in sync."""
+
+    def __init__(
+        self, runtime: StateRuntime, *, partitions: int = 6, fence_s: float = 0.03, join_s: float = 0.03
+    ):
+        self.runtime = runtime
+        self.fence_s, self.join_s = fence_s, join_s
+        self.order = {p: [NAMES[(p + i) % 3] for i in range(3)] for p in range(partitions)}
+        self.leader: dict[int, str | None] = {p: nodes[0] for p, nodes in self.order.items()}
+        self.moves_ignored = False
+        self.silent = threading.Event()
+        self.blocked_s = 0.0
+
+    def _fenced(self) -> set[str]:
+        now, gone = time.monotonic(), set()
+        for node in NAMES:
+            since = now - self.runtime.changed_at.get(node, 0.0)
+            away = not self.runtime.is_running(node) or self.runtime.is_paused(node)
+            if (since >= self.fence_s) if away else (since < self.join_s):
+                gone.add(node)
+        return gone
+
+    def _refresh(self) -> set[str]:
+        time.sleep(self.blocked_s)
+        if self.silent.is_set():
+            raise EnvironmentNotReady("no broker answers")
+        fenced = self._fenced()
+        for partition, leader in self.leader.items():
+            if leader is None or leader in fenced:
+                self.leader[partition] = next((n for n in self.order[partition] if n not in fenced), None)
+        return fenced
+
+    def leaders(self, topic: str) -> dict[int, str | None]:
+        self._refresh()
+        return dict(self.leader)
+
+    def replicas(self, topic: str) -> dict[int, list[str]]:
+        return {partition: list(nodes) for partition, nodes in self.order.items()}
+
+    def isr(self, topic: str) -> dict[int, list[str]]:
+        fenced = self._refresh()
+        return {p: [node for node in nodes if node not in fenced] for p, nodes in self.order.items()}
+
+    def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
+        in_sync = self.isr("orders")
+        return {
+            f"orders-{p}": PartitionState(self.leader[p], tuple(nodes), tuple(in_sync[p]))
+            for p, nodes in self.order.items()
+        }
+
+    def controller(self) -> str | None:
+        fenced = self._refresh()
+        return next((node for node in NAMES if node not in fenced), None)
+
+    def registered(self) -> set[str]:
+        return set(NAMES) - self._refresh()
+
+    def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
+        self.runtime.calls.append(f"move {dict(to)}")
+        for partition, node in {} if self.moves_ignored else to.items():
+            self.order[partition] = [node, *(n for n in self.order[partition] if n != node)]
+            self.leader[partition] = node
+
+    def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None:
+        for partition in partitions if partitions is not None else self.order:
+            self.leader[partition] = self.order[partition][0]
+
+    def topics(self) -> list[str]:
+        return ["__consumer_offsets", "orders"]
+
+    def create_topics(self, topics: object) -> None: ...
+    def delete_topics(self, names: object) -> None: ...
+    def wait_ready(self, topics: object, *, timeout_s: float, run_tag: int) -> None: ...
+    def end_offsets(self, topics: object) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None: ...
+
+
+class StateCluster:
+    """The two together."""
+
+    system, version, bootstrap = "state", "1", ""
+
+    def __init__(self, **admin: float) -> None:
+        self.runtime = StateRuntime()
+        self.admin = StateAdmin(self.runtime, **admin)  # type: ignore[arg-type]
+
+    def up(self, *, needs: Iterable[str] = (), timeout_s: float = 60.0) -> None: ...
+    def down(self) -> None: ...

@@ -1,0 +1,186 @@
+"""The jar cache: what is asked is what is found, whole or not at all; failures say what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.clusters import artifacts, resolvers
+from harness.clusters.artifacts import Artifacts
+from harness.errors import EnvironmentNotReady, UsageError
+
+WANTED = Artifacts(("org.example:broker:1.2.3", "org.example:log:2.0"), ("org.example:tools",))
+#: Stands in for mvn: writes two jars, or does what BEHAVE says.
+FAKE_MVN = """#!/bin/sh
+echo call >> "$CALLS"
+for a in "$@"; do case "$a" in -DoutputDirectory=*) out="${a#-DoutputDirectory=}";; esac; done
+echo "Downloaded from central: https://example.invalid/x/broker-1.2.3.jar (1 kB at 1 kB/s)"
+echo jar > "$out/broker-1.2.3.jar"; echo jar > "$out/log-2.0.jar"
+[ "$BEHAVE" = fail ] && { echo "[ERROR] Failed: something odd"; exit 1; }
+[ "$BEHAVE" = slow ] && sleep 1
+exit 0
+"""
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own and a resolver that counts its calls."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "mvn").write_text(FAKE_MVN)
+    (tools / "mvn").chmod(0o755)
+    log = tmp_path / "calls"
+    monkeypatch.setenv("CALLS", str(log))
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
+    return log
+
+
+def test_jars_are_fetched_once_and_then_taken_from_the_cache(calls: Path) -> None:
+    said: list[str] = []
+    folder = artifacts.resolve(WANTED, on_progress=lambda text, share: said.append(text))
+    assert sorted(p.name for p in folder.glob("*.jar")) == ["broker-1.2.3.jar", "log-2.0.jar"]
+    assert any("broker-1.2.3.jar" in text for text in said)
+    assert artifacts.resolve(WANTED, offline=True) == folder == artifacts.resolve(WANTED)
+    assert calls.read_text().count("call") == 1
+
+
+def test_the_folder_depends_on_all_that_was_asked_but_not_on_the_order(calls: Path) -> None:
+    one = artifacts.jars_folder(WANTED)
+    assert (
+        artifacts.jars_folder(Artifacts(WANTED.coordinates[::-1], WANTED.exclude)).name[-12:]
+        == one.name[-12:]
+    )
+    assert artifacts.jars_folder(Artifacts(WANTED.coordinates)) != one
+    assert one.name.startswith("broker-1.2.3-")
+
+
+def test_a_folder_that_lost_a_jar_is_fetched_again(calls: Path) -> None:
+    folder = artifacts.resolve(WANTED)
+    (folder / "log-2.0.jar").unlink()
+    assert not artifacts.is_complete(folder)
+    assert artifacts.is_complete(artifacts.resolve(WANTED))
+    assert calls.read_text().count("call") == 2
+
+
+def test_a_failed_fetch_leaves_nothing_behind(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEHAVE", "fail")
+    with pytest.raises(EnvironmentNotReady, match="something odd"):
+        artifacts.resolve(WANTED)
+    folder = artifacts.jars_folder(WANTED)
+    assert [p.name for p in folder.parent.iterdir() if p.is_dir()] == []
+
+
+def test_what_a_killed_fetch_left_is_no_folder_and_is_removed(calls: Path) -> None:
+    folder = artifacts.jars_folder(WANTED)
+    torn = folder.with_name(f"{folder.name}.part-dead")
+    torn.mkdir(parents=True)
+    (torn / "broker-1.2.3.jar").write_text("half")
+    assert artifacts.resolve(WANTED) == folder
+    assert not torn.exists()
+
+
+def test_two_processes_fetch_once(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEHAVE", "slow")
+    code = (
+        "from harness.clusters import artifacts as a; "
+        f"a.resolve(a.Artifacts({WANTED.coordinates!r}, {WANTED.exclude!r}))"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2]) for _ in range(2)]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert calls.read_text().count("call") == 1
+
+
+def test_offline_without_jars_says_how_to_get_them(calls: Path) -> None:
+    with pytest.raises(EnvironmentNotReady, match="not in the cache") as caught:
+        artifacts.resolve(WANTED, offline=True)
+    assert "--offline" in caught.value.hint
+    assert not calls.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_named(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERSTORM_CACHE", "/proc/nothing")
+    with pytest.raises(EnvironmentNotReady, match="cannot write to the cache /proc/nothing") as caught:
+        artifacts.resolve(WANTED)
+    assert "BROKERSTORM_CACHE" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["kafka", "a:b", "a:b:c:d", "a:b:1/../2", "a:b:<x/>"])
+def test_coordinates_are_checked_before_they_reach_a_file(text: str) -> None:
+    with pytest.raises(UsageError, match="group:artifact:version"):
+        Artifacts((text,))
+
+
+def test_a_marker_that_is_torn_means_not_complete(tmp_path: Path) -> None:
+    assert not artifacts.is_complete(tmp_path)
+    (tmp_path / "complete.json").write_text('{"files": ["a.j')
+    assert not artifacts.is_complete(tmp_path)
+    (tmp_path / "complete.json").write_text(json.dumps({"files": []}))
+    assert not artifacts.is_complete(tmp_path)
+
+
+MVN_UNKNOWN = (
+    "[ERROR] Failed to execute goal on project resolve: Could not resolve dependencies for project x: "
+    "Could not find artifact org.apache.kafka:kafka_2.13:jar:4.9.9 in central (https://...) -> [Help 1]"
+)
+MVN_PART = MVN_UNKNOWN.replace("kafka_2.13:jar:4.9.9", "kafka-tools-api:jar:4.9.9")
+MVN_CACHED = (
+    "[ERROR] Could not resolve dependencies: org.apache.kafka:kafka_2.13:jar:4.9.9 was not found in "
+    "https://r during a previous attempt. This failure was cached"
+)
+IVY_UNKNOWN = ":: org.apache.kafka#kafka_2.13;4.9.9: not found\n\t\tserver-access-error: none"
+MVN_NETWORK = (
+    "[ERROR] Could not transfer artifact org.apache.kafka:kafka_2.13:pom:4.9.9 from/to central: "
+    "repo: Temporary failure in name resolution"
+)
+TITLE = "org.apache.kafka:kafka_2.13:4.9.9"
+
+
+@pytest.mark.parametrize("output", [MVN_UNKNOWN, MVN_CACHED, IVY_UNKNOWN])
+def test_an_unknown_version_is_the_users_to_correct(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolvers, "_versions", lambda title: "there are: 4.4.0")
+    error = resolvers.failure(output, TITLE)
+    assert isinstance(error, UsageError)
+    assert "kafka_2.13 4.9.9" in str(error)
+    assert error.hint == "there are: 4.4.0"
+
+
+def test_a_missing_part_is_named() -> None:
+    error = resolvers.failure(MVN_PART, TITLE)
+    assert isinstance(error, UsageError)
+    assert "lacks org.apache.kafka:kafka-tools-api:jar:4.9.9" in str(error)
+
+
+def test_no_network_is_the_environments() -> None:
+    error = resolvers.failure(MVN_NETWORK, TITLE)
+    assert isinstance(error, EnvironmentNotReady)
+    assert "--offline" in error.hint
+
+
+def test_any_other_failure_keeps_the_resolvers_words() -> None:
+    error = resolvers.failure("noise\n[ERROR] the moon is full\n", TITLE)
+    assert isinstance(error, EnvironmentNotReady)
+    assert "the moon is full" in str(error)
+    assert "no output" in str(resolvers.failure("", TITLE))
+
+
+def test_versions_of_the_wanted_major_come_first_and_newest_first() -> None:
+    output = "x\n\tfound revs: [3.6.2, 3.9.1, 4.0.0, 4.1.2, 4.10.0, 4.2.0-rc1]\nother 9.9.9"
+    assert resolvers.versions_hint(output, "4.9.9") == "there are: 4.10.0, 4.1.2, 4.0.0"
+    assert resolvers.versions_hint(output, "9.0.0").startswith("there are: 4.10.0")
+    assert resolvers.versions_hint("nothing", "4.9.9") == "ask for another version"
+
+
+def test_ivy_of_pyspark_is_the_second_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(resolvers.shutil, "which", lambda name: None if name == "mvn" else "/usr/bin/java")
+    assert resolvers.ivy_jar() is not None
+    assert resolvers.find_resolver().name == "ivy"
+    monkeypatch.setattr(resolvers, "ivy_jar", lambda: None)
+    with pytest.raises(EnvironmentNotReady, match="no mvn on the PATH") as caught:
+        resolvers.find_resolver()
+    assert "apt install maven" in caught.value.hint

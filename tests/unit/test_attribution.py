@@ -1,0 +1,115 @@
+"""Attribution: known answers, chance, and the slow obvious count beside the fast one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.attribution import LEAD_NS, SETTLE_NS, SHIFTS, Span, attribute, inside, nearest, windows
+from analysis.context import FaultWindow
+
+S = 1_000_000_000
+
+
+def kill(at_s: float, until_s: float, number: int = 1, kind: str = "kill") -> FaultWindow:
+    return FaultWindow(number, kind, "kafka-1", round(at_s * S), round(until_s * S), True)
+
+
+def test_windows_reach_from_the_lead_to_the_settled_and_merge() -> None:
+    span = Span(0, 100 * S)
+    found = windows([kill(50, 51), kill(10, 12), kill(14, 15)], span)
+    assert found == [(10 * S - LEAD_NS, 15 * S + SETTLE_NS), (50 * S - LEAD_NS, 51 * S + SETTLE_NS)]
+
+
+def test_windows_are_cut_at_the_ends_of_the_run() -> None:
+    assert windows([kill(0.2, 1)], Span(0, 3 * S)) == [(0, 3 * S)]
+    assert windows([kill(50, 51)], Span(0, 3 * S)) == []
+
+
+def test_episodes_in_one_short_window_are_not_chance() -> None:
+    """Ten episodes over 1 s in a window of 4 s out of 100: turned by up to 3 s it still holds all ten."""
+    times = [round((30 + i / 10) * S) for i in range(10)]
+    (row,) = attribute(times, [kill(30, 31)], Span(0, 100 * S), seed=7)
+    assert (row.kind, row.inside, row.episodes) == ("kill", 10, 10)
+    assert row.p_value is not None
+    assert 0.01 < row.p_value < 0.06
+    assert row.chance_share == pytest.approx(0.04, abs=0.02)
+
+
+def test_many_faults_with_an_episode_each_are_far_from_chance() -> None:
+    faults = [kill(at, at + 0.1, n) for n, at in enumerate((3, 31, 47, 72, 110, 151, 180))]
+    times = [round((f.start_ns / S + 0.5) * S) for f in faults]
+    (row,) = attribute(times, faults, Span(0, 200 * S), seed=1)
+    assert row.inside == 7
+    assert row.p_value is not None
+    assert row.p_value <= 0.03  # turned by less than a window, out of 200 s, it still holds them
+
+
+def test_evenly_spread_episodes_look_like_chance() -> None:
+    times = [round(t * S) for t in np.linspace(0, 199, 200)]
+    (row,) = attribute(times, [kill(20, 22), kill(120, 122, 2)], Span(0, 200 * S), seed=3)
+    assert row.p_value is not None
+    assert row.p_value > 0.2
+    assert row.inside / row.episodes == pytest.approx(row.chance_share, abs=0.02)
+
+
+def test_windows_over_half_the_run_are_not_attributable() -> None:
+    (row,) = attribute([5 * S], [kill(1, 60)], Span(0, 100 * S), seed=1)
+    assert row.not_attributable
+    assert row.p_value is None
+    assert row.inside == 1
+
+
+def test_each_kind_has_its_own_row_and_nothing_gives_none() -> None:
+    faults = [kill(10, 11), kill(60, 61, 2, "pause")]
+    kinds = [row.kind for row in attribute([10 * S], faults, Span(0, 100 * S), seed=1)]
+    assert kinds == ["kill", "pause"]
+    assert attribute([], faults, Span(0, 100 * S), seed=1) == ()
+    assert attribute([10 * S], [], Span(0, 100 * S), seed=1) == ()
+
+
+def test_the_same_seed_gives_the_same_p_value() -> None:
+    times = [round(t * S) for t in (4, 31, 77)]
+    once, again = (attribute(times, [kill(30, 31)], Span(0, 100 * S), seed=9) for _ in range(2))
+    assert once == again
+    assert once[0].p_value is not None
+    assert 1 / SHIFTS <= once[0].p_value <= 1
+
+
+@settings(deadline=None)
+@given(
+    times=st.lists(st.integers(0, 99), min_size=1, max_size=20),
+    borders=st.lists(st.integers(0, 100), unique=True, max_size=8),
+    shifts=st.lists(st.integers(0, 99), min_size=1, max_size=5),
+)
+def test_inside_agrees_with_turning_each_window_by_hand(
+    times: list[int], borders: list[int], shifts: list[int]
+) -> None:
+    edges = sorted(borders)[: len(borders) // 2 * 2]
+    intervals = list(zip(edges[::2], edges[1::2], strict=True))
+    slow = [sum(any(a <= (t - shift) % 100 < b for a, b in intervals) for t in times) for shift in shifts]
+    offset = 1_000  # a span need not start at 0
+    fast = inside(
+        np.array(times, np.int64) + offset,
+        [(a + offset, b + offset) for a, b in intervals],
+        Span(offset, offset + 100),
+        np.array(shifts, np.int64),
+    )
+    assert fast.tolist() == slow
+
+
+def test_nearest_prefers_the_fault_that_was_applied() -> None:
+    """At 19 s the kill of 5..20 s is on; a leader move 1 s later cannot have been the cause."""
+    faults = [kill(5, 20), kill(20.5, 20.6, 2, "leader-move")]
+    near = nearest(19 * S, faults)
+    assert near is not None
+    assert (near.fault, near.delta_ms) == (1, 14_000.0)
+
+
+def test_nearest_before_the_first_fault_is_negative() -> None:
+    near = nearest(4_800_000_000, [kill(5, 20)])
+    assert near is not None
+    assert near.delta_ms == -200.0
+    assert nearest(0, []) is None

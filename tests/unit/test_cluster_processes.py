@@ -1,0 +1,228 @@
+"""Node processes without Java: who gets a signal, and who never does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.clusters.node_process import NodeFolder, NodeProcess, telling_lines
+from harness.clusters.processes import RUN_ID, ProcessId, end, identify, run_processes
+from harness.errors import EnvironmentNotReady
+
+IDLE = ["sleep", "600"]
+#: Ignores SIGTERM and says when it does.
+STUBBORN = [
+    sys.executable, "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "print('up', flush=True); time.sleep(600)",
+]  # fmt: skip
+
+
+def wait_for(condition: object, timeout_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if condition():  # type: ignore[operator]
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.fixture
+def run_id() -> str:
+    return f"unit-{os.getpid()}-{time.monotonic_ns()}"
+
+
+@pytest.fixture
+def node(tmp_path: Path, run_id: str) -> Iterator[NodeProcess]:
+    process = NodeProcess("node-1", NodeFolder(tmp_path / "node-1"), run_id)
+    process.folder.root.mkdir()
+    yield process
+    process.kill()
+
+
+def test_launch_carries_the_run_id_and_has_its_own_group(node: NodeProcess, run_id: str) -> None:
+    node.launch(IDLE, dict(os.environ))
+    assert node.is_running()
+    assert node.pid is not None
+    assert os.getpgid(node.pid) == node.pid != os.getpgid(0)
+    assert psutil.Process(node.pid).environ()[RUN_ID] == run_id
+    assert json.loads(node.folder.pid_file.read_text())["pid"] == node.pid
+
+
+def test_a_second_launch_is_a_no_op(node: NodeProcess) -> None:
+    node.launch(IDLE, dict(os.environ))
+    first = node.pid
+    node.launch(IDLE, dict(os.environ))
+    assert node.pid == first
+
+
+def test_kill_ends_it_leaves_no_zombie_and_can_be_repeated(node: NodeProcess) -> None:
+    node.launch(IDLE, dict(os.environ))
+    pid = node.pid
+    assert pid is not None
+    node.kill()
+    assert not node.is_running()
+    assert node.pid is None
+    assert not psutil.pid_exists(pid)
+    assert not node.folder.pid_file.exists()
+    node.kill()
+    node.resume()
+    node.launch(IDLE, dict(os.environ))
+    assert node.pid not in (None, pid)
+
+
+def test_pause_and_resume(node: NodeProcess) -> None:
+    node.launch(IDLE, dict(os.environ))
+    node.pause()
+    assert node.is_paused()
+    assert node.is_running()
+    node.resume()
+    assert wait_for(lambda: not node.is_paused())
+
+
+def test_a_paused_process_can_be_killed_and_stopped(node: NodeProcess) -> None:
+    for finish in (node.kill, lambda: node.stop(5.0)):
+        node.launch(IDLE, dict(os.environ))
+        node.pause()
+        finish()
+        assert not node.is_running()
+        assert not node.is_paused()
+
+
+def test_pause_of_a_node_that_is_down_is_an_error(node: NodeProcess) -> None:
+    with pytest.raises(EnvironmentNotReady, match="cannot pause node-1"):
+        node.pause()
+
+
+def test_stop_is_graceful_and_gives_up_in_time(node: NodeProcess) -> None:
+    node.launch(IDLE, dict(os.environ))
+    started = time.monotonic()
+    node.stop(30.0)
+    assert time.monotonic() - started < 10.0
+
+    node.launch(STUBBORN, dict(os.environ))
+    out = node.folder.logs / "stdout.log"
+    assert wait_for(lambda: "up" in out.read_text())
+    started = time.monotonic()
+    node.stop(0.5)
+    assert 0.5 <= time.monotonic() - started < 10.0
+    assert not node.is_running()
+
+
+def test_a_kill_overtakes_a_stop_that_waits(node: NodeProcess) -> None:
+    node.launch(STUBBORN, dict(os.environ))
+    out = node.folder.logs / "stdout.log"
+    assert wait_for(lambda: "up" in out.read_text())
+    stopping = threading.Thread(target=node.stop, args=(60.0,))
+    stopping.start()
+    started = time.monotonic()
+    assert node.is_running()  # reads do not wait for it either
+    node.kill()
+    stopping.join(10.0)
+    assert not stopping.is_alive()
+    assert time.monotonic() - started < 10.0
+
+
+def test_a_process_that_dies_at_once_says_why(node: NodeProcess) -> None:
+    script = "echo booting; echo 'ERROR java.net.BindException: Address already in use' >&2; exit 3"
+    node.launch(["sh", "-c", script], dict(os.environ))
+    assert wait_for(lambda: not node.is_running())
+    error = node.why_dead()
+    assert "node-1 died (exit code 3)" in str(error)
+    assert "Address already in use" in str(error)
+    assert "ss -ltnp" in error.hint
+
+
+def test_a_program_that_is_not_there_is_an_error(node: NodeProcess) -> None:
+    with pytest.raises(EnvironmentNotReady, match="cannot start /nowhere/java"):
+        node.launch(["/nowhere/java"], dict(os.environ))
+
+
+def test_another_object_adopts_the_process(node: NodeProcess, run_id: str) -> None:
+    node.launch(IDLE, dict(os.environ))
+    other = NodeProcess("node-1", node.folder, run_id)
+    assert not other.is_running()
+    other.adopt()
+    assert other.pid == node.pid
+    other.pause()
+    assert node.is_paused()
+    other.kill()
+    assert not other.is_running()
+    assert wait_for(lambda: not node.is_running())
+
+
+def test_a_pid_file_that_names_a_stranger_is_not_believed(node: NodeProcess, run_id: str) -> None:
+    """The pid was reused, by a process without our run id or one that started at another time."""
+    stranger = subprocess.Popen(IDLE, start_new_session=True)
+    try:
+        identity = identify(stranger.pid)
+        assert identity is not None
+        for started_s in (identity.started_s, identity.started_s - 3600.0):
+            row = {"run_id": run_id, "node": "node-1", "pid": stranger.pid, "started_s": started_s}
+            node.folder.pid_file.write_text(json.dumps(row))
+            node.adopt()
+            assert not node.is_running()
+            node.kill()
+        node.folder.pid_file.write_text("{torn")
+        node.adopt()
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_end_kills_only_after_checking_again(run_id: str) -> None:
+    ours = subprocess.Popen(IDLE, env={**os.environ, RUN_ID: run_id})
+    stranger = subprocess.Popen(IDLE)
+    try:
+        mine, other = identify(ours.pid), identify(stranger.pid)
+        assert mine is not None
+        assert other is not None
+        reused = ProcessId(stranger.pid, other.started_s - 3600.0)
+        reaper = threading.Thread(target=ours.wait)  # a child stays a zombie until its parent waits
+        reaper.start()
+        assert end([(mine, run_id), (other, run_id), (reused, run_id)]) == []
+        reaper.join(5.0)
+        assert ours.returncode == -signal.SIGKILL
+        assert stranger.poll() is None
+    finally:
+        for process in (ours, stranger):
+            process.kill()
+            process.wait()
+
+
+def test_processes_are_found_by_environment_but_never_ourselves(
+    run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RUN_ID, run_id)
+    child = subprocess.Popen(IDLE)
+    try:
+        assert wait_for(lambda: [i.pid for i, _ in run_processes(run_id)] == [child.pid])
+    finally:
+        child.kill()
+        child.wait()
+    assert list(run_processes(run_id)) == []
+
+
+def test_the_telling_lines_of_a_java_log() -> None:
+    log = (
+        "INFO a\nERROR it broke\n\tat x.Y.z(Y.java:1)\n\t... 5 more\nCaused by: x.FooException: why\nINFO b\n"
+    )
+    assert telling_lines(log) == ["ERROR it broke", "Caused by: x.FooException: why"]
+    assert telling_lines("one\ntwo\n") == ["one", "two"]
+    assert telling_lines("") == []
+
+
+def test_a_folder_fills_only_its_own_words(tmp_path: Path) -> None:
+    folder = NodeFolder(tmp_path)
+    assert folder.fill("-Dx={conf}/a {other}") == f"-Dx={tmp_path}/conf/a {{other}}"

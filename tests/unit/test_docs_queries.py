@@ -1,0 +1,113 @@
+"""docs/querying.md: every block runs against a planted run and prints what the page shows.
+
+After a change of a query, `python -m tests.unit.test_docs_queries` writes what it prints into the page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.records import SEALED
+from harness.rundir import RunDir, point_latest
+from tests.planted.anomalies import Truth
+from tests.planted.large import plant
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = DOCS / "querying.md"
+_BLOCK = re.compile(r"```python\n(?P<code>.*?)```\n\n```text\n(?P<output>.*?)```", re.DOTALL)
+ANOMALIES = {
+    "acked-lost-middle": 5,
+    "acked-lost-tail": 2,
+    "false-nack": 3,
+    "failed-absent": 4,
+    "info-stored": 6,
+    "foreign": 2,
+}
+
+
+def make_run(folder: Path) -> Truth:
+    """runs/latest with a known few of several kinds."""
+    truth = plant(folder / "runs" / "r1", messages=20_000, partitions=4, anomalies=ANOMALIES, seed=11)
+    point_latest(RunDir(folder / "runs" / "r1"))
+    return truth
+
+
+def blocks() -> list[tuple[str, str]]:
+    """(code, output shown) of each query of the page."""
+    return [(match["code"], match["output"]) for match in _BLOCK.finditer(PAGE.read_text())]
+
+
+def printed(code: str) -> str:
+    """What a block prints when run where ``runs/latest`` is."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, str(PAGE), "exec"), {"__name__": "page"})
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines()) + "\n"
+
+
+@contextlib.contextmanager
+def standing_in(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("docs")
+    make_run(place)
+    return place
+
+
+def test_the_page_has_a_query_of_each() -> None:
+    assert [re.findall(r"^import (\w+)", code, re.MULTILINE) for code, _ in blocks()] == [
+        ["duckdb"],
+        ["pandas"],
+    ]
+
+
+@pytest.mark.parametrize(("code", "output"), blocks(), ids=["duckdb", "pandas"])
+def test_a_query_prints_what_the_page_shows(folder: Path, code: str, output: str) -> None:
+    with standing_in(folder):
+        assert printed(code) == output
+
+
+def test_the_duckdb_query_finds_what_was_planted(folder: Path) -> None:
+    lost = sum(int(n) for n in re.findall(r"│ orders-\d +│ +(\d+) │", blocks()[0][1]))
+    assert lost == ANOMALIES["acked-lost-middle"] + ANOMALIES["acked-lost-tail"]
+
+
+@pytest.mark.parametrize("table", SEALED)
+def test_the_format_page_lists_every_sealed_column(table: str) -> None:
+    page = (DOCS / "capture-format.md").read_text()
+    section = page.split(f"### {table}, sealed\n")[1].split("\n###")[0].split("\n**")[0]
+    listed = re.findall(r"^\| (\w+) \| (\w+) \| (\w+) \| (.*) \|$", section, re.MULTILINE)[1:]
+    short = {"dictionary": "dictionary", "DELTA_BINARY_PACKED": "delta"}
+    assert listed == [(c.name, c.dtype, short[c.encoding], c.doc) for c in SEALED[table]]
+
+
+def rewrite() -> None:
+    """Put what the blocks print into the page."""
+    with tempfile.TemporaryDirectory() as name:
+        make_run(Path(name))
+        with standing_in(Path(name)):
+            page = PAGE.read_text()
+            for code, output in blocks():
+                old = f"```python\n{code}```\n\n```text\n{output}```"
+                page = page.replace(old, f"```python\n{code}```\n\n```text\n{printed(code)}```")
+    PAGE.write_text(page)
+
+
+if __name__ == "__main__":
+    rewrite()

@@ -1,0 +1,123 @@
+"""What the registry says of itself, and the request that tells whether a node answers."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import faults
+from faults.kinds import KINDS
+from faults.probe import answers, kafka_answers
+from faults.reference import reference_page
+from harness.errors import ScenarioError
+from harness.protocols import Endpoint, TopicSettings
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "faults.md"
+
+GOOD: list[dict[str, Any]] = [
+    {"fault": "kill", "target": "leader-of:orders", "at": "10s", "for": "5s"},
+    {"fault": "leader-move", "topic": "orders", "partitions": 12, "every": "5s", "jitter": "1s", "until": 40},
+    {"fault": "leader-move", "topic": "orders", "at": 20, "storm": {"times": 3, "gap": ["20ms", 0.2]}},
+    {"fault": "leader-move", "topic": "orders", "at": 20, "moves": {"0": "kafka-1"}},
+    {"fault": "controller-kill", "at": 1},
+    {"fault": "rolling-restart", "at": 1, "down": "2s"},
+    {"fault": "restart", "at": 1, "target": "controller"},
+    {"fault": "pause", "at": 1, "together": True},
+    {"fault": "preferred-election", "at": 1},
+]
+BAD: list[dict[str, Any]] = [
+    {"fault": "kil", "at": 1},
+    {"fault": "kill"},
+    {"fault": "kill", "at": 1, "every": 2},
+    {"fault": "kill", "at": "soon"},
+    {"fault": "kill", "at": 1, "topic": "orders"},
+    {"fault": "rolling-restart", "at": 1, "target": "kafka-1"},
+    {"fault": "controller-kill", "at": 1, "target": "kafka-1"},
+    {"fault": "leader-move", "at": 1, "storm": {"times": 3}},
+]
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    jsonschema.Draft202012Validator.check_schema(faults.schema())
+    return jsonschema.Draft202012Validator(faults.schema())
+
+
+@pytest.mark.parametrize("step", GOOD, ids=str)
+def test_schema_and_compile_take_the_same_steps(validator: Any, step: dict[str, Any]) -> None:
+    validator.validate([step])
+    topics, nodes = [TopicSettings("orders", 12, 3)], ["kafka-1", "kafka-2"]
+    assert faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes).firings
+
+
+@pytest.mark.parametrize("step", BAD, ids=str)
+def test_schema_and_compile_refuse_the_same_steps(validator: Any, step: dict[str, Any]) -> None:
+    assert not validator.is_valid([step])
+    topics, nodes = [TopicSettings("orders", 12, 3)], ["kafka-1", "kafka-2"]
+    with pytest.raises(ScenarioError):
+        faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes)
+
+
+def test_every_kind_is_described() -> None:
+    listed = {row["kind"]: row for row in faults.kinds()}
+    assert set(listed) == set(KINDS)
+    for row in listed.values():
+        assert row["about"].endswith(".")
+        assert row["abilities"]
+        assert all(key["about"] for key in row["keys"]), row
+
+
+def test_the_reference_page_is_fresh() -> None:
+    """To refresh it: write `faults.reference.reference_page()` there."""
+    assert PAGE.read_text() == reference_page()
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[Endpoint, dict[str, Any]]]:
+    """Accepts, reads a request, and answers as ``how`` says; silent without a reply."""
+    how: dict[str, Any] = {"reply": None, "requests": []}
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5)
+
+        def serve() -> None:
+            link, _ = listening.accept()
+            with link:
+                how["requests"].append(link.recv(1024))
+                if how["reply"] is not None:
+                    link.sendall(how["reply"])
+                how["done"].wait(5)
+
+        how["done"] = threading.Event()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield Endpoint("127.0.0.1", listening.getsockname()[1]), how
+        how["done"].set()
+        thread.join(5)
+
+
+def test_a_broker_that_answers(server: tuple[Endpoint, dict[str, Any]]) -> None:
+    endpoint, how = server
+    how["reply"] = struct.pack(">iih", 6, 0x42535431, 0)
+    assert answers("kafka", endpoint) is True
+    assert how["requests"] == [struct.pack(">ihhih", 10, 18, 0, 0x42535431, -1)]
+
+
+@pytest.mark.parametrize("reply", [None, b"", b"\0\0\0\4\0\0\0\1"])
+def test_a_broker_that_does_not(server: tuple[Endpoint, dict[str, Any]], reply: bytes | None) -> None:
+    endpoint, how = server
+    how["reply"] = reply
+    assert kafka_answers(endpoint, 0.2) is False
+
+
+def test_nobody_listens_and_no_probe() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert answers("kafka", Endpoint("127.0.0.1", port)) is False
+    assert answers("state", Endpoint("127.0.0.1", port)) is None

@@ -1,0 +1,176 @@
+"""The shape of the tree: imports go one way, nothing grows too large, starting up stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_FUNCTION_LINES = 60
+MAX_FILE_LINES = 450
+#: Tables of cases and planted histories run longer.
+MAX_TEST_FUNCTION_LINES = 80
+MAX_TEST_FILE_LINES = 600
+
+#: What each part may import of ours. A prefix allows everything below it.
+ALLOWED = {
+    "cli": ("harness", "faults", "analysis", "commands"),
+    "commands": ("harness", "faults", "analysis", "commands"),
+    "faults": ("faults", "harness.protocols", "harness.errors", "harness.rundir", "harness.durations"),
+    "analysis": ("analysis", "harness.records", "harness.rundir", "harness.errors"),
+    "harness": ("harness",),
+    "bench": ("harness", "faults", "analysis", "bench", "tests.planted"),
+    "docs": ("harness", "faults", "analysis", "cli", "commands"),
+    "tests": ("harness", "faults", "analysis", "cli", "commands", "tests", "bench", "docs"),
+}
+#: The bottom of the graph.
+BARE = ("harness/protocols.py", "harness/errors.py", "harness/durations.py")
+#: Client and broker libraries: only who talks to brokers may know them.
+CLIENT_LIBRARIES = {"confluent_kafka", "kafka"}
+CLIENT_LIBRARIES_IN = ("harness/brokers", "harness/workers", "tests", "bench")
+OURS = ("cli", "commands", "harness", "faults", "analysis", "bench", "docs", "tests")
+
+
+def sources() -> list[Path]:
+    found = [ROOT / "cli.py"] if (ROOT / "cli.py").exists() else []
+    for part in OURS[1:]:
+        found += sorted((ROOT / part).rglob("*.py"))
+    return found
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import, also the late ones inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            # `from harness import plan` names a module only with what follows
+            below = ROOT.joinpath(*node.module.split("."))
+            for alias in node.names:
+                is_module = below.is_dir() and (
+                    (below / f"{alias.name}.py").exists() or (below / alias.name).is_dir()
+                )
+                yield node.lineno, f"{node.module}.{alias.name}" if is_module else node.module
+
+
+def is_below(module: str, prefixes: tuple[str, ...]) -> bool:
+    return any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def is_worker(path: Path) -> bool:
+    return "harness/workers/" in name_of(path)
+
+
+def is_test(path: Path) -> bool:
+    return name_of(path).startswith("tests/")
+
+
+def test_workers_import_only_their_client_and_the_kit() -> None:
+    """They run in environments of their own, beside a library of any age."""
+    workers = ROOT / "harness" / "workers"
+    wrong = []
+    for path in sorted(workers.glob("*/**/*.py")):
+        folder = workers / path.relative_to(workers).parts[0]
+        own = {each.stem for each in folder.glob("*.py")} | CLIENT_LIBRARIES | {"worker_kit"}
+        if folder.name == "python_kit":
+            own -= CLIENT_LIBRARIES
+        known = sys.stdlib_module_names | own
+        wrong += [
+            f"{name_of(path)}:{line} imports {module}"
+            for line, module in imports(path)
+            if module.split(".")[0] not in known
+        ]
+    assert wrong == []
+
+
+def test_there_is_something_to_check() -> None:
+    names = {name_of(path) for path in sources()}
+    assert {"harness/run.py", "harness/scenario.py", "analysis/findings.py", "faults/params.py"} <= names
+
+
+def test_imports_go_one_way() -> None:
+    wrong = [
+        f"{name_of(path)}:{line} imports {module}"
+        for path in sources()
+        if not is_worker(path)
+        for line, module in imports(path)
+        if is_below(module, OURS)
+        and not is_below(module, ALLOWED[path.relative_to(ROOT).parts[0].removesuffix(".py")])
+    ]
+    assert wrong == []
+
+
+def test_the_bottom_imports_nothing_of_ours() -> None:
+    wrong = [
+        f"{name}:{line} imports {module}"
+        for name in BARE
+        for line, module in imports(ROOT / name)
+        if is_below(module, OURS)
+    ]
+    assert wrong == []
+
+
+def test_only_who_talks_to_brokers_knows_a_client_library() -> None:
+    wrong = [
+        f"{name_of(path)}:{line} imports {module}"
+        for path in sources()
+        if not name_of(path).startswith(CLIENT_LIBRARIES_IN)
+        for line, module in imports(path)
+        if module.split(".")[0] in CLIENT_LIBRARIES
+    ]
+    assert wrong == []
+
+
+def test_kernels_know_no_spark() -> None:
+    wrong = [
+        f"{name_of(path)}:{line} imports {module}"
+        for path in sorted((ROOT / "analysis" / "kernels").rglob("*.py"))
+        for line, module in imports(path)
+        if module.split(".")[0] == "pyspark"
+    ]
+    assert wrong == []
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    empty_words = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
+    assert [name_of(path) for path in sources() if path.stem in empty_words] == []
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{name_of(path)}:{node.lineno} {node.name} has {lines} lines"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1)
+        > (MAX_TEST_FUNCTION_LINES if is_test(path) else MAX_FUNCTION_LINES)
+    ]
+    assert long == []
+
+
+def test_files_are_short() -> None:
+    long = [
+        f"{name_of(path)} has {lines} lines"
+        for path in sources()
+        if (lines := len(path.read_text().splitlines()))
+        > (MAX_TEST_FILE_LINES if is_test(path) else MAX_FILE_LINES)
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize(
+    "module", ["pyspark", "bokeh", "pandas", "pyarrow", "confluent_kafka", "kafka", "numpy"]
+)
+def test_starting_the_command_line_is_light(module: str) -> None:
+    """`--help` and a usage error answer at once: nothing heavy is imported before it is needed."""
+    code = f"import sys, cli; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=30).returncode == 0

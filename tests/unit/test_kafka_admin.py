@@ -1,0 +1,219 @@
+"""The Kafka admin without a broker: what it refuses, whom it asks, and when it gives up."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kafka.errors import InvalidReplicationFactorError, KafkaConnectionError, NotControllerError
+
+from harness import records
+from harness.brokers import asking
+from harness.brokers import kafka as kafka_admin
+from harness.brokers.kafka import KafkaAdmin, topic_config
+from harness.brokers.probe import probe_payload
+from harness.brokers.readiness import missing_parts
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols import Admin, Endpoint, HasLeaders, Node, TopicSettings
+
+NODES = [
+    Node(f"kafka-{n}", n, *(Endpoint(f"127.0.250.{n}", port) for port in (1, 2, 3)), folder=Path("/nowhere"))
+    for n in (1, 2, 3)
+]
+
+
+class Voices:
+    """Stands for `open_voice`: each node answers as its behaviour says."""
+
+    def __init__(self, **behaviour: Callable[[], Any]) -> None:
+        self.behaviour = behaviour
+        self.asked: list[str] = []
+        self.closed: list[str] = []
+
+    def __call__(self, node: Node) -> Any:
+        voices = self
+
+        class Voice:
+            def unfenced(self) -> Any:
+                voices.asked.append(node.name)
+                return voices.behaviour[node.name.replace("-", "_")]()
+
+            controller = unfenced
+
+            def close(self) -> None:
+                voices.closed.append(node.name)
+
+        return Voice()
+
+
+def refuses() -> Any:
+    raise KafkaConnectionError("refused")
+
+
+def everybody() -> list[int]:
+    return [1, 2, 3]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Voices]:
+    def put(**behaviour: Callable[[], Any]) -> Voices:
+        voices = Voices(**behaviour)
+        monkeypatch.setattr(asking, "open_voice", voices)
+        monkeypatch.setattr(asking, "ASK_S", 0.3)
+        return voices
+
+    return put
+
+
+def test_it_is_an_admin_with_leaders() -> None:
+    admin = KafkaAdmin(NODES)
+    assert isinstance(admin, Admin)
+    assert isinstance(admin, HasLeaders)
+
+
+def test_the_next_broker_is_asked_when_one_does_not_answer(install: Callable[..., Voices]) -> None:
+    voices = install(kafka_1=refuses, kafka_2=refuses, kafka_3=everybody)
+    admin = KafkaAdmin(NODES)
+    assert admin.registered() == {"kafka-1", "kafka-2", "kafka-3"}
+    assert voices.asked == ["kafka-1", "kafka-2", "kafka-3"]
+    assert voices.closed == ["kafka-1", "kafka-2"]
+    admin.registered()
+    assert voices.asked[-1] == "kafka-3", "a conversation that works is continued"
+
+
+def test_nodes_known_to_be_away_are_asked_last(install: Callable[..., Voices]) -> None:
+    voices = install(kafka_1=refuses, kafka_2=everybody, kafka_3=everybody)
+    KafkaAdmin(NODES, is_reachable=lambda name: name != "kafka-1").registered()
+    assert voices.asked == ["kafka-2"]
+
+
+def test_an_answer_that_asking_again_would_not_change_ends_the_asking(
+    install: Callable[..., Voices],
+) -> None:
+    def bad() -> Any:
+        raise InvalidReplicationFactorError("3 of 1")
+
+    voices = install(kafka_1=bad, kafka_2=everybody, kafka_3=everybody)
+    with pytest.raises(UsageError, match="kafka-1 refuses"):
+        KafkaAdmin(NODES).registered()
+    assert voices.asked == ["kafka-1"]
+
+
+def test_a_retriable_answer_is_asked_elsewhere_without_hanging_up(install: Callable[..., Voices]) -> None:
+    def not_now() -> Any:
+        raise NotControllerError("elsewhere")
+
+    voices = install(kafka_1=not_now, kafka_2=everybody, kafka_3=everybody)
+    KafkaAdmin(NODES).registered()
+    assert voices.asked == ["kafka-1", "kafka-2"]
+    assert voices.closed == []
+
+
+def test_when_nobody_answers_it_gives_up_in_time_and_says_who(install: Callable[..., Voices]) -> None:
+    install(kafka_1=refuses, kafka_2=refuses, kafka_3=refuses)
+    started = time.monotonic()
+    with pytest.raises(EnvironmentNotReady, match=r"kafka-1 KafkaConnectionError, kafka-2 .*, kafka-3"):
+        KafkaAdmin(NODES).registered()
+    assert time.monotonic() - started < 2.0
+
+
+def test_the_controller_is_unknown_rather_than_an_error(install: Callable[..., Voices]) -> None:
+    install(kafka_1=refuses, kafka_2=refuses, kafka_3=refuses)
+    assert KafkaAdmin(NODES).controller() is None
+
+
+def test_a_node_that_comes_back_is_not_believed_before_one_that_stayed(
+    install: Callable[..., Voices],
+) -> None:
+    voices = install(kafka_1=everybody, kafka_2=everybody, kafka_3=everybody)
+    away = {"kafka-1"}
+    admin = KafkaAdmin(NODES, is_reachable=lambda name: name not in away)
+    admin.registered()
+    away.clear()
+    admin.registered()
+    assert voices.asked == ["kafka-2", "kafka-2"]
+
+
+def test_waiting_for_readiness_ends_early_when_a_node_died(install: Callable[..., Voices]) -> None:
+    install(kafka_1=refuses, kafka_2=refuses, kafka_3=refuses)
+
+    def died() -> None:
+        raise EnvironmentNotReady("kafka-2 died")
+
+    with pytest.raises(EnvironmentNotReady, match="kafka-2 died"):
+        KafkaAdmin(NODES, watch=died).wait_ready([], timeout_s=60.0, run_tag=1)
+
+
+def test_what_is_missing_is_named_at_the_timeout(install: Callable[..., Voices]) -> None:
+    install(kafka_1=lambda: [1, 3], kafka_2=refuses, kafka_3=lambda: [1, 3])
+    with pytest.raises(EnvironmentNotReady, match="not ready after 0 s: kafka-2 is not registered"):
+        KafkaAdmin(NODES).wait_ready(["orders"], timeout_s=0.2, run_tag=1)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"cleanup.policy": "compact"}, "cleanup.policy=compact"),
+        ({"cleanup.policy": "compact,delete"}, "cleanup.policy=compact,delete"),
+        ({"retention.ms": "60000"}, "retention.ms=60000"),
+        ({"retention.bytes": 1}, "retention.bytes=1"),
+    ],
+)
+def test_topics_that_drop_records_are_refused(config: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match="could not be told") as caught:
+        topic_config(TopicSettings("orders", 1, 1, config))
+    assert said in str(caught.value)
+    assert "orders" in str(caught.value)
+
+
+def test_topics_keep_everything_and_what_the_user_set() -> None:
+    config = topic_config(TopicSettings("orders", 1, 3, {"min.insync.replicas": "2", "retention.ms": "-1"}))
+    assert config == {
+        "min.insync.replicas": "2",
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+    }
+
+
+def test_many_topics_go_in_requests_of_a_bounded_size() -> None:
+    topics = [TopicSettings(f"t{i}", 90, 3) for i in range(5)] + [TopicSettings("big", 1000, 3)]
+    batches = list(kafka_admin._batches(topics))
+    assert [t.name for batch in batches for t in batch] == [t.name for t in topics]
+    assert [len(batch) for batch in batches] == [2, 2, 1, 1]
+    assert list(kafka_admin._batches([])) == []
+
+
+def partition(number: int, leader: int, isr: list[int]) -> dict[str, Any]:
+    return {"partition_index": number, "leader_id": leader, "replica_nodes": [1, 2, 3], "isr_nodes": isr}
+
+
+def test_missing_parts_of_a_topic() -> None:
+    names = {1: "kafka-1", 2: "kafka-2", 3: "kafka-3"}
+    rows = [partition(1, -1, [1]), partition(0, 1, [1, 2, 3]), partition(2, 2, [2])]
+    assert missing_parts("orders", {"error_code": 0, "partitions": rows}, names) == [
+        "orders-1 has no leader",
+        "orders-2: kafka-1, kafka-3 not in sync",
+    ]
+    assert missing_parts("orders", {"error_code": 0, "partitions": rows[1:2]}, names) == []
+    assert missing_parts("orders", None, names) == ["topic orders: no metadata"]
+    assert missing_parts("orders", {"error_code": 3, "partitions": []}, names) == [
+        "topic orders: UnknownTopicOrPartitionError"
+    ]
+
+
+def test_a_probe_has_our_header_and_is_never_load() -> None:
+    payload = probe_payload(0xDEADBEEF, lane=7, seq=2)
+    assert len(payload) == records.MIN_PAYLOAD_BYTES
+    header = np.frombuffer(payload[: records.HEADER_BYTES], records.HEADER)[0]
+    assert header["magic"] == records.HEADER_MAGIC
+    assert header["version"] == records.FORMAT_VERSION
+    assert header["kind"] == records.Kind.PROBE
+    assert (header["run_tag"], header["instance"], header["lane"], header["seq"]) == (0xDEADBEEF, 0, 7, 2)
+    assert header["length"] == len(payload)
+    assert int.from_bytes(payload[-4:], "little") == zlib.crc32(payload[:-4])

@@ -1,0 +1,85 @@
+"""Loading a bucket: lazy columns, constants for free, order restored, gaps in the files."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analysis.bucket import Bucket, Columns, is_constant, load_bucket
+from analysis.context import Context, load_context
+from harness.records import SEALED
+from tests.planted.tiny import History
+
+
+def written(tmp_path: Path) -> tuple[str, Context]:
+    history = History(partitions=2).sent(3).sent(2, partition=1).log(0, 1, 2).log(0, 1, partition=1)
+    run = history.deliver(0, 1, 2).deliver(0, 1, partition=1).write(tmp_path / "run")
+    return str(run.root), load_context(run)
+
+
+def test_a_missing_table_is_empty_with_the_sealed_types(tmp_path: Path) -> None:
+    bucket = load_bucket(str(tmp_path), 3, Context())
+    for table, columns in SEALED.items():
+        loaded = getattr(bucket, table)
+        assert set(loaded) == {c.name for c in columns}
+        assert {c.name: loaded[c.name].dtype for c in columns} == {c.name: np.dtype(c.dtype) for c in columns}
+        assert all(len(loaded[c.name]) == 0 for c in columns)
+
+
+def test_a_path_and_a_uri_give_the_same(tmp_path: Path) -> None:
+    root, context = written(tmp_path)
+    by_path, by_uri = load_bucket(root, 0, context), load_bucket(f"file://{root}", 0, context)
+    for table in SEALED:
+        for name, column in getattr(by_path, table).items():
+            assert np.array_equal(column, getattr(by_uri, table)[name])
+
+
+def test_a_column_of_one_value_takes_no_memory(tmp_path: Path) -> None:
+    root, context = written(tmp_path)
+    bucket = load_bucket(root, 0, context)
+    assert is_constant(bucket.log["ledger"])
+    assert is_constant(bucket.sends["instance"])
+    assert bucket.sends["instance"].tolist() == [1] * 5
+    assert bucket.sends["instance"].dtype == np.uint32
+    assert not is_constant(bucket.log["position"])
+
+
+def test_several_files_are_read_in_order_of_their_names(tmp_path: Path) -> None:
+    for number, positions in ((1, [5, 6]), (0, [3, 4])):
+        columns = {c.name: np.zeros(2, c.dtype) for c in SEALED["log"]} | {"position": np.array(positions)}
+        path = tmp_path / "sealed" / "log" / "bucket=00" / f"part-{number}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), path)
+    assert load_bucket(str(tmp_path), 0, Context()).log["position"].tolist() == [3, 4, 5, 6]
+
+
+def test_the_log_is_put_into_log_order() -> None:
+    log = {
+        "stream": np.array([2, 1, 2, 1]),
+        "position": np.array([7, 1, 6, 0]),
+        "seq": np.array([3, 1, 2, 0]),
+    }
+    bucket = Bucket(0, Context(), {}, log, {})  # type: ignore[arg-type]
+    assert bucket.log["stream"].tolist() == [1, 1, 2, 2]
+    assert bucket.log["position"].tolist() == [0, 1, 6, 7]
+    assert bucket.log["seq"].tolist() == [0, 1, 2, 3]
+
+
+def test_dropped_columns_come_back_in_the_same_order() -> None:
+    log = Columns.of("log", {"stream": np.array([2, 1, 2]), "position": np.array([0, 0, 1])})
+    log.sort(("stream", "position"))
+    before = log["position"].tolist()
+    log.drop("position")
+    assert log["position"].tolist() == before == [0, 0, 1]
+
+
+def test_the_context_is_picklable_and_small(tmp_path: Path) -> None:
+    _, context = written(tmp_path)
+    again = pickle.loads(pickle.dumps(context))
+    assert again == context
+    assert again.lane_streams() == {0: 1, 1: 2}
+    assert len(pickle.dumps(context)) < 5_000

@@ -1,0 +1,145 @@
+"""What `doctor` looks at: each check passes here and fails where it should, with a remedy."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from pathlib import Path
+
+import pytest
+
+from harness import machine
+from harness.clusters import java
+from harness.errors import EnvironmentNotReady, UsageError
+
+
+@pytest.fixture(autouse=True)
+def fresh_java() -> None:
+    java._probe.cache_clear()
+
+
+def fake_java(folder: Path, says: str, code: int = 0) -> Path:
+    home = folder / "jdk"
+    (home / "bin").mkdir(parents=True)
+    program = home / "bin" / "java"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'X'\n{says}\nX\nexit {code}\n")
+    program.chmod(0o755)
+    return home
+
+
+@pytest.mark.parametrize(
+    ("says", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
+        ('openjdk version "25" 2025-09-16', 25),
+        ('java version "1.8.0_392"', 8),
+        ('Picked up _JAVA_OPTIONS: -Xmx1g\nopenjdk version "21.0.1" 2023', 21),
+    ],
+)
+def test_java_home_decides_and_its_version_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, major: int
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, says)))
+    found = java.find_java()
+    assert found.major == major
+    assert found.path.startswith(str(tmp_path))
+
+
+def test_a_java_that_is_too_old_says_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, 'openjdk version "11.0.2"')))
+    check = machine.java_check(17, "kafka 4.1.2")
+    assert not check.ok
+    assert "Java 11" in check.text
+    assert "17" in check.text
+    assert "kafka 4.1.2" in check.text
+    assert "openjdk-17" in check.remedy
+
+
+def test_java_that_is_missing_or_broken_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    with pytest.raises(EnvironmentNotReady, match="has no bin/java"):
+        java.find_java()
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, "Error: could not open libjvm.so", 1)))
+    with pytest.raises(EnvironmentNotReady, match=r"could not open libjvm\.so"):
+        java.find_java()
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentNotReady, match="no java on the PATH"):
+        java.find_java()
+
+
+def test_memory_names_what_is_there_and_what_is_needed() -> None:
+    assert machine.memory_check(1).ok
+    check = machine.memory_check(10**9)
+    assert not check.ok
+    assert "1000000000 MB needed" in check.text
+    assert check.remedy
+
+
+def test_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    check = machine.disk_check(tmp_path / "not" / "yet", needed_mb=1)
+    assert check.ok
+    assert str(tmp_path) in check.text
+    assert not machine.disk_check(tmp_path, needed_mb=10**9).ok
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert "not writable" in machine.disk_check(tmp_path).text
+
+
+def test_loopback_names_the_port_that_is_taken() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as listening:
+        port = listening.getsockname()[1]
+        check = machine.loopback_check(3, [port])
+    assert not check.ok
+    assert str(port) in check.text
+    assert "ss -ltnp" in check.remedy
+    assert machine.loopback_check(3, [port]).ok
+
+
+def test_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (1024, 1024))
+    assert not machine.files_check().ok
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (1024, resource.RLIM_INFINITY))
+    assert machine.files_check().ok
+
+
+def test_jars_that_are_not_fetched_are_fine_when_something_can_fetch_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
+    check = machine.jars_check("kafka", "4.1.2")
+    assert check.ok
+    assert "not fetched yet" in check.text
+
+    def nothing() -> None:
+        raise EnvironmentNotReady("no resolver", hint="install Maven")
+
+    monkeypatch.setattr(machine, "find_resolver", nothing)
+    assert machine.jars_check("kafka").remedy == "install Maven"
+
+
+def test_all_checks_have_a_name_each_and_bad_versions_are_the_users() -> None:
+    results = machine.checks("kafka", "4.1.2")
+    assert len({check.name for check in results}) == len(results) >= 8
+    assert all(check.remedy for check in results if not check.ok)
+    with pytest.raises(UsageError, match="older"):
+        machine.checks("kafka", "2.0.0")
+
+
+def test_require_names_every_failed_check_once() -> None:
+    good = machine.Check("python", True, "3.11")
+    bad = [
+        machine.Check("java", False, "none", "install it"),
+        machine.Check("disk", False, "full", "install it"),
+    ]
+    machine.require([good])
+    with pytest.raises(EnvironmentNotReady, match="java: none; disk: full") as caught:
+        machine.require([good, *bad])
+    assert caught.value.hint == "install it"
+    assert caught.value.exit_code == 4

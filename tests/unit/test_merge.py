@@ -1,0 +1,125 @@
+"""Episodes of several buckets become findings: counts, status, order, witnesses."""
+
+from __future__ import annotations
+
+from analysis.attribution import Span
+from analysis.context import Context, FaultWindow, Instance, Promise
+from analysis.findings import MAX_WITNESSES, Finding, Status
+from analysis.merge import findings_of
+from analysis.partial import Episode, RawWitness
+
+S = 1_000_000_000
+ZERO = 1_000 * S
+FIRM, LOOSE = Promise(), Promise(delivery="leader", order=False, dedup=False, because={"delivery": "acks=1"})
+CONTEXT = Context(
+    epoch_ns=ZERO,
+    instances={1: Instance(1, promise=FIRM), 2: Instance(2, promise=LOOSE)},
+    faults=(
+        FaultWindow(1, "kill", "kafka-1", ZERO + 10 * S, ZERO + 12 * S, True),
+        FaultWindow(2, "pause", "kafka-2", ZERO + 30 * S, ZERO + 31 * S, False),
+    ),
+)
+SPAN = Span(ZERO, ZERO + 60 * S)
+
+
+def episode(
+    cls: str = "acked-lost",
+    *,
+    split: str = "middle",
+    instance: int = 1,
+    at_s: float = 10.5,
+    count: int = 3,
+    witnesses: int = 1,
+    unmet: tuple[str, ...] = (),
+    episodes: int = 1,
+) -> Episode:
+    first = ZERO + round(at_s * S)
+    raw = tuple(
+        RawWitness(message=f"{instance}/{count}/{n}", where="orders-0", t_ns=first + n * S // 1000)
+        for n in range(witnesses)
+    )
+    return Episode(
+        cls=cls, split=split, unmet=unmet, instance=instance, lane=0, stream=1, session=0,
+        first_ns=first, last_ns=first + S // 10, count=count, episodes=episodes, witnesses=raw,
+    )  # fmt: skip
+
+
+def merged(*episodes: Episode) -> list[Finding]:
+    return findings_of(episodes, CONTEXT, SPAN, seed=7)
+
+
+def test_counts_and_splits_add_up_over_buckets() -> None:
+    (finding,) = merged(episode(count=3), episode(count=5, split="tail"), episode(count=2, episodes=4))
+    assert (finding.cls, finding.status, finding.count, finding.episodes) == (
+        "acked-lost", Status.VIOLATION, 10, 6)  # fmt: skip
+    assert finding.split == {"middle": 5, "tail": 5}
+
+
+def test_the_same_class_is_told_apart_by_what_the_settings_promise() -> None:
+    """Producer 2 has acks=1: its losses are permitted and do not hide those of producer 1."""
+    firm, loose = merged(episode(instance=2, count=900), episode(instance=1, count=1))
+    assert (firm.status, firm.count) == (Status.VIOLATION, 1)
+    assert (loose.status, loose.count) == (Status.PERMITTED, 900)
+    assert "acks=1" in loose.promise
+
+
+def test_a_hit_without_its_evidence_is_suspect_beside_the_proved_ones() -> None:
+    proved, suspect = merged(episode(), episode(unmet=("audit-complete",), count=7))
+    assert (proved.status, proved.count) == (Status.VIOLATION, 3)
+    assert (suspect.status, suspect.count) == (Status.SUSPECT, 7)
+    assert "not shown: the audit read" in suspect.evidence
+
+
+def test_violations_come_first_and_then_by_rank() -> None:
+    order = [
+        (f.cls, f.status)
+        for f in merged(
+            episode("info-stored", split=""),
+            episode("write-duplicate", split="same send", instance=2),
+            episode("producer-reorder", split=""),
+            episode("acked-lost"),
+        )
+    ]
+    assert order == [
+        ("acked-lost", Status.VIOLATION),
+        ("producer-reorder", Status.VIOLATION),
+        ("write-duplicate", Status.PERMITTED),
+        ("info-stored", Status.INFO),
+    ]
+
+
+def test_witnesses_are_the_first_of_each_of_the_largest_episodes_and_then_more() -> None:
+    (finding,) = merged(episode(count=2, witnesses=2), episode(count=9, witnesses=5))
+    assert [w.message for w in finding.witnesses] == [
+        "1/9/0",
+        "1/2/0",
+        "1/9/1",
+        "1/2/1",
+        "1/9/2",
+        "1/9/3",
+        "1/9/4",
+    ]
+    (finding,) = merged(*(episode(count=n, witnesses=5) for n in range(1, 40)))
+    assert len(finding.witnesses) == MAX_WITNESSES
+    assert finding.witnesses[0].message == "1/39/0"
+
+
+def test_a_witness_stands_beside_the_nearest_fault_that_bit() -> None:
+    (finding,) = merged(episode(at_s=29.9))
+    (witness,) = finding.witnesses
+    assert witness.t_s == 29.9
+    assert witness.near is not None
+    assert (witness.near.fault, witness.near.kind, witness.near.delta_ms) == (1, "kill", 19_900.0)
+    assert "acknowledged, and not in the log" in witness.sentence
+
+
+def test_attribution_is_per_kind_of_fault_that_bit_and_the_same_every_time() -> None:
+    episodes = [episode(at_s=10 + n / 10) for n in range(5)]
+    (finding,), (again,) = merged(*episodes), merged(*reversed(episodes))
+    (share,) = finding.attribution
+    assert (share.kind, share.inside, share.episodes) == ("kill", 5, 5)
+    assert finding == again
+
+
+def test_nothing_found_is_no_finding() -> None:
+    assert merged() == []

@@ -1,0 +1,68 @@
+"""Payloads: what is encoded checks as ok, and no single change goes unnoticed."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.workers.python_kit.worker_kit import layouts as lay
+from harness.workers.python_kit.worker_kit import payload
+
+u32 = st.integers(0, 2**32 - 1)
+payloads = st.builds(
+    payload.encode,
+    run_tag=st.just(0xABCD),
+    instance=u32,
+    lane=u32,
+    seq=st.integers(0, 2**64 - 1),
+    t_intended_ns=st.integers(-(2**63), 2**63 - 1),
+    kind=st.sampled_from([lay.PROBE, lay.WARM_UP, lay.LOAD]),
+    key=u32,
+    attempt=st.integers(0, 2**16 - 1),
+    length=st.integers(52, 400),
+)
+
+
+@given(payloads)
+def test_encoded_payload_is_ok_and_takes_the_fast_path(value: bytes) -> None:
+    assert payload.check(value, 0xABCD) == lay.CHECK_OK
+    assert zlib.crc32(value) == payload.RESIDUE
+    assert value[:8] in payload.accepted_prefixes(0xABCD)
+
+
+@given(payloads, st.data())
+def test_any_flipped_bit_is_noticed(value: bytes, data: st.DataObject) -> None:
+    at, bit = data.draw(st.integers(0, len(value) - 1)), data.draw(st.integers(0, 7))
+    broken = bytearray(value)
+    broken[at] ^= 1 << bit
+    assert payload.check(bytes(broken), 0xABCD) in (lay.CORRUPT, lay.FOREIGN)
+    fast = bytes(broken[:8]) in payload.accepted_prefixes(0xABCD) and zlib.crc32(broken) == payload.RESIDUE
+    assert not fast
+
+
+@given(payloads, st.integers(1, 399))
+def test_cut_payload_is_not_ok(value: bytes, cut: int) -> None:
+    assert payload.check(value[:-cut], 0xABCD) != lay.CHECK_OK
+
+
+@given(payloads, u32.filter(lambda tag: tag != 0xABCD))
+def test_payload_of_another_run(value: bytes, tag: int) -> None:
+    assert payload.check(value, tag) == lay.OTHER_RUN
+    assert value[:8] not in payload.accepted_prefixes(tag)
+
+
+@given(st.binary(max_size=80).filter(lambda b: b[:2] != b"BS"))
+def test_foreign(value: bytes) -> None:
+    assert payload.check(value, 1) == lay.FOREIGN
+
+
+def test_too_short_a_payload_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 52"):
+        payload.encode(run_tag=1, instance=1, lane=1, seq=1, t_intended_ns=1, length=51)
+
+
+def test_filler_is_fixed() -> None:
+    assert payload.filler(8).hex() == "3c5e81b40c5ec68e"

@@ -1,0 +1,227 @@
+"""Plans: dense lanes, buckets that keep together what one task must see, exact rates, deadlines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.clusters import default_version
+from harness.errors import ScenarioError
+from harness.plan import Plan
+from harness.planning import DEFAULT_VERSIONS, build_plan, build_plans
+from harness.scenario import Scenario
+from harness.scenario_file import bundled_scenarios, load_scenario, variants
+
+
+def scenario(**keys: Any) -> Scenario:
+    return Scenario.model_validate({"name": "mine", **keys})
+
+
+def test_same_input_same_bytes() -> None:
+    for name in bundled_scenarios():
+        first, second = (
+            [plan.model_dump_json() for plan in build_plans(load_scenario(name), seed=7)] for _ in range(2)
+        )
+        assert first == second
+
+
+def test_a_plan_survives_its_file() -> None:
+    plan = build_plan(load_scenario("kafka-smoke"), seed=1)
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_lane_ids_are_dense_over_topics_and_modes() -> None:
+    plan = build_plan(load_scenario("kafka-smoke"), seed=1)
+    lanes = [lane for group in plan.lane_groups for lane in range(group.first, group.first + group.count)]
+    assert lanes == list(range(len(lanes)))
+    assert [(g.topic, g.mode, g.count) for g in plan.lane_groups] == [
+        ("orders", "partition", 6),
+        ("clicks", "key", 200),
+        ("clicks", "routed", 1),
+    ]
+    assert [producer.groups for producer in plan.producers] == [[0], [1], [2]]
+    assert [producer.instance for producer in plan.producers] == [1, 2, 3]
+    assert [consumer.session for consumer in plan.consumers] == [1, 2]
+    assert plan.streams()[:7] == [*(f"orders-{p}" for p in range(6)), "clicks-0"]
+
+
+def test_partitions_spread_evenly_over_buckets() -> None:
+    plan = build_plan(scenario(), seed=1)
+    (group,) = plan.lane_groups
+    assert plan.buckets == 12  # one partition each is more even than 12 over 8
+    assert sorted(group.buckets) == list(range(12))
+
+
+def test_many_partitions_share_the_fewest_even_buckets() -> None:
+    plan = build_plan(scenario(topics={"a": {"partitions": 48}}), seed=1)
+    assert plan.buckets == 8
+    assert set(Counter(plan.lane_groups[0].buckets).values()) == {6}
+
+
+def test_buckets_grow_with_the_rows() -> None:
+    plan = build_plan(
+        scenario(topics={"a": {"partitions": 100}}, load={"rate": 50_000, "duration": 2000, "warm_up": 0}),
+        seed=1,
+    )
+    assert plan.buckets == 20
+    assert set(Counter(plan.lane_groups[0].buckets).values()) == {5}
+
+
+def test_a_keyed_or_routed_topic_stays_whole_whoever_else_writes_to_it() -> None:
+    plan = build_plan(
+        scenario(
+            topics={"a": {"partitions": 4}, "b": {"partitions": 4}},
+            load={"producers": {"p": {}, "k": {"lanes": "key", "topics": ["a"]}}},
+        ),
+        seed=1,
+    )
+    buckets = {(g.topic, g.mode): g.buckets for g in plan.lane_groups}
+    assert len(set(buckets["a", "partition"] + buckets["a", "key"])) == 1
+    assert len(set(buckets["b", "partition"])) == 4
+    assert {plan.stream_bucket(f"a-{p}") for p in range(4)} == set(buckets["a", "key"])
+
+
+@given(
+    partitions=st.lists(st.integers(1, 60), min_size=1, max_size=6),
+    mode=st.sampled_from(["partition", "key", "routed"]),
+    seconds=st.integers(1, 20_000),
+)
+def test_every_lane_has_a_bucket_and_every_bucket_a_lane(
+    partitions: list[int], mode: str, seconds: int
+) -> None:
+    plan = build_plan(
+        scenario(
+            topics={f"t{i}": {"partitions": count} for i, count in enumerate(partitions)},
+            load={"duration": seconds, "producers": {"p": {"lanes": mode}}},
+        ),
+        seed=1,
+    )
+    used = {g.bucket(lane) for g in plan.lane_groups for lane in range(g.first, g.first + g.count)}
+    assert used == set(range(plan.buckets))
+    for group in plan.lane_groups:
+        for partition in range(partitions[int(group.topic[1:])]):
+            lane = group.first + (partition if mode == "partition" else 0)
+            assert plan.stream_bucket(f"{group.topic}-{partition}") == group.bucket(lane)
+
+
+@given(
+    rate=st.integers(100, 2_000_000),
+    specs=st.lists(st.tuples(st.floats(0.1, 10), st.integers(1, 5)), min_size=1, max_size=5),
+)
+def test_rates_sum_to_the_rate_exactly(rate: int, specs: list[tuple[float, int]]) -> None:
+    producers = {f"p{i}": {"share": share, "count": count} for i, (share, count) in enumerate(specs)}
+    try:
+        plan = build_plan(scenario(load={"rate": rate, "producers": producers}), seed=1)
+    except ScenarioError:
+        assert rate * 0.1 / (5 * 50) < 1  # the only reason: a producer would get nothing
+        return
+    assert sum(p.rate_per_s for p in plan.producers) == rate == plan.rate_per_s
+    total = sum(share for share, _ in specs)
+    expected = [rate * share / total / count for share, count in specs for _ in range(count)]
+    for producer, wanted in zip(plan.producers, expected, strict=True):
+        assert abs(producer.rate_per_s - wanted) <= 1
+
+
+def test_a_producer_without_a_message_a_second_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"3 msg/s shared by 4 producers leaves one with less than 1"):
+        build_plan(scenario(load={"rate": 3, "producers": {"p": {"count": 4}}}), seed=1)
+
+
+def test_unlimited_is_rate_zero() -> None:
+    plan = build_plan(scenario(load={"unlimited": True}), seed=1)
+    assert plan.rate_per_s == 0
+    assert [p.rate_per_s for p in plan.producers] == [0]
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "seconds"),
+    [
+        ("confluent-kafka", {}, 310),
+        ("confluent-kafka", {"message.timeout.ms": 5000}, 15),
+        ("confluent-kafka", {"delivery.timeout.ms": 7000}, 17),
+        ("confluent-kafka", {"message.timeout.ms": 0}, 60 + 60 + 60 + 10),  # never gives up by itself
+        ("kafka-python", {}, 130),
+        ("kafka-python", {"delivery_timeout_ms": 30_000}, 40),
+    ],
+)
+def test_a_send_hangs_after_the_clients_own_limit(
+    client: str, options: dict[str, Any], seconds: float
+) -> None:
+    plan = build_plan(scenario(load={"producers": {"p": {"client": client, "options": options}}}), seed=1)
+    assert plan.producers[0].call_deadline_s == seconds
+
+
+def test_limits_call_overrules() -> None:
+    assert build_plan(scenario(limits={"call": 3}), seed=1).producers[0].call_deadline_s == 3
+
+
+def test_options_are_native_text() -> None:
+    options = {
+        "enable.idempotence": True,
+        "linger.ms": 0.5,
+        "acks": 1,
+        "client.dns.lookup": "use_all_dns_ips",
+    }
+    plan = build_plan(
+        scenario(
+            load={"producers": {"p": {"options": options | {"enable.idempotence": False}}}},
+            cluster={"config": {"auto.leader.rebalance.enable": True}},
+        ),
+        seed=1,
+    )
+    assert plan.producers[0].options == {
+        "enable.idempotence": "false",
+        "linger.ms": "0.5",
+        "acks": "1",
+        "client.dns.lookup": "use_all_dns_ips",
+    }
+    assert plan.broker_config == {"auto.leader.rebalance.enable": "true"}
+
+
+def test_topics_keep_their_whole_log() -> None:
+    plan = build_plan(scenario(topics={"a": {}, "b": {"replication": 1}}), seed=1)
+    assert plan.topics[0].config == {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "min.insync.replicas": "2",
+    }
+    assert plan.topics[1].config["min.insync.replicas"] == "1"
+
+
+def test_rounds_interleave_variants_under_the_same_seeds() -> None:
+    raw = {"rounds": 2, "variants": {"a": {"expect": "acked-lost"}, "b": {}}}
+    plans = build_plans(scenario(**raw), seed=10)
+    assert [(p.variant, p.seed, p.expect) for p in plans] == [
+        ("a", 10, "acked-lost"),
+        ("b", 10, "clean"),
+        ("a", 11, "acked-lost"),
+        ("b", 11, "clean"),
+    ]
+    assert len({p.run_tag for p in plans}) == 4
+
+
+def test_default_version_is_the_compose_files() -> None:
+    assert DEFAULT_VERSIONS["kafka"] == default_version("kafka")
+
+
+def test_versions() -> None:
+    assert build_plan(scenario(), seed=1).version == DEFAULT_VERSIONS["kafka"]
+    assert build_plan(scenario(cluster={"version": "3.9.1"}), seed=1).version == "3.9.1"
+
+
+def test_bundled_variants_differ_only_in_settings() -> None:
+    """A demonstration is fair only if both sides meet the same load and the same faults."""
+    for name in bundled_scenarios():
+        plans = [build_plan(s, seed=3) for _, s, _ in variants(load_scenario(name))]
+        for plan in plans[1:]:
+            assert (plan.faults, plan.rate_per_s, plan.load_s, plan.lane_groups) == (
+                plans[0].faults,
+                plans[0].rate_per_s,
+                plans[0].load_s,
+                plans[0].lane_groups,
+            )

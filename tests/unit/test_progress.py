@@ -1,0 +1,185 @@
+"""The live view: what it says in each form, and that feeding it from threads never blocks."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import threading
+import time
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.progress import BaseProgress, PlainProgress, QuietProgress, RunView, clock, open_progress
+from harness.progress_live import LiveProgress, render, strip
+from harness.protocols import Progress
+
+INJECT = {"id": 1, "event": "inject", "kind": "kill", "target": "leader-of:orders", "targets": ["kafka-1"]}
+EFFECT = {"id": 1, "event": "effect", "effective": True, "evidence": "process 4711 gone"}
+HEALED = {"id": 1, "event": "healed", "ok": True}
+
+
+def begun(progress: BaseProgress) -> BaseProgress:
+    progress.begin("kafka-quick · unsafe · seed 7", rate_per_s=50_000, warm_up_s=2, load_s=10)
+    return progress
+
+
+def drawn(view: RunView, width: int = 100) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=False, color_system=None).print(render(view, width))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def counted(view: RunView, monkeypatch: pytest.MonkeyPatch, **totals: int) -> None:
+    """Feed two samples a second apart: 0, then ``totals``."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: int(now[0] * 1e9))
+    view.take({"elapsed_s": 3.0, **dict.fromkeys(totals, 0)})
+    now[0] += 1.0
+    view.take({"elapsed_s": 4.0, **totals})
+
+
+def test_each_form_is_a_progress() -> None:
+    progress: Progress = PlainProgress(io.StringIO())
+    progress.close()
+
+
+def test_clock_counts_down_to_the_start_of_load() -> None:
+    assert clock(102) == "01:42"
+    assert clock(-3) == "-00:03"
+
+
+def test_live_view_shows_rate_against_target_and_every_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = RunView()
+    view.begin("kafka-quick · safe", 50_000, 2, 10)
+    view.phase = "load"
+    counted(view, monkeypatch, ok=49_900, info=37, fail=2, open=812, delivered=49_000, late_max_ns=3_000_000)
+    lines = drawn(view)
+    assert lines[0].startswith("kafka-quick · safe load 00:04 of 00:10")
+    assert "49,900/s of 50,000   ok 49,900   info 37   fail 2   open 812   delay 3 ms" in lines[1]
+    assert "delivered 49,000   behind 900" in lines[2]
+    assert "37 info, 2 fail" in lines[3]
+    assert lines[-1].startswith("Ctrl-C stops the load")
+
+
+def test_live_view_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = RunView()
+    view.begin("a-very-long-scenario-name · with-a-long-variant-name · seed 1234567890", 50_000, 2, 10)
+    view.phase = "load"
+    counted(view, monkeypatch, ok=10**9, info=10**6, fail=10**6, open=10**6, delivered=10**9)
+    assert len(drawn(view, 100)) == len(drawn(view, 60)) == 5
+
+
+def test_fault_strip_is_high_while_a_fault_is_applied() -> None:
+    view = RunView()
+    view.begin("x", 0, 0, 40)
+    view.take({"elapsed_s": 20.0})
+    at = view.epoch_ns
+    view.take_fault({**INJECT, "t_ns": at + 5_000_000_000})
+    view.take_fault({**HEALED, "t_ns": at + 9_000_000_000})
+    assert strip(view) == "▁" * 5 + "█" * 5 + "▁" * 11
+
+
+def test_plain_lines_for_phases_and_fault_events() -> None:
+    out = io.StringIO()
+    progress = begun(PlainProgress(out))
+    progress.phase("load")
+    for event in (INJECT, EFFECT, {"id": 1, "event": "heal"}, HEALED):
+        progress.fault(event)
+    progress.fault(
+        {"id": 2, "event": "skipped", "kind": "pause", "target": "random", "reason": "overlaps #1"}
+    )
+    said = [line.split(" ", 1)[1] for line in out.getvalue().splitlines()]
+    assert said == [
+        "kafka-quick · unsafe · seed 7: load",
+        "fault #1: kill kafka-1",
+        "fault #1: kill kafka-1 bit: process 4711 gone",
+        "fault #1: kill kafka-1 healed",
+        "fault #2: pause random skipped, overlaps #1",
+    ]
+
+
+def test_plain_figures_come_every_so_often_only() -> None:
+    out = io.StringIO()
+    progress = begun(PlainProgress(out, every_s=3600))
+    progress.update(elapsed_s=1.0, ok=10)
+    assert out.getvalue() == ""
+    progress = begun(PlainProgress(out, every_s=0))
+    progress.update(elapsed_s=1.0, ok=10, delivered=4)
+    assert "ok 10" in out.getvalue()
+    assert "delivered 4" in out.getvalue()
+
+
+def test_plain_downloads_say_quarters() -> None:
+    out = io.StringIO()
+    progress = PlainProgress(out)
+    for percent in range(101):
+        progress.download("kafka 4.1.2", percent / 100)
+    assert [line.split()[-1] for line in out.getvalue().splitlines()] == ["0%", "25%", "50%", "75%", "100%"]
+
+
+def test_quiet_says_only_what_went_wrong() -> None:
+    out = io.StringIO()
+    progress = begun(QuietProgress(out))
+    progress.phase("load")
+    progress.update(elapsed_s=1.0, ok=10)
+    progress.fault(INJECT)
+    progress.fault({**HEALED, "ok": False})
+    progress.note("worker p-1 died")
+    assert out.getvalue() == "fault #1: kill kafka-1 NOT HEALED\nworker p-1 died\n"
+
+
+def test_text_from_outside_cannot_move_the_cursor() -> None:
+    out = io.StringIO()
+    PlainProgress(out).note("bad \x1b[2Jname\nsecond")
+    assert "\x1b" not in out.getvalue()
+    assert out.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize(("mode", "form"), [("auto", PlainProgress), ("quiet", QuietProgress)])
+def test_a_pipe_gets_plain_lines(mode: Any, form: type) -> None:
+    assert isinstance(open_progress(mode, stream=io.StringIO()), form)
+
+
+def test_live_on_a_terminal_takes_events_from_threads_and_leaves_it_clean() -> None:
+    parent, child = pty.openpty()
+    heard: list[bytes] = []
+    reader = threading.Thread(target=_drain, args=(parent, heard), daemon=True)
+    reader.start()
+    with os.fdopen(child, "w") as terminal:
+        progress = LiveProgress(terminal, color=False)
+        begun(progress).phase("load")
+        threads = [threading.Thread(target=_feed, args=(progress, number)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=20)
+            assert not thread.is_alive(), "the live view blocked a thread that fed it"
+        progress.close()
+        progress.close()
+    reader.join(timeout=5)
+    text = b"".join(heard).decode()
+    assert "note 3-49" in text
+    assert text.count("\x1b[?25h") >= 1  # the cursor is back
+    assert "\x1b[31m" not in text
+
+
+def _feed(progress: BaseProgress, number: int) -> None:
+    for i in range(50):
+        progress.update(elapsed_s=i / 10, ok=i * 1000)
+        progress.fault({**INJECT, "id": number * 100 + i})
+        progress.note(f"note {number}-{i}")
+
+
+def _drain(parent: int, heard: list[bytes]) -> None:
+    while True:
+        try:
+            chunk = os.read(parent, 65536)
+        except OSError:  # Linux says EIO when the last writer is gone
+            return
+        if not chunk:
+            return
+        heard.append(chunk)

@@ -1,0 +1,148 @@
+"""What client settings promise: defaults of each library, aliases, the weakest topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.errors import ScenarioError
+from harness.plan import PromisePlan, TopicPlan
+from harness.promise import producer_promise
+from harness.scenario import RequireSpec
+
+
+def topic(name: str = "orders", *, replication: int = 3, **config: str) -> TopicPlan:
+    settings = {"min.insync.replicas": "2"} | {key.replace("_", "."): value for key, value in config.items()}
+    return TopicPlan(name=name, partitions=1, replication=replication, config=settings)
+
+
+def promise(
+    client: str,
+    options: dict[str, str],
+    *,
+    topics: list[TopicPlan] | None = None,
+    broker: dict[str, str] | None = None,
+    **require: Any,
+) -> PromisePlan:
+    return producer_promise(client, options, topics or [topic()], broker or {}, RequireSpec(**require))
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "delivery", "order", "dedup"),
+    [
+        ("confluent-kafka", {}, "durable", False, False),
+        ("confluent-kafka", {"acks": "all"}, "durable", False, False),
+        ("confluent-kafka", {"acks": "-1"}, "durable", False, False),
+        ("confluent-kafka", {"acks": "ALL"}, "durable", False, False),
+        ("confluent-kafka", {"request.required.acks": "1"}, "leader", False, False),
+        ("confluent-kafka", {"acks": "1"}, "leader", False, False),
+        ("confluent-kafka", {"acks": "0"}, "none", False, False),
+        ("confluent-kafka", {"enable.idempotence": "true"}, "durable", True, True),
+        ("confluent-kafka", {"enable.idempotence": "1"}, "durable", True, True),
+        ("confluent-kafka", {"max.in.flight": "1"}, "durable", True, False),
+        ("confluent-kafka", {"max.in.flight.requests.per.connection": "1"}, "durable", True, False),
+        ("confluent-kafka", {"retries": "0"}, "durable", True, True),
+        ("confluent-kafka", {"message.send.max.retries": "0", "acks": "1"}, "leader", True, True),
+        ("kafka-python", {}, "durable", True, True),
+        ("kafka-python", {"enable_idempotence": "false"}, "durable", False, False),
+        ("kafka-python", {"acks": "1"}, "leader", False, False),  # drops idempotence with a warning only
+        ("kafka-python", {"retries": "0"}, "durable", True, True),
+        ("kafka-python", {"max_in_flight_requests_per_connection": "6"}, "durable", False, False),
+        ("kafka-python", {"acks": "1", "max_in_flight_requests_per_connection": "1"}, "leader", True, False),
+    ],
+)
+def test_settings(client: str, options: dict[str, str], delivery: str, order: bool, dedup: bool) -> None:
+    made = promise(client, options)
+    assert (made.delivery, made.order, made.dedup) == (delivery, order, dedup)
+    assert all(made.because[key] for key in ("delivery", "order", "dedup"))
+
+
+def test_because_names_the_setting_and_where_it_comes_from() -> None:
+    assert promise("confluent-kafka", {"acks": "1"}).because["delivery"] == "acks=1"
+    made = promise("confluent-kafka", {"acks": "-1"}).because
+    assert made["delivery"] == "acks=-1, min.insync.replicas=2"
+    assert made["dedup"] == "enable.idempotence=false (default of confluent-kafka): a retry may store twice"
+    made = promise("kafka-python", {"acks": "1"}).because
+    assert made["dedup"].startswith("idempotence dropped by kafka-python: acks=1")
+
+
+@pytest.mark.parametrize(
+    ("topics", "broker", "delivery"),
+    [
+        ([topic()], {}, "durable"),
+        ([topic(min_insync_replicas="1")], {}, "leader"),
+        ([topic(replication=1, min_insync_replicas="1")], {}, "leader"),
+        ([topic(), topic("b", min_insync_replicas="1")], {}, "leader"),
+        ([topic(unclean_leader_election_enable="true")], {}, "leader"),
+        ([topic()], {"unclean.leader.election.enable": "true"}, "leader"),
+        (
+            [topic(unclean_leader_election_enable="false")],
+            {"unclean.leader.election.enable": "true"},
+            "durable",
+        ),
+    ],
+)
+def test_topic_and_broker_settings_weaken_delivery(
+    topics: list[TopicPlan], broker: dict[str, str], delivery: str
+) -> None:
+    assert promise("confluent-kafka", {"acks": "all"}, topics=topics, broker=broker).delivery == delivery
+
+
+def test_required_is_what_the_application_needs() -> None:
+    assert promise("kafka-python", {}).required == {"delivery": "durable", "order": None, "dedup": None}
+    needed = promise("kafka-python", {}, delivery="as-configured", order="lane", dedup="once").required
+    assert needed == {"delivery": None, "order": True, "dedup": True}
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "message"),
+    [
+        ("confluent-kafka", {"acks": "2"}, "acks=2: Kafka takes all, -1, 1 or 0"),
+        (
+            "confluent-kafka",
+            {"acks": "1", "enable.idempotence": "true"},
+            "acks=1 contradicts enable.idempotence",
+        ),
+        ("confluent-kafka", {"retries": "0", "enable.idempotence": "t"}, "retries=0 contradicts"),
+        (
+            "confluent-kafka",
+            {"max.in.flight": "6", "enable.idempotence": "true"},
+            "max.in.flight=6 contradicts",
+        ),
+        ("confluent-kafka", {"retries": "few"}, "retries=few: must be a whole number"),
+        ("kafka-python", {"acks": "0", "enable_idempotence": "true"}, "acks=0 contradicts"),
+        ("nats", {}, "client 'nats' has no promise table"),
+    ],
+)
+def test_settings_that_the_client_refuses(client: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        promise(client, options)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"acks": "1", "enable.idempotence": "true"},
+        {"retries": "0", "enable.idempotence": "true"},
+        {"max.in.flight": "6", "enable.idempotence": "true"},
+    ],
+)
+def test_confluent_refuses_what_we_say_it_refuses(options: dict[str, str]) -> None:
+    from confluent_kafka import KafkaException, Producer
+
+    with pytest.raises(KafkaException, match=r"when `enable\.idempotence` is true"):
+        Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0} | options)
+
+
+def test_kafka_python_defaults_are_the_librarys() -> None:
+    from kafka import KafkaProducer
+
+    from harness.promise import KAFKA_PYTHON
+
+    defaults = KafkaProducer.DEFAULT_CONFIG
+    assert defaults["enable_idempotence"] is True
+    assert defaults["acks"] == -1
+    for name in ("in_flight", "timeout_ms"):
+        assert str(defaults[KAFKA_PYTHON.names[name][0]]) == KAFKA_PYTHON.defaults[name]

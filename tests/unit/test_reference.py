@@ -1,0 +1,105 @@
+"""Generated pages and the published schema: fresh, and true."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from docs import generate
+from faults.kinds import KINDS
+from harness.errors import EXIT_MEANING, Exit
+from harness.scenario import Part, Scenario
+from harness.scenario_file import bundled_scenarios, load_scenario
+from harness.scenario_schema import SCHEMA_FILE, new_scenario
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json.loads(SCHEMA_FILE.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_nothing_is_stale() -> None:
+    assert [str(path) for path in generate.stale()] == [], "run `make docs`"
+
+
+@pytest.mark.parametrize("name", bundled_scenarios())
+def test_bundled_scenarios_fit_the_published_schema(
+    name: str, validator: jsonschema.Draft202012Validator
+) -> None:
+    validator.validate(yaml.safe_load(bundled_scenarios()[name].read_text()))
+
+
+@pytest.mark.parametrize("name", bundled_scenarios())
+def test_bundled_scenarios_name_the_schema_for_editors(name: str) -> None:
+    first = bundled_scenarios()[name].read_text().splitlines()[0]
+    assert first == "# yaml-language-server: $schema=scenario.schema.json"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lod": {}},
+        {"load": {"rate": "fast"}},
+        {"load": {"rate": 10**9}},
+        {"load": {"duration": "10 parsecs"}},
+        {"topics": {"a": {"partitions": 0}}},
+        {"faults": [{"fault": "kil", "at": 1}]},
+        {"faults": [{"fault": "kill"}]},
+        {"faults": [{"fault": "kill", "at": 1, "topic": "orders"}]},
+        {"variants": {"a": {"expected": "clean"}}},
+        {"rounds": 0},
+    ],
+)
+def test_schema_refuses_what_the_loader_refuses(
+    change: dict[str, Any], validator: jsonschema.Draft202012Validator
+) -> None:
+    validator.validate({"name": "x"})
+    assert list(validator.iter_errors({"name": "x", **change}))
+
+
+def test_schema_takes_what_people_write(validator: jsonschema.Draft202012Validator) -> None:
+    load = {"duration": "90s", "warm_up": 2.5, "producers": {"p": {"options": {"acks": 1, "b": True}}}}
+    validator.validate({"$schema": "x", "name": "x", "load": load})
+
+
+def test_every_key_of_a_scenario_is_explained() -> None:
+    def models(model: type[Part]) -> list[type[Part]]:
+        return [found for _, found in generate._models(model, "")]
+
+    bare = [
+        f"{model.__name__}.{name}"
+        for model in models(Scenario)
+        for name, field in model.model_fields.items()
+        if not field.description
+    ]
+    assert bare == []
+
+
+def test_the_template_is_a_scenario(tmp_path: Any) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(new_scenario("my scenario!"))
+    assert load_scenario(path).name == "my-scenario"
+
+
+def test_the_template_still_fits_with_everything_uncommented(tmp_path: Any) -> None:
+    """What is commented out is what users uncomment first."""
+    lines = new_scenario("mine").splitlines()
+    head = lines.index("name: mine")
+    lines = [line.replace("# ", "", 1) if line.lstrip().startswith("# ") else line for line in lines[head:]]
+    path = tmp_path / "mine.yaml"
+    path.write_text("\n".join(lines))
+    scenario = load_scenario(path)
+    assert list(scenario.variants) == ["unsafe", "safe"]
+    assert {step["fault"] for step in scenario.faults} <= set(KINDS)
+    assert len(scenario.faults) == 3
+    assert scenario.load.consumers["billing"].count == 2
+
+
+def test_every_exit_code_is_explained() -> None:
+    assert set(EXIT_MEANING) == set(Exit)

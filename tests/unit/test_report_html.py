@@ -1,0 +1,227 @@
+"""The page without a browser: what it holds, that nothing hostile gets out of its place, its size."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from analysis.findings import Result, Timeline
+from analysis.report.charts import charts
+from analysis.report.html import campaign_page, run_page, write_run_page
+from analysis.report.windows import condensed
+from harness.rundir import RunDir
+from tests.report_samples import HOSTILE, campaign, failing, fault_rows, lost_finding, passing, unknown
+
+MAX_BYTES = 2_000_000
+LARGE_STEPS = 20_000
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the text outside scripts and styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._raw = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._raw = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._raw = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._raw:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def hostile_result() -> Result:
+    """Text of an attacker wherever text from outside can stand."""
+    breakout = "</script><script>alert(1)</script><!--" + HOSTILE
+    witness = replace(lost_finding().witnesses[0], error=breakout, sentence=breakout, where=breakout)
+    finding = replace(
+        lost_finding(), promise=breakout, evidence=breakout, witnesses=(witness,), split={breakout: 3}
+    )
+    fault = replace(fault_rows()[0], target=breakout, evidence=breakout)
+    return failing(
+        scenario=breakout,
+        variant=breakout,
+        reasons=[breakout],
+        command=breakout,
+        findings=[finding],
+        faults=[fault, replace(fault, id=9, skipped=breakout)],
+        coverage=[{"name": breakout, "ok": False, "text": breakout}],
+        environment={breakout: breakout},
+        run_id=breakout,
+    )
+
+
+@cache
+def failing_page() -> str:
+    return run_page(failing())
+
+
+def test_page_holds_the_verdict_the_coverage_and_each_witness() -> None:
+    text = Page(failing_page()).text
+    for part in (
+        "1,486 acked-lost in 7 episodes: acknowledged, and not in the log",
+        "Could this run prove anything?",
+        "3 of 3 faults bit while messages were in flight",
+        "1/3/88121",
+        "breaks delivery: required by the scenario",
+        "kill leader-of:orders #1 +12 ms",
+        "Longest silence: 5.0 s without an acknowledgement from 00:20.000",
+        "brokerstorm run kafka-acks1 --variant unsafe --seed 7",
+    ):
+        assert part in text, part
+
+
+def test_page_says_what_was_looked_for_and_what_a_class_means() -> None:
+    text = Page(failing_page()).text
+    absent = text.partition("Looked for and not found:")[2].partition(".")[0]
+    assert "phantom" in absent
+    assert "acked-lost" not in absent
+    assert "What acked-lost means" in text
+
+
+def test_sequence_marks_the_witness_in_words_too() -> None:
+    page = Page(failing_page())
+    labels = [a.get("aria-label") for tag, a in page.tags if tag == "ol" and a.get("class") == "seq"]
+    assert "... 0 1 [4] 2 3 4 5 ..." in labels
+    assert "here" in page.text
+    assert "missing" in page.text
+    assert "again" in page.text
+
+
+def test_violations_are_open_and_permitted_ones_closed() -> None:
+    page = Page(failing_page())
+    shown = {
+        a["class"]: "open" in a
+        for tag, a in page.tags
+        if tag == "details" and "finding" in (a.get("class") or "")
+    }
+    assert shown == {"finding violation": True, "finding permitted": False}
+
+
+@pytest.mark.parametrize(
+    "result", [failing(), passing(), unknown(), hostile_result()], ids=["fail", "pass", "unknown", "hostile"]
+)
+def test_page_asks_the_network_for_nothing(result: Result) -> None:
+    page = Page(run_page(result, files=[("result.json", "all of it")]))
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "action", "data"):
+            target = attributes.get(name) or ""
+            assert not re.match(r"(?i)\s*(https?:|//|javascript:|file:)", target), (tag, target)
+    policy = next(a["content"] for tag, a in page.tags if tag == "meta" and a.get("http-equiv"))
+    assert (policy or "").startswith("default-src 'none'")
+
+
+def test_hostile_text_stays_text() -> None:
+    html = run_page(hostile_result())
+    page, twin = Page(html), Page(failing_page())
+    scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+    assert len(scripts) == len([1 for tag, _ in twin.tags if tag == "script"])
+    assert "alert('x')" in page.text
+    assert "<script>alert(1)" not in html
+    assert "{{ 7*7 }}" in page.text
+
+
+def test_hostile_campaign_text_stays_text() -> None:
+    base = campaign()
+    bad = replace(base, scenario=HOSTILE, about=HOSTILE, command=HOSTILE)
+    assert "<script>alert('x')" not in campaign_page(bad)
+
+
+def test_page_is_small_enough_also_after_a_long_run() -> None:
+    assert len(failing_page().encode()) < MAX_BYTES
+    many = Timeline(
+        start_s=0,
+        step_s=1,
+        **{name: [50_000] * LARGE_STEPS for name in ("intended", "ok", "fail", "info", "delivered")},
+        **{name: [12.5] * LARGE_STEPS for name in ("p50_ms", "p99_ms", "delay_p99_ms")},
+    )
+    faults = [replace(fault_rows()[i % 3], id=i, t_s=i * 10.0, until_s=i * 10.0 + 3) for i in range(900)]
+    assert len(run_page(failing(timeline=many, faults=faults)).encode()) < MAX_BYTES
+
+
+def test_every_chart_says_in_words_what_it_shows() -> None:
+    for chart in charts(failing()):
+        assert chart.summary
+    assert [chart.key for chart in charts(passing())] == ["lanes", "throughput", "latency", "percentiles"]
+    assert "errors" in [chart.key for chart in charts(failing())]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"timeline": Timeline(start_s=0, step_s=1), "percentiles": [], "faults": [], "findings": []},
+        {"timeline": Timeline(start_s=-5, step_s=1, intended=[1], ok=[0], p99_ms=[None])},
+        {"latency_ms": {"p50": math.nan}, "percentiles": [(0.5, 0.0), (1.0, math.inf)]},
+        {"sends": {}, "rate": {}, "rows": {}, "coverage": [], "environment": {}, "duration_s": {}},
+    ],
+    ids=["nothing", "no ok", "odd numbers", "no figures"],
+)
+def test_a_run_with_holes_still_has_a_page(changes: dict[str, object]) -> None:
+    assert "kafka-acks1" in run_page(failing(**changes))
+
+
+def test_files_that_are_there_are_linked(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    run.plan.write_text("{}")
+    links = [a.get("href") for tag, a in Page(write_run_page(run, failing()).read_text()).tags if tag == "a"]
+    assert "plan.json" in links
+    assert "result.json" not in links
+
+
+def test_campaign_page_links_each_run_and_draws_each_variant() -> None:
+    html = campaign_page(campaign(), {"unsafe-1": failing(), "safe-1": passing()})
+    page = Page(html)
+    links = {a.get("href") for tag, a in page.tags if tag == "a"}
+    assert {"unsafe-1/report.html", "safe-1/report.html"} <= links
+    assert "as expected" in page.text
+    assert [a["id"] for tag, a in page.tags if tag == "figure"] == ["chart-panel-0", "chart-panel-1"]
+    assert len(campaign_page(campaign())) < 100_000  # no charts, no library
+
+
+def test_condensed_keeps_every_count_and_the_worst_quantile() -> None:
+    timeline = Timeline(
+        start_s=0, step_s=1, ok=list(range(10)), info=[1] * 10, p99_ms=[None, 5.0, 2.0, *[None] * 7]
+    )
+    windows = condensed(timeline, 4)
+    assert (windows.times, windows.widths_s) == ([0, 3, 6, 9], [3, 3, 3, 1])
+    assert (sum(windows.ok), sum(windows.info)) == (45, 10)
+    assert windows.p99_ms == [5.0, None, None, None]
+    assert windows.rate(windows.info) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("ok", "silence"),
+    [
+        ([5, 0, 0, 5], (1.0, 2.0)),
+        ([5, 5, 5, 5], (0.0, 0.0)),
+        ([5, 5, 0, 0], (2.0, 2.0)),
+        ([0, 5, 0, 0], (2.0, 2.0)),
+    ],
+)
+def test_longest_silence(ok: list[int], silence: tuple[float, float]) -> None:
+    timeline = Timeline(start_s=0, step_s=1, intended=[5] * 4 + [0, 0], ok=[*ok, 0, 0])
+    assert condensed(timeline, 100).longest_silence() == silence
+
+
+def test_silence_before_the_load_is_nobodys_outage() -> None:
+    timeline = Timeline(start_s=-3, step_s=1, intended=[5] * 6, ok=[0, 0, 0, 5, 0, 5])
+    assert condensed(timeline, 100).longest_silence() == (1.0, 1.0)

@@ -1,0 +1,225 @@
+"""Bad scenario files: one line with the place, the key, the value and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import Exit, ScenarioError
+from harness.scenario_file import load_scenario
+
+BAD = [
+    ("", "bad.yaml: is empty"),
+    ("# only a comment\n", "bad.yaml: is empty"),
+    ("- a\n- b\n", "bad.yaml:1: a scenario is a mapping of key: value, got ['a', 'b']"),
+    ("just text", "bad.yaml:1: a scenario is a mapping of key: value, got 'just text'"),
+    ("name: x\nload: {rate: 1\n", "bad.yaml:3: not valid YAML: expected ',' or '}'"),
+    ("name: x\n\tload: 1\n", "bad.yaml:2: not valid YAML: "),
+    ("name: x\n---\nname: y\n", "bad.yaml:2: not valid YAML: "),
+    ("name: !!python/object:os.system x", "bad.yaml:1: not valid YAML: "),
+    ("name: x\nname: y\n", "bad.yaml:2: name: given twice, first on line 1"),
+    ("name: x\nload:\n  rate: 5\n  rate: 6\n", "bad.yaml:4: load.rate: given twice, first on line 3"),
+    ("load: {rate: 5}", "bad.yaml:1: name: is missing"),
+    (
+        "name: x\nload:\n  rat: 5\n",
+        "bad.yaml:3: load.rat: unknown key, got 5; did you mean rate? allowed: consumers, ",
+    ),
+    ("name: x\nlod: {}\n", "bad.yaml:2: lod: unknown key, got {}; did you mean load? allowed: about, "),
+    ("name: x\nzzz: 1\n", "bad.yaml:2: zzz: unknown key, got 1; allowed: about, "),
+    ("name: x\n1: 2\n", "keys must be text"),
+    ("name: a b\n", "bad.yaml:1: name: must hold letters, digits, . _ - and start with"),
+    ("name: 5\n", "bad.yaml:1: name: must be text (put it in quotes), got 5"),
+    ("name: x\nsystem: rabbit\n", "bad.yaml:2: system: must be 'kafka', got 'rabbit'"),
+    ("name: x\nload: 5\n", "bad.yaml:2: load: must be a mapping of key: value, got 5"),
+    ("name: x\nload:\n", "bad.yaml:2: load: must be a mapping of key: value, got nothing"),
+    ("name: x\nload: {rate: 0}\n", "bad.yaml:2: load.rate: must be at least 1, or set load.unlimited: true"),
+    ("name: x\nload: {rate: -5}\n", "bad.yaml:2: load.rate: must be at least 0, got -5"),
+    ("name: x\nload: {rate: 1000000000}\n", "load.rate: must be at most 2000000, got 1000000000"),
+    ("name: x\nload: {rate: 1.5}\n", "load.rate: must be a whole number, got 1.5"),
+    ("name: x\nload: {rate: yes}\n", "load.rate: must be a whole number, got true"),
+    ("name: x\nload: {rate: fast}\n", "load.rate: must be a whole number, got 'fast'"),
+    ("name: x\nload: {duration: 0}\n", "load.duration: must be more than 0, got 0"),
+    ("name: x\nload: {duration: -1}\n", "load.duration: must be more than 0, got -1"),
+    ("name: x\nload: {duration: soon}\n", "load.duration: must be a duration such as 10s, 250ms or 2m"),
+    ("name: x\nload: {duration: yes}\n", "load.duration: must be a duration such as 10s, 250ms or 2m"),
+    ("name: x\nload: {duration: .nan}\n", "load.duration: must be"),
+    ("name: x\nload: {duration: 30d}\n", "load.duration: must be a duration such as 10s, 250ms or 2m"),
+    ("name: x\nload: {payload: 51}\n", "load.payload: must be at least 52, got 51"),
+    ("name: x\nload: {producers: {}}\n", "load.producers: needs at least 1, got {}"),
+    (
+        "name: x\nload: {producers: {p: {lanes: partitions}}}\n",
+        "lanes: must be 'partition', 'key' or 'routed'",
+    ),
+    ("name: x\nload: {producers: {p: {count: 0}}}\n", "load.producers.p.count: must be at least 1, got 0"),
+    ("name: x\nload: {producers: {p: {share: .inf}}}\n", "share: must be a finite number, got inf"),
+    (
+        "name: x\nload: {producers: {p: {client: confluent-kafak}}}\n",
+        "load.producers.p.client: is no known client, got 'confluent-kafak'; did you mean confluent-kafka?",
+    ),
+    (
+        "name: x\nload: {producers: {p: {topics: [order]}}}\n",
+        "load.producers.p.topics[0]: is not declared under topics, got 'order'; did you mean orders? known:",
+    ),
+    (
+        "name: x\nload: {consumers: {c: {topics: [zzz]}}}\n",
+        "load.consumers.c.topics[0]: is not declared under topics, got 'zzz'; known: orders",
+    ),
+    (
+        "name: x\nload: {producers: {p: {options: {acks: [all]}}}}\n",
+        "load.producers.p.options.acks: must be text, a number, or true or false, got ['all']",
+    ),
+    (
+        "name: x\nload: {producers: {p: {options: {bootstrap.servers: h}}}}\n",
+        "load.producers.p.options.bootstrap.servers: is set by brokerstorm itself: leave it out, got 'h'",
+    ),
+    (
+        "name: x\nload: {consumers: {c: {options: {group_id: h}}}}\n",
+        "load.consumers.c.options.group_id: is set by brokerstorm itself",
+    ),
+    (
+        "name: x\nload: {producers: {p: {lanes: key, keys: 5}, q: {lanes: key, keys: 6}}}\n",
+        "load.producers.q.keys: must be 5, as producer p has on orders, got 6",
+    ),
+    ("name: x\ntopics: {}\n", "topics: needs at least 1, got {}"),
+    ("name: x\ntopics: {a b: {}}\n", "topics.a b: a name holds letters, digits, . _ -"),
+    ("name: x\ntopics: {a: {partitions: 0}}\n", "topics.a.partitions: must be at least 1, got 0"),
+    ("name: x\ntopics: {a: {replication: 4}}\n", "topics.a.replication: must be at most 3, got 4"),
+    (
+        "name: x\ntopics: {a: {config: {retention.ms: 5}}}\n",
+        "topics.a.config.retention.ms: must be -1: the audit needs the whole log, got 5",
+    ),
+    (
+        "name: x\ntopics: {a: {config: {cleanup.policy: compact}}}\n",
+        "topics.a.config.cleanup.policy: must be delete: the audit needs the whole log, got 'compact'",
+    ),
+    (
+        "name: x\ntopics: {a: {replication: 1, config: {min.insync.replicas: 2}}}\n",
+        "topics.a.config.min.insync.replicas: must be a number from 1 to replication (1), got 2",
+    ),
+    ("name: x\ncluster: {config: {min.insync.replicas: a}}\n", "min.insync.replicas: must be 1, 2 or 3"),
+    ("name: x\ncluster: {version: 4.1}\n", "cluster.version: must be text (put it in quotes), got 4.1"),
+    ("name: x\nfaults: {}\n", "faults: must be a list, got {}"),
+    ("name: x\nfaults: [kill]\n", "faults[0]: must be a mapping of key: value, got 'kill'"),
+    ("name: x\nrounds: 0\n", "rounds: must be at least 1, got 0"),
+    ("name: x\nrequire: {delivery: always}\n", "must be 'durable' or 'as-configured', got 'always'"),
+    ("name: x\nlimits: {recovry: 1}\n", "limits.recovry: unknown key, got 1; did you mean recovery?"),
+    (
+        "name: x\nvariants:\n  a:\n    expect: acked-lsot\n",
+        "bad.yaml:4: variants.a.expect: is no class, got 'acked-lsot'; did you mean acked-lost?",
+    ),
+    (
+        "name: x\nvariants:\n  a:\n    override:\n      load:\n        rat: 1\n",
+        "bad.yaml:6: variants.a.override.load.rat: unknown key, got 1; did you mean rate?",
+    ),
+    (
+        "name: x\nvariants: {a: {override: {load: {rate: many}}}}\n",
+        "bad.yaml:2: variants.a.override.load.rate: must be a whole number, got 'many'",
+    ),
+    (
+        "name: x\nvariants: {a: {override: {rounds: 3}}}\n",
+        "bad.yaml:2: variants.a.override.rounds: a variant cannot change rounds",
+    ),
+    ("name: x\nvariants: {a: {override: 3}}\n", "variants.a.override: must be a mapping"),
+    (
+        # The override takes a topic away that the base produces to: the base's line, and whose fault it is.
+        "name: x\ntopics: {a: {}, b: {}}\nload:\n  producers:\n    p:\n      topics: [b]\n"
+        "variants: {v: {override: {topics: {b: null}}}}\n",
+        "bad.yaml:6: load.producers.p.topics[0]: is not declared under topics, "
+        "got 'b'; known: a (in variant v)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD, ids=[message[:50] for _, message in BAD])
+def test_one_line_names_it(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path, clients=["confluent-kafka", "kafka-python"], classes=["acked-lost"])
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "pydantic" not in str(caught.value)
+    assert caught.value.exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("load.rate", "--set load.rate: must be KEY=VALUE"),
+        ("=5", "--set =5: must be KEY=VALUE"),
+        ("load.rate=[", "--set load.rate=[: the value is not valid YAML"),
+        ("load.rat=5", "--set load.rat=5: load.rat: unknown key, got 5; did you mean rate?"),
+        ("load.rate.x=5", "--set load.rate.x=5: load.rate holds a value, not keys"),
+        ("faults[3].at=5", "--set faults[3].at=5: faults has items 0 to 0"),
+        (
+            "topics.b.partitons=5",
+            "--set topics.b.partitons=5: topics.b.partitons: unknown key, got 5; did you",
+        ),
+        ("variants.v.override.load.rate=x", "variants.v.override.load.rate: must be a whole number, got 'x'"),
+    ],
+)
+def test_set_errors_name_the_option(tmp_path: Path, override: str, message: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("name: x\nload: {rate: 5}\nfaults: [{fault: kill, at: 1}]\nvariants: {v: {}}\n")
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path, overrides=[override])
+    assert message in str(caught.value)
+
+
+def test_further_problems_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("name: x\nload: {rate: -1, payload: 1}\nrounds: 0\n")
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path)
+    assert caught.value.hint == "2 more after this one"
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("kafka-quik", "no such scenario: 'kafka-quik'", "did you mean kafka-quick?"),
+        ("nowhere/kafka-storm.yaml", "no such file: 'nowhere/kafka-storm.yaml'", "did you mean kafka-storm?"),
+        ("zzzz", "no such scenario: 'zzzz'", "scenarios: kafka-acks1"),
+    ],
+)
+def test_no_such_scenario(name: str, message: str, hint: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(name)
+    assert str(caught.value) == message
+    assert hint in caught.value.hint
+
+
+def test_files_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"name: \xff\xfe\x00")
+    (tmp_path / "huge.yaml").write_bytes(b"# " + b"x" * 1_000_001)
+    (tmp_path / "control.yaml").write_bytes(b"name: \x07")
+    for name, message in [
+        ("binary.yaml", "not UTF-8 text (byte 6)"),
+        ("huge.yaml", "larger than 1000000 bytes"),
+        ("control.yaml", "not valid YAML: unacceptable character"),
+    ]:
+        with pytest.raises(ScenarioError) as caught:
+            load_scenario(tmp_path / name)
+        assert message in str(caught.value)
+    with pytest.raises(ScenarioError, match="is a folder, not a scenario file"):
+        load_scenario(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: x\nload: &a {producers: *a}\n",
+        "name: x\nload: " + "[" * 5000,
+        "name: x\nload: " + "[" * 5000 + "]" * 5000,
+        "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n"
+        "d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n",
+    ],
+    ids=["recursive", "unclosed", "deep", "many laughs"],
+)
+def test_hostile_yaml_is_an_error_not_a_hang(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ScenarioError):
+        load_scenario(path)

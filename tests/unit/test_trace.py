@@ -1,0 +1,165 @@
+"""`trace`: the one message asked for, whole and nothing else, and clear words when there is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.report.trace import Trace, trace
+from harness.errors import UsageError
+from harness.records import Check, Kind
+from harness.rundir import RunDir
+from tests.planted.tiny import History
+
+
+@pytest.fixture
+def premature(tmp_path: Path) -> RunDir:
+    """1,[4],2,3,4 on orders-1: message 3 is stored early and again; a kill lies around it."""
+    h = History(partitions=2, buckets=2)
+    h.fault("kill", "kafka-1", at_ms=2, until_ms=900)
+    for seq in range(6):
+        h.send(seq, partition=1, at_ms=10 + seq, took_ms=2, due_ms=9 + seq)
+    h.log(0, 3, 1, 2, 3, 4, 5, partition=1)
+    h.deliver(0, 3, 1, 2, 3, partition=1, at_ms=50).commit(4, partition=1, at_ms=60)
+    h.sent(3).log(0, 1, 2)
+    return h.write(tmp_path / "run")
+
+
+def marks(found: Trace, index: int = 0) -> str:
+    return " ".join(n.message.rpartition("/")[2] + n.mark for n in found.log[index].around)
+
+
+def test_every_place_of_a_message_with_its_neighbours(premature: RunDir) -> None:
+    found = trace(premature, "1/1/3")
+    assert found.lane == "orders-1"
+    assert [stored.place for stored in found.log] == ["orders-1@1", "orders-1@4"]
+    assert marks(found, 0) == "0 3! 1 2 3+ 4 5"
+    assert marks(found, 1) == "0 3+ 1 2 3! 4 5"
+
+
+def test_its_send_with_times_into_the_load(premature: RunDir) -> None:
+    (send,) = trace(premature, "1/1/3").sends
+    assert (send.outcome, send.kind, send.attempt) == ("ok", "load", 0)
+    assert send.t_intended_s == pytest.approx(0.012)
+    assert send.t_start_s == pytest.approx(0.013)
+    assert send.t_done_s == pytest.approx(0.015)
+
+
+def test_deliveries_and_the_commit_that_covers_each(premature: RunDir) -> None:
+    first, second = trace(premature, "1/1/3").deliveries
+    assert (first.place, second.place) == ("orders-1@1", "orders-1@4")
+    assert first.subscription == "group"
+    assert first.t_committed_s == pytest.approx(0.060)
+    assert second.t_committed_s is None  # committed 4: position 4 itself is not covered
+
+
+def test_faults_around_it(premature: RunDir) -> None:
+    (fault,) = trace(premature, "1/1/3").faults
+    assert (fault.kind, fault.target) == ("kill", "kafka-1")
+    assert fault.until_s == pytest.approx(0.9)
+
+
+def test_a_place_names_the_message_there(premature: RunDir) -> None:
+    assert trace(premature, "orders-1@4").message == "1/1/3"
+    assert trace(premature, " orders-0@2 ").message == "1/0/2"
+
+
+def test_lost_message_says_how_far_the_log_was_read(tmp_path: Path) -> None:
+    h = History().sent(4).log(0, 1, 3)
+    found = trace(h.write(tmp_path / "run"), "1/0/2")
+    assert found.sends[0].outcome == "ok"
+    assert found.log == ()
+    assert found.log_text == "orders-0: the audit read 0..2, its end"
+
+
+def test_unread_end_is_not_called_absent(tmp_path: Path) -> None:
+    h = History().sent(4).log(0, 1).bounds(end=4, read_to=2, why="stall")
+    assert trace(h.write(tmp_path / "run"), "1/0/3").log_text == "orders-0: the audit read 0..1 of 4 (stall)"
+
+
+def test_attempts_of_the_application_are_told_apart(tmp_path: Path) -> None:
+    h = History().send(0, "info", error="_TIMED_OUT").send(0, "ok", attempt=1).log(0).log(0, attempt=1)
+    run = h.write(tmp_path / "run")
+    both = trace(run, "1/0/0")
+    assert [(s.attempt, s.outcome, s.error) for s in both.sends] == [(0, "info", "_TIMED_OUT"), (1, "ok", "")]
+    again = trace(run, "1/0/0.1")
+    assert [s.attempt for s in again.sends] == [1]
+    assert [s.place for s in again.log] == ["orders-0@1"]
+    assert again.message == "1/0/0.1"
+
+
+def test_open_send_has_no_end(tmp_path: Path) -> None:
+    found = trace(History().send(0, "open").write(tmp_path / "run"), "1/0/0")
+    assert (found.sends[0].outcome, found.sends[0].t_done_s) == ("info", None)
+
+
+def test_phantom_has_a_place_and_no_send(tmp_path: Path) -> None:
+    found = trace(History().sent(2).log(0, 97, 1).write(tmp_path / "run"), "orders-0@1")
+    assert (found.message, found.sends, len(found.log)) == ("1/0/97", (), 1)
+
+
+def test_probes_beside_it_are_called_so(tmp_path: Path) -> None:
+    h = History().send(0).log(0, instance=0, kind=Kind.PROBE).log(0)
+    assert marks(trace(h.write(tmp_path / "run"), "1/0/0")) == "probe 0!"
+
+
+def test_foreign_payload_has_only_its_place(tmp_path: Path) -> None:
+    h = History(partitions=3, buckets=3).send(0, partition=2)
+    h.log(0, partition=2, check=Check.FOREIGN)
+    found = trace(h.write(tmp_path / "run"), "orders-2@0")
+    assert found.message == ""
+    assert found.log[0].check == "foreign"
+
+
+def test_keyed_lanes_are_found_where_the_client_put_them(tmp_path: Path) -> None:
+    h = History(partitions=2, mode="key", keys=4, buckets=2)
+    h.send(0, lane=3, partition=1).log(0, lane=3, partition=1)
+    found = trace(h.write(tmp_path / "run"), "1/3/0")
+    assert found.lane == "orders/k000003"
+    assert found.log[0].place == "orders-1@0"
+
+
+def test_witness_of_a_judged_run_names_its_class(premature: RunDir) -> None:
+    finding = {"class": "premature-then-repeat", "status": "violation", "witnesses": [{"message": "1/1/3.0"}]}
+    premature.result.write_text(json.dumps({"findings": [finding]}))
+    assert trace(premature, "1/1/3").classes == ("premature-then-repeat (violation)",)
+    assert trace(premature, "1/1/2").classes == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("banana", "does not name a message"),
+        ("1/0", "does not name a message"),
+        ("-1/0/0", "does not name a message"),
+        ("1/0/0.x", "does not name a message"),
+        ("", "does not name a message"),
+        ("1/0/99999999999999999999", "larger than any id"),
+        ("9/0/0", "producer instance 9 sent nothing to lane 0 (orders-0)"),
+        ("1/7/0", "no lane 7: its lanes are 0..1"),
+        ("1/1/6", "never sent: 1/1 sent seq 0..5"),
+        ("payments-0@1", "no stream 'payments-0': it has orders-0 .. orders-1"),
+        ("orders-1@7", "no row at 7: the audit read 0..6, its end"),
+        ("4294967296/0/0", "instance and lane are below"),
+    ],
+)
+def test_what_is_not_there_is_said_with_an_example(premature: RunDir, message: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        trace(premature, message)
+    assert says in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_run_without_sealed_capture_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no sealed capture") as caught:
+        trace(RunDir(tmp_path), "1/0/0")
+    assert "analyze" in caught.value.hint
+
+
+def test_a_damaged_file_is_a_clear_error(premature: RunDir) -> None:
+    file = premature.bucket_file("sends", 1)
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(UsageError, match="cannot read"):
+        trace(premature, "1/1/3")

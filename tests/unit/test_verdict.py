@@ -1,0 +1,260 @@
+"""The verdict matrix: every reason for unknown on its own, and what outranks what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.coverage import RunFacts, coverage
+from analysis.faultlog import FaultFact, fault_rows, fold
+from analysis.findings import Finding, Status, Verdict
+from analysis.histogram import Histogram
+from analysis.rate import rate_of
+from analysis.series import Grid, Outage, Series, empty
+from analysis.verdict import EXIT, decide
+from harness.errors import Exit
+
+S = 1_000_000_000
+ZERO = 100 * S
+GRID = Grid.over(ZERO, ZERO + 12 * S, ZERO)
+LOAD_END = ZERO + 10 * S
+RATE = 1000.0
+
+
+def traffic(*, rate: float = RATE, ok_share: float = 1.0, outages: tuple[Outage, ...] = ()) -> Series:
+    """Ten seconds of load, due evenly, acknowledged 1 ms later."""
+    due = ZERO + (np.arange(int(rate * 10)) * S / rate).astype(np.int64)
+    ok = due[: int(len(due) * ok_share)]
+    steps = GRID.step(due)
+    latency = Histogram.of(GRID.step(ok), np.full(len(ok), 1_000_000), GRID.steps)
+    return replace(
+        empty(GRID),
+        due=np.bincount(steps, minlength=GRID.steps),
+        latency=latency,
+        outages=outages,
+        totals={"attempted": len(due), "ok": len(ok), "load_ok": len(ok), "load_attempted": len(due)},
+    )
+
+
+FAULT = FaultFact(1, "kill", "kafka-1", 3.0, ZERO + 3 * S, ZERO + 6 * S, True, True, "gone", "")
+MANIFEST: dict[str, Any] = {
+    "status": "complete",
+    "workers": [{"name": "p-1", "done": True, "exit_code": 0}],
+    "readiness_restored": True,
+    "drained": True,
+    "problems": [],
+}
+BOUND = {"stream": "orders-0", "stream_id": 1, "begin": 0, "end": 10_000, "read_to": 10_000, "why": "end"}
+
+
+def facts(series: Series | None = None, **changes: Any) -> RunFacts:
+    series = series or traffic()
+    fields: dict[str, Any] = {
+        "manifest": MANIFEST,
+        "plan": {"faults": [{"fault": "kill"}], "rate_ratio": 0.99},
+        "faults": [FAULT],
+        "bounds": [BOUND],
+        "streams": ["orders-0"],
+        "series": series,
+        "grid": GRID,
+        "rate": rate_of(series, GRID, LOAD_END, RATE),
+    }
+    return RunFacts(**{**fields, **changes})
+
+
+def finding(status: Status, cls: str = "acked-lost", count: int = 3) -> Finding:
+    return Finding(cls=cls, status=status, count=count, sentence="s", promise="p", evidence="e")
+
+
+def verdict_of(run: RunFacts) -> tuple[Verdict, list[str]]:
+    return decide(run.findings, coverage(run))
+
+
+def test_a_clean_covered_run_passes_without_reasons() -> None:
+    assert verdict_of(facts()) == (Verdict.PASS, [])
+    assert all(check.ok and check.text for check in coverage(facts()))
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    return {**MANIFEST, **changes}
+
+
+VACUOUS = replace(FAULT, effective=False)
+SKIPPED = replace(FAULT, inject_ns=None, healed_ns=None, effective=False, skipped="no candidate")
+AFTERWARDS = replace(FAULT, inject_ns=GRID.end_ns + S, healed_ns=GRID.end_ns + 2 * S)
+OUT = Outage(1, ZERO, ZERO + 95 * S // 10)
+
+UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
+    "kernel raised": (lambda: facts(errors=["bucket 3: ValueError: x"]), "judging failed: bucket 3"),
+    "interrupted": (lambda: facts(manifest=manifest(status="interrupted")), "interrupted"),
+    "harness killed": (lambda: facts(manifest=manifest(status="running")), "its harness was killed"),
+    "rows missing": (lambda: facts(missing=["5 of 10 log rows"]), "records are missing: 5 of 10 log rows"),
+    "worker died": (
+        lambda: facts(manifest=manifest(workers=[{"name": "p-1", "done": False, "exit_code": -9}])),
+        "worker died before it was done: p-1 (exit code -9)",
+    ),
+    "nothing sent": (lambda: facts(empty(GRID)), "no message was sent"),
+    "nothing acknowledged": (lambda: facts(traffic(ok_share=0)), "none of 10,000 sends was acknowledged"),
+    "no fault bit": (lambda: facts(faults=[VACUOUS]), "none of 1 injected faults had an effect"),
+    "all faults skipped": (lambda: facts(faults=[SKIPPED]), "no planned fault was injected: no candidate"),
+    "no fault rows": (lambda: facts(faults=[]), "no planned fault was injected"),
+    "fault after traffic": (lambda: facts(faults=[AFTERWARDS]), "met a message on its way"),
+    "rate": (lambda: facts(traffic(ok_share=0.97)), "rate not reached: 970/s outside outages, 97.0% of"),
+    "out all the time": (lambda: facts(traffic(outages=(OUT,))), "the rate cannot be judged"),
+    "saturated": (
+        lambda: facts(manifest=manifest(problems=[{"kind": "saturated", "text": "p-1 late 900 ms"}])),
+        "saturated: p-1 late 900 ms",
+    ),
+    "late": (
+        lambda: facts(lateness_ns={"p-1": 2_600_000_000, "p-2": 900_000_000}),
+        "saturated: p-1 was 2.6 s late",
+    ),
+    "not ready": (
+        lambda: facts(
+            manifest=manifest(
+                readiness_restored=False, problems=[{"kind": "recovery", "text": "kafka-2 not in sync"}]
+            )
+        ),
+        "did not recover: kafka-2 not in sync",
+    ),
+    "not drained": (lambda: facts(manifest=manifest(drained=False)), "drain incomplete"),
+    "drain unsaid": (
+        lambda: facts(manifest={k: v for k, v in MANIFEST.items() if k != "drained"}),
+        "drain incomplete",
+    ),
+    "stream unread": (lambda: facts(bounds=[]), "audit incomplete: orders-0 not read"),
+    "audit stalled": (
+        lambda: facts(bounds=[{**BOUND, "read_to": 7, "why": "stall"}]),
+        "orders-0 at 7 of 10000 (stall)",
+    ),
+    "suspect": (lambda: facts(findings=[finding(Status.SUSPECT)]), "3 acked-lost"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_each_gap_alone_makes_the_run_unknown_with_one_sentence(name: str) -> None:
+    make, text = UNKNOWN[name]
+    verdict, reasons = verdict_of(make())
+    assert verdict is Verdict.UNKNOWN
+    assert any(text in reason for reason in reasons), reasons
+    if name not in ("nothing sent", "nothing acknowledged", "fault after traffic"):  # these imply others
+        assert len(reasons) == 1, reasons
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_violation_outranks_every_gap_and_keeps_it_in_the_reasons(name: str) -> None:
+    make, text = UNKNOWN[name]
+    run = make()
+    verdict, reasons = verdict_of(replace(run, findings=[*run.findings, finding(Status.VIOLATION)]))
+    assert verdict is Verdict.FAIL
+    assert reasons[0] == "3 acked-lost: s"
+    assert any(text in reason for reason in reasons[1:])
+
+
+@pytest.mark.parametrize("status", [Status.PERMITTED, Status.APPLICATION_ERROR, Status.INFO])
+def test_what_breaks_no_promise_changes_nothing(status: Status) -> None:
+    assert verdict_of(facts(findings=[finding(status)])) == (Verdict.PASS, [])
+
+
+def test_a_finding_of_nothing_is_no_violation() -> None:
+    assert verdict_of(facts(findings=[finding(Status.VIOLATION, count=0)]))[0] is Verdict.PASS
+
+
+def test_a_run_without_planned_faults_needs_none() -> None:
+    assert verdict_of(facts(faults=[], plan={"faults": [], "rate_ratio": 0.99}))[0] is Verdict.PASS
+
+
+def test_one_vacuous_fault_beside_an_effective_one_is_only_named() -> None:
+    run = facts(faults=[FAULT, replace(VACUOUS, id=2)])
+    assert verdict_of(run)[0] is Verdict.PASS
+    assert any("without effect: kill #2" in check.text for check in coverage(run))
+
+
+def test_exit_codes() -> None:
+    assert (EXIT[Verdict.PASS], EXIT[Verdict.FAIL], EXIT[Verdict.UNKNOWN]) == (0, 1, 3)
+    assert EXIT[Verdict.UNKNOWN] is Exit.UNKNOWN
+
+
+def test_hiccups_of_the_generator_are_no_saturation() -> None:
+    assert verdict_of(facts(lateness_ns={"p-1": 400_000_000}))[0] is Verdict.PASS
+
+
+# -- rate
+
+
+def test_messages_due_in_an_outage_do_not_count_against_the_rate() -> None:
+    """Those due in 3..6 s were refused; outside them everything was acknowledged."""
+    due = ZERO + np.arange(10_000) * (S // 1000)
+    ok = due[(due < ZERO + 3 * S) | (due >= ZERO + 6 * S)]
+    series = replace(
+        traffic(outages=(Outage(1, ZERO + 3 * S, ZERO + 6 * S),)),
+        latency=Histogram.of(GRID.step(ok), np.full(len(ok), 1_000_000), GRID.steps),
+    )
+    rate = rate_of(series, GRID, LOAD_END, RATE)
+    assert rate.ratio == pytest.approx(1.0)
+    assert rate.calm_s == pytest.approx(7.0)
+    assert rate.longest_outage_s == pytest.approx(3.0)
+
+
+def test_messages_never_offered_are_missing_from_the_rate() -> None:
+    """The generator managed 800/s of 1000/s: it ended with the messages of 8 s offered."""
+    rate = rate_of(traffic(ok_share=0.8), GRID, LOAD_END, RATE)
+    assert rate.ratio == pytest.approx(0.8)
+
+
+def test_an_unlimited_load_has_no_ratio_and_needs_none() -> None:
+    series = traffic()
+    run = facts(series, rate=rate_of(series, GRID, LOAD_END, 0.0))
+    assert run.rate.ratio is None
+    assert verdict_of(run)[0] is Verdict.PASS
+
+
+# -- faults
+
+
+def rows(*, effective: bool = True, ok: bool = True) -> list[dict[str, Any]]:
+    inject = {"kind": "kill", "target": "leader-of:orders", "targets": ["kafka-1"], "planned_s": 3.0}
+    return [
+        {"id": 1, "event": "inject", "t_ns": ZERO + 3 * S, **inject},
+        {"id": 1, "event": "effect", "t_ns": ZERO + 4 * S, "effective": effective, "evidence": "gone"},
+        {"id": 1, "event": "heal", "t_ns": ZERO + 5 * S},
+        {"id": 1, "event": "healed", "t_ns": ZERO + 6 * S, "ok": ok},
+        {"id": 2, "event": "skipped", "kind": "pause", "target": "all", "planned_s": 4.0,
+         "reason": "overlaps fault 1", "t_ns": ZERO + 4 * S},
+    ]  # fmt: skip
+
+
+def test_fault_rows_fold_into_one_row_each_with_outage_and_recovery() -> None:
+    outages = [Outage(1, ZERO + 3 * S, ZERO + 7 * S), Outage(2, ZERO + 3 * S, ZERO + 5 * S)]
+    kill, pause = fault_rows(fold(rows()), outages, ZERO)
+    assert (kill.kind, kill.target, kill.t_s, kill.until_s) == (
+        "kill", "kafka-1 (leader-of:orders)", 3.0, 6.0)  # fmt: skip
+    assert (kill.effective, kill.healed, kill.evidence) == (True, True, "gone")
+    assert (kill.outage_s, kill.recovery_s) == (4.0, 1.0)
+    assert (pause.skipped, pause.t_s, pause.effective, pause.outage_s) == (
+        "overlaps fault 1", 4.0, False, None)  # fmt: skip
+
+
+def test_many_targets_are_counted_not_listed() -> None:
+    targets = [f"orders-{n}" for n in range(12)]
+    (fact,) = fold([{**rows()[0], "target": "orders", "targets": targets}])
+    assert fact.target == "orders (12 targets)"
+
+
+def test_streams_that_are_back_before_the_heal_recover_in_no_time() -> None:
+    (kill, _) = fault_rows(fold(rows()), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)], ZERO)
+    assert (kill.outage_s, kill.recovery_s) == (2.0, 0.0)
+
+
+def test_a_stream_that_never_comes_back_has_no_recovery_time() -> None:
+    (kill, _) = fault_rows(fold(rows()), [Outage(1, ZERO + 3 * S, GRID.end_ns, open=True)], ZERO)
+    assert kill.recovery_s is None
+
+
+def test_a_fault_without_effect_has_no_outage() -> None:
+    (kill, _) = fault_rows(fold(rows(effective=False)), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)], ZERO)
+    assert (kill.outage_s, kill.recovery_s) == (None, None)

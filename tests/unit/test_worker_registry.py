@@ -1,0 +1,147 @@
+"""Which workers there are and how they are launched."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness.errors import UsageError, WorkerError
+from harness.workers import KIT, environments, launch, load_worker, worker_names
+
+
+@pytest.fixture
+def kit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The kit importable under the name that workers use."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(KIT))
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("worker_kit"):
+            del sys.modules[name]
+
+
+def worker_module(worker: str, name: str) -> ModuleType:
+    path = load_worker(worker).folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{worker.replace('-', '_')}_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_names_and_roles() -> None:
+    assert worker_names() == ["confluent-kafka", "kafka-python"]
+    assert load_worker("confluent-kafka").roles == ("producer", "consumer", "audit")
+    assert load_worker("kafka-python").roles == ("producer", "consumer")
+
+
+def test_unknown_worker_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'kafka-python'") as caught:
+        load_worker("kafka-pyton")
+    assert "confluent-kafka" in caught.value.hint
+
+
+def test_installed_version_needs_no_environment() -> None:
+    worker = load_worker("kafka-python")
+    for version in ("", worker.installed_version):
+        argv, env = launch(worker, version, offline=True)
+        assert argv == [sys.executable, str(worker.folder / "worker.py")]
+        assert env["PYTHONPATH"] == str(KIT)
+
+
+def test_other_version_offline_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
+    with pytest.raises(WorkerError, match=r"kafka-python 2\.1\.0 is not in the cache"):
+        launch(load_worker("kafka-python"), "2.1.0", offline=True)
+
+
+def test_a_version_is_not_a_path_or_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
+    for version in ("../x", "-r", "1.0 --index-url x", "latest"):
+        with pytest.raises(WorkerError, match="is not a version"):
+            launch(load_worker("kafka-python"), version)
+
+
+def test_a_built_environment_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
+    folder = environments.environment_folder("kafka-python", "2.1.0")
+    folder.mkdir(parents=True)
+    (folder / "complete").write_text("")
+    argv, _ = launch(load_worker("kafka-python"), "2.1.0", offline=True)
+    assert argv[0] == str(folder / "bin" / "python")
+
+
+def test_pips_answer_becomes_one_line() -> None:
+    stderr = (
+        "ERROR: Could not find a version that satisfies the requirement kafka-python==99\n"
+        "ERROR: No matching distribution found for kafka-python==99\n"
+    )
+    text = environments._pip_error("kafka-python", "99", stderr)
+    assert text.startswith("kafka-python has no version 99")
+    assert "\n" not in text
+
+
+@pytest.mark.usefixtures("kit")
+def test_outcomes_of_confluent() -> None:
+    from confluent_kafka import KafkaError
+
+    table = worker_module("confluent-kafka", "outcomes").Outcomes
+    fail, info = 2, 3
+    wanted = {
+        KafkaError._MSG_TIMED_OUT: info,
+        KafkaError._TRANSPORT: info,
+        KafkaError._PURGE_QUEUE: info,
+        KafkaError._PURGE_INFLIGHT: info,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: info,
+        KafkaError.NOT_ENOUGH_REPLICAS: info,
+        KafkaError.REQUEST_TIMED_OUT: info,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER: info,
+        KafkaError.MSG_SIZE_TOO_LARGE: fail,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: fail,
+        KafkaError.INVALID_RECORD: fail,
+    }
+    assert {code: table({}).reported(KafkaError(code)) for code in wanted} == wanted
+    assert table({"retries": "0"}).reported(KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)) == fail
+    assert table({"retries": "0"}).reported(KafkaError(KafkaError._TRANSPORT)) == info
+
+
+@pytest.mark.usefixtures("kit")
+def test_outcomes_of_kafka_python() -> None:
+    from kafka import errors
+
+    table = worker_module("kafka-python", "outcomes").Outcomes
+    fail, info = 2, 3
+    wanted = {
+        errors.KafkaTimeoutError: info,
+        errors.KafkaConnectionError: info,
+        errors.RequestTimedOutError: info,
+        errors.NotEnoughReplicasAfterAppendError: info,
+        errors.NotEnoughReplicasError: info,
+        errors.MessageSizeTooLargeError: fail,
+        errors.TopicAuthorizationFailedError: fail,
+        errors.InvalidRecordError: fail,
+    }
+    assert {error: table({}).reported(error("x")) for error in wanted} == wanted
+    assert table({"retries": 0}).reported(errors.NotLeaderForPartitionError("x")) == fail
+
+
+@pytest.mark.usefixtures("kit")
+def test_text_options_become_kafka_pythons_values() -> None:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    typed = worker_module("kafka-python", "options").typed
+    options = {
+        "acks": "all", "retries": "0", "linger_ms": "20", "enable_idempotence": "false", "client_id": "7",
+        "compression_type": "gzip", "delivery_timeout_ms": "1.5", "sasl_plain_password": "123",
+    }  # fmt: skip
+    assert typed(options, KafkaProducer.DEFAULT_CONFIG) == {
+        "acks": "all", "retries": 0, "linger_ms": 20, "enable_idempotence": False, "client_id": "7",
+        "compression_type": "gzip", "delivery_timeout_ms": 1.5, "sasl_plain_password": "123",
+    }  # fmt: skip
+    assert typed({"client_id": "7"}, KafkaConsumer.DEFAULT_CONFIG) == {"client_id": "7"}

@@ -1,0 +1,106 @@
+"""The open-loop schedule and whose fault lateness is."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.workers.python_kit.worker_kit.schedule import Lateness, Schedule
+from harness.workers.python_kit.worker_kit.spec import lanes
+
+rates = st.one_of(st.integers(1, 2_000_000).map(float), st.floats(0.5, 2e6))
+MS = 1_000_000
+
+
+@given(rates, st.floats(0, 20), st.floats(0.1, 20), st.integers(0, 60 * 10**9))
+def test_due_count_agrees_with_due_ns(rate: float, warm_up: float, load: float, elapsed: int) -> None:
+    schedule = Schedule(10**15, rate, warm_up, load)
+    now = schedule.t0_ns + elapsed
+    count = schedule.due_count(now)
+    assert 0 <= count <= schedule.total
+    assert count == 0 or schedule.due_ns(count - 1) <= now
+    assert count == schedule.total or schedule.due_ns(count) > now
+
+
+@given(rates, st.floats(0, 20), st.floats(0.1, 20))
+def test_warm_up_and_load_split_where_the_load_begins(rate: float, warm_up: float, load: float) -> None:
+    schedule = Schedule(0, rate, warm_up, load)
+    first_load = schedule.warm_up_count
+    assert first_load <= schedule.total
+    assert first_load == 0 or schedule.due_ns(first_load - 1) <= schedule.load_ns
+    assert schedule.due_ns(first_load) >= schedule.load_ns - 1  # float to whole ns
+    assert schedule.total == 0 or schedule.due_ns(schedule.total - 1) <= schedule.end_ns
+
+
+def test_nothing_is_due_before_the_start() -> None:
+    assert Schedule(1000, 50_000, 1, 1).due_count(999) == 0
+    assert Schedule(1000, 50_000, 1, 1).due_count(1000) == 1
+
+
+def test_exact_counts_at_50k() -> None:
+    schedule = Schedule(0, 50_000, 5, 60)
+    assert (schedule.warm_up_count, schedule.total) == (250_000, 3_250_000)
+
+
+def test_a_generator_that_keeps_up_is_never_late() -> None:
+    lateness = Lateness(20_000)
+    for _ in range(1000):
+        lateness.worked(own_ns=1 * MS, messages=100)
+    assert lateness.take_max_ns() == 0
+
+
+def test_a_generator_that_is_too_slow_falls_behind_for_ever() -> None:
+    lateness = Lateness(20_000)
+    for _ in range(100):
+        lateness.worked(own_ns=3 * MS, messages=100)  # 100 messages are worth 2 ms
+    assert lateness.take_max_ns() == 100 * MS
+
+
+def test_catching_up_after_a_block_is_not_the_generators_lateness() -> None:
+    lateness = Lateness(20_000)
+    lateness.worked(own_ns=0, messages=1)  # the call blocked for seconds, which is not own time
+    for _ in range(300):
+        lateness.worked(own_ns=1 * MS, messages=500)  # the backlog, ten times faster than it became due
+    assert lateness.take_max_ns() == 0
+
+
+def test_one_hiccup_is_seen_and_forgotten() -> None:
+    lateness = Lateness(20_000)
+    lateness.worked(own_ns=50 * MS, messages=100)
+    assert lateness.take_max_ns() == 48 * MS
+    for _ in range(100):
+        lateness.worked(own_ns=1 * MS, messages=100)
+    lateness.take_max_ns()
+    lateness.worked(own_ns=1 * MS, messages=100)
+    assert lateness.take_max_ns() == 0
+
+
+def test_oversleeping_is_the_generators_lateness() -> None:
+    lateness = Lateness(20_000)
+    lateness.caught_up(7 * MS)
+    assert lateness.take_max_ns() == 7 * MS
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**8), st.integers(1, 500)), max_size=50))
+def test_lateness_equals_a_queue_worked_out_message_by_message(batches: list[tuple[int, int]]) -> None:
+    lateness, late, largest = Lateness(20_000), 0.0, 0.0
+    for own, messages in batches:
+        lateness.worked(own, messages)
+        largest = max(largest, late)
+        late = max(0.0, late + own - messages * 20_000)
+    assert lateness.take_max_ns() == int(max(largest, late))
+
+
+def test_lanes_of_every_mode() -> None:
+    groups = [
+        {"topic": "a", "mode": "partition", "first": 0, "count": 2, "partitions": 2},
+        {"topic": "b", "mode": "key", "first": 2, "count": 2, "partitions": 9},
+        {"topic": "c", "mode": "routed", "first": 4, "count": 1, "partitions": 3},
+    ]
+    assert [tuple(lane) for lane in lanes(groups)] == [
+        (0, "a", None, 0, 0),
+        (1, "a", None, 1, 0),
+        (2, "b", b"k000000", -1, 0),
+        (3, "b", b"k000001", -1, 1),
+        (4, "c", None, -1, 0),
+    ]
