@@ -11,7 +11,16 @@ from typing import Any, cast
 from faults.params import Shape
 from faults.probe import answers
 from harness.errors import BrokerstormError
-from harness.protocols import Cluster, HasLeaders, Killable, Node, PartitionState, Pausable, Stoppable
+from harness.protocols import (
+    Clients,
+    Cluster,
+    HasLeaders,
+    Killable,
+    Node,
+    PartitionState,
+    Pausable,
+    Stoppable,
+)
 
 POLL_S = 0.2
 
@@ -54,6 +63,7 @@ class Site:
     Attributes:
         shape: the run's topics, for effects and for recovery, and the nodes that steps may name.
         faulted: the nodes that a fault holds now.
+        clients: asks for name -> process id of the run's workers that live now; empty without a run.
         stopping: set when everything must be healed; a long injection ends early.
     """
 
@@ -67,6 +77,7 @@ class Site:
         self.cluster = cluster
         self.shape = shape
         self.faulted = faulted
+        self.clients: Clients = dict
         self.stopping = threading.Event()
 
     @property

@@ -13,7 +13,7 @@ from faults.life import Desk, Life
 from faults.occupancy import Occupancy
 from faults.site import Site
 from faults.timeline import Firing, Timeline
-from harness.protocols import Cluster
+from harness.protocols import Clients, Cluster
 from harness.rundir import RunDir
 
 #: A killed node takes 7 to 20 s to be in sync again on a busy machine, over a minute on a swamped one.
@@ -57,9 +57,10 @@ class Storm:
         self._hurry = hurry or threading.Event()
         self._epoch_ns = 0
 
-    def start(self, epoch_ns: int) -> None:
+    def start(self, epoch_ns: int, clients: Clients = dict) -> None:
         """Begin; ``epoch_ns`` (CLOCK_MONOTONIC) is the timeline's t = 0. Once."""
         self._epoch_ns = epoch_ns
+        self._desk.site.clients = clients
         self._scheduler.start()
 
     def _schedule(self) -> None:

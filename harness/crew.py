@@ -101,6 +101,11 @@ class Crew:
         """What `Meter` samples."""
         return {w.name: (w.pid, w.stats) for w in self.everybody if w.is_alive}
 
+    def pids(self) -> Mapping[str, int]:
+        """The client processes that live now, by worker name: what a fault may freeze."""
+        clients = [*self.consumers, *self.producers]
+        return {w.name: w.pid for w in clients if w.is_alive and w.pid is not None}
+
     def totals(self) -> dict[str, int]:
         """Sums of the latest counters over all workers."""
         keys = ("attempted", "ok", "fail", "info", "open", "blocked_ns", "late_max_ns")

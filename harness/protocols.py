@@ -6,7 +6,7 @@ lacks is refused before anything starts. Nodes are named by their compose servic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -209,11 +209,18 @@ class Fault(Protocol):
         """Choose targets as the cluster is now, changing nothing; ``draw`` seeds every choice."""
 
 
+#: Name -> process id of the workers that live now (producer-1, consumer-2 ...).
+Clients = Callable[[], Mapping[str, int]]
+
+
 class FaultStorm(Protocol):
     """The faults of one run, as the run sees them: it knows neither kinds nor targets."""
 
-    def start(self, epoch_ns: int) -> None:
-        """Begin; the timeline's t = 0 is ``epoch_ns`` (CLOCK_MONOTONIC)."""
+    def start(self, epoch_ns: int, clients: Clients = dict) -> None:
+        """Begin; the timeline's t = 0 is ``epoch_ns`` (CLOCK_MONOTONIC).
+
+        ``clients``: asks which worker processes of the run live now; they may be targets too.
+        """
 
     def stop(self) -> None:
         """Inject nothing more. Idempotent."""

@@ -134,7 +134,7 @@ class LiveRun:
         crew.tell([*crew.consumers, *crew.producers], f"start {t0_ns}")
         self._watch_until(self._epoch_ns)
         self._phase("load")
-        self._storm.start(self._epoch_ns)
+        self._storm.start(self._epoch_ns, crew.pids)
         self._watch_until(self._epoch_ns + int(plan.load_s * 1e9) + OFFER_SLACK_NS)
         crew.tell(crew.producers, "stop-load")
 
