@@ -169,7 +169,12 @@ class Result:
         """What made the verdict *fail*, in the order of the findings."""
         return [f for f in self.findings if f.status is Status.VIOLATION and f.count]
 
+    def excused(self) -> list[Finding]:
+        """What happened and is not the broker's or the client's fault: permitted, or the application's."""
+        return [f for f in self.findings if f.status in _EXCUSED and f.count]
 
+
+_EXCUSED = (Status.PERMITTED, Status.APPLICATION_ERROR)
 CLEAN = "clean"
 #: Exit codes of a run that stand for a whole campaign, the most urgent first; see docs/reference.
 URGENT_EXITS = (5, 70, 130, 143, 4)
@@ -189,12 +194,14 @@ class RunSummary:
     rate: dict[str, float]
     latency_ms: dict[str, float]
     violations: dict[str, int]  # class -> count
+    excused: dict[str, int]  # class -> count: permitted, or an application error
     faults: dict[str, int]  # fired, effective
-    witnesses: dict[str, Witness]  # class -> its earliest, of the violations
+    witnesses: dict[str, Witness]  # class -> its earliest; a violation's where there is one
 
     @classmethod
     def of(cls, result: Result, *, path: str, round_number: int) -> RunSummary:
-        shown = [(f.cls, min(f.witnesses, key=_time)) for f in result.violations() if f.witnesses]
+        told = [*result.excused(), *result.violations()]  # of one class, the violation's stays
+        shown = [(f.cls, min(f.witnesses, key=_time)) for f in told if f.witnesses]
         fired = [fault for fault in result.faults if not fault.skipped]
         return cls(
             run_id=result.run_id,
@@ -207,15 +214,23 @@ class RunSummary:
             rate=result.rate,
             latency_ms=result.latency_ms,
             violations={finding.cls: finding.count for finding in result.violations()},
+            excused={finding.cls: finding.count for finding in result.excused()},
             faults={"fired": len(fired), "effective": sum(fault.effective for fault in fired)},
             witnesses=dict(shown),
         )
 
+    def shows(self, expect: str) -> bool:
+        """The expected class showed up, be it permitted; for *clean*: there was a violation."""
+        if expect == CLEAN:
+            return bool(self.violations)
+        return expect in self.violations or expect in self.excused
+
     def first_witness(self, expect: str) -> tuple[str, Witness] | None:
-        """Class and witness to show first: of the expected class, else the earliest of any."""
+        """Class and witness to show first: of the expected class, else the earliest of any violation."""
         if expect in self.witnesses:
             return expect, self.witnesses[expect]
-        return min(self.witnesses.items(), key=lambda pair: _time(pair[1]), default=None)
+        violated = ((cls, w) for cls, w in self.witnesses.items() if cls in self.violations)
+        return min(violated, key=lambda pair: _time(pair[1]), default=None)
 
 
 def _time(witness: Witness) -> float:
@@ -234,8 +249,9 @@ class Expectation(StrEnum):
 class VariantResult:
     """All rounds of a variant.
 
-    ``hits``: rounds that violate the expected class; for a variant expected *clean*, rounds with any
-    violation. ``first_witness_s``: time into the load of the first hit's earliest witness, None if none.
+    ``hits``: rounds that show the expected class (a permitted one too: some bugs break no promise); for a
+    variant expected *clean*, rounds with any violation. ``first_witness_s``: time into the load of the
+    first hit's earliest witness, None if none.
     """
 
     name: str
@@ -251,7 +267,7 @@ class VariantResult:
     @classmethod
     def of(cls, name: str, expect: str, runs: Sequence[RunSummary], *, about: str = "") -> VariantResult:
         """Judge the rounds of a variant; a variant without a finished round is undecided."""
-        hit = [run for run in runs if (run.violations if expect == CLEAN else expect in run.violations)]
+        hit = [run for run in runs if run.shows(expect)]
         times = [first[1].t_s for run in hit if (first := run.first_witness(expect)) is not None]
         unsure = not runs or any(run.verdict is Verdict.UNKNOWN for run in runs)
         if expect == CLEAN:

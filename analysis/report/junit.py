@@ -71,8 +71,13 @@ def _suite(result: Result, *, allowed: str = CLEAN) -> ET.Element:
             by_class.setdefault(finding.cls, []).append(finding)
     for cls in dict.fromkeys([*CLASSES, *by_class]):
         _class_case(suite, name, cls, by_class.get(cls, []), is_expected=cls == allowed)
-    _coverage_case(suite, name, result, is_decided=allowed in {f.cls for f in result.violations()})
+    _coverage_case(suite, name, result, is_decided=allowed in _told(result))
     return _counted(suite, sum(result.duration_s.values()))
+
+
+def _told(result: Result) -> set[str]:
+    """Classes that were proved, violation or not."""
+    return {finding.cls for finding in (*result.violations(), *result.excused())}
 
 
 def _class_case(

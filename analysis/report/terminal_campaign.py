@@ -56,6 +56,9 @@ def found(variant: VariantResult) -> str:
     for run in variant.runs:
         for cls, number in run.violations.items():
             totals[cls] = totals.get(cls, 0) + number
+        if variant.expect not in run.violations and variant.expect in run.excused:
+            allowed = f"{variant.expect} (no violation)"
+            totals[allowed] = totals.get(allowed, 0) + run.excused[variant.expect]
     if totals:
         return ", ".join(f"{cls} {words.count(number)}" for cls, number in totals.items())
     if not variant.runs:

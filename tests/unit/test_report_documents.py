@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from analysis.findings import Expectation, RunSummary, Status, VariantResult, Verdict
+from analysis.findings import Expectation, Finding, RunSummary, Status, VariantResult, Verdict
 from analysis.report import documents
 from analysis.report.compare import compare
 from analysis.report.explain import every_class
@@ -164,6 +164,22 @@ def test_what_a_variant_showed_against_what_it_should(
     variant = VariantResult.of("v", expect, rounds(*results))
     assert (variant.outcome.value, variant.hits) == (outcome, hits)
     assert variant.as_expected is (outcome == "as expected")
+
+
+def excused(status: Status) -> Any:
+    """A run that passes and shows a class that breaks no promise."""
+    one = Finding(cls="write-duplicate", status=status, count=3, sentence="", promise="", evidence="")
+    return passing(findings=[one])
+
+
+@pytest.mark.parametrize("status", [Status.PERMITTED, Status.APPLICATION_ERROR, Status.INFO])
+def test_a_variant_may_expect_what_breaks_no_promise(status: Status) -> None:
+    met = status is not Status.INFO
+    expecting = VariantResult.of("v", "write-duplicate", rounds(excused(status)))
+    assert (expecting.hits, expecting.as_expected) == (int(met), met)
+    clean = VariantResult.of("v", "clean", rounds(excused(status)))
+    assert (clean.hits, clean.as_expected) == (0, True)
+    assert clean.runs[0].verdict is Verdict.PASS
 
 
 def test_the_most_urgent_exit_code_wins() -> None:
