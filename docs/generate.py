@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
 import click
@@ -24,6 +25,7 @@ from cli import cli  # noqa: E402 - run as a script, the tree is not on the path
 from commands.console import Command  # noqa: E402
 from faults.reference import reference_page, schema  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
+from harness.exposure import CAPTURED, REPORTED  # noqa: E402
 from harness.scenario import Scenario  # noqa: E402
 from harness.scenario_schema import SCHEMA_FILE, scenario_schema  # noqa: E402
 
@@ -39,6 +41,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "scenario.md": scenario_page(),
         REFERENCE / "exit-codes.md": exit_codes_page(),
         REFERENCE / "faults.md": reference_page(),
+        REFERENCE / "exposure.md": exposure_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),
         SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
     }
@@ -107,11 +110,17 @@ def scenario_page() -> str:
 def _models(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
     yield path, model
     for name, field in model.model_fields.items():
-        inner, suffix = field.annotation, ""
+        inner, suffix = _needed(field.annotation), ""
         if get_origin(inner) is dict:
             inner, suffix = get_args(inner)[1], ".NAME"
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _models(inner, f"{path}.{name}{suffix}".lstrip("."))
+
+
+def _needed(annotation: Any) -> Any:
+    """``X`` of ``X | None``."""
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return kinds[0] if isinstance(annotation, UnionType) and len(kinds) == 1 else annotation
 
 
 def _key_row(name: str, field: Any) -> str:
@@ -120,7 +129,7 @@ def _key_row(name: str, field: Any) -> str:
 
 
 def _type(field: Any) -> str:
-    annotation = field.annotation
+    annotation = _needed(field.annotation)
     if "parse_seconds" in repr(field.metadata):
         return "duration"
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -154,13 +163,46 @@ def _default(field: Any) -> str:
     value = field.default
     if value is PydanticUndefined:
         value = field.get_default(call_default_factory=True)
-    if isinstance(value, BaseModel) or value in ("", {}, []):
+    if value is None or isinstance(value, BaseModel) or value in ("", {}, []):
         return ""
     if isinstance(value, dict):
         return ", ".join(f"one named `{name}`" for name in value)
     if isinstance(value, float) and "parse_seconds" in repr(field.metadata):
         return f"`{value:g}s`"
     return f"`{json.dumps(value)}`" if not isinstance(value, str) else f"`{value}`"
+
+
+# ----- exposure ---------------------------------------------------------------------------------------
+
+
+def exposure_page() -> str:
+    """docs/reference/exposure.md: the counters that a bug file can name."""
+    lines = [
+        "# Exposure counters",
+        "",
+        MADE,
+        "",
+        "How much of what a bug needs did a run meet? A bug file names one of these and a floor; a round",
+        "below it is not counted ([known bugs](../known-bugs.md)). Every run has the captured ones, as",
+        "`exposure` in its `result.json`.",
+        "",
+        "## Counted from the capture, for every client",
+        "",
+        "| counter | meaning |",
+        "|---|---|",
+        *(f"| `{name}` | {meaning} |" for name, meaning in CAPTURED.items()),
+        "",
+        "## Reported by the worker",
+        "",
+        "Only the client's process can know these: they come as `exposure` in the `stats` and `done` lines",
+        "of [the worker protocol](../worker-protocol.md), from workers that can honestly count them, and are",
+        "summed.",
+        "",
+        "| counter | meaning |",
+        "|---|---|",
+        *(f"| `{name}` | {meaning} |" for name, meaning in REPORTED.items()),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 # ----- exit codes -------------------------------------------------------------------------------------

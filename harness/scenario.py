@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from harness.durations import MAX_DURATION_S as MAX_DURATION_S
 from harness.durations import Seconds as Seconds
 from harness.durations import parse_seconds as parse_seconds
+from harness.scenario_bug import BugSpec, bug_problems
+from harness.scenario_part import Name as Name
+from harness.scenario_part import Part as Part
 
 MAX_RATE_PER_S = 2_000_000  # above what one machine's clients reach; a typo, not a wish
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Option = str | int | float | bool
-
-
-class Part(BaseModel):
-    """Base of every part of a scenario: unknown keys are errors, types are taken as written, values stay."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class ClusterSpec(Part):
@@ -144,6 +140,7 @@ class Scenario(Part):
     variants: dict[Name, VariantSpec] = Field(
         default_factory=dict, description="named overrides, and what each must show"
     )
+    bug: BugSpec | None = Field(None, description="makes it a known bug that `brokerstorm repro` compares")
 
     #: The file this came from (`harness.scenario_file.Source`); None when built in Python.
     _source: Any = PrivateAttr(default=None)
@@ -194,6 +191,8 @@ def problems(
                 ("variants", name, "expect"),
                 f"is no class; {_known(variant.expect, ['clean', *classes])}",
             )
+    if scenario.bug is not None:
+        yield from bug_problems(scenario.bug, scenario.variants)
 
 
 def _known(wrong: str, names: Collection[str]) -> str:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import yaml
@@ -55,6 +55,11 @@ class Source:
 def bundled_scenarios() -> dict[str, Path]:
     """The scenarios that come with brokerstorm, by name."""
     return {path.stem: path for path in sorted(BUNDLED.glob("*.yaml"))}
+
+
+def bundled_bugs() -> dict[str, Path]:
+    """The known bugs that come with brokerstorm, by name: scenarios with a `bug` key."""
+    return {path.stem: path for path in sorted((BUNDLED / "bugs").glob("*.yaml"))}
 
 
 def load_scenario(
@@ -112,12 +117,14 @@ def variants(scenario: Scenario) -> list[tuple[str, Scenario, str]]:
     merged: list[tuple[str, Scenario, str]] = []
     for name, variant in scenario.variants.items():
         at: Location = ("variants", name, "override")
-        for key in ("name", "system", "rounds", "variants"):
+        for key in ("name", "system", "rounds", "variants", "bug"):
             if key in variant.override:
                 raise ScenarioError(
                     f"{source.place((*at, key))}: {dotted((*at, key))}: a variant cannot change {key}"
                 )
-        data = _deep_merge({k: v for k, v in source.data.items() if k != "variants"}, variant.override)
+        data = _deep_merge(
+            {k: v for k, v in source.data.items() if k not in ("variants", "bug")}, variant.override
+        )
         for location, value, option in source.overrides:
             if location[0] != "variants":
                 _put(data, location, value, option)
@@ -133,8 +140,8 @@ def find_scenario(name_or_path: str | Path) -> Path:
     """
     text, path = str(name_or_path), Path(name_or_path)
     known = bundled_scenarios()
-    if text in known:
-        return known[text]
+    if (bundled := (known | bundled_bugs()).get(text)) is not None:
+        return bundled
     if path.is_file():
         return path
     if path.is_dir():
@@ -335,10 +342,18 @@ def _inner(annotation: Any, key: str | int) -> Any:
         annotation = get_args(annotation)[0]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         found = annotation.model_fields.get(str(key))
-        return found.annotation if found else None
+        return _needed(found.annotation) if found else None
     if get_origin(annotation) in {dict, list}:
         return get_args(annotation)[-1]
     return None
+
+
+def _needed(annotation: Any) -> Any:
+    """``X`` of ``X | None``: a key that may be left out is checked like any other when it is there."""
+    if get_origin(annotation) not in {Union, UnionType}:
+        return annotation
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return kinds[0] if len(kinds) == 1 else annotation
 
 
 def _existing(location: Location, data: Any, *, keep_last: bool) -> Location:

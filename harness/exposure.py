@@ -1,0 +1,34 @@
+"""Exposure counters: how much of what a bug needs did a run meet?
+
+A clean round of the fixed version proves something only if the affected version could have failed in it.
+So every known bug names one of these counters and a floor. Most are counted from the capture, for every
+client alike; what only the client can know comes in the ``exposure`` mapping of its worker's ``stats`` and
+``done`` lines (docs/worker-protocol.md), summed over the workers of the run.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Counted from the capture by `analysis.exposure`, whatever the client.
+CAPTURED: Final = {
+    "faults_bit": "faults that proved that they bit",
+    "sends_open_at_fault": "sends without an outcome when a fault was applied, summed over the faults",
+    "sends_not_ok": "sends that the client reported as failed or never completed",
+    "deliveries": "messages handed to consumers",
+    "redeliveries": "messages handed over with a redelivery count or flag above zero",
+    "assignments": "assignments of a stream to a consumer; more than streams: the group rebalanced",
+    "acks_confirmed": "acknowledgements and commits that the client confirmed",
+    "nacks": "negative acknowledgements",
+    "rollbacks": "transactions that a consumer rolled back, and recovers",
+}
+#: Reported by workers that can honestly count them.
+REPORTED: Final = {
+    "reconnects": "connections of the client lost and made again",
+    "reconnects_with_pending": "reconnects of a producer that had sends without an outcome",
+    "retriable_errors": "errors that the client answered with a retry of its own",
+    "messages_waiting_past_ack_timeout": "messages that waited in the client for longer than the ack timeout",
+    "full_batches": "batch receives that returned as many messages as they may",
+    "rejected_subscribes": "subscribes that the broker refused",
+}
+COUNTERS: Final = CAPTURED | REPORTED

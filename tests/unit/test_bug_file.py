@@ -1,0 +1,95 @@
+"""Bug files: a scenario with a `bug` key, checked as a scenario is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ScenarioError
+from harness.scenario_file import bundled_bugs, load_scenario, variants
+
+GOOD = """
+name: lost
+bug:
+  report: https://example.org/issues/1
+  exposure: {counter: faults_bit, floor: 2}
+  pairs:
+    old-new: {affected: old, fixed: new}
+variants:
+  old: {expect: acked-lost, override: {load: {producers: {p: {client_version: 1.0.0}}}}}
+  new: {override: {load: {producers: {p: {client_version: 1.0.1}}}}}
+"""
+
+BAD = [
+    (
+        "report: https://example.org/issues/1",
+        "report: me",
+        "bug.report: must be a link: https://..., got 'me'",
+    ),
+    ("  report: https://example.org/issues/1\n", "", "bug.report: is missing"),
+    (
+        "faults_bit",
+        "faults_bitten",
+        "bug.exposure.counter: is no counter, got 'faults_bitten'; did you mean ",
+    ),
+    ("floor: 2", "floor: 0", "bug.exposure.floor: must be at least 1, got 0"),
+    (
+        "affected: old",
+        "affected: odl",
+        "bug.pairs.old-new.affected: is no variant, got 'odl'; did you mean old?",
+    ),
+    (
+        "affected: old",
+        "affected: new",
+        "affected: must be a variant that expects the class of the bug, and this",
+    ),
+    (
+        "fixed: new",
+        "fixed: old",
+        "fixed: must be a variant that expects clean, and this one expects acked-lost",
+    ),
+    ("fixed: new", "fixed: new, role: x", "bug.pairs.old-new.role: unknown key, got 'x'; allowed: about, "),
+    ("override: {load", "override: {bug: {}, load", "variants.old.override.bug: a variant cannot change bug"),
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "lost.yaml"
+
+
+def test_a_bug_is_a_scenario_whose_variants_are_its_arms(file: Path) -> None:
+    file.write_text(GOOD)
+    scenario = load_scenario(file)
+    assert scenario.bug is not None
+    assert list(scenario.bug.pairs) == ["old-new"]
+    assert [(name, merged.bug, expect) for name, merged, expect in variants(scenario)] == [
+        ("old", None, "acked-lost"),
+        ("new", None, "clean"),
+    ]
+
+
+@pytest.mark.parametrize(("right", "wrong", "message"), BAD, ids=[case[2][:40] for case in BAD])
+def test_a_wrong_bug_file_is_one_line_that_names_the_key(
+    file: Path, right: str, wrong: str, message: str
+) -> None:
+    assert right in GOOD
+    file.write_text(GOOD.replace(right, wrong, 1))
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{file}:")
+
+
+@pytest.mark.parametrize("name", bundled_bugs())
+def test_every_bundled_bug_can_be_used(name: str) -> None:
+    from commands.wiring import choose_plans, read_scenario
+
+    scenario = read_scenario(name)
+    assert scenario.name == name
+    assert scenario.bug is not None
+    for pair in scenario.bug.pairs.values():
+        plans = {plan.variant: plan for plan in choose_plans(scenario, seed=1, rounds=1)}
+        assert plans[pair.affected].faults == plans[pair.fixed].faults
+        assert plans[pair.affected].version == plans[pair.fixed].version
