@@ -1,13 +1,11 @@
 """What judging must know beside the capture tables: the plan, the workers, the bounds, the faults.
 
-`load_context` reads the small JSON files of a run directory into one frozen, picklable `Context`, which
-travels to every task. It never imports the harness's models: a run judged years later, or written by
-another tool, needs only the files.
+One frozen, picklable `Context` travels to every task; `analysis.context_files` reads it from a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.rundir import RunDir, read_json, read_jsonl
-
 _NS = 1_000_000_000
 #: No audit row for a stream: nothing of it was read.
 _UNREAD = "missing"
-#: Damage (keys of seal.json) that means missing rows; other kinds cost a name or a header.
-_HOLES = ("torn_rows", "short_files", "bad_magic", "missing_segments")
+
+
+#: Order after a roll back: no settings promise it, only a scenario can require it.
+REDELIVERY_ORDER = "redelivery-order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +39,19 @@ class Promise:
     required: Mapping[str, Any] = field(default_factory=dict)
 
     def holds(self, kind: str) -> bool:
-        """True when ``delivery``, ``order`` or ``dedup`` is promised or required."""
+        """True when ``delivery``, ``order``, ``dedup`` or ``redelivery-order`` is promised or required."""
+        if kind == REDELIVERY_ORDER:
+            return bool(self.required.get("order"))
         if self.required.get(kind):
             return True
         return self.delivery == "durable" if kind == "delivery" else bool(getattr(self, kind))
 
     def reason(self, kind: str) -> str:
         """Where the answer of `holds` comes from, for people."""
-        if self.required.get(kind):
+        if self.required.get("order" if kind == REDELIVERY_ORDER else kind):
             return "required by the scenario"
+        if kind == REDELIVERY_ORDER:
+            return "JMS leaves the order of redelivered messages open"
         return self.because.get(kind, "")
 
 
@@ -58,7 +60,8 @@ class Instance:
     """A producer instance. ``complete``: its capture is whole, it said ``done`` and nothing is torn.
 
     ``end_ns``: when it was closed or died, 0 if it is not known to have ended. ``frozen``: (start, end)
-    of every span in which its process did not run.
+    of every span in which its process did not run. ``results``: whether the application looked at the
+    results of its sends: checked, ignored or resent.
     """
 
     number: int
@@ -69,11 +72,41 @@ class Instance:
     complete: bool = False
     end_ns: int = 0
     frozen: tuple[tuple[int, int], ...] = ()
+    results: str = "checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a consumer session reads and settles, and what it may therefore expect.
+
+    Attributes:
+        subscription: group (Kafka), exclusive, failover, shared, key_shared, or queue (JMS, AMQP).
+        order: of deliveries as promised: by ``stream``, by ``key``, or none.
+        settle: auto, ack, cumulative, transacted or none.
+        ack_timeout_ns: the client asks for a redelivery after this; 0 = never.
+        acks_confirmed: the client's confirmation of an ack stands for the broker's.
+        batch_index_acks: single messages of a batch are acknowledged, at both ends.
+    """
+
+    subscription: str = "group"
+    order: str = "stream"
+    settle: str = "auto"
+    ack_timeout_ns: int = 0
+    acks_confirmed: bool = False
+    batch_index_acks: bool = False
+
+    @property
+    def is_individual(self) -> bool:
+        """Messages are settled one by one, so what is not settled may come again at any time."""
+        return self.subscription != "group"
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A consumer session, as `Instance`. ``committed_only``: it must not see aborted transactions."""
+    """A consumer session, as `Instance`. ``committed_only``: it must not see aborted transactions.
+
+    ``start_ns``: when its process began, 0 unknown.
+    """
 
     number: int
     name: str = ""
@@ -83,6 +116,16 @@ class Session:
     end_ns: int = 0
     committed_only: bool = False
     frozen: tuple[tuple[int, int], ...] = ()
+    start_ns: int = 0
+    reading: Reading = Reading()
+
+
+#: Systems without a log, and how a session reads of which the plan says nothing.
+QUEUE_SYSTEMS = ("qpid",)
+READING_OF = {
+    "pulsar": Reading("exclusive", settle="ack"),
+    "qpid": Reading("queue", order="none", settle="ack"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +146,17 @@ class LaneGroup:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far the audit read a stream. ``read_to == end`` means all of it."""
+    """How far the audit read a stream. ``read_to == end`` means all of it.
+
+    Kafka counts in offsets, Pulsar in messages. ``remaining``: a queue, whose rows in the log are what was
+    left in it after the drain, and not all that it ever held.
+    """
 
     begin: int = 0
     end: int = 0
     read_to: int = 0
     why: str = _UNREAD
+    remaining: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -138,6 +186,7 @@ class Context:
     """
 
     run_id: str = ""
+    system: str = "kafka"
     streams: tuple[str, ...] = ()
     lane_groups: tuple[LaneGroup, ...] = ()
     instances: Mapping[int, Instance] = field(default_factory=dict)
@@ -186,6 +235,21 @@ class Context:
         return keyed
 
     @cached_property
+    def is_queue(self) -> npt.NDArray[np.bool_]:
+        """By stream id: a queue, of which the log holds only what remained."""
+        queues = self.system in QUEUE_SYSTEMS
+        return np.array([queues or self.stream_bounds(s).remaining for s in range(len(self.streams) + 1)])
+
+    @cached_property
+    def has_queues(self) -> bool:
+        return bool(self.is_queue[1:].any())
+
+    @property
+    def has_offsets(self) -> bool:
+        """Positions are numbers that the audit's bounds can be compared with."""
+        return self.system == "kafka"
+
+    @cached_property
     def topics(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name.rpartition("-")[0] for name in self.streams))
 
@@ -197,6 +261,18 @@ class Context:
     def instance(self, number: int) -> Instance:
         """The instance; one that the plan does not know has an incomplete capture."""
         return self.instances.get(number) or Instance(number)
+
+    def promise(self, instance: int) -> Promise:
+        """The promise of a producer; of what no producer did (0), the full one and what is required."""
+        if instance:
+            return self.instance(instance).promise
+        required = {k: v for i in self.instances.values() for k, v in i.promise.required.items() if v}
+        return Promise(required=required)
+
+    def reading(self, group: str) -> Reading:
+        """How the group reads; its sessions are alike."""
+        own = (s.reading for s in self.sessions.values() if s.group == group)
+        return next(own, READING_OF.get(self.system, Reading()))
 
     def stream_name(self, stream: int) -> str:
         if 1 <= stream <= len(self.streams):
@@ -224,180 +300,3 @@ class Context:
     def seconds(self, t_ns: int) -> float:
         """Seconds since the start of load."""
         return (t_ns - self.epoch_ns) / _NS
-
-
-def load_context(run: RunDir) -> Context:
-    """Read the small files of a run.
-
-    Raises:
-        UsageError: plan.json or manifest.json is missing or is not JSON.
-    """
-    return context_of(
-        read_json(run.plan),
-        read_json(run.manifest),
-        names=read_jsonl(run.names),
-        bounds=read_jsonl(run.log_bounds),
-        faults=read_jsonl(run.faults),
-        events=read_jsonl(run.events),
-        seal_report=read_json(run.seal_report) if run.seal_report.exists() else {},
-    )
-
-
-Row = Mapping[str, Any]
-
-
-def context_of(
-    plan: Row,
-    manifest: Row,
-    *,
-    names: Iterable[Row] = (),
-    bounds: Iterable[Row] = (),
-    faults: Iterable[Row] = (),
-    events: Iterable[Row] = (),
-    seal_report: Row | None = None,
-) -> Context:
-    """A context from the documents of a run, as their files hold them."""
-    streams = _streams(plan)
-    workers = list(manifest.get("workers", []))
-    damaged = _damaged_workers(seal_report or {})
-    frozen = _frozen(events)
-    epoch_ns = int(manifest.get("epoch_ns", 0))
-    return Context(
-        run_id=str(manifest.get("run_id", "")),
-        streams=streams,
-        lane_groups=tuple(
-            LaneGroup(g["topic"], g["mode"], int(g["first"]), int(g["count"])) for g in plan["lane_groups"]
-        ),
-        instances=_instances(plan, workers, damaged, frozen),
-        sessions=_sessions(plan, workers, damaged, frozen),
-        bounds=_bounds(bounds),
-        names={int(row["id"]): str(row["text"]) for row in names if int(row["id"]) > len(streams)},
-        faults=fault_windows(faults, _last_ns(manifest)),
-        buckets=int(plan["buckets"]),
-        epoch_ns=epoch_ns,
-        load_start_ns=epoch_ns,
-        load_end_ns=epoch_ns + round(float(plan["load_s"]) * _NS),
-        end_ns=_end_of_observation(manifest),
-        stall_ns=round(float(plan["limits"].get("stall", 15.0)) * _NS),
-        readiness_restored=bool(manifest.get("readiness_restored", False)),
-        drained=bool(manifest.get("drained", False)),
-    )
-
-
-def fault_windows(rows: Iterable[Row], last_ns: int) -> tuple[FaultWindow, ...]:
-    """Fold the event rows of faults.jsonl. A fault that was never healed lasts until ``last_ns``."""
-    folded: dict[int, dict[str, Any]] = {}
-    for row in rows:
-        fault = folded.setdefault(int(row["id"]), {})
-        t_ns = int(row["t_ns"])
-        if row["event"] == "inject":
-            fault |= {"kind": row["kind"], "target": row["target"], "start": t_ns}
-        elif row["event"] == "effect":
-            fault["effective"] = bool(row.get("effective"))
-        elif row["event"] in ("heal", "healed") and row.get("ok", True):
-            fault["end"] = t_ns
-    return tuple(
-        FaultWindow(
-            id=number,
-            kind=str(f["kind"]),
-            target=str(f["target"]),
-            start_ns=f["start"],
-            end_ns=f.get("end", max(last_ns, f["start"])),
-            effective=f.get("effective", False),
-        )
-        for number, f in sorted(folded.items())
-        if "start" in f
-    )
-
-
-def _streams(plan: Row) -> tuple[str, ...]:
-    return tuple(f"{t['name']}-{p}" for t in plan["topics"] for p in range(int(t["partitions"])))
-
-
-def _damaged_workers(report: Row) -> set[str]:
-    """Workers whose raw capture had missing or torn parts, from the report of sealing."""
-    workers = report.get("workers") or {}
-    return {name for name, row in workers.items() if any(map((row.get("damage") or {}).get, _HOLES))}
-
-
-Spans = dict[str, tuple[tuple[int, int], ...]]
-
-
-def _frozen(events: Iterable[Row]) -> Spans:
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for row in events:
-        if row.get("kind") == "frozen" and "worker" in row and row.get("frozen_ns"):
-            end = int(row["t_ns"])
-            spans.setdefault(str(row["worker"]), []).append((end - int(row["frozen_ns"]), end))
-    return {worker: tuple(sorted(found)) for worker, found in spans.items()}
-
-
-def _worker(workers: Iterable[Row], role: str, key: str, number: int) -> Row:
-    return next((w for w in workers if w.get("role") == role and w.get(key) == number), {})
-
-
-def _instances(
-    plan: Row, workers: list[dict[str, Any]], damaged: set[str], frozen: Spans
-) -> dict[int, Instance]:
-    found = {}
-    for p in plan["producers"]:
-        worker = _worker(workers, "producer", "instance", p["instance"])
-        promise = p["promise"]
-        found[int(p["instance"])] = Instance(
-            number=int(p["instance"]),
-            name=p["name"],
-            client=" ".join(filter(None, (p["client"], worker.get("client_version", "")))),
-            promise=Promise(
-                delivery=promise["delivery"],
-                order=bool(promise["order"]),
-                dedup=bool(promise["dedup"]),
-                because=dict(promise["because"]),
-                required={k: v for k, v in promise["required"].items() if v},
-            ),
-            deadline_ns=round(float(p["call_deadline_s"]) * _NS),
-            complete=bool(worker.get("done")) and p["name"] not in damaged,
-            end_ns=int(worker.get("t_end_ns") or 0),
-            frozen=frozen.get(p["name"], ()),
-        )
-    return found
-
-
-def _sessions(
-    plan: Row, workers: list[dict[str, Any]], damaged: set[str], frozen: Spans
-) -> dict[int, Session]:
-    found = {}
-    for c in plan["consumers"]:
-        worker = _worker(workers, "consumer", "session", c["session"])
-        options = c.get("options") or {}
-        isolation = options.get("isolation.level") or options.get("isolation_level") or ""
-        found[int(c["session"])] = Session(
-            number=int(c["session"]),
-            name=c["name"],
-            group=c["group"],
-            topics=tuple(c["topics"]),
-            complete=bool(worker.get("done")) and c["name"] not in damaged,
-            end_ns=int(worker.get("t_end_ns") or 0),
-            committed_only=isolation == "read_committed",
-            frozen=frozen.get(c["name"], ()),
-        )
-    return found
-
-
-def _bounds(rows: Iterable[Row]) -> dict[int, Bounds]:
-    """Of several readers of a stream the one that got furthest counts."""
-    best: dict[int, Bounds] = {}
-    for row in rows:
-        bounds = Bounds(int(row["begin"]), int(row["end"]), int(row["read_to"]), str(row["why"]))
-        number = int(row["stream_id"])
-        if number not in best or bounds.read_to > best[number].read_to:
-            best[number] = bounds
-    return best
-
-
-def _last_ns(manifest: Row) -> int:
-    return max((int(p.get("end_ns") or 0) for p in manifest.get("phases", [])), default=0)
-
-
-def _end_of_observation(manifest: Row) -> int:
-    ends = [int(w.get("t_end_ns") or 0) for w in manifest.get("workers", []) if w.get("role") == "producer"]
-    return max(ends, default=0) or _last_ns(manifest)

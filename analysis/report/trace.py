@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from analysis.context import Bounds, Context, load_context
+from analysis.context import Bounds, Context
+from analysis.context_files import load_context
 from analysis.faultlog import FaultFact, fold
 from analysis.report import words
 from analysis.report.life import Delivered, FaultNear, Neighbour, SendAttempt, Stored, Trace

@@ -12,7 +12,8 @@ import numpy as np
 
 from analysis.bucket import Bucket
 from analysis.classify import classify
-from analysis.context import Context, context_of
+from analysis.context import Context
+from analysis.context_files import context_of
 from analysis.kernels import episodes
 from analysis.partial import Partial
 from tests.planted.tiny import EPOCH_NS, History

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analysis.across import Split, judge_stream, split_streams, streams_in
 from analysis.bucket import load_bucket
-from analysis.context import load_context
+from analysis.context_files import load_context
 from analysis.partial import Episode
 from tests.planted.tiny import History
 

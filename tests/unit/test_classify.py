@@ -10,7 +10,7 @@ import pytest
 from analysis.bucket import Bucket, load_bucket
 from analysis.classes import status_of
 from analysis.classify import classify
-from analysis.context import load_context
+from analysis.context_files import load_context
 from analysis.findings import Status
 from analysis.partial import Partial, RawWitness
 from harness.plan import PromisePlan

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analysis.bucket import Bucket, Columns, is_constant, load_bucket
-from analysis.context import Context, load_context
+from analysis.context import Context
+from analysis.context_files import load_context
 from harness.records import SEALED
 from tests.planted.tiny import History
 

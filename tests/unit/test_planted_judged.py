@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from analysis.capture import Capture
-from analysis.context import load_context
+from analysis.context_files import load_context
 from analysis.findings import Result
 from analysis.judge import read_files
 from analysis.result import grid_of, result_of

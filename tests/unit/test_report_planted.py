@@ -13,7 +13,7 @@ import pytest
 from analysis.bucket import load_bucket
 from analysis.capture import Capture
 from analysis.classify import classify
-from analysis.context import load_context
+from analysis.context_files import load_context
 from analysis.findings import Result, Verdict
 from analysis.judge import read_files
 from analysis.report.documents import SCHEMA_FOLDER, read_result, run_document, to_json, write_result

@@ -1,0 +1,118 @@
+"""The anomaly classes, in one table: what each means, which promise it breaks, what must be known first.
+
+Kernels, the report, `brokerstorm explain`, docs/explanation/anomalies.md and the JSON schema take names
+and texts from here. A message is counted once, under the class of lowest ``rank`` that describes it (a
+violation before anything permitted); what else the same cause did to it is listed as a symptom. The rows lie
+in one file a concern; `CLASSES` is the table.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from analysis.classes.delivery import DELIVERY
+from analysis.classes.entry import (
+    ALWAYS,
+    APPLICATION,
+    CAPTURE,
+    INFORMATION,
+    PRECONDITIONS,
+    AnomalyClass,
+    Split,
+)
+from analysis.classes.integrity import INTEGRITY
+from analysis.classes.liveness import LIVENESS
+from analysis.classes.sending import SENDING
+from analysis.classes.transactions import TRANSACTIONS
+from analysis.context import Promise
+from analysis.findings import Status
+from harness.errors import UsageError
+
+__all__ = [
+    "ALWAYS",
+    "APPLICATION",
+    "CAPTURE",
+    "CLASSES",
+    "INFORMATION",
+    "PRECONDITIONS",
+    "AnomalyClass",
+    "Split",
+    "anomaly_class",
+    "status_of",
+    "why_evidence",
+    "why_promise",
+]
+
+#: Written down and not yet judged.
+_PENDING: Final = frozenset(
+    [
+        "dedup-silent-loss",
+        "client-sequence-regression",
+        "unchecked-failure",
+        "redelivered-after-ack",
+        "premature-redelivery",
+        "per-key-reorder",
+        "backlog-stuck",
+        "lost-after-rollback",
+        "committed-and-redelivered",
+        "twice-in-transaction",
+        "rollback-order",
+    ]
+)
+_ALL: Final = (*INTEGRITY, *SENDING, *DELIVERY, *TRANSACTIONS, *LIVENESS)
+_TABLE: Final = tuple(c for c in _ALL if c.name not in _PENDING)
+
+CLASSES: Final[Mapping[str, AnomalyClass]] = {c.name: c for c in sorted(_TABLE, key=lambda c: c.rank)}
+
+
+def anomaly_class(name: str) -> AnomalyClass:
+    """The class of that name.
+
+    Raises:
+        UsageError: there is none; the hint names the nearest.
+    """
+    if name in CLASSES:
+        return CLASSES[name]
+    near = difflib.get_close_matches(name, CLASSES, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f"no anomaly class {name!r}", hint=f"{hint}known: {', '.join(CLASSES)}")
+
+
+def status_of(cls: str, split: str, promise: Promise | None, unmet: Iterable[str] = ()) -> Status:
+    """What a hit of the class means under a producer's promise.
+
+    Args:
+        unmet: preconditions that do not hold; any makes a violation merely suspect.
+    """
+    return CLASSES[cls].status(split, promise, proved=not tuple(unmet))
+
+
+def why_promise(cls: str, split: str, promise: Promise | None) -> str:
+    """The promise the class breaks, or does not, and where that comes from: for people."""
+    entry = CLASSES[cls]
+    own = entry.splits.get(split)
+    if own is not None and own.status is not None:
+        return own.text
+    if entry.breaks == (INFORMATION,):
+        return "breaks no promise"
+    if entry.breaks == (APPLICATION,):
+        return "breaks no promise: the application did not look at the result of its send"
+    if entry.breaks == (CAPTURE,):
+        return "a gap in the capture: nothing is said of the broker"
+    if entry.breaks == (ALWAYS,):
+        return "never right, whatever the settings"
+    asked = promise or Promise()
+    held = [kind for kind in entry.breaks if asked.holds(kind)]
+    words = [f"{kind}: {asked.reason(kind) or 'promised'}" for kind in held or entry.breaks]
+    return ("breaks " if held else "not promised; ") + ", ".join(words)
+
+
+def why_evidence(cls: str, unmet: Iterable[str] = ()) -> str:
+    """What was checked, or what is missing, for people."""
+    missing = tuple(unmet)
+    if missing:
+        return "not shown: " + "; ".join(PRECONDITIONS[name] for name in missing)
+    needs = CLASSES[cls].needs
+    return "; ".join(PRECONDITIONS[name] for name in needs) if needs else "seen directly in the capture"

@@ -1,0 +1,129 @@
+"""Classes about what a consumer group or subscription was given."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from analysis.classes.entry import ALWAYS, AnomalyClass, Split
+from analysis.findings import Status
+
+DELIVERY: Final = (
+    AnomalyClass(
+        name="rewind-past-commit",
+        rank=130,
+        breaks=(ALWAYS,),
+        needs=(),
+        sentence="delivered again although the group had committed past it before the assignment",
+        example="delivered 1 2 3, committed 4, assigned again, delivered [2] [3] 4",
+        explanation=(
+            "After a rebalance a consumer starts at the group's last confirmed commit. Here it started "
+            "below it, so messages came again that the group had acknowledged. An episode is one "
+            "assignment; its messages are counted."
+        ),
+    ),
+    AnomalyClass(
+        name="redelivered-after-ack",
+        rank=134,
+        breaks=(ALWAYS,),
+        needs=(),
+        sentence="delivered again after its acknowledgement had been confirmed",
+        example="delivered 1 2 3, 2 acknowledged and confirmed, delivered [2]",
+        explanation=(
+            "The broker confirmed the acknowledgement, and gave the message to the subscription again. "
+            "Needs the confirmation of the broker (a client that completes the future without a receipt "
+            "proves nothing: see delivery-duplicate), and, for a batch, of its every message, since "
+            "without batch index acknowledgements on both ends a batch is acknowledged as a whole."
+        ),
+    ),
+    AnomalyClass(
+        name="premature-redelivery",
+        rank=138,
+        breaks=(ALWAYS,),
+        needs=("delivery-capture",),
+        sentence="delivered again although the application acknowledged it in time",
+        example="ack timeout 1 s: given 7 at 5.00 s, acknowledged at 5.05 s, given [7] at 6.2 s",
+        explanation=(
+            "The acknowledgement timeout counts from the hand-over to the application. Every message of the "
+            "batch was acknowledged within it (or the timeout had not even passed), none was negatively "
+            "acknowledged, the consumer stayed connected and no fault was applied in between: the client "
+            "asked for a redelivery that it had no reason to. Judged for shared subscriptions; with "
+            "one consumer, the time-out of any message rewinds all that are not acknowledged."
+        ),
+        splits={
+            "acknowledged in time": Split("acknowledged within the timeout, and given again"),
+            "before the timeout": Split("given again while the application still had time"),
+        },
+    ),
+    AnomalyClass(
+        name="not-dispatched",
+        rank=140,
+        breaks=(ALWAYS,),
+        needs=("drained", "delivery-capture", "start-known"),
+        sentence="in the log, but never given to the group",
+        example="stored 3 4 5, delivered 3 _ 5",
+        explanation=(
+            "The group subscribed to the topic and was drained, and no member was given the message. "
+            "The log has it, so this is lost between broker and application, not by the broker's log."
+        ),
+    ),
+    AnomalyClass(
+        name="per-key-reorder",
+        rank=145,
+        breaks=(ALWAYS,),
+        needs=("delivery-capture",),
+        sentence="the messages of one key were not given out in their order",
+        example="key k: A is given 1 and still works on it, B is given [2]",
+        explanation=(
+            "A Key_Shared subscription gives all messages of a key to one consumer at a time, in the order "
+            "of the log. Judged on the first delivery of each message: a later one must not come before it, "
+            "and no other consumer may be given a later one while the earlier is unsettled. A message "
+            "is settled when its consumer acknowledged it or gave it back, when it is given out again, "
+            "or when its consumer has gone."
+        ),
+        splits={
+            "held elsewhere": Split("given while another consumer held an earlier message of the key"),
+            "overtaken": Split("first given after a later message of the key"),
+        },
+    ),
+    AnomalyClass(
+        name="delivery-reorder",
+        rank=150,
+        breaks=(ALWAYS,),
+        needs=(),
+        sentence="delivered after a later position of the same partition",
+        example="log 1 2 3, delivered 1 3 [2]",
+        explanation=(
+            "Within one assignment of a partition to a session, and without a seek, positions only grow. "
+            "This one came after a higher one, for the first time in this assignment. Pulsar promises it for "
+            "Exclusive and Failover subscriptions; Shared ones promise no order, Key_Shared ones that of "
+            "a key (per-key-reorder)."
+        ),
+    ),
+    AnomalyClass(
+        name="delivery-duplicate",
+        rank=170,
+        breaks=(ALWAYS,),
+        needs=(),
+        sentence="one position delivered to the group more than once",
+        example="delivered 1 2 3, rebalance before the commit, delivered [2] [3] 4",
+        explanation=(
+            "At-least-once delivery repeats what was not committed when partitions change hands: that "
+            "split is permitted. Within one assignment nothing may come twice without a seek. Repeats of "
+            "what had been committed are rewind-past-commit. Where messages are settled one by one (Pulsar, "
+            "queues), a repeat is permitted as long as no acknowledgement of it was confirmed; the "
+            "redelivery count that the client shows stands beside it."
+        ),
+        splits={
+            "same assignment": Split("twice within one assignment, without a seek"),
+            "after rebalance": Split("not committed when the partition changed hands", Status.PERMITTED),
+            "after seek": Split("the application asked for it", Status.PERMITTED),
+            "not acknowledged": Split("no acknowledgement of it had been confirmed", Status.PERMITTED),
+            "no receipt": Split(
+                "acknowledged, but this client does not wait for the broker's receipt", Status.PERMITTED
+            ),
+            "after ack timeout": Split("it was not acknowledged within the timeout", Status.PERMITTED),
+            "after nack": Split("the application gave it back", Status.PERMITTED),
+            "after roll back": Split("its transaction or session was rolled back", Status.PERMITTED),
+        },
+    ),
+)

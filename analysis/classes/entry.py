@@ -1,0 +1,84 @@
+"""What a row of the table of classes is: a name, the promise it breaks, the evidence it needs, words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from analysis.context import Promise
+from analysis.findings import Status
+
+#: Breaks no promise; told because people ask.
+INFORMATION: Final = "none"
+#: Never right, whatever the settings say.
+ALWAYS: Final = "always"
+#: A gap in what we recorded, so nothing can be said of the broker.
+CAPTURE: Final = "capture"
+#: Nobody broke a promise: the application did not look.
+APPLICATION: Final = "application"
+
+#: What must hold before a hit counts as proved. Unmet, the class is only *suspect*: unknown, never fail.
+PRECONDITIONS: Final[Mapping[str, str]] = {
+    "audit-complete": "the audit read the stream to its end bound, or past the acknowledged position",
+    "log-kept": "the log still begins where it began: nothing fell to retention",
+    "producer-ended": "the producer was closed or dead before the end bound was fixed",
+    "readiness-restored": "after the faults every partition was led, in sync and took a probe",
+    "send-capture": "the producer's record of sends is complete",
+    "delivery-capture": "every member of the group left a complete journal",
+    "drained": "the group was given time to read to the end of every partition, and got there",
+    "start-known": "the group is known to have started before the message's position",
+    "topic-ours": "nobody else writes to the topic",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A sub-kind of a class. ``status`` overrides what the promise would say."""
+
+    text: str
+    status: Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnomalyClass:
+    """One row of the table.
+
+    Attributes:
+        breaks: any of delivery, order, dedup, redelivery-order (one that holds makes it a violation), or a
+            single `ALWAYS`, `CAPTURE`, `APPLICATION` or `INFORMATION`.
+        needs: names in `PRECONDITIONS`.
+        unit: what ``count`` counts.
+        sentence: one line for people; what happened, not what to think of it.
+        example: a sequence that shows it.
+        split_by: what the sub-kinds are where the capture and not the table names them.
+    """
+
+    name: str
+    rank: int
+    breaks: tuple[str, ...]
+    needs: tuple[str, ...]
+    sentence: str
+    example: str
+    explanation: str
+    unit: str = "messages"
+    splits: Mapping[str, Split] = field(default_factory=dict)
+    split_by: str = ""
+
+    def status(self, split: str, promise: Promise | None, *, proved: bool = True) -> Status:
+        """What a hit means. ``promise``: of the producer; None where no producer's promise counts."""
+        own = self.splits.get(split)
+        if own is not None and own.status is not None:
+            return own.status if proved or own.status is not Status.VIOLATION else Status.SUSPECT
+        if self.breaks == (INFORMATION,):
+            return Status.INFO
+        if self.breaks == (APPLICATION,):
+            return Status.APPLICATION_ERROR
+        if self.breaks == (CAPTURE,):
+            return Status.SUSPECT
+        if self.breaks == (ALWAYS,):
+            return Status.VIOLATION if proved else Status.SUSPECT
+        asked = promise or Promise()
+        if not any(asked.holds(kind) for kind in self.breaks):
+            return Status.PERMITTED
+        return Status.VIOLATION if proved else Status.SUSPECT

@@ -1,0 +1,44 @@
+"""Classes about what is wrong with a payload, or with our own record of the run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from analysis.classes.entry import ALWAYS, CAPTURE, AnomalyClass, Split
+
+INTEGRITY: Final = (
+    AnomalyClass(
+        name="corrupt",
+        rank=10,
+        breaks=(ALWAYS,),
+        needs=(),
+        sentence="the payload is not what was sent: length or checksum is wrong",
+        example="sent 7 (crc 9f2c), stored 7 (crc 1b00)",
+        explanation=(
+            "Every payload ends in a checksum over all its bytes, written by the producer and checked by "
+            "the reader. A row that opens like one of ours and fails the check was changed on its way. "
+            "The message it was is then not counted as lost as well."
+        ),
+        splits={
+            "in the log": Split("the reader of the log found it"),
+            "in delivery": Split("the log holds it whole, the consumer was given something else"),
+        },
+    ),
+    AnomalyClass(
+        name="send-record-missing",
+        rank=30,
+        breaks=(CAPTURE,),
+        needs=(),
+        sentence="the record of this send is missing, so its outcome is unknown",
+        example="recorded 0 1 _ 3, stored 0 1 2 3",
+        explanation=(
+            "Sequences are dense, so a hole in the journal of a producer, or a stored message of a "
+            "producer whose journal is not whole, is a gap in our capture. It says nothing about the "
+            "broker and makes the verdict unknown."
+        ),
+        splits={
+            "stored": Split("the log holds it"),
+            "not stored": Split("neither the journal nor the log knows it"),
+        },
+    ),
+)

@@ -1,0 +1,87 @@
+"""Classes about transactions and roll backs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from analysis.classes.entry import ALWAYS, AnomalyClass, Split
+from analysis.findings import Status
+
+TRANSACTIONS: Final = (
+    AnomalyClass(
+        name="lost-after-rollback",
+        rank=65,
+        breaks=(ALWAYS,),
+        needs=("audit-complete", "delivery-capture", "readiness-restored"),
+        sentence="given to a consumer, rolled back, and never seen again",
+        example="delivered 4 5 6, rolled back, delivered 4 6; 5 does not remain in the queue",
+        explanation=(
+            "A roll back (or recover, or the end of a session that never committed) gives the messages back "
+            "to the queue. This one was neither delivered again nor does it remain there."
+        ),
+        splits={
+            "rolled back": Split("its last delivery was rolled back or recovered"),
+            "never committed": Split("its last delivery was open when the session ended"),
+        },
+    ),
+    AnomalyClass(
+        name="committed-and-redelivered",
+        rank=132,
+        breaks=(ALWAYS,),
+        needs=(),
+        sentence="delivered again after the transaction that consumed it had been committed",
+        example="delivered 1 2 3, commit confirmed, delivered [2]",
+        explanation=(
+            "The commit of the consuming transaction was confirmed: the queue has given these messages away "
+            "for good. Any later delivery to any session is a second one."
+        ),
+    ),
+    AnomalyClass(
+        name="twice-in-transaction",
+        rank=136,
+        breaks=(ALWAYS,),
+        needs=(),
+        sentence="delivered twice within one transaction",
+        example="transaction 7: delivered 49 0 1 2 ... 48 [49], no roll back in between",
+        explanation=(
+            "Within one transaction of a session, between two commits or roll backs, a message can be "
+            "consumed once. Twice means that the client kept a message which it had given back."
+        ),
+    ),
+    AnomalyClass(
+        name="rollback-order",
+        rank=155,
+        breaks=("redelivery-order",),
+        needs=(),
+        sentence="the first message after a roll back was not the lowest unacknowledged one",
+        example="delivered 0 1 2 3 4 5, rolled back, delivered [49] 0 1 2 3",
+        explanation=(
+            "An order regression: after a roll back or recover, a session should go on with the lowest "
+            "message that it has not acknowledged, of each producer and lane. One that had been prefetched "
+            "came first. JMS does not promise the order of redelivered messages, so it is permitted, "
+            "unless the scenario requires order (`require.order`). A message that another session was given "
+            "meanwhile is not waited for."
+        ),
+        unit="roll backs",
+        splits={
+            "after a roll back": Split("the session rolled back its transaction"),
+            "after a recover": Split("the session was recovered"),
+        },
+    ),
+    AnomalyClass(
+        name="aborted-read",
+        rank=160,
+        breaks=(ALWAYS,),
+        needs=(),
+        sentence="delivered although its transaction was aborted",
+        example="sent 4 in a transaction, aborted; delivered 3 [4] 5",
+        explanation=(
+            "A consumer that asked for committed data only was given a message of an aborted "
+            "transaction (Adya's G1a). Consumers that read uncommitted data may see it."
+        ),
+        splits={
+            "read committed": Split("the consumer asked for committed data only"),
+            "read uncommitted": Split("the consumer asked for everything", Status.PERMITTED),
+        },
+    ),
+)
