@@ -24,8 +24,9 @@ from statistics import median
 
 from bench.producing import fresh_topic, run_producer
 from harness.clusters import artifacts
-from harness.clusters.cluster import KafkaCluster, open_cluster
+from harness.clusters.cluster import open_cluster
 from harness.clusters.java import find_java
+from harness.clusters.kafka import KafkaCluster
 
 OURS_S = 8.0
 TIMEOUT_S = 300.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.clusters.cluster import KafkaCluster
+from harness.clusters.kafka import KafkaCluster
 from harness.protocols import TopicSettings
 from harness.worker_process import WorkerProcess
 from harness.workers import launch, load_worker

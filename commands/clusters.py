@@ -12,7 +12,7 @@ from commands.console import SCHEMA_VERSION, Settings, command, write
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from harness.clusters import KafkaCluster
+    from harness.clusters import BrokerCluster
     from harness.clusters.addresses import Claim
 
 UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limits.ready
@@ -59,7 +59,7 @@ def up(settings: Settings, scenario: str | None, version: str, offline: bool) ->
     return Exit.PASS
 
 
-def _description(run_id: str, cluster: KafkaCluster) -> dict[str, Any]:
+def _description(run_id: str, cluster: BrokerCluster[Any]) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,

@@ -198,10 +198,10 @@ def _summarize(prepared: Prepared, rounds: Sequence[Round[Result]], duration_s: 
 
 
 def _keep(campaign: Campaign[Result]) -> None:
-    from harness.clusters import KafkaCluster
+    from harness.clusters import BrokerCluster
 
     cluster = campaign.release()
-    if isinstance(cluster, KafkaCluster):
+    if isinstance(cluster, BrokerCluster):
         cluster.keep()
 
 

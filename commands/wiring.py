@@ -69,7 +69,7 @@ def node_names(system: str, version: str = "") -> list[str]:
     """Names of the nodes of a system's cluster."""
     from harness.clusters import spec_of
 
-    return [service.name for service in spec_of(system, version).services]
+    return [service.name for service in spec_of(system, version).nodes]
 
 
 def choose_plans(

@@ -50,7 +50,7 @@ def checks(
         UsageError: no such system or version.
     """
     spec = spec_of(system, version)
-    brokers_mb = sum(service.memory_mb for service in spec.services)
+    brokers_mb = sum(service.memory_mb for service in spec.nodes)
     needed_mb = brokers_mb + CLIENTS_MB + (SPARK_MB if spark else 0)
     return [
         python_check(),
@@ -59,7 +59,7 @@ def checks(
         memory_check(needed_mb),
         disk_check(folder or Path.cwd()),
         disk_check(cache_folder(), name="disk of the cache", needed_mb=500),
-        loopback_check(len(spec.services), sorted(spec.ports.values())),
+        loopback_check(max(s.number for s in spec.nodes), sorted(spec.ports.values())),
         files_check(),
     ]
 

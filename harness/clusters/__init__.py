@@ -1,7 +1,7 @@
 """Clusters under test: from a compose file to running brokers that work."""
 
 from harness.clusters.cluster import (
-    KafkaCluster,
+    BrokerCluster,
     attach_cluster,
     default_version,
     fetch_cluster,
@@ -9,4 +9,4 @@ from harness.clusters.cluster import (
     spec_of,
 )
 
-__all__ = ["KafkaCluster", "attach_cluster", "default_version", "fetch_cluster", "open_cluster", "spec_of"]
+__all__ = ["BrokerCluster", "attach_cluster", "default_version", "fetch_cluster", "open_cluster", "spec_of"]

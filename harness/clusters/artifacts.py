@@ -41,6 +41,7 @@ class Artifacts:
 
     coordinates: tuple[str, ...]
     exclude: tuple[str, ...] = ()
+    archive: str = ""
 
     def __post_init__(self) -> None:
         for text in self.coordinates:

@@ -12,39 +12,43 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from harness.brokers.kafka import KafkaAdmin
-from harness.clusters import addresses, artifacts, storage
+from harness.clusters import addresses, artifacts
+from harness.clusters.assembly import ClusterAdmin, assembly_of
 from harness.clusters.compose import ClusterSpec, compose_file, read_compose
 from harness.clusters.java import find_java
-from harness.clusters.node_process import NodeFolder
-from harness.clusters.process import Launch, Prepare, ProcessRuntime
-from harness.clusters.rehearsal import with_archive
+from harness.clusters.process import Launch, ProcessRuntime
+from harness.clusters.rehearsal import with_archives
 from harness.errors import UsageError
 from harness.protocols import Node
 from harness.rundir import write_json
 
 STATE_FILE = "cluster.json"
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 
 
-class KafkaCluster:
-    """protocols.Cluster for Kafka on the process runtime."""
+A = TypeVar("A", bound=ClusterAdmin)
 
-    system = "kafka"
 
-    def __init__(self, version: str, runtime: ProcessRuntime, admin: KafkaAdmin) -> None:
-        self.version = version
+class BrokerCluster(Generic[A]):
+    """protocols.Cluster on the process runtime, for any system.
+
+    Attributes:
+        bootstrap: what clients are given to connect to.
+        admin_url: what workers are given to administrate; empty when the system has no such endpoint.
+    """
+
+    def __init__(self, runtime: ProcessRuntime, admin: A, *, bootstrap: str, admin_url: str) -> None:
+        self.system = runtime.spec.system
+        self.version = runtime.spec.version
+        self.topology = runtime.spec.topology
         self.runtime = runtime
         self.admin = admin
-
-    @property
-    def bootstrap(self) -> str:
-        """Client endpoints, comma separated."""
-        return ",".join(str(node.client) for node in self.runtime.nodes)
+        self.bootstrap = bootstrap
+        self.admin_url = admin_url
 
     def up(self, *, needs: Iterable[str] = (), timeout_s: float = 60.0) -> None:
         """Start, and return when it works, internal topics included: the first fault must not meet their
@@ -78,42 +82,44 @@ def open_cluster(
     run_id: str,
     folder: Path,
     version: str = "",
+    topology: str = "",
     broker_config: Mapping[str, Any] | None = None,
     offline: bool = False,
     on_progress: artifacts.Progress | None = None,
-) -> KafkaCluster:
+) -> BrokerCluster[Any]:
     """A cluster that is ready to be started; nothing runs yet, but its addresses are taken.
 
     Args:
         run_id: in the environment of every process, for `clean`.
         folder: the cluster's folder, one sub-folder a node (`RunDir.cluster`).
         version: of the brokers, empty = the compose file's default.
+        topology: which nodes there are, empty = the compose file's first.
         broker_config: native settings laid over the template.
         offline: jars from the cache only.
         on_progress: called with a text and the share done or None, while jars are fetched.
 
     Raises:
-        UsageError: unknown system or version, a setting that the runtime owns.
+        UsageError: unknown system, version or topology, a setting that the runtime owns.
         EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses.
     """
-    spec = read_compose(compose_file(system), version=version, variables={"BROKERSTORM_RUN_ID": run_id})
+    spec = spec_of(system, version, topology, run_id=run_id)
     java = find_java(spec.java)
     jars = artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress)
     launch = Launch(spec, java, jars, dict(broker_config or {}))
     block = addresses.claim(run_id, folder, spec.ports.values())
     try:
         _assemble(run_id, folder, block, launch).runtime.check_conf()
-        prepare = _storage(run_id, launch)
-        launch = with_archive(launch, run_id, block, prepare, on_progress or (lambda text, share: None))
+        launch = with_archives(launch, run_id, block, on_progress or (lambda text, share: None))
         cluster = _assemble(run_id, folder, block, launch)
         state = {
             "schema_version": _STATE_VERSION,
             "system": system,
             "version": spec.version,
+            "topology": spec.topology,
             "run_id": run_id,
             "block": block,
             "jars": str(jars),
-            "jvm": launch.jvm,
+            "archives": {main: str(path) for main, path in launch.archives.items()},
             "broker_config": launch.settings,
         }
         write_json(folder / STATE_FILE, state)
@@ -138,7 +144,7 @@ def fetch_cluster(system: str, version: str = "", *, on_progress: artifacts.Prog
     return artifacts.jars_folder(spec_of(system, version).artifacts)
 
 
-def attach_cluster(folder: Path) -> KafkaCluster:
+def attach_cluster(folder: Path) -> BrokerCluster[Any]:
     """The cluster that another process started in ``folder`` and kept.
 
     Raises:
@@ -148,9 +154,10 @@ def attach_cluster(folder: Path) -> KafkaCluster:
     path = folder / STATE_FILE
     try:
         state = json.loads(path.read_text())
-        spec = read_compose(compose_file(state["system"]), version=state["version"])
+        spec = spec_of(state["system"], state["version"], state["topology"], run_id=state["run_id"])
+        archives = {main: Path(path) for main, path in state["archives"].items()}
         launch = Launch(
-            spec, find_java(spec.java), Path(state["jars"]), state["broker_config"], tuple(state["jvm"])
+            spec, find_java(spec.java), Path(state["jars"]), state["broker_config"], archives=archives
         )
         run_id, block = state["run_id"], state["block"]
     except (OSError, ValueError, KeyError) as error:
@@ -164,26 +171,20 @@ def attach_cluster(folder: Path) -> KafkaCluster:
     return cluster
 
 
-def _assemble(run_id: str, folder: Path, block: int, launch: Launch) -> KafkaCluster:
-    runtime = ProcessRuntime(run_id, folder.resolve(), block, launch, _storage(run_id, launch))
+def _assemble(run_id: str, folder: Path, block: int, launch: Launch) -> BrokerCluster[Any]:
+    assembly = assembly_of(launch.spec.system)
+    runtime = ProcessRuntime(run_id, folder.resolve(), block, launch, assembly.prepare(run_id, launch))
 
     def is_reachable(name: str) -> bool:
         return runtime.is_running(name) and not runtime.is_paused(name)
 
-    return KafkaCluster(launch.spec.version, runtime, KafkaAdmin(runtime.nodes, is_reachable=is_reachable))
-
-
-def _storage(run_id: str, launch: Launch) -> Prepare:
-    """Puts formatted storage in place of a node that has none."""
-
-    def prepare(node: Node, folder: NodeFolder) -> None:
-        properties = (folder.conf / "server.properties").read_text()
-        template = storage.formatted_storage(launch.java.path, launch.jars, properties, launch.spec.version)
-        storage.clone_storage(
-            folder.data, template=template, node_number=node.number, cluster=storage.cluster_id(run_id)
-        )
-
-    return prepare
+    nodes: Sequence[Node] = runtime.nodes
+    return BrokerCluster(
+        runtime,
+        assembly.admin(runtime, is_reachable),
+        bootstrap=assembly.bootstrap(nodes),
+        admin_url=assembly.admin_url(nodes),
+    )
 
 
 def default_version(system: str) -> str:
@@ -191,6 +192,15 @@ def default_version(system: str) -> str:
     return spec_of(system).version
 
 
-def spec_of(system: str, version: str = "") -> ClusterSpec:
-    """The compose file of a system, resolved; touches nothing."""
-    return read_compose(compose_file(system), version=version)
+def spec_of(system: str, version: str = "", topology: str = "", *, run_id: str = "none") -> ClusterSpec:
+    """The compose file of a system, resolved; touches nothing.
+
+    Raises:
+        UsageError: no such system, version or topology.
+    """
+    return read_compose(
+        compose_file(system),
+        version=version,
+        topology=topology,
+        variables={"BROKERSTORM_RUN_ID": run_id},
+    )

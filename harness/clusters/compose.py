@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,33 @@ from harness.errors import UsageError
 _TOP = {"name", "services", "networks", "volumes", "x-brokerstorm"}
 _SERVICE = {
     "image", "hostname", "environment", "volumes", "networks", "ports", "depends_on", "healthcheck", "labels",
-    "stop_grace_period", "mem_limit", "x-brokerstorm",
+    "stop_grace_period", "mem_limit", "profiles", "command", "x-brokerstorm",
 }  # fmt: skip
-_SHARED = {"system", "default_version", "ports", "releases"}
-_RELEASE = {"from", "java", "coordinates", "exclude", "jvm", "templates"}
-_PROCESS = {"number", "roles", "main", "args", "jvm", "templates", "settings", "memory_mb"}
+_SHARED = {"system", "default_version", "topologies", "ports", "reserved", "releases"}
+_RELEASE = {"from", "java", "coordinates", "archive", "exclude", "jvm", "templates", "args"}
+_PROCESS = {
+    "number", "roles", "main", "args", "jvm", "templates", "settings", "memory_mb", "endpoints", "once",
+}  # fmt: skip
+#: Compose's conditions of a dependency -> what the process runtime waits for.
+_CONDITIONS = ("service_started", "service_healthy", "service_completed_successfully")
+_ENDPOINTS = ("client", "peer", "admin")
 _VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?::(?P<how>[-?])(?P<rest>[^}]*))?\}")
 _VERSION = re.compile(r"^(\d+)\.(\d+)(\.\d+)*([-.][A-Za-z0-9]+)*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One broker, as a process: ``java <jvm> -cp <jars> <main> <args>``.
+    """One node, as a process: ``java <jvm> -cp <jars> <main> <args>``.
 
-    ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node. ``templates``
-    maps the name of a rendered file in ``{conf}`` to its template; the user's settings go into ``settings``.
+    ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node, and ``args``
+    the addresses of nodes as ``{<node>.<port>}``. ``templates`` maps the name of a rendered file in
+    ``{conf}`` to its template; the user's settings go into ``settings``.
+
+    Attributes:
+        once: a step of the start, not a node: it runs to its end before what depends on it starts.
+        endpoints: client, peer, admin -> the port's name in the compose file.
+        after: service -> what to wait for: "service_healthy" (its client endpoint accepts connections),
+            "service_completed_successfully" or "service_started".
     """
 
     name: str
@@ -47,11 +60,14 @@ class Service:
     templates: Mapping[str, Path]
     settings: str
     memory_mb: int
+    once: bool = False
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    after: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A compose file, resolved for one version of its system."""
+    """A compose file, resolved for one version and topology of its system; services in start order."""
 
     file: Path
     system: str
@@ -60,6 +76,13 @@ class ClusterSpec:
     artifacts: Artifacts
     ports: Mapping[str, int]
     services: tuple[Service, ...] = field(default=())
+    topology: str = ""
+    reserved: frozenset[str] = frozenset()
+
+    @property
+    def nodes(self) -> tuple[Service, ...]:
+        """The services that go on running."""
+        return tuple(service for service in self.services if not service.once)
 
 
 def release_key(version: str) -> tuple[int, int]:
@@ -88,15 +111,20 @@ def compose_file(system: str) -> Path:
     return path
 
 
-def read_compose(path: Path, *, version: str = "", variables: Mapping[str, str] | None = None) -> ClusterSpec:
+def read_compose(
+    path: Path, *, version: str = "", topology: str = "", variables: Mapping[str, str] | None = None
+) -> ClusterSpec:
     """The services of a compose file and the artifacts they run from.
 
     Args:
         version: version of the system; empty means the file's default.
+        topology: one of the file's ``topologies``; empty means the first. A service with ``profiles`` is
+            there when the topology is one of them.
         variables: values of ``${NAME}``; ``<SYSTEM>_VERSION`` is always known.
 
     Raises:
-        UsageError: unreadable file, unsupported key, unknown variable, version older than we support.
+        UsageError: unreadable file, unsupported key, unknown variable or topology, version older than we
+            support.
     """
     document = _load(path)
     _known(document, _TOP, path, "", extensions=True)
@@ -108,19 +136,54 @@ def read_compose(path: Path, *, version: str = "", variables: Mapping[str, str] 
     document = _interpolate(document, known, path, "")
     shared = document["x-brokerstorm"]
     release = _release(shared, version, system, path)
+    topology = _topology(shared, topology, system)
     services = _mapping(document.get("services"), path, "services")
+    read = [_service(name, body, release, path) for name, body in services.items() if _is_in(body, topology)]
     return ClusterSpec(
         file=path,
         system=system,
         version=version,
         java=int(_need(release, "java", path, "x-brokerstorm.releases")),
         artifacts=Artifacts(
-            tuple(_need(release, "coordinates", path, "x-brokerstorm.releases")),
+            tuple(release.get("coordinates", ())),
             tuple(release.get("exclude", ())),
+            str(release.get("archive", "")),
         ),
         ports={str(name): int(port) for name, port in shared.get("ports", {}).items()},
-        services=tuple(_service(name, body, release, path) for name, body in services.items()),
+        services=_start_order(read, path),
+        topology=topology,
+        reserved=frozenset(shared.get("reserved", ())),
     )
+
+
+def _topology(shared: Mapping[str, Any], wanted: str, system: str) -> str:
+    known = [str(name) for name in shared.get("topologies", ())]
+    if wanted and wanted not in known:
+        listed = ", ".join(known) or "none, leave it out"
+        raise UsageError(f"{system} has no topology {wanted!r}", hint=f"there is: {listed}")
+    return wanted or next(iter(known), "")
+
+
+def _is_in(body: Any, topology: str) -> bool:
+    profiles = body.get("profiles", ()) if isinstance(body, dict) else ()
+    return not profiles or topology in profiles
+
+
+def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]:
+    """Services so that each comes after those it depends on; one that the topology lacks is no dependency."""
+    there = {service.name: service for service in services}
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for service in services:
+        sorter.add(service.name, *(name for name in service.after if name in there))
+    try:
+        names = list(sorter.static_order())
+    except CycleError as error:
+        raise UsageError(f"{path}: services depend on each other: {' -> '.join(error.args[1])}") from None
+    depth: dict[str, int] = {}
+    for name in names:
+        depth[name] = max((depth[one] + 1 for one in there[name].after if one in there), default=0)
+    # The file's order within a wave, so that a start is the same every time.
+    return tuple(sorted(services, key=lambda service: depth[service.name]))
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -154,17 +217,37 @@ def _service(name: str, body: Any, release: Mapping[str, Any], path: Path) -> Se
     process = _mapping(body.get("x-brokerstorm"), path, f"{at}.x-brokerstorm")
     _known(process, _PROCESS, path, f"{at}.x-brokerstorm")
     templates = {**release.get("templates", {}), **process.get("templates", {})}
+    # Arguments that differ between versions: the release's, by the service's name.
+    args = release.get("args", {}).get(name, process.get("args", ()))
     return Service(
         name=name,
         number=int(_need(process, "number", path, f"{at}.x-brokerstorm")),
         roles=tuple(process.get("roles", ())),
         main=str(_need(process, "main", path, f"{at}.x-brokerstorm")),
-        args=tuple(process.get("args", ())),
+        args=tuple(args),
         jvm=(*process.get("jvm", ()), *release.get("jvm", ())),
         templates={target: path.parent / source for target, source in templates.items()},
         settings=str(process.get("settings", "")),
         memory_mb=int(process.get("memory_mb", 0)),
+        once=bool(process.get("once", False)),
+        endpoints={name: str(process.get("endpoints", {}).get(name, name)) for name in _ENDPOINTS},
+        after=_after(body.get("depends_on", {}), path, f"{at}.depends_on"),
     )
+
+
+def _after(depends_on: Any, path: Path, at: str) -> dict[str, str]:
+    """Compose's two forms of ``depends_on`` as service -> condition."""
+    if isinstance(depends_on, list):
+        return {str(name): _CONDITIONS[0] for name in depends_on}
+    after = {}
+    for name, body in _mapping(depends_on, path, at).items():
+        _known(_mapping(body, path, f"{at}.{name}"), {"condition", "required"}, path, f"{at}.{name}")
+        condition = str(body.get("condition", _CONDITIONS[0]))
+        if condition not in _CONDITIONS:
+            allowed = ", ".join(_CONDITIONS)
+            raise UsageError(f"{path}: {at}.{name}.condition is {condition!r}", hint=f"allowed: {allowed}")
+        after[str(name)] = condition
+    return after
 
 
 def _mapping(value: Any, path: Path, at: str) -> dict[str, Any]:

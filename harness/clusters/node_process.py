@@ -123,6 +123,11 @@ class NodeProcess:
         identity = self._identity
         return identity.pid if identity and self.is_running() else None
 
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs, and for a process that another harness started."""
+        return self._child.poll() if self._child else None
+
     def is_running(self) -> bool:
         child, identity = self._child, self._identity
         if child is not None:

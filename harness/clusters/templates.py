@@ -8,7 +8,7 @@ knows what they mean.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,21 @@ import jinja2
 from harness.errors import UsageError
 
 _KEY = re.compile(r"^([A-Za-z0-9_.-]+)\s*=", re.MULTILINE)
-#: Settings that say who a node is and where it listens: the runtime owns them.
-RESERVED = frozenset(
-    {
-        "process.roles", "node.id", "broker.id", "controller.quorum.voters",
-        "controller.quorum.bootstrap.servers", "listeners", "advertised.listeners",
-        "listener.security.protocol.map", "inter.broker.listener.name", "controller.listener.names",
-        "log.dirs", "log.dir", "metadata.log.dir",
-    }
-)  # fmt: skip
 
 
-def render(template: Path, values: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> str:
+def render(
+    template: Path,
+    values: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    reserved: Collection[str] = (),
+) -> str:
     """The text of a native settings file for one node.
 
     Args:
         values: fields of the template; a field without a value is an error.
         settings: ``key=value`` lines laid over the result; only for property files.
+        reserved: settings that say who a node is and where it listens: the runtime owns them.
 
     Raises:
         UsageError: ``settings`` holds a key that the runtime owns, or a value of more than one line.
@@ -44,14 +42,14 @@ def render(template: Path, values: Mapping[str, Any], settings: Mapping[str, Any
         autoescape=False,  # property files, not HTML
     )
     text = environment.from_string(template.read_text()).render(values)
-    return overlay(text, settings or {})
+    return overlay(text, settings or {}, reserved)
 
 
-def overlay(text: str, settings: Mapping[str, Any]) -> str:
+def overlay(text: str, settings: Mapping[str, Any], reserved: Collection[str] = ()) -> str:
     """``text`` with each setting in place of its line, or at the end."""
     for key, value in settings.items():
         line = f"{key}={native(value)}"
-        if key in RESERVED:
+        if key in reserved:
             raise UsageError(
                 f"cluster.config: {key} cannot be set, the runtime decides it",
                 hint="leave out identity, listener and data folder settings",

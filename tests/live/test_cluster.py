@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.clusters import KafkaCluster, addresses, attach_cluster, leftovers, open_cluster
+from harness.clusters import addresses, attach_cluster, leftovers, open_cluster
+from harness.clusters.kafka import KafkaCluster
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
 

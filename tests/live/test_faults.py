@@ -15,7 +15,8 @@ import pytest
 import faults
 from faults.ledger import Ledger
 from faults.probe import answers
-from harness.clusters.cluster import KafkaCluster, open_cluster
+from harness.clusters.cluster import open_cluster
+from harness.clusters.kafka import KafkaCluster
 from harness.protocols import TopicSettings
 from harness.rundir import RunDir, read_jsonl
 

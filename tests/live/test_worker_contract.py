@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.clusters.cluster import KafkaCluster, open_cluster
+from harness.clusters.cluster import open_cluster
+from harness.clusters.kafka import KafkaCluster
 from harness.records import Check, Event, Kind, Outcome, TableId
 from harness.workers import load_worker, worker_names
 from tests.live.worker_rig import PARTITIONS, RUN_TAG, Rig, Worker, begin, dense, finish, whole_run

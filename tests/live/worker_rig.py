@@ -15,7 +15,7 @@ import numpy.typing as npt
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from harness.clusters.cluster import KafkaCluster
+from harness.clusters.kafka import KafkaCluster
 from harness.protocols import TopicSettings
 from harness.records import RAW, TABLE_NAMES, VALID_FIELD, TableId
 from harness.worker_process import WorkerProcess

@@ -106,7 +106,7 @@ def server_properties(version: str, settings: dict[str, object] | None = None) -
         "version": version,
         "release": release_key(version),
     }
-    text = render(template, values, settings)
+    text = render(template, values, settings, reserved=spec.reserved)
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     pairs = [tuple(line.split("=", 1)) for line in lines]
     assert len({key for key, _ in pairs}) == len(pairs), "a key is there twice"

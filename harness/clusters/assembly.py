@@ -1,0 +1,79 @@
+"""What differs between systems when their clusters are opened: one small assembly module a system.
+
+To add a system: compose/<system>/compose.yaml, an `Assembly` in harness/clusters/<system>.py whose instance
+is called ``ASSEMBLY``, and its name in `_MODULES`. Modules are imported when their system is asked for, so
+that a run loads the client libraries of its own system only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from harness.clusters.compose import ClusterSpec
+from harness.clusters.process import Launch, Prepare, ProcessRuntime
+from harness.errors import UsageError
+from harness.protocols import Admin, Node
+
+_MODULES: Mapping[str, str] = {
+    "kafka": "harness.clusters.kafka",
+}
+
+
+class ClusterAdmin(Admin, Protocol):
+    """An admin as a cluster uses it; ``watch`` is called while it waits for readiness and may raise."""
+
+    watch: Callable[[], None]
+
+
+class Assembly(ABC):
+    """One system, as the process runtime needs to know it. Stateless."""
+
+    @abstractmethod
+    def admin(self, runtime: ProcessRuntime, is_reachable: Callable[[str], bool]) -> ClusterAdmin:
+        """The admin of a cluster.
+
+        Args:
+            is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+        """
+
+    def prepare(self, run_id: str, launch: Launch) -> Prepare:
+        """What makes the data folder of a node before its first start; default: nothing is prepared."""
+        return lambda node, folder: None
+
+    def bootstrap(self, nodes: Sequence[Node]) -> str:
+        """What clients are given to connect to; default: client endpoints, comma separated."""
+        return ",".join(str(node.client) for node in brokers(nodes))
+
+    def admin_url(self, nodes: Sequence[Node]) -> str:
+        """What workers are given to administrate; empty when the system has no such endpoint."""
+        return ""
+
+    def alone(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+        """The smallest cluster that works, and the broker settings it needs: for the rehearsal that makes
+        class archives. Default: the first broker, and what needs no dependency."""
+        first = next(service for service in spec.services if "broker" in service.roles)
+        return replace(spec, services=(first,)), {}
+
+    def rehearse(self, admin: ClusterAdmin) -> None:
+        """Make the cluster of `alone` load the classes that a run will need. Default: wait until it works."""
+        admin.wait_ready([], timeout_s=60.0, run_tag=0)
+
+
+def brokers(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that clients connect to."""
+    return [node for node in nodes if "broker" in node.roles]
+
+
+def assembly_of(system: str) -> Assembly:
+    """The assembly of a system.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if system not in _MODULES:
+        raise UsageError(f"unknown system {system!r}", hint=f"there is: {', '.join(sorted(_MODULES))}")
+    return cast("Assembly", import_module(_MODULES[system]).ASSEMBLY)

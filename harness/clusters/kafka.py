@@ -1,0 +1,57 @@
+"""Kafka as a cluster of processes: formatted storage for each node, and its admin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.brokers.kafka import KafkaAdmin
+from harness.clusters import storage
+from harness.clusters.assembly import Assembly, ClusterAdmin
+from harness.clusters.cluster import BrokerCluster
+from harness.clusters.compose import ClusterSpec
+from harness.clusters.node_process import NodeFolder
+from harness.clusters.process import Launch, Prepare, ProcessRuntime
+from harness.protocols import Node, TopicSettings
+
+KafkaCluster = BrokerCluster[KafkaAdmin]
+_READY_S = 60.0
+#: What a broker alone needs to be whole.
+_ALONE: Mapping[str, str] = {
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+class _Kafka(Assembly):
+    def admin(self, runtime: ProcessRuntime, is_reachable: Callable[[str], bool]) -> KafkaAdmin:
+        return KafkaAdmin(runtime.nodes, is_reachable=is_reachable)
+
+    def prepare(self, run_id: str, launch: Launch) -> Prepare:
+        """Puts formatted storage in place of a node that has none."""
+
+        def prepare(node: Node, folder: NodeFolder) -> None:
+            properties = (folder.conf / "server.properties").read_text()
+            template = storage.formatted_storage(
+                launch.java.path, launch.jars, properties, launch.spec.version
+            )
+            storage.clone_storage(
+                folder.data, template=template, node_number=node.number, cluster=storage.cluster_id(run_id)
+            )
+
+        return prepare
+
+    def alone(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+        return super().alone(spec)[0], _ALONE
+
+    def rehearse(self, admin: ClusterAdmin) -> None:
+        admin.create_topics([TopicSettings("rehearsal", 3, 1)])
+        admin.wait_ready(["rehearsal"], timeout_s=_READY_S, run_tag=0)
+        admin.end_offsets(["rehearsal"])
+        admin.delete_topics(["rehearsal"])
+
+
+ASSEMBLY = _Kafka()
