@@ -149,12 +149,16 @@ def load_bucket(root_uri: str, number: int, context: Context) -> Bucket:
 
     A table without files is empty.
     """
+    return Bucket(number, context, **open_tables(root_uri, number))
+
+
+def open_tables(root_uri: str, number: int) -> dict[str, Columns]:
+    """The tables of a bucket, rows in the order of the files."""
     if "://" in root_uri:
         filesystem, root = pafs.FileSystem.from_uri(root_uri)
     else:
         filesystem, root = pafs.LocalFileSystem(), root_uri
-    tables = {t: _open(filesystem, f"{root}/sealed/{t}/bucket={number:02d}", t) for t in SEALED}
-    return Bucket(number, context, **tables)
+    return {t: _open(filesystem, f"{root}/sealed/{t}/bucket={number:02d}", t) for t in SEALED}
 
 
 def _open(filesystem: Any, folder: str, table: str) -> Columns:

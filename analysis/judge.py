@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from analysis.across import split_streams
+from analysis.across import splits_of
 from analysis.capture import Capture
 from analysis.context_files import load_context
 from analysis.faultlog import fold
@@ -57,8 +57,7 @@ def judge(
     capture = Capture.find(run, root_uri)
     grid = grid_of(files, context)
     reports = run_tasks(session, Task(capture.root_uri, capture.buckets(), context, grid), on_progress)
-    split = split_streams((r.bucket, r.streams) for r in reports)
-    if split:
+    if split := splits_of([r.streams for r in reports if r.streams]):
         reports += run_tasks(session, Task(capture.root_uri, tuple(split), context, grid))
     result = result_of(files, context, capture, grid, reports, time.monotonic() - began)
     write_json(run.result, result.document())

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from analysis.across import Split, judge_stream, streams_in
+from analysis.across import Sighted, Split, judge_split, sighted
 from analysis.bucket import load_bucket
 from analysis.classify import classify
 from analysis.context import Context
@@ -31,7 +31,7 @@ SECOND_PASS = -1  # in the place of a bucket's number
 class BucketReport:
     """What a task sends back. ``error`` = it failed, and nothing else of it counts.
 
-    ``streams``: those with log rows or deliveries here. ``contradictions``: sentences of the second pass.
+    ``streams``: what it has of which stream. ``contradictions``: sentences of the second pass.
     """
 
     bucket: int
@@ -40,7 +40,7 @@ class BucketReport:
     rows: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     error: str = ""
-    streams: tuple[int, ...] = ()
+    streams: Sighted | None = None
     contradictions: tuple[str, ...] = ()
 
 
@@ -49,13 +49,13 @@ class Task:
     """What every task needs; pickled once and sent along."""
 
     root_uri: str
-    order: tuple[int | Split, ...]  # buckets, largest first; in the second pass, streams
+    order: tuple[int | Split, ...]  # buckets, largest first; or, in the second pass, split streams
     context: Context
     grid: Grid
 
 
 def judge_batches(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Row i of the input stands for the i-th bucket, or split stream, of the order."""
+    """Row i of the input stands for the i-th unit of the order."""
     for batch in batches:
         for index in batch.column(0).to_pylist():
             unit = task.order[index]
@@ -72,7 +72,7 @@ def _judge_bucket(task: Task, number: int) -> BucketReport:
     try:
         bucket = load_bucket(task.root_uri, number, task.context)
         rows = {table: getattr(bucket, table).rows for table in SEALED}
-        streams = streams_in(bucket)
+        streams = sighted(bucket)
         series = series_of(bucket.sends, bucket.deliveries, task.grid, task.context.lane_streams())
         judged = classify(bucket)
     except Exception as error:  # noqa: BLE001 - the wall of a kernel: its failure is an unknown
@@ -82,10 +82,11 @@ def _judge_bucket(task: Task, number: int) -> BucketReport:
 
 def _judge_split(task: Task, split: Split) -> BucketReport:
     try:
-        episodes, contradictions = judge_stream(task.root_uri, split, task.context)
+        episodes, contradictions = judge_split(task.root_uri, split, task.context)
     except Exception as error:  # noqa: BLE001 - as above
-        name = task.context.stream_name(split.stream)
-        return BucketReport(SECOND_PASS, error=f"stream {name} as a whole: {summary(error)}")
+        names = ", ".join(map(task.context.stream_name, split.streams[:3]))
+        more = f" and {len(split.streams) - 3} more" if len(split.streams) > 3 else ""
+        return BucketReport(SECOND_PASS, error=f"{names}{more} as a whole: {summary(error)}")
     judged = Partial(bucket=SECOND_PASS, episodes=episodes)
     return BucketReport(SECOND_PASS, judged, contradictions=tuple(contradictions))
 

@@ -9,18 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.across import Split, judge_stream, split_streams, streams_in
+from analysis.across import FEW_ROWS, Split, judge_split, sighted, splits_of
 from analysis.bucket import load_bucket
 from analysis.context_files import load_context
 from analysis.partial import Episode
+from harness.rundir import RunDir
 from tests.planted.tiny import History
 
 STRAY = 1  # stream of partition 0; lanes 0 and 1 are in buckets of their own
 
 
-def judged(history: History, root: Path) -> tuple[list[Episode], list[str]]:
+def splits(run: RunDir, few_rows: int = FEW_ROWS) -> list[Split]:
+    context = load_context(run)
+    buckets = (load_bucket(str(run.root), number, context) for number in (0, 1))
+    return splits_of([sighted(bucket, few_rows=few_rows) for bucket in buckets])
+
+
+def judged(history: History, root: Path, few_rows: int = FEW_ROWS) -> tuple[list[Episode], list[str]]:
+    """The one stream that is split, with strays carried (or, ``few_rows=0``, read from their bucket)."""
     run = history.write(root)
-    return judge_stream(str(run.root), Split(STRAY, (0, 1)), load_context(run))
+    found = [judge_split(str(run.root), split, load_context(run)) for split in splits(run, few_rows)]
+    return [e for episodes, _ in found for e in episodes], [c for _, texts in found for c in texts]
 
 
 def stored(history: History, order: list[tuple[int, int]]) -> None:
@@ -29,17 +38,43 @@ def stored(history: History, order: list[tuple[int, int]]) -> None:
         history.log(seq, lane=lane, partition=0)
 
 
-def test_only_streams_of_several_buckets_are_looked_at_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("few_rows", [FEW_ROWS, 0])
+def test_only_streams_of_several_buckets_are_looked_at_again(tmp_path: Path, few_rows: int) -> None:
     history = History(partitions=2, buckets=2)
     history.sent(3, partition=0).sent(3, partition=1)
     stored(history, [(0, 0), (1, 0), (0, 1), (0, 2)])
     history.log(1, 2, partition=1)
+    history.deliver(0, 1, 2, lane=0).deliver(0, lane=1)
+    (split,) = splits(history.write(tmp_path / "run"), few_rows)
+    assert (split.home, split.streams) == (0, (STRAY,))
+    if few_rows:
+        assert {table: rows["seq"].tolist() for table, rows in split.carried.items()} == {
+            "log": [0],
+            "deliveries": [0],
+        }
+        assert split.unread == {}
+    else:
+        assert split.unread == {1: (STRAY,)}
+
+
+def test_streams_of_one_bucket_are_not(tmp_path: Path) -> None:
+    history = History(partitions=2, buckets=2)
+    history.sent(3, partition=0).sent(3, partition=1)
+    history.log(0, 1, 2, partition=0).log(0, 1, partition=1)
+    assert splits(history.write(tmp_path / "run")) == []
+
+
+def test_streams_with_the_same_home_are_judged_together(tmp_path: Path) -> None:
+    history = History(partitions=4, buckets=2)
+    for stream, foreign in ((0, 1), (2, 3)):  # partitions 0 and 2 are at home in bucket 0
+        history.log(0, 1, partition=stream).log(5, lane=foreign, partition=stream)
+        history.deliver(5, lane=foreign, partition=stream, position=2)
+        history.deliver(0, 1, lane=stream, partition=stream)
     run = history.write(tmp_path / "run")
-    context = load_context(run)
-    seen = [(n, streams_in(load_bucket(str(run.root), n, context))) for n in (0, 1)]
-    assert seen == [(0, (1,)), (1, (1, 2))]
-    assert split_streams(seen) == [Split(1, (0, 1))]
-    assert split_streams([(0, (1,)), (1, (2,))]) == []
+    (split,) = splits(run)
+    assert (split.home, split.streams) == (0, (1, 3))
+    episodes, _ = judge_split(str(run.root), split, load_context(run))
+    assert [(e.stream, e.lane, e.count) for e in episodes] == [(1, 0, 2), (3, 2, 2)]
 
 
 def test_a_stray_delivered_after_its_successors_is_a_reorder(tmp_path: Path) -> None:
@@ -92,15 +127,28 @@ def test_two_messages_at_one_position_contradict_each_other(tmp_path: Path) -> N
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.integers(0, 1), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_reorders_agree_with_looking_at_every_pair(lanes: list[int], random: object) -> None:
-    """Lane by position; the delivery order is any permutation."""
+@given(
+    st.lists(st.integers(0, 1), min_size=1, max_size=8),
+    st.randoms(use_true_random=False),
+    st.sampled_from([FEW_ROWS, 0]),
+    st.sampled_from([(), ("ledger",), ("ledger", "batch")]),
+)
+def test_reorders_agree_with_looking_at_every_pair(
+    lanes: list[int], random: object, few_rows: int, parts_of_a_place: tuple[str, ...]
+) -> None:
+    """Lane by position; the delivery order is any permutation. Places have one to three parts."""
     history = History(partitions=2, buckets=2)
     stored(history, [(lane, position) for position, lane in enumerate(lanes)])
     order = list(range(len(lanes)))
     random.shuffle(order)  # type: ignore[attr-defined]
     for position in order:
         history.deliver(position, lane=lanes[position], position=position)
+
+    for row in (*history.rows["log"], *history.rows["deliveries"]):
+        if "ledger" in parts_of_a_place:
+            row["ledger"], row["position"] = divmod(row["position"], 4)
+        if "batch" in parts_of_a_place:
+            row["position"], row["batch"] = divmod(row["position"], 2)
 
     def late(position: int, among: list[int]) -> bool:
         return any(other > position for other in among[: among.index(position)])
@@ -111,7 +159,7 @@ def test_reorders_agree_with_looking_at_every_pair(lanes: list[int], random: obj
         if late(p, order) and not late(p, [o for o in order if lanes[o] == lanes[p]])
     }
     with tempfile.TemporaryDirectory() as folder:
-        episodes, _ = judged(history, Path(folder) / "run")
+        episodes, _ = judged(history, Path(folder) / "run", few_rows)
     found = [w.message for e in episodes for w in e.witnesses]
     assert sum(e.count for e in episodes) == len(expected)
     assert set(found) <= expected
