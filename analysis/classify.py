@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis import exposure
 from analysis.bucket import Array, Bucket
 from analysis.classes import CLASSES
 from analysis.findings import Status
@@ -40,7 +41,7 @@ _LOG_KERNELS = (presence.judge, strangers.judge, placement.judge, order.judge, c
 def classify(bucket: Bucket) -> Partial:
     """Everything that can be said of one bucket. Frees the bucket's columns as it goes."""
     history = History(bucket)
-    counts = _counts(history)
+    counts = _counts(history) | exposure.of_bucket(bucket)
     hits = [h for judge in _LOG_KERNELS for h in judge(history)]
     bucket.sends.drop()
     matching = Matching(history)

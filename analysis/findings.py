@@ -154,6 +154,7 @@ class Result:
     timeline: Timeline
     coverage: list[dict[str, Any]]  # {name, ok, text}
     rows: dict[str, int]  # sends, log, deliveries
+    exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
     duration_s: dict[str, float]  # phases, judging
     environment: dict[str, str]
     command: str
@@ -196,6 +197,7 @@ class RunSummary:
     violations: dict[str, int]  # class -> count
     excused: dict[str, int]  # class -> count: permitted, or an application error
     faults: dict[str, int]  # fired, effective
+    exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
     witnesses: dict[str, Witness]  # class -> its earliest; a violation's where there is one
 
     @classmethod
@@ -216,6 +218,7 @@ class RunSummary:
             violations={finding.cls: finding.count for finding in result.violations()},
             excused={finding.cls: finding.count for finding in result.excused()},
             faults={"fired": len(fired), "effective": sum(fault.effective for fault in fired)},
+            exposure=result.exposure,
             witnesses=dict(shown),
         )
 

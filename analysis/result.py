@@ -13,6 +13,7 @@ from analysis.attribution import Span
 from analysis.capture import Capture
 from analysis.context import Context
 from analysis.coverage import RunFacts, coverage
+from analysis.exposure import exposure_of
 from analysis.faultlog import FaultFact, fault_rows
 from analysis.findings import Finding, Result, Timeline
 from analysis.merge import findings_of
@@ -119,6 +120,7 @@ def result_of(
         timeline=_timeline(series, grid, files, load_end_ns),
         coverage=[check.document() for check in checks],
         rows=rows,
+        exposure=exposure_of((r.partial.counts for r in reports if r.partial), files.faults, files.manifest),
         duration_s=_durations_s(files) | {"judging": round(judging_s, 3)},
         environment=_environment(files.manifest),
         command=str(files.manifest.get("command", "")),

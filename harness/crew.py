@@ -168,6 +168,7 @@ class Crew:
             "client_version": worker.ready_message.get("client_version", ""),
             "pid": worker.pid,
             "exit_code": worker.exit_code,
+            "exposure": worker.done_message.get("exposure") or worker.stats.get("exposure") or {},
             "done": worker.done.is_set(),
             "t_start_ns": worker.t_start_ns,
             "t_end_ns": worker.t_end_ns,

@@ -1,0 +1,80 @@
+"""Exposure counters: what of a bug's needs a capture shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from analysis.bucket import Bucket, Columns
+from analysis.context import Context, FaultWindow
+from analysis.exposure import COUNTED, exposure_of, of_bucket, open_at
+from analysis.faultlog import fold
+from harness.exposure import CAPTURED, COUNTERS
+from harness.records import Event, Kind, Outcome
+
+
+def table(name: str, **columns: list[int]) -> Columns:
+    return Columns.of(name, {key: np.array(values) for key, values in columns.items()})
+
+
+def bucket(sends: Columns, deliveries: Columns, faults: tuple[FaultWindow, ...] = ()) -> Bucket:
+    log = Columns.of("log", {})
+    return Bucket(0, Context(faults=faults), sends, log, deliveries)
+
+
+def test_every_captured_counter_is_counted_and_explained() -> None:
+    assert {*COUNTED, "faults_bit"} == set(CAPTURED)
+    assert set(exposure_of([], [], {})) == set(CAPTURED)
+    assert len(COUNTERS) == len(set(COUNTERS))
+
+
+def test_a_send_is_open_from_its_call_to_its_outcome() -> None:
+    start, done = np.array([10, 10, 30, 50]), np.array([20, 0, 40, 60])
+    for time, number in ((5, 0), (15, 2), (25, 1), (35, 2), (55, 2), (1000, 1)):
+        assert open_at(np.array([time]), start, done) == number, time
+    assert open_at(np.array([15, 35, 55]), start, done) == 6
+    assert open_at(np.array([], np.int64), start, done) == 0
+
+
+def test_what_a_bucket_shows() -> None:
+    sends = table(
+        "sends",
+        kind=[Kind.LOAD, Kind.LOAD, Kind.PROBE, Kind.WARM_UP],
+        t_start_ns=[10, 20, 10, 30],
+        t_done_ns=[30, 0, 0, 40],
+        outcome=[Outcome.OK, Outcome.INFO, Outcome.INFO, Outcome.FAIL],
+    )
+    events = [Event.DELIVER, Event.DELIVER, Event.DELIVER, Event.ASSIGN, Event.NACK, Event.ROLLBACK_END]
+    deliveries = table(
+        "deliveries",
+        event=list(events),
+        kind=[Kind.LOAD, Kind.LOAD, Kind.PROBE, 0, 0, 0],
+        redelivery=[0, 3, 1, -1, -1, 0],
+        ordinal=[0, 1, 2, 3, 4, 5],
+    )
+    faults = tuple(FaultWindow(n, "kill", "a", t, t + 1, n != 3) for n, t in ((1, 25), (2, 35), (3, 36)))
+    found = of_bucket(bucket(sends, deliveries, faults))
+    assert found == {
+        "sends_open_at_fault": 2 + 2,
+        "sends_not_ok": 2,
+        "deliveries": 2,
+        "redeliveries": 1,
+        "assignments": 1,
+        "acks_confirmed": 0,
+        "nacks": 1,
+        "rollbacks": 1,
+    }
+
+
+def test_buckets_faults_and_workers_are_summed() -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": 1, "event": "inject", "kind": "kill", "t_ns": 5},
+        {"id": 1, "event": "effect", "effective": True},
+        {"id": 2, "event": "inject", "kind": "kill", "t_ns": 6},
+        {"id": 2, "event": "effect", "effective": False},
+    ]
+    workers = [{"name": "producer-1", "exposure": {"reconnects": 3}}, {"exposure": {"reconnects": 4}}, {}]
+    found = exposure_of([{"deliveries": 5, "ok": 1}, {"deliveries": 7}], fold(rows), {"workers": workers})
+    assert (found["deliveries"], found["faults_bit"], found["reconnects"]) == (12, 1, 7)
+    assert "ok" not in found
