@@ -35,8 +35,8 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@set -e; for toml in harness/workers/*/worker.toml; do \
-	  folder=$$(dirname $$toml); echo "mypy $$folder"; \
+	@set -e; for program in harness/workers/*/worker.py; do \
+	  folder=$$(dirname $$program); echo "mypy $$folder"; \
 	  (cd $$folder && MYPYPATH=../python_kit $(CURDIR)/$(BIN)/mypy --config-file=$(CURDIR)/pyproject.toml \
 	    --cache-dir=$(CURDIR)/.mypy_cache/$$(basename $$folder) -m worker); \
 	done

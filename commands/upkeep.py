@@ -71,24 +71,13 @@ def _clients(plan: Plan) -> list[ProducerPlan | ConsumerPlan]:
 
 def _client_checks(plans: Sequence[Plan]) -> list[Check]:
     from harness.machine import Check
-    from harness.workers import load_worker
-    from harness.workers.environments import is_built
+    from harness.workers import load_worker, readiness
 
-    wanted = dict.fromkeys((each.client, each.client_version) for plan in plans for each in _clients(plan))
     checks = []
+    wanted = dict.fromkeys((each.client, each.client_version) for plan in plans for each in _clients(plan))
     for name, version in wanted:
-        worker = load_worker(name)
-        here = worker.installed_version
-        tools = [tool for tool in worker.tools if shutil.which(tool) is None]
-        if tools:
-            remedy = f"install {', '.join(tools)}"
-            checks.append(Check(f"client {name}", False, f"needs {', '.join(tools)}", remedy))
-        elif not version and not here:
-            checks.append(Check(f"client {name}", False, "not installed", "`make setup`"))
-        elif version in ("", here) or is_built(name, version):
-            checks.append(Check(f"client {name}", True, version or here))
-        else:
-            checks.append(Check(f"client {name}", True, f"{version} not fetched yet; pip will"))
+        found = readiness(load_worker(name), version)
+        checks.append(Check(f"client {name}", found.ok, found.detail, found.remedy))
     return checks
 
 
@@ -108,7 +97,7 @@ def fetch(settings: Settings, scenario: str) -> int:
             folders[f"{plan.system} {spec.version}"] = str(jars)
             for client in _clients(plan):
                 worker = load_worker(client.client)
-                argv, _ = launch(worker, client.client_version)
+                argv, _ = launch(worker, client.client_version, on_progress=progress.download)
                 folders[f"{client.client} {client.client_version or worker.installed_version}"] = argv[0]
         progress.download("class archive of Spark, so that it starts in half the time", None)
         record_classes()

@@ -7,77 +7,60 @@ never imports a client; docs/worker-protocol.md says what the started process do
 from __future__ import annotations
 
 import difflib
-import sys
+import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UsageError, WorkerError
-from harness.workers.environments import python_for
+from harness.workers import environments, java_build
+from harness.workers.spec import Readiness, WorkerSpec
 
 FOLDER = Path(__file__).parent
-KIT = FOLDER / "python_kit"
+KIT = environments.KIT
+#: Called with a text and the share done (None: not known).
+Progress = Callable[[str, float | None], None]
+Command = tuple[list[str], dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSpec:
-    """One worker folder.
+class Toolchain:
+    """How workers of one language are built and started.
 
     Attributes:
-        library: the client library; what users write in a scenario.
-        roles: ``producer``, ``consumer``, ``audit``.
-        options: by role, native options the worker sets unless the scenario does.
-        client_defaults: by role, what the client does when nobody sets anything (for promises).
-        tools: commands it needs on PATH beyond brokerstorm itself.
+        launch: (worker, version, offline, on_progress) -> argv and environment; builds on first use.
+        readiness: (worker, version) -> what ``doctor`` says; builds and downloads nothing.
     """
 
-    library: str
-    about: str
-    language: str
-    roles: tuple[str, ...]
-    folder: Path
-    entry: str
-    tools: tuple[str, ...]
-    versions: str
-    options: Mapping[str, Mapping[str, str]]
-    client_defaults: Mapping[str, Mapping[str, str]]
+    launch: Callable[[WorkerSpec, str, bool, Progress], Command]
+    readiness: Callable[[WorkerSpec, str], Readiness]
 
-    @property
-    def installed_version(self) -> str:
-        """Version of the library beside brokerstorm, the default; empty when there is none."""
-        try:
-            return metadata.version(self.library)
-        except metadata.PackageNotFoundError:
-            return ""
+
+TOOLCHAINS: Mapping[str, Toolchain] = {
+    "python": Toolchain(environments.launch, environments.readiness),
+    "java": Toolchain(java_build.launch, java_build.readiness),
+}
 
 
 @cache
 def _workers() -> dict[str, WorkerSpec]:
     found: dict[str, WorkerSpec] = {}
     for path in sorted(FOLDER.glob("*/worker.toml")):
-        raw: dict[str, Any] = tomllib.loads(path.read_text())
-        found[raw["library"]] = WorkerSpec(
-            library=raw["library"],
-            about=raw["about"],
-            language=raw["language"],
-            roles=tuple(raw["roles"]),
-            folder=path.parent,
-            entry=raw["entry"],
-            tools=tuple(raw["tools"]),
-            versions=raw["versions"],
-            options=raw["options"],
-            client_defaults=raw.get("client_defaults", {}),
-        )
+        worker = WorkerSpec.read(path.parent, tomllib.loads(path.read_text()))
+        found[worker.library] = worker
     return found
 
 
-def worker_names() -> list[str]:
-    """The client libraries that can be named in a scenario."""
-    return sorted(_workers())
+def known_workers() -> Mapping[str, WorkerSpec]:
+    """Every worker by the client library it is named by."""
+    return _workers()
+
+
+def worker_names(system: str = "") -> list[str]:
+    """The client libraries that can be named in a scenario, of one system or of all."""
+    return sorted(name for name, worker in _workers().items() if system in ("", worker.system))
 
 
 def load_worker(name: str) -> WorkerSpec:
@@ -98,24 +81,31 @@ def load_worker(name: str) -> WorkerSpec:
 
 
 def launch(
-    worker: WorkerSpec, client_version: str = "", *, offline: bool = False
-) -> tuple[list[str], dict[str, str]]:
+    worker: WorkerSpec,
+    client_version: str = "",
+    *,
+    offline: bool = False,
+    on_progress: Progress | None = None,
+) -> Command:
     """How to start a worker: ``argv`` (the spec's path comes behind it) and what to add to the environment.
 
-    A version other than the installed one gets its own virtual environment in the cache, made on first use.
+    What the asked version needs (a virtual environment, jars, compiled classes) is made on first use and
+    kept in the cache.
 
     Raises:
-        WorkerError: the version cannot be had (offline, no such version, pip failed).
+        WorkerError: the version cannot be had (offline, no such version, a tool is missing or failed).
+        UsageError: the repository has no such version; the hint lists some that it has.
+        EnvironmentNotReady: no network, no Java, disk full.
     """
-    if worker.language != "python":
-        raise WorkerError(f"worker {worker.library}: language {worker.language!r} cannot be launched yet")
-    python = sys.executable
-    if client_version and client_version != worker.installed_version:
-        python = str(python_for(worker.library, client_version, offline=offline))
-    elif not worker.installed_version:
-        raise WorkerError(
-            f"client {worker.library} is not installed beside brokerstorm",
-            hint="run `make setup`, or name a client_version to fetch",
-        )
-    # PYTHONSAFEPATH would hide the worker folder's own modules; the kit comes first, nothing else leaks in.
-    return [python, str(worker.folder / worker.entry)], {"PYTHONPATH": str(KIT)}
+    toolchain = TOOLCHAINS.get(worker.language)
+    if toolchain is None:
+        raise WorkerError(f"worker {worker.library}: language {worker.language!r} has no toolchain")
+    return toolchain.launch(worker, client_version, offline, on_progress or (lambda text, share: None))
+
+
+def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
+    """Whether a client can be used; builds and downloads nothing."""
+    missing = ", ".join(tool for tool in worker.tools if shutil.which(tool) is None)
+    if missing:
+        return Readiness(False, f"needs {missing}", f"install {missing}")
+    return TOOLCHAINS[worker.language].readiness(worker, client_version)

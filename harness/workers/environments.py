@@ -14,10 +14,43 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from harness.errors import WorkerError
+from harness.workers.spec import Readiness, WorkerSpec
 
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z.!+_-]{0,40}$")
 _MARKER = "complete"
 BUILD_TIMEOUT_S = 300.0
+#: What Python workers share.
+KIT = Path(__file__).parent / "python_kit"
+
+
+def launch(
+    worker: WorkerSpec, version: str, offline: bool, on_progress: object
+) -> tuple[list[str], dict[str, str]]:
+    """A Python worker beside brokerstorm, or in an environment of its own when another version is asked for.
+
+    Raises:
+        WorkerError: the version cannot be had (offline, no such version, pip failed).
+    """
+    python = sys.executable
+    if version and version != worker.installed_version:
+        python = str(python_for(worker.library, version, offline=offline))
+    elif not worker.installed_version:
+        raise WorkerError(
+            f"client {worker.library} is not installed beside brokerstorm",
+            hint="run `make setup`, or name a client_version to fetch",
+        )
+    # PYTHONSAFEPATH would hide the worker folder's own modules; the kit comes first, nothing else leaks in.
+    return [python, str(worker.folder / worker.entry)], {"PYTHONPATH": str(KIT)}
+
+
+def readiness(worker: WorkerSpec, version: str) -> Readiness:
+    """Whether the version is installed, or what will fetch it."""
+    here = worker.installed_version
+    if not version and not here:
+        return Readiness(False, "not installed", "`make setup`")
+    if version in ("", here) or is_built(worker.library, version):
+        return Readiness(True, version or here)
+    return Readiness(True, f"{version} not fetched yet; pip will")
 
 
 def environments_folder() -> Path:

@@ -99,8 +99,8 @@ def test_sizes_and_numbers() -> None:
         assert getattr(lay, name) == records.Event[name]
 
 
-@pytest.mark.parametrize("name", worker_names())
-def test_every_worker_reproduces_the_golden_files(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [name for name in worker_names() if load_worker(name).language == "python"])
+def test_every_python_worker_reproduces_the_golden_files(name: str, tmp_path: Path) -> None:
     argv, env = launch(load_worker(name))
     subprocess.run([*argv, "--self-test", str(tmp_path)], env=env, check=True, capture_output=True)
     golden = {path.name: path.read_bytes() for path in GOLDEN.iterdir()}

@@ -1,0 +1,218 @@
+"""Java workers: the client's jars, the worker compiled against them, and how to start it.
+
+A worker in Java is source: what the JVM workers share (``java_kit``) and the worker's own, compiled on first
+use against the very version that is asked for. So a client is tested at the version that a user runs, from
+one source. What was compiled is kept in the cache by its content: sources, jars and JDK.
+
+``[java]`` of a ``worker.toml``: ``default`` (version), ``main`` (class), ``jvm`` (flags), and ``clients``, a
+list of tables ``name``, ``from`` (first version the table is for, optional), ``java`` (oldest JDK that will
+do), ``coordinates`` with ``{version}``, ``exclude``. A version is asked for as ``2.8.1`` (of the first
+client), as ``andes 3.0.2`` (of a client by its name), or as ``jars:FOLDER`` (jars that the user brings).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from harness.clusters.artifacts import Artifacts, cache_folder, is_complete, jars_folder, resolve
+from harness.clusters.java import Java, find_java
+from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.workers.spec import Readiness, WorkerSpec
+
+KIT = Path(__file__).parent / "java_kit"
+COMPILE_TIMEOUT_S = 180.0
+OLDEST_JAVA = 11
+#: Small, and steady on a machine that is shared with brokers.
+JVM = (
+    "-Xms64m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-Djava.awt.headless=true",
+    "-Djava.net.preferIPv4Stack=true",
+)
+_JDK_HINT = "install a JDK (Debian: apt install openjdk-17-jdk-headless) or set JAVA_HOME to one"
+_VERSION = re.compile(r"^[0-9][0-9A-Za-z._-]{0,40}$")
+_MARKER = "complete"
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One version of a client library.
+
+    Attributes:
+        jars: folder that the user brought; None = resolved from ``artifacts``.
+        java: oldest JDK that will do; the worker is compiled for it.
+    """
+
+    text: str
+    artifacts: Artifacts
+    jars: Path | None
+    java: int
+
+
+def launch(
+    worker: WorkerSpec, version: str, offline: bool, on_progress: Progress
+) -> tuple[list[str], dict[str, str]]:
+    """The command of a Java worker; fetches jars and compiles on first use.
+
+    Raises:
+        UsageError: not a version, or one that the repository does not have.
+        WorkerError: no compiler, the worker does not compile, a folder of jars that cannot be used.
+        EnvironmentNotReady: no Java, no network, offline and not in the cache.
+    """
+    client = client_of(worker, version)
+    java = find_java(client.java)
+    jars = client.jars or resolve(client.artifacts, offline=offline, on_progress=on_progress)
+    classes = classes_folder(worker, client, java, jars)
+    if not (classes / _MARKER).exists():
+        on_progress(f"compiling {worker.library} against {client.text}", None)
+        _compile_once(worker, client, java, jars, classes)
+        on_progress(f"{worker.library} compiled", 1.0)
+    argv = [java.path, *JVM, *worker.build.get("jvm", ()), "-cp", f"{classes}:{jars}/*", worker.build["main"]]
+    return argv, {"BROKERSTORM_CLIENT_VERSION": client.text.rpartition(" ")[2]}
+
+
+def readiness(worker: WorkerSpec, version: str) -> Readiness:
+    """Whether Java, the compiler and the jars are there, or what will fetch them."""
+    try:
+        client = client_of(worker, version)
+        java = find_java(client.java)
+        jars = client.jars or jars_folder(client.artifacts)
+        built = (classes_folder(worker, client, java, jars) / _MARKER).exists()
+        if not built:
+            javac_of(java)
+    except (UsageError, WorkerError, EnvironmentNotReady) as error:
+        return Readiness(False, str(error), error.hint)
+    if client.jars is None and not is_complete(jars):
+        return Readiness(True, f"{client.text} not fetched yet; Maven will")
+    return Readiness(True, client.text if built else f"{client.text}, to be compiled on first use")
+
+
+def client_of(worker: WorkerSpec, version: str) -> Client:
+    """What ``client_version`` asks for.
+
+    Raises:
+        UsageError: not a version, no client of that name, a folder without jars.
+    """
+    text = version.strip() or str(worker.build["default"])
+    clients: list[Mapping[str, Any]] = worker.build["clients"]
+    if text.startswith("jars:"):
+        folder = Path(text.removeprefix("jars:")).expanduser().resolve()
+        if not any(folder.glob("*.jar")):
+            raise UsageError(f"{worker.library}: no jars in {folder}", hint="name a folder that holds *.jar")
+        return Client(text, _artifacts(clients[0], "0"), folder, clients[0].get("java", OLDEST_JAVA))
+    name, _, number = text.rpartition(" ")
+    name = name or clients[0]["name"]
+    if not _VERSION.match(number):
+        raise UsageError(
+            f"{worker.library}: client_version {version!r} is not a version", hint="write e.g. 4.0.8"
+        )
+    table = None
+    for each in clients:
+        if each["name"] == name and _numbers(each.get("from", "0")) <= _numbers(number):
+            table = each
+    if table is None:
+        known = ", ".join(dict.fromkeys(f"{each['name']} from {each.get('from', '0')}" for each in clients))
+        raise UsageError(
+            f"{worker.library}: client_version {version!r} cannot be used", hint=f"there are: {known}"
+        )
+    return Client(f"{name} {number}", _artifacts(table, number), None, table.get("java", OLDEST_JAVA))
+
+
+def _artifacts(table: Mapping[str, Any], version: str) -> Artifacts:
+    coordinates = tuple(text.format(version=version) for text in table["coordinates"])
+    return Artifacts(coordinates, tuple(table.get("exclude", ())))
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def javac_of(java: Java) -> str:
+    """The compiler beside a ``java``.
+
+    Raises:
+        WorkerError: there is only a run-time environment.
+    """
+    beside = Path(os.path.realpath(java.path)).with_name("javac")
+    found = str(beside) if beside.exists() else shutil.which("javac")
+    if found is None:
+        raise WorkerError(
+            f"no javac beside {java.path}: Java workers are compiled on first use", hint=_JDK_HINT
+        )
+    return found
+
+
+def sources(*folders: Path) -> Iterator[Path]:
+    """Java sources below these folders, in a fixed order."""
+    for folder in folders:
+        yield from sorted(folder.rglob("*.java"))
+
+
+def classes_folder(worker: WorkerSpec, client: Client, java: Java, jars: Path) -> Path:
+    """Where the compiled worker is, or would be: changes with every source, jar and JDK it depends on."""
+    digest = hashlib.sha256(f"{java.text}\n{client.java}\n{jars}\n".encode())
+    if client.jars is not None:
+        for jar in sorted(jars.glob("*.jar")):
+            digest.update(f"{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n".encode())
+    for path in sources(KIT, worker.folder):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    title = re.sub(r"[^A-Za-z0-9._-]+", "-", client.text)[-60:]
+    return cache_folder() / "workers" / f"{worker.library}-{title}-{digest.hexdigest()[:12]}"
+
+
+def _compile_once(worker: WorkerSpec, client: Client, java: Java, jars: Path, folder: Path) -> None:
+    """Compile, unless another process just did. The folder appears complete, by one rename."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(f"{folder}.lock", timeout=COMPILE_TIMEOUT_S):
+            if (folder / _MARKER).exists():
+                return
+            part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.part-"))
+            try:
+                _compile(worker, client, java, jars, part)
+                (part / _MARKER).write_text(f"{client.text}\n{java.text}\n")
+                part.chmod(0o755)
+                os.replace(part, folder)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+    except Timeout as error:
+        raise WorkerError(f"{worker.library}: another process is still compiling it") from error
+    except OSError as error:
+        raise WorkerError(f"cannot write to the cache {folder.parent}: {error.strerror or error}") from error
+
+
+def _compile(worker: WorkerSpec, client: Client, java: Java, jars: Path, target: Path) -> None:
+    command = [
+        javac_of(java), "--release", str(client.java), "-encoding", "UTF-8", "-nowarn", "-proc:none",
+        "-XDignore.symbol.file", "-d", str(target), "-cp", f"{jars}/*",
+        *map(str, sources(KIT, worker.folder)),
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise WorkerError(f"javac took over {COMPILE_TIMEOUT_S:.0f} s for {worker.library}") from error
+    if done.returncode:
+        raise WorkerError(
+            f"{worker.library} does not compile against {client.text}: {first_error(done.stderr)}",
+            hint=f"this worker is for {worker.versions}",
+        )
+
+
+def first_error(output: str) -> str:
+    """javac's first complaint, without the folder it is about."""
+    line = next((line for line in output.splitlines() if ": error:" in line or line.startswith("error:")), "")
+    return re.sub(r"^.*/(\w+\.java:\d+)", r"\1", line) or output.strip()[:300] or "no output"

@@ -1,0 +1,42 @@
+package brokerstorm.kit;
+
+import java.nio.file.FileSystemException;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutionException;
+
+/** Words for exceptions. */
+public final class Failures {
+    private static final int LONGEST = 200;
+
+    private Failures() {}
+
+    /** The exception that a future wrapped. */
+    public static Throwable cause(Throwable error) {
+        Throwable found = error;
+        while ((found instanceof CompletionException || found instanceof ExecutionException)
+                && found.getCause() != null) {
+            found = found.getCause();
+        }
+        return found;
+    }
+
+    /**
+     * Class and first line: the text behind an error id, without what differs from message to message, since
+     * every text gets an id.
+     */
+    public static String text(Throwable error) {
+        String name = error.getClass().getSimpleName();
+        String line = String.valueOf(error.getMessage()).split("\n", 2)[0].trim();
+        line = line.replaceAll("[0-9]+(\\.[0-9]+)?", "*").replaceAll("\"[^\"]*\"|'[^']*'", "'*'");
+        return name + ": " + (line.length() > LONGEST ? line.substring(0, LONGEST) : line);
+    }
+
+    /** Why a file operation failed, in the system's words. */
+    public static String reason(Exception error) {
+        if (error instanceof FileSystemException && ((FileSystemException) error).getReason() != null) {
+            return ((FileSystemException) error).getReason();
+        }
+        String name = error.getClass().getSimpleName();
+        return error.getMessage() == null || error instanceof FileSystemException ? name : error.getMessage();
+    }
+}

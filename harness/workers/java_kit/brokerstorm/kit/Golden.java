@@ -1,0 +1,94 @@
+package brokerstorm.kit;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+
+/** {@code --self-test DIR}: files of fixed content, to compare with tests/data/golden byte by byte. */
+public final class Golden {
+    private static final int RUN_TAG = 0xC0FFEE01;
+    private static final int CAPACITY = 4;
+    private static final long T_NS = 1_000_000_000_000L;
+    private static final long SECOND_SEQ = (1L << 40) + 1;
+
+    private Golden() {}
+
+    /** For a test that has a JDK but no client library. */
+    public static void main(String[] args) {
+        write(Path.of(args[0]));
+    }
+
+    /** Writes every golden file into the folder; docs/worker-protocol.md lists the inputs. */
+    static List<String> write(Path folder) {
+        try {
+            Files.createDirectories(folder);
+            byte[] small = new Payload(RUN_TAG, 7, 52).encode(Layout.LOAD, 3, 42, T_NS, 0, 0);
+            byte[] large = new Payload(RUN_TAG, 7, 150)
+                    .encode(Layout.WARM_UP, 4, SECOND_SEQ, T_NS + 20_000, 17, 2);
+            Files.write(folder.resolve("payload-52.bin"), small);
+            Files.write(folder.resolve("payload-150.bin"), large);
+            Map<String, Integer> streams = new LinkedHashMap<>();
+            streams.put("orders-0", 1);
+            streams.put("orders-1", 2);
+            Names names = new Names(folder, streams);
+            int error = names.id("error", "_MSG_TIMED_OUT: Local: Message timed out");
+            int group = names.id("subscription", "group");
+            sends(folder, error);
+            log(folder, small, large);
+            deliveries(folder, group, small);
+            try (Stream<Path> files = Files.list(folder)) {
+                return files.map(path -> path.getFileName().toString()).sorted().collect(Collectors.toList());
+            }
+        } catch (IOException error) {
+            throw new WorkerFailure("cannot write the golden files: " + Failures.reason(error));
+        }
+    }
+
+    private static void sends(Path folder, int error) {
+        Segments out = new Segments(folder, Layout.Table.SENDS, 7, RUN_TAG, 0, CAPACITY);
+        out.next();
+        Rows.openSend(out.rows(), out.at(), 3, 0, Layout.LOAD, 42, T_NS, T_NS + 1_500);
+        Rows.closeSend(out.rows(), out.at(), T_NS + 9_000_000, new Place(1, 1234), 0);
+        Rows.outcome(out.rows(), out.at(), Layout.OK);
+        out.next();
+        Rows.openSend(out.rows(), out.at(), 4, 2, Layout.WARM_UP, SECOND_SEQ, T_NS + 20_000, T_NS + 21_500);
+        Rows.closeSend(out.rows(), out.at(), T_NS + 5_000_000_000L, new Place(), error);
+        Rows.outcome(out.rows(), out.at(), Layout.INFO);
+        Rows.lateOutcome(out.rows(), out.at(), Layout.OK);
+        out.next(); // never answered
+        Rows.openSend(out.rows(), out.at(), 3, 0, Layout.LOAD, 43, T_NS + 40_000, T_NS + 41_500);
+    }
+
+    private static void log(Path folder, byte[] small, byte[] large) {
+        byte[] broken = large.clone();
+        broken[broken.length - 1] = '!';
+        Segments out = new Segments(folder, Layout.Table.LOG, 1, RUN_TAG, 0, CAPACITY);
+        found(out, 1, 1234, small);
+        found(out, 1, 1235, broken);
+        found(out, 2, 7, "hello".getBytes(StandardCharsets.US_ASCII));
+    }
+
+    private static void found(Segments out, int stream, long position, byte[] value) {
+        Place place = new Place(stream, position);
+        place.clientSeq = -1;
+        out.next();
+        Rows.log(out.rows(), out.at(), place, 1_700_000_000_123L, value, Payload.check(value, RUN_TAG));
+    }
+
+    private static void deliveries(Path folder, int group, byte[] small) {
+        Segments out = new Segments(folder, Layout.Table.DELIVERIES, 2, RUN_TAG, group, CAPACITY);
+        byte[] none = new byte[0];
+        out.next();
+        Rows.delivery(out.rows(), out.at(), Layout.ASSIGN, T_NS, new Place(1, -1), 1, 0, -1, none, 0);
+        out.next();
+        Rows.delivery(out.rows(), out.at(), Layout.DELIVER, T_NS + 1, new Place(1, 1234), 1, 0, -1, small, 0);
+        out.next();
+        Rows.delivery(out.rows(), out.at(), Layout.COMMIT, T_NS + 2, new Place(1, 1235), 1, 0, -1, none, 0);
+    }
+}

@@ -1,0 +1,57 @@
+package brokerstorm.kit;
+
+/** Numbers of docs/capture-format.md; the same as harness/records.py. All little-endian. */
+public final class Layout {
+    private Layout() {}
+
+    public static final int HEADER_BYTES = 48;
+    public static final int MIN_PAYLOAD_BYTES = 52;
+    public static final int SEGMENT_HEADER_BYTES = 64;
+
+    // kinds of messages
+    public static final int WARM_UP = 1;
+    public static final int LOAD = 2;
+
+    // outcomes; NONE = the client never answered
+    public static final int NONE = 0;
+    public static final int OK = 1;
+    public static final int FAIL = 2;
+    public static final int INFO = 3;
+
+    // payload checks
+    public static final int CHECK_OK = 0;
+    public static final int CORRUPT = 1;
+    public static final int FOREIGN = 2;
+    public static final int OTHER_RUN = 3;
+
+    // events of a consumer's journal
+    public static final int DELIVER = 1;
+    public static final int ACK_CALLED = 2;
+    public static final int ACK_CONFIRMED = 3;
+    public static final int NACK = 4;
+    public static final int COMMIT = 5;
+    public static final int COMMIT_CALLED = 6;
+    public static final int ROLLBACK_BEGIN = 7;
+    public static final int ROLLBACK_END = 8;
+    public static final int RECOVER = 9;
+    public static final int ASSIGN = 10;
+    public static final int REVOKE = 11;
+    public static final int SEEK = 12;
+
+    /** The three tables: number, name of the files, bytes a row. */
+    public enum Table {
+        SENDS(1, "sends", 96),
+        LOG(2, "log", 104),
+        DELIVERIES(3, "deliveries", 104);
+
+        final int number;
+        final String files;
+        final int rowBytes;
+
+        Table(int number, String files, int rowBytes) {
+            this.number = number;
+            this.files = files;
+            this.rowBytes = rowBytes;
+        }
+    }
+}

@@ -1,0 +1,83 @@
+package brokerstorm.kit;
+
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
+import java.util.zip.CRC32;
+
+/** The payload of a message: a header of 48 bytes, filler, and a CRC-32 of everything before it. */
+public final class Payload {
+    static final VarHandle LONGS = view(long[].class);
+    static final VarHandle INTS = view(int[].class);
+    private static final VarHandle SHORTS = view(short[].class);
+    /** CRC-32 of any bytes followed by their own CRC-32: one call checks a payload. */
+    private static final int RESIDUE = 0x2144DF1C;
+    private static final int VERSION = 1;
+
+    private final int runTag;
+    private final int instance;
+    private final byte[] template;
+    private final CRC32 crc = new CRC32();
+
+    /**
+     * Makes payloads of one producer; one thread uses it.
+     *
+     * @param length bytes of a whole payload
+     * @throws WorkerFailure no room for header and trailer
+     */
+    public Payload(int runTag, int instance, int length) {
+        if (length < Layout.MIN_PAYLOAD_BYTES) {
+            throw new WorkerFailure(
+                    "payload of " + length + " bytes: at least " + Layout.MIN_PAYLOAD_BYTES + " are needed");
+        }
+        this.runTag = runTag;
+        this.instance = instance;
+        this.template = new byte[length];
+        int state = 1; // a linear congruential generator: the same filler in every language
+        for (int i = Layout.HEADER_BYTES; i < length - 4; i++) {
+            state = state * 1664525 + 1013904223;
+            template[i] = (byte) (state >>> 24);
+        }
+    }
+
+    /** One whole payload, in an array of its own: the client may keep it. */
+    public byte[] encode(int kind, int lane, long seq, long intendedNs, int key, int attempt) {
+        byte[] out = template.clone();
+        out[0] = 'B';
+        out[1] = 'S';
+        out[2] = VERSION;
+        out[3] = (byte) kind;
+        INTS.set(out, 4, runTag);
+        INTS.set(out, 8, instance);
+        INTS.set(out, 12, lane);
+        LONGS.set(out, 16, seq);
+        LONGS.set(out, 24, intendedNs);
+        INTS.set(out, 32, key);
+        SHORTS.set(out, 36, (short) attempt);
+        INTS.set(out, 40, out.length);
+        crc.reset();
+        crc.update(out, 0, out.length - 4);
+        INTS.set(out, out.length - 4, (int) crc.getValue());
+        return out;
+    }
+
+    /** What kind of payload a reader found: CHECK_OK, CORRUPT, FOREIGN or OTHER_RUN. */
+    public static int check(byte[] found, int runTag) {
+        if (found.length < 2 || found[0] != 'B' || found[1] != 'S') {
+            return Layout.FOREIGN;
+        }
+        if (found.length < Layout.MIN_PAYLOAD_BYTES || found[2] != VERSION || found[3] < 0 || found[3] > 2) {
+            return Layout.CORRUPT;
+        }
+        CRC32 crc = new CRC32();
+        crc.update(found, 0, found.length);
+        if ((int) INTS.get(found, 40) != found.length || (int) crc.getValue() != RESIDUE) {
+            return Layout.CORRUPT;
+        }
+        return (int) INTS.get(found, 4) == runTag ? Layout.CHECK_OK : Layout.OTHER_RUN;
+    }
+
+    private static VarHandle view(Class<?> array) {
+        return MethodHandles.byteArrayViewVarHandle(array, ByteOrder.LITTLE_ENDIAN);
+    }
+}

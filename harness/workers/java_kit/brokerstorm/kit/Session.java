@@ -1,0 +1,25 @@
+package brokerstorm.kit;
+
+import java.util.Map;
+
+/** What a role gets: its spec, what the harness asks, and its ways to speak. */
+public final class Session {
+    public final Spec spec;
+    public final Control control;
+    public final Report report;
+    public final Names names;
+    private final Map<String, String> versions;
+
+    Session(Spec spec, Control control, Report report, Names names, Map<String, String> versions) {
+        this.spec = spec;
+        this.control = control;
+        this.report = report;
+        this.names = names;
+        this.versions = versions;
+    }
+
+    /** Says that the next command can be obeyed. */
+    public void ready() {
+        report.ready(spec.library, versions);
+    }
+}

@@ -1,0 +1,187 @@
+package brokerstorm.kit;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** The JSON spec a worker is started with (docs/worker-protocol.md), checked and typed. */
+public final class Spec {
+    private static final int PROTOCOL = 1;
+
+    public final String runId;
+    public final int runTag;
+    public final String role;
+    public final String name;
+    public final Path folder;
+    public final String bootstrap;
+    /** Stream {@code topic-partition} to its name id. */
+    public final Map<String, Integer> streams = new LinkedHashMap<>();
+    /** Topics by the name in the plan; a topic the spec does not describe is its own address. */
+    public final Map<String, Topic> topics = new LinkedHashMap<>();
+    public final String library;
+    /** The client's own options, as text. */
+    public final Map<String, String> options = new LinkedHashMap<>();
+    /** The section of the role. */
+    public final Section part;
+
+    /** What the client is given for a topic, and how many partitions it has. */
+    public static final class Topic {
+        public final String name;
+        public final String address;
+        public final int partitions;
+
+        Topic(String name, String address, int partitions) {
+            this.name = name;
+            this.address = address;
+            this.partitions = partitions;
+        }
+    }
+
+    /**
+     * Reads a spec file.
+     *
+     * @throws WorkerFailure missing, not JSON, another protocol, a key missing or of another type
+     */
+    public static Spec read(Path path) {
+        Object raw;
+        try {
+            raw = Json.read(new String(Files.readAllBytes(path), StandardCharsets.UTF_8));
+        } catch (IOException error) {
+            throw new WorkerFailure("cannot read spec " + path + ": " + Failures.reason(error));
+        } catch (IllegalArgumentException error) {
+            throw new WorkerFailure("spec " + path + " is " + error.getMessage());
+        }
+        if (!(raw instanceof Map)) {
+            throw new WorkerFailure("spec " + path + " is not a JSON object");
+        }
+        return new Spec(new Section((Map<?, ?>) raw));
+    }
+
+    private Spec(Section raw) {
+        long protocol = raw.number("protocol");
+        if (protocol != PROTOCOL) {
+            throw new WorkerFailure("spec asks for protocol " + protocol + ", this worker speaks " + PROTOCOL);
+        }
+        runId = raw.text("run_id");
+        runTag = (int) raw.number("run_tag");
+        role = raw.text("role");
+        name = raw.text("name");
+        folder = Paths.get(raw.text("capture_dir"));
+        bootstrap = raw.text("bootstrap");
+        raw.section("streams").raw.forEach((stream, id) -> streams.put((String) stream, ((Long) id).intValue()));
+        Section client = raw.section("client");
+        library = client.text("library");
+        client.section("options").raw.forEach((key, value) -> options.put((String) key, String.valueOf(value)));
+        if (raw.has("topics")) {
+            Section described = raw.section("topics");
+            for (Object topic : described.raw.keySet()) {
+                Section one = described.section((String) topic);
+                put((String) topic, one.text("address"), (int) one.number("partitions"));
+            }
+        }
+        part = raw.section(role);
+    }
+
+    private void put(String topic, String address, int partitions) {
+        topics.put(topic, new Topic(topic, address, partitions));
+    }
+
+    /** A topic of the plan. */
+    public Topic topic(String topic) {
+        return topics.computeIfAbsent(topic, unknown -> new Topic(unknown, unknown, 0));
+    }
+
+    /** The lanes of a producer in sending order. */
+    public List<Lane> lanes() {
+        List<Lane> found = new ArrayList<>();
+        for (Section group : part.sections("lane_groups")) {
+            Topic topic = topic(group.text("topic"));
+            Lane.Mode mode = Lane.Mode.of(group.text("mode"));
+            int first = (int) group.number("first");
+            for (int i = 0; i < group.number("count"); i++) {
+                found.add(new Lane(first + i, topic, mode, i));
+            }
+        }
+        if (found.isEmpty()) {
+            throw new WorkerFailure("a producer needs at least one lane");
+        }
+        return found;
+    }
+
+    /** An object of the spec; a key it lacks or of another type is a {@link WorkerFailure}. */
+    public static final class Section {
+        final Map<?, ?> raw;
+
+        Section(Map<?, ?> raw) {
+            this.raw = raw;
+        }
+
+        public boolean has(String key) {
+            return raw.get(key) != null;
+        }
+
+        public String text(String key) {
+            return get(key, String.class);
+        }
+
+        public String text(String key, String otherwise) {
+            return has(key) ? text(key) : otherwise;
+        }
+
+        public long number(String key) {
+            return get(key, Number.class).longValue();
+        }
+
+        public long number(String key, long otherwise) {
+            return has(key) ? number(key) : otherwise;
+        }
+
+        public double decimal(String key) {
+            return get(key, Number.class).doubleValue();
+        }
+
+        public double decimal(String key, double otherwise) {
+            return has(key) ? decimal(key) : otherwise;
+        }
+
+        public boolean flag(String key, boolean otherwise) {
+            return has(key) ? get(key, Boolean.class) : otherwise;
+        }
+
+        public List<String> texts(String key) {
+            List<String> found = new ArrayList<>();
+            for (Object item : get(key, List.class)) {
+                found.add(String.valueOf(item));
+            }
+            return found;
+        }
+
+        Section section(String key) {
+            return new Section(get(key, Map.class));
+        }
+
+        List<Section> sections(String key) {
+            List<Section> found = new ArrayList<>();
+            for (Object item : get(key, List.class)) {
+                found.add(new Section((Map<?, ?>) item));
+            }
+            return found;
+        }
+
+        private <T> T get(String key, Class<T> type) {
+            Object value = raw.get(key);
+            if (!type.isInstance(value)) {
+                throw new WorkerFailure(value == null
+                        ? "the spec lacks " + key
+                        : "the spec's " + key + " is " + value + ", which is no " + type.getSimpleName());
+            }
+            return type.cast(value);
+        }
+    }
+}

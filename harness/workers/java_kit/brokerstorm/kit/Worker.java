@@ -1,0 +1,86 @@
+package brokerstorm.kit;
+
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.util.Map;
+import java.util.TreeSet;
+
+/** The main function of every Java worker: spec in, role run, exit code out. */
+public final class Worker {
+    private static final int DONE = 0;
+    private static final int USAGE = 2;
+    private static final int ENVIRONMENT = 4;
+    private static final int BUG = 70;
+
+    /** A role returns when everything is captured. */
+    public interface Role {
+        void run(Session session) throws Exception;
+    }
+
+    private Worker() {}
+
+    /**
+     * Runs one worker process and ends it; never returns.
+     *
+     * @param versions {@code client_version} and whatever else the ready line shall say
+     * @param clientErrors exceptions of the client that end a role with the client's own message
+     */
+    public static void main(
+            String[] args, Map<String, Role> roles, Map<String, String> versions,
+            Class<? extends Exception> clientErrors) {
+        int code = run(args, roles, versions, clientErrors);
+        System.err.flush();
+        // Not exit: threads and shutdown hooks of a client that hangs must not keep the process.
+        Runtime.getRuntime().halt(code);
+    }
+
+    private static int run(
+            String[] args, Map<String, Role> roles, Map<String, String> versions,
+            Class<? extends Exception> clientErrors) {
+        if (args.length == 2 && args[0].equals("--self-test")) {
+            Golden.write(Paths.get(args[1])).forEach(System.out::println);
+            System.out.flush();
+            return DONE;
+        }
+        if (args.length != 1 || args[0].startsWith("-")) {
+            System.err.println("usage: worker SPEC.json | worker --self-test FOLDER");
+            return USAGE;
+        }
+        Report report = new Report();
+        try {
+            play(Paths.get(args[0]), roles, versions, report);
+        } catch (WorkerFailure error) {
+            report.close();
+            report.error(error.name(), error.getMessage(), true, error.hint());
+            return ENVIRONMENT;
+        } catch (Throwable error) { // the wall of this process: a crash must reach the harness
+            report.close();
+            error.printStackTrace();
+            if (clientErrors.isInstance(error)) {
+                String hint = "check the options and the client's log (stderr.log)";
+                report.error(error.getClass().getSimpleName(), String.valueOf(error), true, hint);
+                return ENVIRONMENT;
+            }
+            String hint = "a bug in the worker; see stderr.log";
+            report.error(error.getClass().getSimpleName(), String.valueOf(error), true, hint);
+            return BUG;
+        }
+        report.done();
+        return DONE;
+    }
+
+    private static void play(Path path, Map<String, Role> roles, Map<String, String> versions, Report report)
+            throws Exception {
+        Spec spec = Spec.read(path);
+        Role role = roles.get(spec.role);
+        if (role == null) {
+            String known = String.join(", ", new TreeSet<>(roles.keySet()));
+            throw new WorkerFailure("role '" + spec.role + "': " + spec.library + " has " + known);
+        }
+        Control control = new Control();
+        control.listen(report);
+        report.start();
+        Names names = new Names(spec.folder, spec.streams);
+        role.run(new Session(spec, control, report, names, versions));
+    }
+}

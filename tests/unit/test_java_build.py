@@ -1,0 +1,153 @@
+"""Java workers: what a version means, what is compiled when, and the kit's golden bytes (a JDK will do)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.clusters.java import find_java
+from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.workers import java_build
+from harness.workers.spec import WorkerSpec
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+needs_javac = pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
+BUILD: dict[str, Any] = {
+    "default": "2.0.0",
+    "main": "hello.Hello",
+    "jvm": ["-Dx=1"],
+    "clients": [
+        {"name": "ours", "coordinates": ["group:ours:{version}"]},
+        {
+            "name": "ours",
+            "from": "3.0",
+            "java": 17,
+            "coordinates": ["group:ours3:{version}", "group:log:1.0"],
+        },
+        {"name": "theirs", "coordinates": ["other:theirs:{version}"], "exclude": ["a:b"]},
+    ],
+}
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerSpec:
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
+    kit, folder = tmp_path / "kit", tmp_path / "worker"
+    kit.mkdir()
+    folder.mkdir()
+    monkeypatch.setattr(java_build, "KIT", kit)
+    (folder / "Hello.java").write_text(
+        "package hello; public class Hello {"
+        'public static void main(String[] a) { System.out.println("hi"); } }'
+    )
+    return WorkerSpec(
+        library="hello", system="kafka", about="", language="java", roles=("producer",), folder=folder,
+        entry="", tools=(), versions="all", options={}, client_defaults={}, build=BUILD,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def jars(tmp_path: Path) -> Path:
+    folder = tmp_path / "jars"
+    folder.mkdir()
+    (folder / "empty.jar").write_bytes(b"PK\x05\x06" + bytes(18))
+    return folder
+
+
+@needs_javac
+def test_the_kit_writes_the_golden_bytes(tmp_path: Path) -> None:
+    classes, out = tmp_path / "classes", tmp_path / "golden"
+    kit = [str(path) for path in java_build.sources(java_build.KIT)]
+    subprocess.run(
+        ["javac", "--release", "11", "-XDignore.symbol.file", "-d", classes, *kit],
+        check=True,
+    )
+    subprocess.run(["java", "-Xshare:auto", "-cp", classes, "brokerstorm.kit.Golden", out], check=True)
+    assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in GOLDEN.iterdir())
+    for path in GOLDEN.iterdir():
+        if path.suffix == ".jsonl":
+            ours, theirs = (
+                [json.loads(x) for x in f.read_text().splitlines()] for f in (out / path.name, path)
+            )
+            assert ours == theirs
+        else:
+            assert (out / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize(
+    ("version", "coordinates", "java"),
+    [
+        ("", ("group:ours:2.0.0",), 11),
+        ("2.9.10", ("group:ours:2.9.10",), 11),
+        ("3.0.0", ("group:ours3:3.0.0", "group:log:1.0"), 17),
+        ("10.1", ("group:ours3:10.1", "group:log:1.0"), 17),
+        ("theirs 0.10", ("other:theirs:0.10",), 11),
+    ],
+)
+def test_what_a_version_stands_for(
+    worker: WorkerSpec, version: str, coordinates: tuple[str, ...], java: int
+) -> None:
+    client = java_build.client_of(worker, version)
+    assert client.artifacts.coordinates == coordinates
+    assert client.java == java
+    assert client.jars is None
+
+
+@pytest.mark.parametrize("version", ["../x", "-r", "latest", "nobody 1.0", "1.0 --release"])
+def test_a_version_is_not_a_path_or_an_option(worker: WorkerSpec, version: str) -> None:
+    with pytest.raises(UsageError, match="client_version"):
+        java_build.client_of(worker, version)
+
+
+def test_a_folder_without_jars(worker: WorkerSpec, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no jars in"):
+        java_build.client_of(worker, f"jars:{tmp_path}")
+
+
+def test_offline_and_not_in_the_cache(worker: WorkerSpec) -> None:
+    with pytest.raises(EnvironmentNotReady, match=r"group:ours:1\.0\.0 is not in the cache"):
+        java_build.launch(worker, "1.0.0", True, lambda text, share: None)
+    assert "not fetched yet" in java_build.readiness(worker, "1.0.0").detail
+
+
+@needs_javac
+def test_compiled_once_and_again_when_a_source_changes(worker: WorkerSpec, jars: Path) -> None:
+    said: list[str] = []
+    version = f"jars:{jars}"
+
+    def launch() -> str:
+        said.clear()
+        argv, _ = java_build.launch(worker, version, True, lambda text, share: said.append(text))
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+    assert launch() == "hi\n"
+    assert any("compiling" in text for text in said)
+    assert launch() == "hi\n"
+    assert said == []
+    assert java_build.readiness(worker, version).ok
+    source = worker.folder / "Hello.java"
+    source.write_text(source.read_text().replace("hi", "ho"))
+    assert launch() == "ho\n"
+
+
+@needs_javac
+def test_a_client_it_does_not_compile_against(worker: WorkerSpec, jars: Path) -> None:
+    (worker.folder / "Bad.java").write_text("package hello; class Bad { nowhere.Client client; }")
+    with pytest.raises(WorkerError, match=r"does not compile against .*Bad\.java:1: error") as caught:
+        java_build.launch(worker, f"jars:{jars}", True, lambda text, share: None)
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint == "this worker is for all"
+
+
+def test_no_compiler(worker: WorkerSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = dataclasses.replace(find_java(), path=str(tmp_path / "java"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(WorkerError, match="no javac beside") as caught:
+        java_build.javac_of(java)
+    assert "install a JDK" in caught.value.hint
