@@ -92,7 +92,8 @@ class Pausable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a partition, who holds it (preferred leader first) and who is in sync."""
+    """Who leads a stream (Pulsar: owns its bundle), who holds it (preferred leader first) and who is in
+    sync; a broker that keeps no data itself is all three."""
 
     leader: str | None
     replicas: tuple[str, ...]
@@ -100,20 +101,71 @@ class PartitionState:
 
 
 @runtime_checkable
-class HasLeaders(Protocol):
-    """Partition leadership (Kafka). Nodes are names; partitions are ints."""
+class HasPlacement(Protocol):
+    """Knows which node serves which stream, and which node decides that."""
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
 
     def leaders(self, topic: str) -> dict[int, str | None]: ...
+    def controller(self) -> str | None:
+        """The node that decides who leads: active controller (Kafka), leader broker (Pulsar)."""
+
+
+@runtime_checkable
+class HasLeaders(HasPlacement, Protocol):
+    """Partition leadership that can be moved (Kafka). Nodes are names; partitions are ints."""
+
     def replicas(self, topic: str) -> dict[int, list[str]]: ...
     def isr(self, topic: str) -> dict[int, list[str]]: ...
-    def controller(self) -> str | None: ...
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
         """Reassign with the wanted node first, elect it; returns when asked, not when moved."""
 
     def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None: ...
+
+
+@runtime_checkable
+class HasNamespaces(Protocol):
+    """Topics live in a namespace (Pulsar). Topic names elsewhere are relative to the current one."""
+
+    def enter_namespace(self, name: str, *, bundles: int = 12) -> None:
+        """Create ``public/bs-1a2b3c4d`` with infinite retention, and use it from now on.
+
+        Raises:
+            UsageError: the brokers refuse it (their words).
+            EnvironmentNotReady: no broker answers.
+        """
+
+    def drop_namespace(self, name: str) -> None:
+        """Delete it with all its topics; one that is not there is no error."""
+
+    def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Stream -> subscription -> entries that it has not acknowledged yet."""
+
+
+@runtime_checkable
+class HasBundles(HasPlacement, Protocol):
+    """Ownership in bundles of topics (Pulsar). Bundles are named by their range, "0x00000000_0x15555555"."""
+
+    def bundle_owners(self) -> dict[str, str | None]:
+        """Bundles of the current namespace -> the node that owns each."""
+
+    def bundle_of(self, stream: str) -> str:
+        """The bundle a stream is in."""
+
+    def incarnation(self, stream: str) -> int:
+        """A number that changes when the stream is loaded anew, also by the same owner. Loads it."""
+
+    def unload_stream(self, stream: str) -> None:
+        """Close it at its owner and disconnect its clients; returns when done."""
+
+    def unload_bundle(self, bundle: str) -> None: ...
+    def unload_namespace(self) -> None: ...
+    def transfer_bundle(self, bundle: str, to: str) -> None:
+        """Unload it and ask that a node owns it next; returns when asked, not when owned."""
+
+    def split_bundle(self, bundle: str) -> None:
+        """Halve it; returns when asked, not when the number of bundles has changed."""
 
 
 @runtime_checkable
@@ -159,6 +211,10 @@ class Cluster(Protocol):
     @property
     def bootstrap(self) -> str:
         """Client endpoints, comma separated."""
+
+    @property
+    def admin_url(self) -> str:
+        """What workers are given to administrate; empty when the system has no such endpoint."""
 
     def up(self, *, needs: Iterable[str] = (), timeout_s: float = 60.0) -> None:
         """Start, and return when it works."""

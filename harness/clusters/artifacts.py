@@ -12,11 +12,12 @@ import json
 import os
 import re
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import platformdirs
 from filelock import FileLock, Timeout
@@ -27,13 +28,15 @@ from harness.errors import EnvironmentNotReady, UsageError
 Progress = Callable[[str, float | None], None]
 _MARKER = "complete.json"
 _MODULE = re.compile(r"^[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+$")
+_ARCHIVE = re.compile(r"^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){4}$")
 _COORDINATE = re.compile(r"^[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+$")
 
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
     """``group:artifact:version`` coordinates to run from, and ``group:artifact`` to leave out of what they
-    pull in. The first coordinate names the folder in the cache.
+    pull in; or ``archive``, ``group:artifact:version:type:classifier`` of a distribution whose ``lib`` folder
+    holds the jars. The first of them names the folder in the cache.
 
     Raises:
         UsageError: text of another form.
@@ -47,13 +50,17 @@ class Artifacts:
         for text in self.coordinates:
             if not _COORDINATE.match(text):
                 raise UsageError(f"{text!r} is not of the form group:artifact:version")
+        if self.archive and not _ARCHIVE.match(self.archive):
+            raise UsageError(f"{self.archive!r} is not of the form group:artifact:version:type:classifier")
+        if bool(self.archive) == bool(self.coordinates):
+            raise UsageError("jars come from coordinates or from an archive: name one of the two")
         for text in self.exclude:
             if not _MODULE.match(text):
                 raise UsageError(f"{text!r} is not of the form group:artifact")
 
     @property
     def title(self) -> str:
-        return self.coordinates[0]
+        return self.coordinates[0] if self.coordinates else ":".join(self.archive.split(":")[:3])
 
 
 def cache_folder() -> Path:
@@ -65,6 +72,7 @@ def cache_folder() -> Path:
 def jars_folder(wanted: Artifacts) -> Path:
     """Where the jars of these coordinates are, or would be."""
     asked = [*sorted(wanted.coordinates), *(f"!{module}" for module in sorted(wanted.exclude))]
+    asked += [wanted.archive] if wanted.archive else []
     digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:12]
     _, artifact, version = wanted.title.split(":")
     return cache_folder() / "jars" / f"{artifact}-{version}-{digest}"
@@ -139,7 +147,12 @@ def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
         shutil.rmtree(stale, ignore_errors=True)
     part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.part-"))
     try:
-        resolver.fetch(wanted.coordinates, wanted.exclude, part, lambda text: report(text, None))
+        if wanted.archive:
+            archive = resolver.fetch_archive(wanted.archive, part, lambda text: report(text, None))
+            report(f"unpacking {archive.name}", None)
+            _unpack(archive, part)
+        else:
+            resolver.fetch(wanted.coordinates, wanted.exclude, part, lambda text: report(text, None))
         names = sorted(path.name for path in part.glob("*.jar"))
         if not names:
             raise EnvironmentNotReady(f"{resolver.name} found no jars for {wanted.title}")
@@ -152,3 +165,19 @@ def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     report(f"{wanted.title}: {len(names)} jars", 1.0)
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    """The jars of a distribution's ``lib`` folder into ``target``; the archive is deleted."""
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                path = PurePosixPath(member.name)
+                jar = path.suffix == ".jar" and path.parent.name == "lib" and len(path.parts) == 3
+                content = tar.extractfile(member) if jar and member.isfile() else None
+                if content:
+                    with content, (target / path.name).open("wb") as file:
+                        shutil.copyfileobj(content, file)
+    except tarfile.TarError as error:
+        raise EnvironmentNotReady(f"{archive.name} is damaged: {error}", hint="try again") from error
+    archive.unlink()

@@ -225,7 +225,7 @@ def _service(name: str, body: Any, release: Mapping[str, Any], path: Path) -> Se
         roles=tuple(process.get("roles", ())),
         main=str(_need(process, "main", path, f"{at}.x-brokerstorm")),
         args=tuple(args),
-        jvm=(*process.get("jvm", ()), *release.get("jvm", ())),
+        jvm=(*_flat(process.get("jvm", ())), *release.get("jvm", ())),
         templates={target: path.parent / source for target, source in templates.items()},
         settings=str(process.get("settings", "")),
         memory_mb=int(process.get("memory_mb", 0)),
@@ -233,6 +233,11 @@ def _service(name: str, body: Any, release: Mapping[str, Any], path: Path) -> Se
         endpoints={name: str(process.get("endpoints", {}).get(name, name)) for name in _ENDPOINTS},
         after=_after(body.get("depends_on", {}), path, f"{at}.depends_on"),
     )
+
+
+def _flat(flags: Sequence[Any]) -> list[str]:
+    """A list in which an alias of YAML may stand for several flags."""
+    return [str(flag) for one in flags for flag in (one if isinstance(one, list) else [one])]
 
 
 def _after(depends_on: Any, path: Path, at: str) -> dict[str, str]:

@@ -19,6 +19,8 @@ from harness.errors import EnvironmentNotReady, UsageError
 
 TIMEOUT_S = 900.0
 _VERSIONS_TIMEOUT_S = 20.0
+#: The plugin of Maven 3.8 (2.8) cannot copy a file that no pom asks for.
+_DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 Report = Callable[[str], None]
 _NO_NETWORK = re.compile(
     r"Unknown host|UnknownHost|Network is unreachable|Connection refused|Connect.* timed out"
@@ -40,6 +42,13 @@ class Resolver(Protocol):
         Raises:
             EnvironmentNotReady: no network, or the resolver's own words.
             UsageError: the repository lacks something.
+        """
+
+    def fetch_archive(self, archive: str, target: Path, report: Report) -> Path:
+        """Copy one file, ``group:artifact:version:type:classifier``, into ``target``.
+
+        Raises:
+            EnvironmentNotReady, UsageError: as `fetch`.
         """
 
 
@@ -100,6 +109,16 @@ class Maven:
             ]  # fmt: skip
             _run(command, Path(work), coordinates[0], report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.jar)\b")
 
+    def fetch_archive(self, archive: str, target: Path, report: Report) -> Path:
+        title = ":".join(archive.split(":")[:3])
+        with tempfile.TemporaryDirectory() as work:
+            command = [
+                self._mvn, "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={archive}",
+                f"-DoutputDirectory={target}",
+            ]  # fmt: skip
+            _run(command, Path(work), title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.gz)\b")
+        return _only_file(target, title)
+
 
 class Ivy:
     """Ivy as a program on a generated ivy.xml; its built-in settings know Maven Central."""
@@ -133,6 +152,33 @@ class Ivy:
                 "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
             ]  # fmt: skip
             _run(command, Path(work), coordinates[0], report, r"\[SUCCESSFUL \] \S+!(\S+)")
+
+    def fetch_archive(self, archive: str, target: Path, report: Report) -> Path:
+        group, name, version, kind, classifier = archive.split(":")
+        title = f"{group}:{name}:{version}"
+        with tempfile.TemporaryDirectory() as work:
+            ivy = Path(work, "ivy.xml")
+            ivy.write_text(
+                '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+                '<info organisation="brokerstorm" module="resolve"/>'
+                '<configurations><conf name="default"/></configurations><dependencies>'
+                f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
+                ' transitive="false" conf="default->default">'
+                f"<artifact name={quoteattr(name)} type={quoteattr(kind)} ext={quoteattr(kind)}"
+                f" m:classifier={quoteattr(classifier)}/></dependency></dependencies></ivy-module>"
+            )
+            command = [
+                *self._command, "-cache", str(Path(work, "cache")), "-ivy", str(ivy), "-confs", "default",
+                "-types", kind, "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
+            ]  # fmt: skip
+            _run(command, Path(work), title, report, r"\[SUCCESSFUL \] \S+!(\S+)")
+        return _only_file(target, title)
+
+
+def _only_file(folder: Path, title: str) -> Path:
+    for path in folder.iterdir():
+        return path
+    raise EnvironmentNotReady(f"the resolver copied nothing for {title}")
 
 
 def _run(command: Sequence[str], folder: Path, title: str, report: Report, downloaded: str) -> None:

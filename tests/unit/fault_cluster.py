@@ -156,7 +156,7 @@ class StateAdmin:
 class StateCluster:
     """The two together."""
 
-    system, version, bootstrap = "state", "1", ""
+    system, version, bootstrap, admin_url = "state", "1", "", ""
 
     def __init__(self, **admin: float) -> None:
         self.runtime = StateRuntime()
