@@ -199,6 +199,7 @@ class RunSummary:
     faults: dict[str, int]  # fired, effective
     exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
     witnesses: dict[str, Witness]  # class -> its earliest; a violation's where there is one
+    not_counted: str = ""  # of a known bug: why the round proves nothing; empty = it counts
 
     @classmethod
     def of(cls, result: Result, *, path: str, round_number: int) -> RunSummary:
@@ -249,6 +250,15 @@ class Expectation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Share of rounds with a hit, and its exact 95 % interval (Clopper-Pearson)."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariantResult:
     """All rounds of a variant.
 
@@ -266,6 +276,11 @@ class VariantResult:
     hits: int
     first_witness_s: float | None
     runs: list[RunSummary]
+    version: str = ""  # of the client under test, where the scenario names one
+    role: str = ""  # of a known bug: affected or fixed
+    counted: int = 0  # rounds that count; without a bug, all of them
+    rate: Rate | None = None  # hits among the counted; only where the number of rounds was fixed beforehand
+    witness_times_s: list[float] = field(default_factory=list)  # into the load, of each hit
 
     @classmethod
     def of(cls, name: str, expect: str, runs: Sequence[RunSummary], *, about: str = "") -> VariantResult:
@@ -289,12 +304,64 @@ class VariantResult:
             hits=len(hit),
             first_witness_s=times[0] if times else None,
             runs=list(runs),
+            counted=len(runs),
+            witness_times_s=times,
         )
+
+
+class Proved(StrEnum):
+    """What comparing the affected with the fixed version has shown; ``SEEN`` only of an early stop."""
+
+    REPRODUCED = "reproduced"
+    SEEN = "seen"
+    NOT_REPRODUCED = "not reproduced"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What `repro` was asked, written down before the first round.
+
+    ``rounds``: counted rounds of each arm. ``quick``: stop at the first affected hit and one fixed round.
+    """
+
+    bug: str
+    report: str
+    pair: str
+    expect: str  # the class of the bug
+    affected: str  # variants
+    fixed: str
+    counter: str
+    floor: int
+    rounds: int
+    quick: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """The answer. ``p_value``: two-sided, Fisher's exact test; None when the rounds are not complete."""
+
+    question: Question
+    outcome: Proved
+    why: str
+    p_value: float | None
+
+    @property
+    def reproduced(self) -> bool | None:
+        """None: it could not be decided."""
+        decided = {Proved.REPRODUCED: True, Proved.NOT_REPRODUCED: False}
+        return decided.get(self.outcome)
+
+
+_PROVED_EXIT = {Proved.REPRODUCED: 0, Proved.SEEN: 0, Proved.NOT_REPRODUCED: 1, Proved.UNKNOWN: 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """A scenario with variants or rounds: campaign.json once it is judged."""
+    """A scenario with variants or rounds: campaign.json once it is judged.
+
+    ``reproduction``: of a known bug.
+    """
 
     campaign_id: str
     scenario: str
@@ -303,15 +370,19 @@ class Campaign:
     variants: list[VariantResult]
     duration_s: dict[str, float]
     command: str
+    reproduction: Reproduction | None = None
 
     @property
     def exit_code(self) -> int:
-        """0 when every variant came out as expected, 1 when one did not, 3 when one is undecided;
+        """0 when every variant came out as expected, 1 when one did not, 3 when one is undecided; of a
+        known bug 0 when it is reproduced (or was seen, in an early stop), 1 when not, 3 when undecided;
         a run that could not be healed, crashed or had no cluster outranks them."""
         codes = {run.exit_code for variant in self.variants for run in variant.runs}
         urgent = next((code for code in URGENT_EXITS if code in codes), None)
         if urgent is not None:
             return urgent
+        if self.reproduction is not None:
+            return _PROVED_EXIT[self.reproduction.outcome]
         outcomes = {variant.outcome for variant in self.variants}
         if Expectation.NOT_MET in outcomes:
             return 1
@@ -321,5 +392,10 @@ class Campaign:
         """The public JSON document; ``runs`` names every run's folder, as `RunDir.rounds` reads it."""
         every = [run for variant in self.variants for run in variant.runs]
         runs = [run.path for run in sorted(every, key=lambda run: run.round)]
-        head = {"schema_version": SCHEMA_VERSION, "exit_code": self.exit_code}
-        return {**head, **asdict(self), "runs": runs}
+        document = {"schema_version": SCHEMA_VERSION, "exit_code": self.exit_code, **asdict(self)}
+        found = self.reproduction
+        if found is None:
+            del document["reproduction"]
+        else:
+            document |= {"bug": found.question.bug, "reproduced": found.reproduced, "p_value": found.p_value}
+        return {**document, "runs": runs}

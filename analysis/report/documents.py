@@ -155,6 +155,9 @@ def schemas() -> dict[str, Document]:
     campaign["properties"] |= {
         "exit_code": {"type": "integer"},
         "runs": {"items": {"type": "string"}, "type": "array"},
+        "bug": {"type": "string", "description": "of a known bug: its name"},
+        "reproduced": {"type": ["boolean", "null"], "description": "of a known bug; null: undecided"},
+        "p_value": {"type": ["number", "null"], "description": "of a known bug, when all rounds count"},
     }
     campaign["required"] += ["exit_code", "runs"]
     explain = _schema(Explanation, "explain", "what anomaly classes mean")

@@ -21,6 +21,7 @@ from analysis.report import charts, words
 from analysis.report.chart_frame import Chart, TimeAxis
 from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading, pass_sentence
 from analysis.report.terminal_campaign import comparison_rows, first_witness, outcome_of
+from analysis.report.terminal_repro import p_text, reproduction_rows, sentences
 from harness.rundir import RunDir
 
 #: Witnesses open on the page; the rest of a class is one click away.
@@ -82,11 +83,15 @@ def campaign_page(campaign: Campaign, results: Mapping[str, Result] | None = Non
         if result is not None:
             panels[variant.name] = charts.throughput(TimeAxis(result, lane_labels=False))
     script, embedded = _embed({f"panel-{number}": chart for number, chart in enumerate(panels.values())})
+    bug = campaign.reproduction
     return _render(
         "campaign.html",
         c=campaign,
-        outcome=outcome_of(campaign),
-        comparison=comparison_rows(campaign.variants),
+        bug=bug,
+        told=sentences(campaign, bug) if bug else [],
+        p_text=p_text(bug) if bug else "",
+        outcome=bug.outcome if bug else outcome_of(campaign),
+        comparison=reproduction_rows(campaign, bug) if bug else comparison_rows(campaign.variants),
         witnesses=[(v, *first) for v in campaign.variants if (first := first_witness(v)) is not None],
         panels=list(zip(panels, embedded.values(), strict=True)),
         chart_script=script,

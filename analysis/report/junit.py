@@ -13,7 +13,17 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from analysis.classes import CLASSES
-from analysis.findings import CLEAN, Campaign, Expectation, Finding, Result, Status, VariantResult
+from analysis.findings import (
+    CLEAN,
+    Campaign,
+    Expectation,
+    Finding,
+    Proved,
+    Reproduction,
+    Result,
+    Status,
+    VariantResult,
+)
 from analysis.report import words
 from analysis.report.terminal import finding_heading, witness_facts
 from harness.rundir import RunDir
@@ -111,9 +121,24 @@ def _coverage_case(suite: ET.Element, name: str, result: Result, *, is_decided: 
 def _expectations(campaign: Campaign) -> ET.Element:
     name = f"brokerstorm.{campaign.scenario}"
     suite = ET.Element("testsuite", name=_text(name))
+    if campaign.reproduction is not None:
+        _bug_case(suite, name, campaign.reproduction)
+        return _counted(suite, 0.0)
     for variant in campaign.variants:
         _variant_case(suite, name, variant)
     return _counted(suite, 0.0)
+
+
+def _bug_case(suite: ET.Element, name: str, reproduction: Reproduction) -> None:
+    question, outcome = reproduction.question, reproduction.outcome
+    title = f"{question.bug} {question.pair} is reproduced"
+    case = ET.SubElement(suite, "testcase", classname=_text(name), name=_text(title), time="0")
+    text = f"{outcome.value}: {reproduction.why}"
+    if outcome in (Proved.REPRODUCED, Proved.SEEN):
+        ET.SubElement(case, "system-out").text = _text(text)
+        return
+    kind = "error" if outcome is Proved.UNKNOWN else "failure"
+    ET.SubElement(case, kind, type=outcome.value, message=_text(text))
 
 
 def _variant_case(suite: ET.Element, name: str, variant: VariantResult) -> None:

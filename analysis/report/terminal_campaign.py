@@ -27,7 +27,7 @@ def print_campaign(out: Console, campaign: Campaign, *, report: Path | None = No
         parts.append(Text(f"  {words.plain(campaign.about)}"))
     parts += ["", _side_by_side(campaign.variants), ""]
     for variant in campaign.variants:
-        parts += _witness_of(variant, out.width)
+        parts += witness_of(variant, out.width)
     parts += _undecided(campaign.variants)
     lines: list[tuple[str, Text | str]] = []
     if report is not None:
@@ -118,7 +118,8 @@ def _side_by_side(variants: list[VariantResult]) -> RenderableType:
     return table
 
 
-def _witness_of(variant: VariantResult, width: int) -> list[RenderableType]:
+def witness_of(variant: VariantResult, width: int) -> list[RenderableType]:
+    """The first witness of a variant with the sequence around it; nothing without one."""
     first = first_witness(variant)
     if first is None:
         return []

@@ -1,0 +1,127 @@
+"""The end of `repro` on the console: the affected version beside the fixed one."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analysis.findings import Campaign, Proved, Question, Reproduction, VariantResult
+from analysis.report import words
+from analysis.report.terminal import emit, is_message, rows
+from analysis.report.terminal_campaign import first_witness, found, witness_of
+
+STYLE = {
+    Proved.REPRODUCED: "black on green",
+    Proved.SEEN: "black on green",
+    Proved.NOT_REPRODUCED: "bold white on red",
+    Proved.UNKNOWN: "black on yellow",
+}
+#: Why `--quick` shows neither rate nor p.
+QUICK = "an early stop: neither rate nor p; without --quick it is a proof"
+
+
+def print_reproduction(out: Console, campaign: Campaign, *, report: Path | None = None) -> None:
+    """The summary of `repro`."""
+    reproduction = campaign.reproduction
+    assert reproduction is not None
+    parts: list[RenderableType] = [_banner(campaign, reproduction)]
+    parts += [Text(f"  {words.plain(line)}") for line in sentences(campaign, reproduction)]
+    parts += ["", _side_by_side(campaign, reproduction), ""]
+    for variant in campaign.variants:
+        parts += witness_of(variant, out.width)
+    lines: list[tuple[str, Text | str]] = []
+    if report is not None:
+        lines.append(("report", str(report)))
+        shown = [first for variant in campaign.variants if (first := first_witness(variant))]
+        lines += [
+            ("trace", f"brokerstorm trace {witness.message} {report.parent / run.path}")
+            for run, _, witness in shown[:1]
+            if is_message(witness)
+        ]
+    lines += [("repeat", words.plain(campaign.command)), ("exit", str(campaign.exit_code))]
+    emit(out, *parts, rows(lines))
+
+
+def sentences(campaign: Campaign, reproduction: Reproduction) -> list[str]:
+    """What the bug is, where it was reported, and what the rounds have shown."""
+    question = reproduction.question
+    told = [campaign.about, question.report, reproduction.why]
+    return [text for text in (*told, QUICK if question.quick else "") if text]
+
+
+def reproduction_rows(campaign: Campaign, reproduction: Reproduction) -> list[tuple[str, list[str]]]:
+    """Label and one cell an arm: the table of the console and of the page."""
+    question, arms = reproduction.question, campaign.variants
+    table = [
+        ("version", [arm.version or "–" for arm in arms]),
+        ("expected", [question.expect, f"no {question.expect}"]),
+        ("found", [found(arm) for arm in arms]),
+        ("rounds", [_counted(arm) for arm in arms]),
+        ("with the class", [str(arm.hits) for arm in arms]),
+    ]
+    if not question.quick:
+        table.append(("rate [95 %]", [_rate(arm) for arm in arms]))
+    table.append(("first after", [_times(arm) for arm in arms]))
+    table.append((question.counter, [_exposure(arm, question) for arm in arms]))
+    return table
+
+
+def p_text(reproduction: Reproduction) -> str:
+    """The p of the difference, or nothing for an early stop."""
+    if reproduction.p_value is None:
+        return "" if reproduction.question.quick else "–"
+    return f"{reproduction.p_value:.2g}  (Fisher's exact test, two-sided)"
+
+
+def _counted(arm: VariantResult) -> str:
+    lost = arm.rounds - arm.counted
+    return f"{arm.counted}, and {lost} not counted" if lost else str(arm.counted)
+
+
+def _rate(arm: VariantResult) -> str:
+    rate = arm.rate
+    if rate is None:
+        return "–"
+    return f"{words.percent(rate.value)}  [{words.percent(rate.low)}, {words.percent(rate.high)}]"
+
+
+def _times(arm: VariantResult) -> str:
+    """``0.7 s``; of several rounds their median and extremes."""
+    times = arm.witness_times_s
+    if len(times) < 2:
+        return words.seconds(times[0] if times else None)
+    middle = words.seconds(statistics.median(times))
+    return f"{middle}  ({words.seconds(min(times))} to {words.seconds(max(times))})"
+
+
+def _exposure(arm: VariantResult, question: Question) -> str:
+    met = [run.exposure.get(question.counter, 0) for run in arm.runs if not run.not_counted]
+    if not met:
+        return "–"
+    span = words.count(met[0]) if min(met) == max(met) else f"{min(met):,} to {max(met):,}"
+    return f"{span}  (floor {question.floor:,})"
+
+
+def _banner(campaign: Campaign, reproduction: Reproduction) -> RenderableType:
+    outcome, question = reproduction.outcome, reproduction.question
+    line = Text(f" {outcome.value.upper()} ", style=STYLE[outcome])
+    line.append(f"  {words.plain(question.bug)}", style="bold")
+    return line.append(f"   {words.plain(question.pair)} · seed {campaign.seed}", style="dim")
+
+
+def _side_by_side(campaign: Campaign, reproduction: Reproduction) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("", style="dim", no_wrap=True)
+    for arm in campaign.variants:
+        table.add_column(Text(f"{arm.role}: {words.plain(arm.name)}"), overflow="fold")
+    if any(arm.about for arm in campaign.variants):
+        table.add_row("about", *(Text(words.plain(arm.about)) for arm in campaign.variants))
+    for label, cells in reproduction_rows(campaign, reproduction):
+        table.add_row(label, *(Text(words.plain(cell)) for cell in cells))
+    if text := p_text(reproduction):
+        table.add_row("p", Text(text))
+    return table
