@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,36 +32,22 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
     """
     import faults
     from analysis.classes import CLASSES
+    from harness.planning import topic_plans
     from harness.scenario_file import load_scenario
-    from harness.workers import worker_names
+    from harness.workers import known_workers
 
     def check_faults(scenario: Scenario) -> None:
         faults.compile(
             scenario.faults,
             seed=0,
             load_s=scenario.load.duration,
-            topics=_shapes(scenario),
+            topics=topic_plans(scenario),
             nodes=node_names(scenario.system, scenario.cluster.version),
         )
 
     return load_scenario(
-        name, overrides=overrides, clients=worker_names(), classes=list(CLASSES), check_faults=check_faults
+        name, overrides=overrides, clients=known_workers(), classes=list(CLASSES), check_faults=check_faults
     )
-
-
-def _shapes(scenario: Scenario) -> list[TopicPlanShape]:
-    return [
-        TopicPlanShape(name, topic.partitions, topic.replication) for name, topic in scenario.topics.items()
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPlanShape:
-    """As much of a topic as fault steps are checked against."""
-
-    name: str
-    partitions: int
-    replication: int
 
 
 def node_names(system: str, version: str = "") -> list[str]:

@@ -12,7 +12,7 @@ from harness.plan import Plan
 from harness.protocols import Progress
 from harness.rundir import RunDir, append_jsonl
 from harness.worker_process import WorkerProcess
-from harness.worker_specs import audit_specs, consumer_spec, producer_spec
+from harness.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
 from harness.workers import launch, load_worker
 
 #: From process start to the ``ready`` line: interpreter, client import, first connection.
@@ -29,7 +29,7 @@ class Crew:
         self,
         plan: Plan,
         run: RunDir,
-        bootstrap: str,
+        where: Endpoints,
         manifest: Manifest,
         progress: Progress,
         *,
@@ -38,7 +38,7 @@ class Crew:
     ) -> None:
         self._plan = plan
         self._run = run
-        self._bootstrap = bootstrap
+        self._where = where
         self._manifest = manifest
         self._progress = progress
         self._owner = owner
@@ -59,12 +59,12 @@ class Crew:
         Raises:
             WorkerError: one did not get ready; its own words are in the message.
         """
-        plan, run, bootstrap = self._plan, self._run, self._bootstrap
+        plan, run, where = self._plan, self._run, self._where
         self.consumers = [
-            self._spawn(consumer_spec(plan, run, c, bootstrap), c.client_version) for c in plan.consumers
+            self._spawn(consumer_spec(plan, run, c, where), c.client_version) for c in plan.consumers
         ]
         self.producers = [
-            self._spawn(producer_spec(plan, run, p, bootstrap), p.client_version) for p in plan.producers
+            self._spawn(producer_spec(plan, run, p, where), p.client_version) for p in plan.producers
         ]
         self._journals = {w.name: SendsJournal(w.folder) for w in self.producers}
         for worker in self.everybody:
@@ -72,8 +72,8 @@ class Crew:
 
     def start_audit(self) -> None:
         """Start the readers of the log; call when no producer can write any more."""
-        specs = audit_specs(self._plan, self._run, self._bootstrap)
-        self.auditors = [self._spawn(spec, "") for spec in specs]
+        specs = audit_specs(self._plan, self._run, self._where)
+        self.auditors = [self._spawn(spec, spec["client"]["version"]) for spec in specs]
         for worker in self.auditors:
             worker.wait_ready(READY_TIMEOUT_S)
             worker.tell(f"start {time.monotonic_ns()}")

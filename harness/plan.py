@@ -18,10 +18,20 @@ class PlanPart(BaseModel):
 
 
 class TopicPlan(PlanPart):
+    """One topic or queue.
+
+    Attributes:
+        replication: copies of each message: replicas (Kafka), write quorum (Pulsar), nodes (Qpid).
+        address: what a client is given to name it.
+        declared: its name in the scenario; several topics share one when it has a ``count``.
+    """
+
     name: str
     partitions: int
     replication: int
     config: dict[str, str]
+    address: str = ""
+    declared: str = ""
 
 
 class LaneGroup(PlanPart):
@@ -60,6 +70,30 @@ class PromisePlan(PlanPart):
     required: dict[str, Any]
 
 
+class ConsumerPromise(PlanPart):
+    """What a consumer's settings promise, in neutral words, and why.
+
+    Attributes:
+        subscription: who shares the messages, and how: ``group`` (a Kafka group), ``exclusive``,
+            ``failover``, ``shared``, ``key_shared`` (Pulsar), ``queue`` (JMS, AMQP).
+        order: what the members of the subscription are handed in the order of the log: every ``stream``,
+            the messages of a ``key``, or ``none``.
+        ack_timeout_s: a message handed over and not settled may come again after this long; 0 = never
+            because of time.
+        acks_confirmed: the client's answer to an acknowledgement is the broker's, not its own.
+        batch_index_acks: an acknowledgement counts for one message of a batch, at the client and at the
+            broker; without it a batch is acknowledged when all of its messages are.
+        because: the setting that decided each of them, as text for people.
+    """
+
+    subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] = "group"
+    order: Literal["stream", "key", "none"] = "stream"
+    ack_timeout_s: float = 0.0
+    acks_confirmed: bool = True
+    batch_index_acks: bool = False
+    because: dict[str, str] = Field(default_factory=dict)
+
+
 class ProducerPlan(PlanPart):
     name: str
     instance: int
@@ -71,6 +105,9 @@ class ProducerPlan(PlanPart):
     when_full: Literal["wait", "fail"]
     call_deadline_s: float
     promise: PromisePlan
+    results: Literal["checked", "ignored", "resent"] = "checked"
+    calls: Literal["async", "sync", "batch"] = "async"
+    batch: int = Field(1, description="messages a call; 1 unless calls = batch")
 
 
 class ConsumerPlan(PlanPart):
@@ -82,6 +119,13 @@ class ConsumerPlan(PlanPart):
     topics: list[str]
     commit_every_s: float
     options: dict[str, str]
+    receive: Literal["loop", "listener", "batch"] = "loop"
+    work_s: float = Field(0.0, description="between a message's hand-over and its acknowledgement")
+    settle: Literal["auto", "ack", "cumulative", "transacted", "none"] = "auto"
+    nack_every: int = 0
+    per_transaction: int = 0
+    rollback_every: int = 0
+    promise: ConsumerPromise = Field(default_factory=ConsumerPromise)
 
 
 class Plan(PlanPart):
@@ -96,6 +140,7 @@ class Plan(PlanPart):
     run_tag: int = Field(description="32 bits in every header; tells this run's messages from leftovers")
     system: str
     version: str
+    topology: str = ""
     broker_config: dict[str, str]
     topics: list[TopicPlan]
     lane_groups: list[LaneGroup]
@@ -109,6 +154,11 @@ class Plan(PlanPart):
     faults: list[dict[str, Any]] = Field(description="raw steps; faults.compile makes the timeline")
     limits: dict[str, float]
     rate_ratio: float
+
+    @property
+    def namespace(self) -> str:
+        """Pulsar's namespace of this run alone, ``public/bs-1a2b3c4d``; empty elsewhere."""
+        return f"public/bs-{self.run_tag:08x}" if self.system == "pulsar" else ""
 
     def streams(self) -> list[str]:
         """Every topic-partition, in the order of their name ids (1, 2, 3 ...)."""

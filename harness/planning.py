@@ -12,12 +12,12 @@ from typing import Final
 
 from harness.errors import ScenarioError
 from harness.plan import ConsumerPlan, LaneGroup, LaneMode, Plan, ProducerPlan, TopicPlan
-from harness.promise import ProducerSettings, producer_promise
-from harness.scenario import Option, ProducerSpec, Scenario, TopicSpec
+from harness.promises import Consuming, Ground, consumer_promise, producer_settings
+from harness.promises.pulsar import quorum
+from harness.scenario import ConsumerSpec, Option, ProducerSpec, Scenario, TopicSpec
 from harness.scenario_file import variants
+from harness.systems import SYSTEMS
 
-#: Broker version of a scenario that names none: the one everything here is measured with.
-DEFAULT_VERSIONS: Final = {"kafka": "4.1.2"}
 MIN_BUCKETS: Final = 8  # below it a two-core machine already waits for the largest
 MAX_BUCKETS: Final = 256
 #: Sends a bucket; a Spark task then takes a second or two and some hundred MB.
@@ -67,7 +67,9 @@ def build_plan(
         ScenarioError: settings that the client refuses, or a rate too small to share out.
     """
     broker_config = native(scenario.cluster.config)
-    topics = [_topic(name, spec, broker_config) for name, spec in scenario.topics.items()]
+    tag = _tag(scenario.name, variant, str(seed)) if run_tag is None else run_tag
+    system = SYSTEMS[scenario.system]
+    topics = topic_plans(scenario, tag)
     groups = _lane_groups(scenario, topics)
     buckets, groups = _with_buckets(groups, _expected_rows(scenario))
     load = scenario.load
@@ -77,15 +79,16 @@ def build_plan(
         expect=expect,
         about=about or scenario.about,
         seed=seed,
-        run_tag=_tag(scenario.name, variant, str(seed)) if run_tag is None else run_tag,
-        system=scenario.system,
-        version=scenario.cluster.version or DEFAULT_VERSIONS[scenario.system],
+        run_tag=tag,
+        system=system.name,
+        version=scenario.cluster.version or system.version,
+        topology=scenario.cluster.topology or next(iter(system.topologies), ""),
         broker_config=broker_config,
         topics=topics,
         lane_groups=groups,
         buckets=buckets,
         producers=_producers(scenario, topics, groups, broker_config),
-        consumers=_consumers(scenario),
+        consumers=_consumers(scenario, topics, broker_config),
         payload_bytes=load.payload,
         rate_per_s=0.0 if load.unlimited else float(load.rate),
         warm_up_s=load.warm_up,
@@ -108,7 +111,42 @@ def _tag(*parts: str) -> int:
     return zlib.crc32("/".join(parts).encode()) or 1
 
 
-def _topic(name: str, spec: TopicSpec, broker_config: Mapping[str, str]) -> TopicPlan:
+def topic_plans(scenario: Scenario, run_tag: int = 0) -> list[TopicPlan]:
+    """Every topic of a scenario, those that one entry stands for one by one.
+
+    Raises:
+        ScenarioError: a broker setting that decides how many copies there are is out of range.
+    """
+    broker_config = native(scenario.cluster.config)
+    return [
+        _topic(scenario, name, declared, broker_config, run_tag)
+        for declared, spec in scenario.topics.items()
+        for name in spec.names(declared)
+    ]
+
+
+def _topic(
+    scenario: Scenario, name: str, declared: str, broker_config: Mapping[str, str], run_tag: int
+) -> TopicPlan:
+    spec = scenario.topics[declared]
+    config, replication, address = native(spec.config), 1, name
+    if scenario.system == "kafka":
+        config, replication = _log_config(spec, broker_config), spec.replication
+    elif scenario.system == "pulsar":
+        topology = scenario.cluster.topology or SYSTEMS["pulsar"].topologies[0]
+        replication = quorum(broker_config, topology, "WriteQuorum")
+        address = f"persistent://public/bs-{run_tag:08x}/{name}"
+    return TopicPlan(
+        name=name,
+        partitions=spec.partitions,
+        replication=replication,
+        config=config,
+        address=address,
+        declared=declared,
+    )
+
+
+def _log_config(spec: TopicSpec, broker_config: Mapping[str, str]) -> dict[str, str]:
     """Every topic keeps its whole log for the audit and says itself how many replicas a write needs."""
     in_sync = broker_config.get("min.insync.replicas", str(min(2, spec.replication)))
     config = {
@@ -117,8 +155,7 @@ def _topic(name: str, spec: TopicSpec, broker_config: Mapping[str, str]) -> Topi
         "retention.bytes": "-1",
         "min.insync.replicas": in_sync,
     }
-    config |= native(spec.config)
-    return TopicPlan(name=name, partitions=spec.partitions, replication=spec.replication, config=config)
+    return config | native(spec.config)
 
 
 # ----- lanes and buckets ------------------------------------------------------------------------------
@@ -131,7 +168,7 @@ def _lane_groups(scenario: Scenario, topics: Sequence[TopicPlan]) -> list[LaneGr
     for topic in topics:
         modes: dict[LaneMode, int] = {}
         for spec in scenario.load.producers.values():
-            if not spec.topics or topic.name in spec.topics:
+            if not spec.topics or topic.declared in spec.topics:
                 modes.setdefault(spec.lanes, _lane_count(spec, topic))
         for mode, count in sorted(modes.items()):
             groups.append(LaneGroup(topic=topic.name, mode=mode, first=first, count=count, buckets=[]))
@@ -219,12 +256,14 @@ def _producers(
     limits = scenario.limits
     plans: list[ProducerPlan] = []
     for instance, ((name, spec, _), rate) in enumerate(zip(shares, rates, strict=True), start=1):
-        chosen = [topic for topic in topics if not spec.topics or topic.name in spec.topics]
+        chosen = [topic for topic in topics if not spec.topics or topic.declared in spec.topics]
         names = {topic.name for topic in chosen}
         options = native(spec.options)
         try:
-            settings = ProducerSettings(spec.client, options)
-            promise = producer_promise(spec.client, options, chosen, broker_config, scenario.require)
+            settings = producer_settings(spec.client, spec.client_version, options)
+            promise = settings.promise(
+                Ground(chosen, broker_config, scenario.cluster.topology), scenario.require
+            )
         except ScenarioError as error:
             raise ScenarioError(f"load.producers.{name}.options: {error}", hint=error.hint) from error
         unbounded_s = scenario.load.duration + limits.recovery + limits.drain
@@ -240,6 +279,9 @@ def _producers(
                 when_full=spec.when_full,
                 call_deadline_s=limits.call or settings.call_deadline_s(unbounded_s),
                 promise=promise,
+                results=spec.results,
+                calls=spec.calls,
+                batch=spec.batch if spec.calls == "batch" else 1,
             )
         )
     return plans
@@ -263,18 +305,46 @@ def _rates(scenario: Scenario, shares: Sequence[float]) -> list[int]:
     return rates
 
 
-def _consumers(scenario: Scenario) -> list[ConsumerPlan]:
-    specs = [spec for spec in scenario.load.consumers.values() for _ in range(spec.count)]
+def _consumers(
+    scenario: Scenario, topics: Sequence[TopicPlan], broker_config: Mapping[str, str]
+) -> list[ConsumerPlan]:
+    specs = [(name, spec) for name, spec in scenario.load.consumers.items() for _ in range(spec.count)]
     return [
-        ConsumerPlan(
-            name=f"consumer-{session}",
-            session=session,
-            client=spec.client,
-            client_version=spec.client_version,
-            group=spec.group,
-            topics=list(spec.topics or scenario.topics),
-            commit_every_s=spec.commit_every,
-            options=native(spec.options),
-        )
-        for session, spec in enumerate(specs, start=1)
+        _consumer(scenario.system, name, session, spec, topics, broker_config)
+        for session, (name, spec) in enumerate(specs, start=1)
     ]
+
+
+def _consumer(
+    system: str,
+    name: str,
+    session: int,
+    spec: ConsumerSpec,
+    topics: Sequence[TopicPlan],
+    broker_config: Mapping[str, str],
+) -> ConsumerPlan:
+    options = native(spec.options)
+    # What `auto` means: Kafka's is the commit every so often, JMS has a mode of that name.
+    settle = "ack" if spec.settle == "auto" and system == "pulsar" else spec.settle
+    consuming = Consuming(spec.client, spec.client_version, options, broker_config, settle)
+    try:
+        promise = consumer_promise(consuming)
+    except ScenarioError as error:
+        raise ScenarioError(f"load.consumers.{name}.options: {error}", hint=error.hint) from error
+    return ConsumerPlan(
+        name=f"consumer-{session}",
+        session=session,
+        client=spec.client,
+        client_version=spec.client_version,
+        group=spec.group,
+        topics=[topic.name for topic in topics if not spec.topics or topic.declared in spec.topics],
+        commit_every_s=spec.commit_every,
+        options=options,
+        receive=spec.receive,
+        work_s=spec.work,
+        settle=settle,
+        nack_every=spec.nack_every,
+        per_transaction=spec.per_transaction,
+        rollback_every=spec.rollback_every,
+        promise=promise,
+    )

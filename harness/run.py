@@ -19,6 +19,7 @@ from harness.metering import Meter
 from harness.plan import Plan
 from harness.protocols import Cluster, FaultStorm, Progress, TopicSettings
 from harness.rundir import RunDir, write_json
+from harness.worker_specs import Endpoints
 
 OnPhase = Callable[[str], None]
 
@@ -72,7 +73,7 @@ class LiveRun:
         self._crew = Crew(
             plan,
             run,
-            cluster.bootstrap,
+            Endpoints(cluster.bootstrap, cluster.admin_url),
             self._manifest,
             progress,
             owner=cluster.runtime.run_id,

@@ -7,18 +7,17 @@ one line that names the key, the value, what is allowed and, for a misspelt key,
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
 from harness.durations import MAX_DURATION_S as MAX_DURATION_S
 from harness.durations import Seconds as Seconds
 from harness.durations import parse_seconds as parse_seconds
-from harness.scenario_bug import BugSpec, bug_problems
+from harness.scenario_bug import BugSpec
 from harness.scenario_part import Name as Name
 from harness.scenario_part import Part as Part
+from harness.systems import SYSTEMS
 
 MAX_RATE_PER_S = 2_000_000  # above what one machine's clients reach; a typo, not a wish
 Option = str | int | float | bool
@@ -28,21 +27,38 @@ class ClusterSpec(Part):
     """The brokers: version of the system and native broker settings laid over our template."""
 
     version: str = Field("", description="version of the broker; empty = our default")
+    topology: Literal["", "small", "bookies-3", "node", "group"] = Field(
+        "", description="pulsar: `small` or `bookies-3`; qpid: `node` or `group`; empty = the first of them"
+    )
     config: dict[str, Option] = Field(default_factory=dict, description="native broker settings")
 
 
 class TopicSpec(Part):
     """A topic, made afresh for every run. It keeps its whole log: the audit reads all of it."""
 
-    partitions: int = Field(12, ge=1, le=1000, description="more spread the load over more leaders")
-    replication: int = Field(3, ge=1, le=3, description="copies of each partition, one a broker")
+    count: int = Field(
+        1, ge=1, le=1000, description="this many alike: `orders` stands for `orders-000`, `orders-001` ..."
+    )
+    partitions: int = Field(
+        12, ge=1, le=1000, description="more spread the load over more leaders; pulsar and qpid: 1 by default"
+    )
+    replication: int = Field(
+        3, ge=1, le=3, description="kafka: copies of each partition, one a broker; elsewhere not a topic's"
+    )
     config: dict[str, Option] = Field(default_factory=dict, description="native topic settings")
+
+    def names(self, declared: str) -> list[str]:
+        """The topics that this entry, called ``declared``, stands for."""
+        return [declared] if self.count == 1 else [f"{declared}-{i:03d}" for i in range(self.count)]
 
 
 class ProducerSpec(Part):
     """``count`` producers of one client library; each is a process and a producer instance."""
 
-    client: str = Field("confluent-kafka", description="a worker, see `brokerstorm list workers`")
+    client: str = Field(
+        "confluent-kafka",
+        description="see `brokerstorm list workers`; pulsar: `pulsar-client-java`, qpid: `qpid-jms-legacy`",
+    )
     client_version: str = Field("", description="version of the client library; empty = the locked one")
     count: int = Field(1, ge=1, le=64, description="processes")
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
@@ -57,17 +73,39 @@ class ProducerSpec(Part):
     when_full: Literal["wait", "fail"] = Field(
         "wait", description="the client's queue is full: wait as a patient application, or count a fail"
     )
+    results: Literal["checked", "ignored", "resent"] = Field(
+        "checked", description="what the application does about a send that failed or timed out"
+    )
+    calls: Literal["async", "sync", "batch"] = Field(
+        "async", description="`sync` = one send at a time; `batch` = one call for many messages"
+    )
+    batch: int = Field(100, ge=1, le=100_000, description="messages a call, for calls: batch")
 
 
 class ConsumerSpec(Part):
     """``count`` members of one consumer group reading during the run."""
 
-    client: str = Field("confluent-kafka", description="a worker, see `brokerstorm list workers`")
+    client: str = Field(
+        "confluent-kafka",
+        description="see `brokerstorm list workers`; pulsar: `pulsar-client-java`, qpid: `qpid-jms-legacy`",
+    )
     client_version: str = Field("", description="version of the client library; empty = the locked one")
     group: Name = Field("group", description="the consumer group")
     count: int = Field(1, ge=1, le=64, description="members, a process each")
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
-    commit_every: Seconds = Field(1.0, gt=0, description="commit what was processed this often")
+    receive: Literal["loop", "listener", "batch"] = Field(
+        "loop", description="the application asks, is called, or asks for many at once"
+    )
+    work: Seconds = Field(0.0, description="the application's time for a message, before it acknowledges")
+    settle: Literal["auto", "ack", "cumulative", "transacted", "none"] = Field(
+        "auto", description="`auto`: kafka commits every `commit_every`, pulsar acknowledges each message"
+    )
+    commit_every: Seconds = Field(
+        1.0, gt=0, description="kafka: commit what was processed this often; elsewhere see settle"
+    )
+    nack_every: int = Field(0, ge=0, description="every n-th message is refused (nack, recover); 0 = none")
+    per_transaction: int = Field(0, ge=0, description="messages a transaction, for settle: transacted")
+    rollback_every: int = Field(0, ge=0, description="every n-th transaction is rolled back; 0 = none")
     options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
 
 
@@ -127,7 +165,7 @@ class Scenario(Part):
 
     name: Name = Field(description="names the run folders")
     about: str = Field("", description="one line for people")
-    system: Literal["kafka"] = Field("kafka", description="the broker")
+    system: Literal["kafka", "pulsar", "qpid"] = Field("kafka", description="the broker")
     cluster: ClusterSpec = Field(default_factory=ClusterSpec, description="version and broker settings")
     topics: dict[Name, TopicSpec] = Field(
         default_factory=lambda: {"orders": TopicSpec()}, min_length=1, description="by name"
@@ -145,104 +183,33 @@ class Scenario(Part):
     #: The file this came from (`harness.scenario_file.Source`); None when built in Python.
     _source: Any = PrivateAttr(default=None)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults_of_the_system(cls, data: Any) -> Any:
+        return with_system_defaults(data)
+
     @property
     def text(self) -> str:
         """The file as the user wrote it; empty when built in Python."""
         return "" if self._source is None else str(self._source.text)
 
 
-#: Client options the harness sets itself; a scenario that sets one would no longer say what is run.
-HARNESS_OPTIONS = frozenset(
-    name.replace(".", separator)
-    for separator in "._"
-    for name in (
-        "bootstrap.servers",
-        "metadata.broker.list",
-        "client.id",
-        "group.id",
-        "transactional.id",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "auto.offset.reset",
-    )
-)
-
-Problem = tuple[tuple[str | int, ...], str]
+def with_system_defaults(data: Any) -> Any:
+    """A scenario's data with what its system takes where nothing is written: client and partitions."""
+    facts = SYSTEMS.get(data.get("system", "kafka")) if isinstance(data, dict) else None
+    if facts is None or facts.name == "kafka":
+        return data
+    topics = _filled(data.get("topics", {"orders": {}}), partitions=facts.partitions)
+    load = data.get("load", {})
+    if isinstance(load, dict):
+        producers = _filled(load.get("producers", {"p": {}}), client=facts.client)
+        load = {**load, "producers": producers}
+        if "consumers" in load:
+            load["consumers"] = _filled(load["consumers"], client=facts.client)
+    return {**data, "topics": topics, "load": load}
 
 
-def problems(
-    scenario: Scenario, *, clients: Collection[str] = (), classes: Collection[str] = ()
-) -> Iterator[Problem]:
-    """What is wrong between keys that are each fine by themselves: (key path, what is wrong).
-
-    ``clients`` and ``classes`` are the known workers and anomaly classes; empty = not checked.
-    """
-    if scenario.load.rate == 0 and not scenario.load.unlimited:
-        yield ("load", "rate"), "must be at least 1, or set load.unlimited: true"
-    for name, topic in scenario.topics.items():
-        yield from _topic_problems(name, topic)
-    if str(scenario.cluster.config.get("min.insync.replicas", "1")) not in {"1", "2", "3"}:
-        yield ("cluster", "config", "min.insync.replicas"), "must be 1, 2 or 3"
-    yield from _client_problems(scenario, clients)
-    yield from _lane_problems(scenario)
-    for name, variant in scenario.variants.items():
-        if classes and variant.expect not in {"clean", *classes}:
-            yield (
-                ("variants", name, "expect"),
-                f"is no class; {_known(variant.expect, ['clean', *classes])}",
-            )
-    if scenario.bug is not None:
-        yield from bug_problems(scenario.bug, scenario.variants)
-
-
-def _known(wrong: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(wrong, names, n=1)
-    return f"{f'did you mean {near[0]}? ' if near else ''}known: {', '.join(names)}"
-
-
-def _topic_problems(name: str, topic: TopicSpec) -> Iterator[Problem]:
-    """The audit reads a topic's whole log, and every write must be possible with all brokers up."""
-    at = ("topics", name, "config")
-    config = {key: str(value) for key, value in topic.config.items()}
-    for key in ("retention.ms", "retention.bytes"):
-        if config.get(key, "-1") != "-1":
-            yield (*at, key), "must be -1: the audit needs the whole log"
-    if config.get("cleanup.policy", "delete") != "delete":
-        yield (*at, "cleanup.policy"), "must be delete: the audit needs the whole log"
-    wanted = config.get("min.insync.replicas", "1")
-    if not wanted.isdigit() or not 1 <= int(wanted) <= topic.replication:
-        yield (*at, "min.insync.replicas"), f"must be a number from 1 to replication ({topic.replication})"
-
-
-def _client_problems(scenario: Scenario, clients: Collection[str]) -> Iterator[Problem]:
-    sides: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("producers", dict(scenario.load.producers)),
-        ("consumers", dict(scenario.load.consumers)),
-    )
-    for side, specs in sides:
-        for name, spec in specs.items():
-            at = ("load", side, name)
-            if clients and spec.client not in clients:
-                yield (*at, "client"), f"is no known client; {_known(spec.client, clients)}"
-            for index, topic in enumerate(spec.topics):
-                if topic not in scenario.topics:
-                    sentence = f"is not declared under topics; {_known(topic, scenario.topics)}"
-                    yield (*at, "topics", index), sentence
-            for option in spec.options:
-                if option in HARNESS_OPTIONS:
-                    yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
-
-
-def _lane_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Producers that share a topic's keyed lanes must mean the same keys."""
-    keys: dict[str, tuple[str, int]] = {}
-    for name, spec in scenario.load.producers.items():
-        if spec.lanes != "key":
-            continue
-        for topic in spec.topics or scenario.topics:
-            other, count = keys.setdefault(topic, (name, spec.keys))
-            if count != spec.keys:
-                yield (
-                    ("load", "producers", name, "keys"),
-                    f"must be {count}, as producer {other} has on {topic}",
-                )
+def _filled(entries: Any, **defaults: Any) -> Any:
+    if not isinstance(entries, dict):
+        return entries
+    return {key: {**defaults, **e} if isinstance(e, dict) else e for key, e in entries.items()}

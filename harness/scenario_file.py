@@ -21,7 +21,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import ScenarioError
-from harness.scenario import Scenario, problems
+from harness.scenario import Scenario
+from harness.scenario_checks import Client, problems
 from harness.scenario_yaml import Location, dotted, parse, read, shown
 
 BUNDLED = Path(__file__).resolve().parent.parent / "scenarios"
@@ -40,7 +41,7 @@ class Source:
     data: dict[str, Any]
     places: dict[Location, str]
     overrides: tuple[tuple[Location, Any, str], ...] = ()
-    clients: Collection[str] = ()
+    clients: Collection[str] | Mapping[str, Client] = ()
     classes: Collection[str] = ()
     check_faults: FaultCheck | None = field(default=None, compare=False)
 
@@ -66,7 +67,7 @@ def load_scenario(
     name_or_path: str | Path,
     *,
     overrides: Sequence[str] = (),
-    clients: Collection[str] = (),
+    clients: Collection[str] | Mapping[str, Client] = (),
     classes: Collection[str] = (),
     check_faults: FaultCheck | None = None,
 ) -> Scenario:
@@ -75,7 +76,7 @@ def load_scenario(
     Args:
         name_or_path: a bundled scenario's name, or a file.
         overrides: ``key.path=value`` texts of ``--set``, laid over the file and over every variant.
-        clients: known workers; empty = not checked.
+        clients: known workers; empty = not checked. A mapping says what each can do, too.
         classes: known anomaly classes, for ``expect``; empty = not checked.
         check_faults: raises `ScenarioError` for unusable fault steps.
 
@@ -112,7 +113,7 @@ def variants(scenario: Scenario) -> list[tuple[str, Scenario, str]]:
         return [("", scenario, "clean")]
     source: Source | None = scenario._source
     if source is None:
-        base = scenario.model_dump()
+        base = scenario.model_dump(exclude_unset=True)
         source = Source(Path(scenario.name), "", base, {})
     merged: list[tuple[str, Scenario, str]] = []
     for name, variant in scenario.variants.items():

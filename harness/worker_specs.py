@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from harness.plan import ConsumerPlan, Plan, ProducerPlan
@@ -11,28 +12,44 @@ PROTOCOL_VERSION = 1
 #: Workers that read the log after the drain. Two keep both cores of a small machine busy; more streams
 #: than readers are spread round-robin.
 AUDIT_READERS = 2
-#: The reader that audits a system's log, independent of the client under test.
-AUDIT_CLIENT = {"kafka": "confluent-kafka"}
+#: The reader that audits a system's log, independent of the client under test: library and version (empty =
+#: the locked one). Pulsar's is Java, because only it shows the sequence ids of what is stored.
+AUDIT_CLIENT = {
+    "kafka": ("confluent-kafka", ""),
+    "pulsar": ("pulsar-client-java", "4.0.8"),
+    "qpid": ("qpid-jms-legacy", ""),
+}
 
 
-def _common(plan: Plan, run: RunDir, name: str, role: str, bootstrap: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where a run's workers find the brokers: for clients, and for administration (empty = there is none)."""
+
+    bootstrap: str
+    admin_url: str = ""
+
+
+def _common(plan: Plan, run: RunDir, name: str, role: str, where: Endpoints) -> dict[str, Any]:
     return {
         "protocol": PROTOCOL_VERSION,
         "run_id": run.run_id,
         "run_tag": plan.run_tag,
+        "system": plan.system,
         "role": role,
         "name": name,
         "capture_dir": str(run.worker(name)),
-        "bootstrap": bootstrap,
+        "bootstrap": where.bootstrap,
+        "admin_url": where.admin_url,
+        "topics": {t.name: {"address": t.address or t.name, "partitions": t.partitions} for t in plan.topics},
         "streams": {stream: number for number, stream in enumerate(plan.streams(), start=1)},
     }
 
 
-def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, bootstrap: str) -> dict[str, Any]:
+def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoints) -> dict[str, Any]:
     partitions = {topic.name: topic.partitions for topic in plan.topics}
     groups = [plan.lane_groups[index] for index in producer.groups]
     return {
-        **_common(plan, run, producer.name, "producer", bootstrap),
+        **_common(plan, run, producer.name, "producer", where),
         "client": {
             "library": producer.client,
             "version": producer.client_version,
@@ -55,6 +72,9 @@ def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, bootstrap: st
             "when_full": producer.when_full,
             "warm_up_s": plan.warm_up_s,
             "load_s": plan.load_s,
+            "results": producer.results,
+            "calls": producer.calls,
+            "batch": producer.batch,
             "call_deadline_s": producer.call_deadline_s,
             "capture": True,
         },
@@ -66,9 +86,9 @@ def group_id(plan: Plan, group: str) -> str:
     return f"{group}-{plan.run_tag:08x}"
 
 
-def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, bootstrap: str) -> dict[str, Any]:
+def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoints) -> dict[str, Any]:
     return {
-        **_common(plan, run, consumer.name, "consumer", bootstrap),
+        **_common(plan, run, consumer.name, "consumer", where),
         "client": {
             "library": consumer.client,
             "version": consumer.client_version,
@@ -79,18 +99,25 @@ def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, bootstrap: st
             "group": group_id(plan, consumer.group),
             "topics": consumer.topics,
             "commit_every_s": consumer.commit_every_s,
+            "receive": consumer.receive,
+            "work_s": consumer.work_s,
+            "settle": consumer.settle,
+            "nack_every": consumer.nack_every,
+            "per_transaction": consumer.per_transaction,
+            "rollback_every": consumer.rollback_every,
         },
     }
 
 
-def audit_specs(plan: Plan, run: RunDir, bootstrap: str) -> list[dict[str, Any]]:
+def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any]]:
     """One spec a reader; together they cover every stream once."""
     streams = plan.streams()
+    library, version = AUDIT_CLIENT[plan.system]
     readers = min(AUDIT_READERS, len(streams))
     return [
         {
-            **_common(plan, run, f"audit-{reader}", "audit", bootstrap),
-            "client": {"library": AUDIT_CLIENT[plan.system], "version": "", "options": {}},
+            **_common(plan, run, f"audit-{reader}", "audit", where),
+            "client": {"library": library, "version": version, "options": {}},
             "audit": {
                 "reader": reader,
                 "streams": streams[reader - 1 :: readers],

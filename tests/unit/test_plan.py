@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from harness.clusters import default_version
 from harness.errors import ScenarioError
 from harness.plan import Plan
-from harness.planning import DEFAULT_VERSIONS, build_plan, build_plans
+from harness.planning import build_plan, build_plans
 from harness.scenario import Scenario
 from harness.scenario_file import bundled_scenarios, load_scenario, variants
+from harness.systems import SYSTEMS
 
 
 def scenario(**keys: Any) -> Scenario:
@@ -206,11 +207,11 @@ def test_rounds_interleave_variants_under_the_same_seeds() -> None:
 
 
 def test_default_version_is_the_compose_files() -> None:
-    assert DEFAULT_VERSIONS["kafka"] == default_version("kafka")
+    assert SYSTEMS["kafka"].version == default_version("kafka")
 
 
 def test_versions() -> None:
-    assert build_plan(scenario(), seed=1).version == DEFAULT_VERSIONS["kafka"]
+    assert build_plan(scenario(), seed=1).version == SYSTEMS["kafka"].version
     assert build_plan(scenario(cluster={"version": "3.9.1"}), seed=1).version == "3.9.1"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import ScenarioError
 from harness.plan import PromisePlan, TopicPlan
-from harness.promise import producer_promise
+from harness.promises import Ground, producer_settings
 from harness.scenario import RequireSpec
 
 
@@ -25,7 +25,8 @@ def promise(
     broker: dict[str, str] | None = None,
     **require: Any,
 ) -> PromisePlan:
-    return producer_promise(client, options, topics or [topic()], broker or {}, RequireSpec(**require))
+    ground = Ground(topics or [topic()], broker or {})
+    return producer_settings(client, "", options).promise(ground, RequireSpec(**require))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_confluent_refuses_what_we_say_it_refuses(options: dict[str, str]) -> No
 def test_kafka_python_defaults_are_the_librarys() -> None:
     from kafka import KafkaProducer
 
-    from harness.promise import KAFKA_PYTHON
+    from harness.promises.kafka import KAFKA_PYTHON
 
     defaults = KafkaProducer.DEFAULT_CONFIG
     assert defaults["enable_idempotence"] is True

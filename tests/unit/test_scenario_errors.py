@@ -30,7 +30,7 @@ BAD = [
     ("name: x\n1: 2\n", "keys must be text"),
     ("name: a b\n", "bad.yaml:1: name: must hold letters, digits, . _ - and start with"),
     ("name: 5\n", "bad.yaml:1: name: must be text (put it in quotes), got 5"),
-    ("name: x\nsystem: rabbit\n", "bad.yaml:2: system: must be 'kafka', got 'rabbit'"),
+    ("name: x\nsystem: rabbit\n", "bad.yaml:2: system: must be 'kafka', 'pulsar' or 'qpid', got 'rabbit'"),
     ("name: x\nload: 5\n", "bad.yaml:2: load: must be a mapping of key: value, got 5"),
     ("name: x\nload:\n", "bad.yaml:2: load: must be a mapping of key: value, got nothing"),
     ("name: x\nload: {rate: 0}\n", "bad.yaml:2: load.rate: must be at least 1, or set load.unlimited: true"),

@@ -1,0 +1,68 @@
+"""What the settings of a client of Qpid Broker-J promise (JMS 1.1, AMQP 0-9-1).
+
+* **delivery**: a persistent message is acknowledged when the broker's store has it; a transient one, or an
+  application that does not wait for the answer, has no such promise.
+* **order**: one producer, one queue (JMS 1.1, 4.4.10).
+* **dedup**: not promised: what an application or a failover sends again is another message to the broker.
+
+A queue shares its messages among its consumers; JMS promises no order of what is delivered again after a
+rollback, and no message twice within one transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.errors import ScenarioError
+from harness.plan import ConsumerPromise, TopicPlan
+from harness.promises.neutral import (
+    CALL_SLACK_S,
+    Consuming,
+    Delivery,
+    Dialect,
+    Ground,
+    Options,
+    ProducerSettings,
+)
+
+JMS: Final = Dialect(
+    client="qpid-jms-legacy",
+    names={"mode": ("deliveryMode",)},
+    defaults={"mode": "PERSISTENT"},
+)
+PIKA: Final = Dialect(client="pika", names={"mode": ("delivery_mode",)}, defaults={"mode": "2"})
+_DIALECTS: Final = {dialect.client: dialect for dialect in (JMS, PIKA)}
+_PERSISTENT: Final = {"persistent": True, "2": True, "non_persistent": False, "1": False, "transient": False}
+CLIENTS: Final = tuple(_DIALECTS)
+
+
+class QpidProducerSettings(ProducerSettings):
+    def __init__(self, client: str, version: str, options: Options) -> None:
+        self._mode = _DIALECTS[client].setting(options, "mode")
+        if self._mode.value.lower() not in _PERSISTENT:
+            raise ScenarioError(f"{self._mode.text}: must be PERSISTENT (2) or NON_PERSISTENT (1)")
+
+    def call_deadline_s(self, unbounded_s: float) -> float:
+        return unbounded_s + CALL_SLACK_S
+
+    def delivery(self, topic: TopicPlan, ground: Ground) -> tuple[Delivery, str]:
+        return ("durable" if _PERSISTENT[self._mode.value.lower()] else "none"), self._mode.text
+
+    def order(self, ground: Ground) -> tuple[bool, str]:
+        return True, "one producer and queue (JMS 1.1, 4.4.10)"
+
+    def dedup(self, ground: Ground) -> tuple[bool, str]:
+        return False, "the broker does not compare messages: what is sent again is stored again"
+
+
+def read_consumer(consuming: Consuming) -> ConsumerPromise:
+    """A consumer of a queue."""
+    return ConsumerPromise(
+        subscription="queue",
+        order="none",
+        acks_confirmed=consuming.settle == "transacted",
+        because={
+            "order": "JMS promises no order of what is delivered again",
+            "ack": f"settle: {consuming.settle}",
+        },
+    )
