@@ -121,7 +121,7 @@ def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any
             "audit": {
                 "reader": reader,
                 "streams": streams[reader - 1 :: readers],
-                "isolation": "read_uncommitted",
+                "isolation": "remaining" if plan.system == "qpid" else "read_uncommitted",
                 "stall_s": plan.limits["audit_stall"],
             },
         }
