@@ -34,7 +34,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(upkeep.doctor, starting.list_, starting.new, starting.plan, upkeep.fetch, starting.run),
+    *(upkeep.doctor, starting.list_, starting.new, starting.plan, upkeep.fetch, starting.run, starting.repro),
     *(clusters.up, clusters.down, clusters.inject),
     *(reading.analyze, reading.show, reading.trace, reading.compare, reading.explain),
     upkeep.clean,

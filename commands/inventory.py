@@ -15,6 +15,7 @@ Row = dict[str, Any]
 #: Columns shown to people, by kind.
 COLUMNS = {
     "scenarios": ("name", "variants", "about"),
+    "bugs": ("name", "pairs", "class", "about"),
     "faults": ("kind", "keys", "about"),
     "workers": ("name", "version", "roles", "about"),
     "runs": ("run_id", "scenario", "status", "verdict"),
@@ -22,6 +23,7 @@ COLUMNS = {
 }
 _NEXT = {
     "scenarios": "`brokerstorm plan NAME` shows what one does; `brokerstorm run NAME` does it",
+    "bugs": "`brokerstorm repro NAME` compares the affected version with the fixed one",
     "faults": "every step also takes at, every, jitter, from, until, storm: docs/reference/faults.md",
     "workers": "docs/worker-protocol.md says how to add one",
     "runs": "`brokerstorm show RUN` shows one again",
@@ -37,6 +39,23 @@ def scenarios(settings: Settings) -> list[Row]:
         loaded = load_scenario(path)
         rows.append(
             {"name": name, "about": loaded.about, "variants": list(loaded.variants), "file": str(path)}
+        )
+    return rows
+
+
+def bugs(settings: Settings) -> list[Row]:
+    from harness.scenario_file import bundled_bugs, load_scenario
+
+    rows = []
+    for name, path in bundled_bugs().items():
+        loaded = load_scenario(path)
+        if loaded.bug is None:
+            continue
+        expected = [loaded.variants[pair.affected].expect for pair in loaded.bug.pairs.values()]
+        found = {"name": name, "about": loaded.about, "pairs": list(loaded.bug.pairs)}
+        rows.append(
+            {**found, "class": expected[0], "report": loaded.bug.report, "system": loaded.system}
+            | {"file": str(path)}
         )
     return rows
 
@@ -91,6 +110,8 @@ def _run(run: RunDir) -> Row:
             row["scenario"] = document.get("scenario", "")
             row["status"] = "complete" if variants else "unfinished"
             row["verdict"] = ", ".join(f"{v['name'] or 'runs'} {v['outcome']}" for v in variants)
+            if variants and document.get("bug"):
+                row["verdict"] = document["reproduction"]["outcome"]
             return row
         row["status"] = read_json(run.manifest)["status"]
         if run.plan.exists():

@@ -13,6 +13,7 @@ from commands.console import Settings, command, write
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from analysis.findings import Question
     from analysis.session import WarmSession
     from commands.summaries import Judged
     from harness.progress import BaseProgress
@@ -58,8 +59,25 @@ def analyze(settings: Settings, run: str | None, master: str | None) -> int:
             command=str(read_json(root.campaign).get("command", "")),
             about=str(read_json(root.campaign).get("about", "")),
             duration_s=0.0,
+            question=_question(root),
         )
     return summaries.show_campaign(settings, root, campaign)
+
+
+def _question(root: RunDir) -> Question | None:
+    """What `repro` was asked, if this is its folder.
+
+    Raises:
+        UsageError: written by a version that this one cannot read.
+    """
+    from analysis.findings import Question
+    from harness.rundir import read_json
+
+    asked = (read_json(root.campaign).get("reproduction") or {}).get("question")
+    try:
+        return Question(**asked) if asked else None
+    except TypeError as error:
+        raise UsageError(f"{root.campaign} is not of this version: {error}") from error
 
 
 def planned_rounds(root: RunDir) -> list[RunDir]:

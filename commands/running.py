@@ -62,7 +62,7 @@ def run_request(settings: Settings, request: RunRequest) -> int:
     try:
         rounds = _run_rounds(settings, request, prepared)
     except BrokerstormError as error:
-        _leave_in_order(prepared.root, error)
+        leave_in_order(prepared.root, error)
         raise
     if len(prepared.plans) == 1:
         code = show_result(settings, prepared.root, rounds[0].result)
@@ -72,7 +72,7 @@ def run_request(settings: Settings, request: RunRequest) -> int:
     return code
 
 
-def _leave_in_order(root: RunDir, error: BrokerstormError) -> None:
+def leave_in_order(root: RunDir, error: BrokerstormError) -> None:
     """Say what can still be had of a run that was cut short; nothing at all leaves no folder."""
     if not any(root.root.rglob("manifest.json")) and not root.cluster.exists():
         shutil.rmtree(root.root)
@@ -181,7 +181,7 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: Prepared) -> 
                     _summarize(prepared, rounds, 0.0)  # what is finished can be shown and analysed
                 raise
             if request.keep_up:
-                _keep(campaign)
+                keep(campaign)
     return rounds
 
 
@@ -197,7 +197,8 @@ def _summarize(prepared: Prepared, rounds: Sequence[Round[Result]], duration_s: 
     )
 
 
-def _keep(campaign: Campaign[Result]) -> None:
+def keep(campaign: Campaign[Result]) -> None:
+    """Leave the cluster running (``--keep-up``)."""
     from harness.clusters import BrokerCluster
 
     cluster = campaign.release()

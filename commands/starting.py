@@ -9,7 +9,7 @@ import click
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from harness.errors import Exit, UsageError
 
-KINDS = ("scenarios", "faults", "workers", "runs", "classes")
+KINDS = ("scenarios", "bugs", "faults", "workers", "runs", "classes")
 
 seed_option = click.option(
     "--seed",
@@ -31,7 +31,7 @@ variant_option = click.option(
 @command("list", example="brokerstorm list faults")
 @click.argument("kind", type=click.Choice(KINDS), default="scenarios")
 def list_(settings: Settings, kind: str) -> int:
-    """Show scenarios, faults, workers, runs or classes."""
+    """Show scenarios, known bugs, faults, workers, runs or classes."""
     from commands import inventory
 
     items = getattr(inventory, kind)(settings)
@@ -141,3 +141,49 @@ def run(
         master=master,
     )
     return run_request(settings, request)
+
+
+@command(
+    "repro", example="brokerstorm repro pulsar-18911 --quick\nbrokerstorm repro pulsar-12779 --rounds 10"
+)
+@click.argument("bug")
+@click.option("--pair", default="", help="Which versions to compare; default the first of the bug file.")
+@click.option("--rounds", type=click.IntRange(1, 1000), help="Counted rounds of each version; default 10.")
+@click.option("--quick", is_flag=True, help="Stop at the first hit and one fixed round: no rate, no p.")
+@seed_option
+@set_option
+@click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
+@click.option("--offline", is_flag=True, help="Use only what was fetched before.")
+@click.option("--master", metavar="URL", help="Spark master that judges; default local.")
+def repro(
+    settings: Settings,
+    bug: str,
+    pair: str,
+    rounds: int | None,
+    quick: bool,
+    seed: int | None,
+    overrides: tuple[str, ...],
+    keep_up: bool,
+    offline: bool,
+    master: str | None,
+) -> int:
+    """Reproduce a known bug: the affected version against the fixed one.
+
+    Rounds of both take turns on one cluster, each pair with the same seed and the same faults. BUG is a
+    name from `list bugs` or a file. The exit code is 0 if the bug is reproduced (with --quick: seen in
+    the affected version and not in the fixed one), 1 if it is not, 3 if that could not be decided.
+    """
+    from commands.repro import ReproRequest, repro_request
+
+    request = ReproRequest(
+        bug=bug,
+        pair=pair,
+        rounds=rounds,
+        quick=quick,
+        seed=seed,
+        overrides=overrides,
+        keep_up=keep_up,
+        offline=offline,
+        master=master,
+    )
+    return repro_request(settings, request)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from commands.console import Settings
 
 if TYPE_CHECKING:
-    from analysis.findings import Campaign, Result
+    from analysis.findings import Campaign, Question, Result, RunSummary, VariantResult
+    from analysis.reproduction import Answer
     from analysis.session import WarmSession
     from harness.plan import Plan
     from harness.rundir import RunDir
@@ -46,39 +47,76 @@ def summarize(
     command: str,
     about: str,
     duration_s: float,
+    question: Question | None = None,
 ) -> Campaign:
     """All rounds of all variants; writes campaign.json, report.html and junit.xml.
 
     Args:
         plans: what was asked for, also rounds that were never run.
+        question: of a known bug: what `repro` was asked.
     """
-    from analysis.findings import Campaign, RunSummary, VariantResult
+    from analysis.findings import Campaign
     from analysis.report.documents import write_campaign
     from analysis.report.html import write_campaign_page
     from analysis.report.junit import write_campaign_xml
 
-    variants = []
-    for name in dict.fromkeys(plan.variant for plan in plans):
-        plan = next(plan for plan in plans if plan.variant == name)
-        mine = [each for each in judged if each.plan.variant == name]
-        runs = [
-            RunSummary.of(each.result, path=each.run.run_id, round_number=number)
-            for number, each in enumerate(mine, start=1)
-        ]
-        variants.append(VariantResult.of(name, plan.expect, runs, about=plan.about))
+    found = answer_of(question, plans, judged) if question else None
     campaign = Campaign(
         campaign_id=root.run_id,
         scenario=plans[0].scenario,
         about=about,
-        seed=plans[0].seed,
-        variants=variants,
+        seed=min(plan.seed for plan in plans),
+        variants=list(found.arms) if found else _variants(plans, judged),
         duration_s={"all": round(duration_s, 3)},
         command=command,
+        reproduction=found.reproduction if found else None,
     )
     write_campaign(root, campaign)
     write_campaign_page(root, campaign, {each.run.run_id: each.result for each in judged})
     write_campaign_xml(root, campaign, [(each.plan.variant, each.result) for each in judged])
     return campaign
+
+
+def _variants(plans: Sequence[Plan], judged: Sequence[Judged]) -> list[VariantResult]:
+    from analysis.findings import VariantResult
+
+    variants = []
+    for name in dict.fromkeys(plan.variant for plan in plans):
+        plan = next(plan for plan in plans if plan.variant == name)
+        runs = [_summary(each, plans) for each in judged if each.plan.variant == name]
+        variants.append(VariantResult.of(name, plan.expect, runs, about=plan.about))
+    return variants
+
+
+def _summary(each: Judged, plans: Sequence[Plan]) -> RunSummary:
+    """Rounds count from 1; the seed of a round tells which it is, also when it was run again."""
+    from analysis.findings import RunSummary
+
+    number = each.plan.seed - min(plan.seed for plan in plans) + 1
+    return RunSummary.of(each.result, path=each.run.run_id, round_number=number)
+
+
+def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[Judged]) -> Answer:
+    """What the rounds so far say of a known bug."""
+    from analysis.reproduction import answer
+
+    def arm(name: str) -> list[RunSummary]:
+        return [_summary(each, plans) for each in judged if each.plan.variant == name]
+
+    first = {plan.variant: plan for plan in reversed(plans)}
+    chosen = [first.get(name) for name in (question.affected, question.fixed)]
+    versions, abouts = zip(
+        *((client_version(plan), plan.about) if plan else ("", "") for plan in chosen), strict=True
+    )
+    return answer(question, arm(question.affected), arm(question.fixed), versions=versions, about=abouts)
+
+
+def client_version(plan: Plan) -> str:
+    """The versions of client libraries that a plan names: ``2.8.1``; empty when it names none."""
+    named = [each.client_version for each in plan.producers] + [
+        each.client_version for each in plan.consumers
+    ]
+    return ", ".join(dict.fromkeys(version for version in named if version))
 
 
 def show_result(settings: Settings, run: RunDir, result: Result) -> int:
@@ -98,10 +136,12 @@ def show_campaign(settings: Settings, root: RunDir, campaign: Campaign) -> int:
     from analysis.report.documents import campaign_document
     from analysis.report.terminal import console
     from analysis.report.terminal_campaign import print_campaign
+    from analysis.report.terminal_repro import print_reproduction
 
+    printed = print_reproduction if campaign.reproduction else print_campaign
     settings.show(
         campaign_document(campaign),
-        lambda: print_campaign(console(sys.stdout, color=settings.color), campaign, report=_report(root)),
+        lambda: printed(console(sys.stdout, color=settings.color), campaign, report=_report(root)),
     )
     return campaign.exit_code
 

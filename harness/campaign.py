@@ -88,9 +88,14 @@ class Campaign(Generic[ResultT]):
             write_json(self._root.campaign, {"schema_version": 1, "runs": names, "command": self._command})
         for number, (plan, name) in enumerate(zip(plans, names, strict=True), start=1):
             run = self._root if single else RunDir(self._root.root / name)
-            yield self._round(plan, run, is_last=number == len(plans))
+            yield self.play(plan, run, is_last=number == len(plans))
 
-    def _round(self, plan: Plan, run: RunDir, *, is_last: bool) -> Round[ResultT]:
+    def play(self, plan: Plan, run: RunDir, *, is_last: bool = False) -> Round[ResultT]:
+        """Run one plan in the folder ``run`` and judge it; ``is_last``: the cluster is not needed after it.
+
+        Raises:
+            BrokerstormError: as `run`.
+        """
         cluster = self._cluster_for(plan)
         live = LiveRun(
             plan,

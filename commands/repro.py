@@ -1,0 +1,297 @@
+"""`brokerstorm repro`: a known bug, the affected version against the fixed one on the same cluster.
+
+Both arms of round n have the same seed and so the same faults. A round that does not count (its exposure
+is below the floor, or it could not have shown the bug) is run again, a few times; then the whole is
+unknown, because to go on until it fits would choose the rounds by their outcome.
+"""
+
+from __future__ import annotations
+
+import difflib
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commands import wiring
+from commands.console import Settings
+from commands.running import MAX_SEED, keep, leave_in_order
+from commands.summaries import Judged, answer_of, client_version, show_campaign, summarize
+from commands.upkeep import machine_checks
+from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.rundir import RunDir, write_json
+
+if TYPE_CHECKING:
+    from analysis.findings import Campaign as Summary
+    from analysis.findings import Question, Result, VariantResult
+    from harness.campaign import Campaign
+    from harness.plan import Plan
+    from harness.progress import BaseProgress
+    from harness.scenario import Scenario
+
+#: Counted rounds an arm, unless the bug file or --rounds says otherwise.
+DEFAULT_ROUNDS = 10
+#: Times that a round which does not count is run again.
+MOST_AGAIN = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproRequest:
+    """The command line of `repro`."""
+
+    bug: str
+    pair: str
+    rounds: int | None
+    quick: bool
+    seed: int | None
+    overrides: tuple[str, ...]
+    keep_up: bool
+    offline: bool
+    master: str | None
+
+
+@dataclass(slots=True)
+class Reproducing:
+    """One reproduction: what was asked, and the rounds so far.
+
+    Attributes:
+        plans: round -> affected and fixed, with the same seed.
+        names: folders of the rounds that were begun, in their order.
+    """
+
+    root: RunDir
+    question: Question
+    plans: list[tuple[Plan, Plan]]
+    about: str
+    command: str
+    judged: list[Judged] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def every_plan(self) -> list[Plan]:
+        return [plan for pair in self.plans for plan in pair]
+
+    def save(self) -> None:
+        """Said before it is done: a reproduction that is cut short can be analysed."""
+        begun = {"schema_version": 1, "runs": self.names, "command": self.command, "about": self.about}
+        write_json(self.root.campaign, {**begun, "reproduction": {"question": asdict(self.question)}})
+
+    def arms(self) -> tuple[VariantResult, VariantResult]:
+        return answer_of(self.question, self.every_plan(), self.judged).arms
+
+    def summary(self, duration_s: float) -> Summary:
+        return summarize(
+            self.root,
+            self.every_plan(),
+            self.judged,
+            command=self.command,
+            about=self.about,
+            duration_s=duration_s,
+            question=self.question,
+        )
+
+
+def repro_request(settings: Settings, request: ReproRequest) -> int:
+    """Compare, print the summary, return the exit code.
+
+    Raises:
+        BrokerstormError: it could not be started or was interrupted.
+    """
+    asked = _prepare(settings, request)
+    began = time.monotonic()
+    try:
+        _run(settings, request, asked)
+    except BrokerstormError as error:
+        if asked.judged:
+            asked.summary(time.monotonic() - began)
+        leave_in_order(asked.root, error)
+        raise
+    return show_campaign(settings, asked.root, asked.summary(time.monotonic() - began))
+
+
+# ----- before anything is started ---------------------------------------------------------------------
+
+
+def _prepare(settings: Settings, request: ReproRequest) -> Reproducing:
+    from harness.machine import require
+
+    _find(request.bug)
+    scenario = wiring.read_scenario(request.bug, request.overrides)
+    question = _question(scenario, request)
+    seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
+    # Refused before a folder is made.
+    pairs = _plans(scenario, question, seed, salt="")
+    require(machine_checks([plan for pair in pairs[:1] for plan in pair], settings.run_dir))
+    root = wiring.new_run(settings.run_dir, scenario.name)
+    root.scenario.write_text(scenario.text)
+    asked = Reproducing(
+        root=root,
+        question=question,
+        plans=_plans(scenario, question, seed, salt=root.run_id),
+        about=scenario.about,
+        command=_repeat_command(request, question, seed),
+    )
+    asked.save()
+    return asked
+
+
+def _find(name: str) -> None:
+    """Refuse a name that is neither a bug, a scenario nor a file, with the bugs there are."""
+    from harness.scenario_file import bundled_bugs, bundled_scenarios
+
+    known = bundled_bugs()
+    if name in known or name in bundled_scenarios() or Path(name).exists():
+        return
+    near = difflib.get_close_matches(name, known, n=1)
+    guess = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f"no such bug: {name!r}", hint=f"{guess}known bugs: {', '.join(known) or 'none'}")
+
+
+def _question(scenario: Scenario, request: ReproRequest) -> Question:
+    from analysis.findings import Question
+    from analysis.statistics import ALPHA, fewest_rounds
+
+    bug = scenario.bug
+    if bug is None:
+        raise UsageError(
+            f"{request.bug} is a scenario and no known bug: it has no `bug` key",
+            hint="`brokerstorm list bugs` shows them; docs/howto/reproduce-a-bug.md says how to write one",
+        )
+    pair = request.pair or next(iter(bug.pairs))
+    if pair not in bug.pairs:
+        raise UsageError(f"{scenario.name} has no pair {pair!r}", hint=f"its pairs: {', '.join(bug.pairs)}")
+    rounds = request.rounds or (scenario.rounds if scenario.rounds > 1 else DEFAULT_ROUNDS)
+    if not request.quick and rounds < fewest_rounds():
+        raise UsageError(
+            f"--rounds {rounds}: even all against none would not reach p <= {ALPHA}",
+            hint=f"at least {fewest_rounds()}, or --quick for one look at each version",
+        )
+    arms = bug.pairs[pair]
+    return Question(
+        bug=scenario.name,
+        report=bug.report,
+        pair=pair,
+        expect=scenario.variants[arms.affected].expect,
+        affected=arms.affected,
+        fixed=arms.fixed,
+        counter=bug.exposure.counter,
+        floor=bug.exposure.floor,
+        rounds=rounds,
+        quick=request.quick,
+    )
+
+
+def _plans(scenario: Scenario, question: Question, seed: int, *, salt: str) -> list[tuple[Plan, Plan]]:
+    """Affected and fixed of every round, with the same seed."""
+    from harness.planning import build_plans
+
+    wanted = scenario.model_copy(update={"rounds": question.rounds})
+    plans = build_plans(wanted, seed=seed, salt=salt)
+    affected, fixed = (
+        [plan for plan in plans if plan.variant == name] for name in (question.affected, question.fixed)
+    )
+    return list(zip(affected, fixed, strict=True))
+
+
+def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str:
+    words = ["repro", request.bug, "--pair", question.pair, "--seed", str(seed)]
+    words += ["--quick"] if question.quick else ["--rounds", str(question.rounds)]
+    for override in request.overrides:
+        words += ["--set", override]
+    return wiring.repeat_command([*words, *(["--master", request.master] if request.master else [])])
+
+
+# ----- the rounds -------------------------------------------------------------------------------------
+
+
+def _run(settings: Settings, request: ReproRequest, asked: Reproducing) -> None:
+    from analysis.session import WarmSession
+    from harness.campaign import Campaign
+
+    with closing(settings.progress()) as progress, WarmSession(request.master) as session:
+        stage = wiring.make_stage(settings, progress, session, asked.root, offline=request.offline)
+        campaign: Campaign[Result] = Campaign(
+            asked.root,
+            stage,
+            progress=progress,
+            interrupts=settings.interrupts,
+            command=asked.command,
+            offline=request.offline,
+            keep_up=request.keep_up,
+        )
+        with campaign.opened():
+            for number, plan in _agenda(asked):
+                if not _count_one(campaign, asked, number, plan, progress):
+                    break
+            if request.keep_up:
+                keep(campaign)
+
+
+def _agenda(asked: Reproducing) -> Iterator[tuple[int, Plan]]:
+    """(round, plan) in the order to run; an early stop looks at what came out so far."""
+    if not asked.question.quick:
+        for number, pair in enumerate(asked.plans, start=1):
+            yield from ((number, plan) for plan in pair)
+        return
+    for number, (affected, fixed) in enumerate(asked.plans, start=1):
+        yield number, affected
+        if asked.arms()[0].hits:
+            yield number, fixed
+            return
+
+
+def _count_one(
+    campaign: Campaign[Result], asked: Reproducing, number: int, plan: Plan, progress: BaseProgress
+) -> bool:
+    """Run a round until it counts; False when it did not in `MOST_AGAIN` more attempts."""
+    for attempt in range(MOST_AGAIN + 1):
+        name = f"{plan.variant}-{number}" + (f"-again-{attempt}" if attempt else "")
+        tagged = plan if not attempt else plan.model_copy(update={"run_tag": _other_tag(plan, attempt)})
+        why = _attempt(campaign, asked, tagged, name)
+        progress.note(_line(asked, number, plan, why))
+        if not why:
+            return True
+    return False
+
+
+def _other_tag(plan: Plan, attempt: int) -> int:
+    """A round that is run again must not meet the messages of its first attempt."""
+    return (plan.run_tag + attempt) % 2**32 or 1
+
+
+def _attempt(campaign: Campaign[Result], asked: Reproducing, plan: Plan, name: str) -> str:
+    """Run a round; why it does not count, or nothing. A cluster in trouble is replaced for the next one.
+
+    Raises:
+        BrokerstormError: interrupted, or the very first round could not start.
+    """
+    asked.names.append(name)
+    asked.save()
+    run = RunDir(asked.root.root / name)
+    try:
+        each = campaign.play(plan, run)
+    except EnvironmentNotReady as error:
+        if not asked.judged:
+            raise
+        campaign.close()
+        return f"the cluster was not ready: {error}"
+    asked.judged.append(Judged(each.plan, each.run, each.result))
+    arm = next(arm for arm in asked.arms() if arm.name == plan.variant)
+    return arm.runs[-1].not_counted
+
+
+def _line(asked: Reproducing, number: int, plan: Plan, why: str) -> str:
+    """``round 3 of 10 · affected 2.8.1 · premature-then-repeat 37, first after 0.7 s``."""
+    question = asked.question
+    role = "affected" if plan.variant == question.affected else "fixed"
+    head = f"round {number} of {question.rounds} · {role} {client_version(plan) or plan.variant} · "
+    if why:
+        return f"{head}not counted: {why}"
+    run = next(arm for arm in asked.arms() if arm.name == plan.variant).runs[-1]
+    if not run.shows(question.expect):
+        return f"{head}no {question.expect}"
+    found = run.violations.get(question.expect) or run.excused.get(question.expect, 0)
+    first = run.witnesses.get(question.expect)
+    return f"{head}{question.expect} {found:,}" + (f", first after {first.t_s:.1f} s" if first else "")
