@@ -42,7 +42,7 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
             seed=0,
             load_s=scenario.load.duration,
             topics=topic_plans(scenario),
-            nodes=node_names(scenario.system, scenario.cluster.version),
+            nodes=node_names(scenario.system, scenario.cluster.version, scenario.cluster.topology),
         )
 
     return load_scenario(
@@ -50,11 +50,11 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
     )
 
 
-def node_names(system: str, version: str = "") -> list[str]:
+def node_names(system: str, version: str = "", topology: str = "") -> list[str]:
     """Names of the nodes of a system's cluster."""
     from harness.clusters import spec_of
 
-    return [service.name for service in spec_of(system, version).nodes]
+    return [service.name for service in spec_of(system, version, topology).nodes]
 
 
 def choose_plans(
@@ -86,7 +86,7 @@ def timeline_of(plan: Plan) -> Timeline:
         seed=plan.seed,
         load_s=plan.load_s,
         topics=plan.topics,
-        nodes=node_names(plan.system, plan.version),
+        nodes=node_names(plan.system, plan.version, plan.topology),
     )
 
 
@@ -172,6 +172,7 @@ def make_stage(
             run_id=root.run_id,
             folder=root.cluster,
             version=plan.version,
+            topology=plan.topology,
             broker_config=plan.broker_config,
             offline=offline,
             on_progress=progress.download,

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from harness.errors import BrokerstormError, HealError
 from harness.interrupts import Interrupts
 from harness.plan import Plan
-from harness.protocols import Cluster, FaultStorm, Progress
+from harness.protocols import Cluster, FaultStorm, HasNamespaces, Progress
 from harness.run import LiveRun, OnPhase, RunOutcome
 from harness.rundir import RunDir, write_json
 from harness.seal import drop_segments, seal
@@ -127,11 +127,12 @@ class Campaign(Generic[ResultT]):
         return Round(plan, run, outcome, result)
 
     def _cluster_for(self, plan: Plan) -> Cluster:
-        key = (plan.system, plan.version, tuple(sorted(plan.broker_config.items())))
+        key = (plan.system, plan.version, plan.topology, tuple(sorted(plan.broker_config.items())))
         if self._cluster is not None and key == self._key:
             return self._cluster
         self.close()
-        self._progress.phase("up", f"three {plan.system} nodes, version {plan.version}")
+        nodes = f"topology {plan.topology}" if plan.topology else "three nodes"
+        self._progress.phase("up", f"{plan.system} {plan.version}, {nodes}")
         self._key = key
         self._cluster = self._stage.open_cluster(plan, self._root)
         self._cluster.up(timeout_s=plan.limits["ready"])
@@ -140,8 +141,12 @@ class Campaign(Generic[ResultT]):
     def _delete_topics(self, plan: Plan) -> None:
         """The next round gets fresh topics; a cluster that cannot delete is reported by the next round."""
         assert self._cluster is not None
+        admin = self._cluster.admin
         try:
-            self._cluster.admin.delete_topics([topic.name for topic in plan.topics])
+            if isinstance(admin, HasNamespaces):
+                admin.drop_namespace(plan.namespace)
+            else:
+                admin.delete_topics([topic.name for topic in plan.topics])
         except BrokerstormError as error:
             self._progress.note(f"could not delete the topics of {plan.variant or plan.scenario}: {error}")
 

@@ -125,7 +125,20 @@ class HasLeaders(HasPlacement, Protocol):
 
 
 @runtime_checkable
-class HasNamespaces(Protocol):
+class HasBacklogs(Protocol):
+    """Knows what consumers have yet to settle, where positions are not dense (Pulsar, Qpid)."""
+
+    def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Stream -> subscription -> entries that it has not acknowledged yet. A queue has one backlog for
+        all of its consumers, under the name "".
+
+        Raises:
+            BrokerstormError: the brokers cannot say now.
+        """
+
+
+@runtime_checkable
+class HasNamespaces(HasBacklogs, Protocol):
     """Topics live in a namespace (Pulsar). Topic names elsewhere are relative to the current one."""
 
     def enter_namespace(self, name: str, *, bundles: int = 12) -> None:
@@ -138,9 +151,6 @@ class HasNamespaces(Protocol):
 
     def drop_namespace(self, name: str) -> None:
         """Delete it with all its topics; one that is not there is no error."""
-
-    def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
-        """Stream -> subscription -> entries that it has not acknowledged yet."""
 
 
 @runtime_checkable

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from harness.crew import Crew
+from harness.draining import Draining
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.interrupts import Interrupts
 from harness.manifest import Manifest, library_versions
 from harness.metering import Meter
 from harness.plan import Plan
-from harness.protocols import Cluster, FaultStorm, Progress, TopicSettings
+from harness.protocols import Cluster, FaultStorm, HasNamespaces, Progress, TopicSettings
 from harness.rundir import RunDir, write_json
 from harness.worker_specs import Endpoints
 
@@ -117,6 +118,8 @@ class LiveRun:
     def _prepare(self) -> None:
         self._phase("ready", "topics, workers, a probe through every partition")
         admin = self._cluster.admin
+        if isinstance(admin, HasNamespaces):
+            admin.enter_namespace(self._plan.namespace)
         admin.create_topics(
             [TopicSettings(t.name, t.partitions, t.replication, t.config) for t in self._plan.topics]
         )
@@ -208,9 +211,9 @@ class LiveRun:
         consumers = self._crew.consumers
         if not consumers:
             return True
-        ends = self._cluster.admin.end_offsets([t.name for t in self._plan.topics])
+        draining = Draining(self._plan, self._cluster.admin, stored=self._crew.totals()["ok"])
         while time.monotonic() < end and not self._interrupts.hurry.is_set():
-            if _caught_up(self._plan, ends, [w.stats.get("positions", {}) for w in consumers]):
+            if draining.is_done([worker.stats for worker in consumers]):
                 return True
             if not all(worker.is_alive for worker in consumers):
                 self._crew.notice_deaths()
@@ -247,19 +250,3 @@ class LiveRun:
         self._meter.stop()
         self._crew.record()
         self._manifest.finish(status)
-
-
-def _caught_up(plan: Plan, ends: dict[str, int], positions: Sequence[dict[str, int]]) -> bool:
-    """True when, for every group, some member stands at the end of each of its partitions."""
-    groups: dict[str, list[dict[str, int]]] = {}
-    topics: dict[str, list[str]] = {}
-    for consumer, position in zip(plan.consumers, positions, strict=True):
-        groups.setdefault(consumer.group, []).append(position)
-        topics.setdefault(consumer.group, []).extend(consumer.topics)
-    for group, members in groups.items():
-        for stream, end in ends.items():
-            if stream.rpartition("-")[0] not in topics[group]:
-                continue
-            if end and max(int(member.get(stream, 0)) for member in members) < end:
-                return False
-    return True
