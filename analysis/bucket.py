@@ -172,15 +172,8 @@ def _open(filesystem: Any, folder: str, table: str) -> Columns:
         constant = _constant(files, name)
         if constant is not None:
             return np.broadcast_to(np.array([constant], dtypes[name]), (rows,))
-        column = np.empty(rows, dtypes[name])
-        start = 0
-        for file in files:
-            for group in range(file.num_row_groups):
-                found = file.read_row_group(group, columns=[name], use_threads=False).column(0)
-                for chunk in found.chunks:
-                    column[start : start + len(chunk)] = chunk.to_numpy(zero_copy_only=False)
-                    start += len(chunk)
-        return column
+        parts = [file.read(columns=[name], use_threads=False).column(0).to_numpy() for file in files]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     return Columns(table, rows, load)
 

@@ -126,7 +126,7 @@ def _judged_rows(history: History, begin: int, end: int, wanted: Array) -> tuple
 def _descending(slots: Array, group: Array) -> Array:
     """Groups whose slots do not only grow in log order."""
     if len(np.unique(group)) > 1:
-        order = np.argsort(narrow(np.unique(group, return_inverse=True)[1]), kind="stable")
+        order = np.argsort(narrow(group), kind="stable")
         slots, group = slots[order], group[order]
     down = (slots[1:] < slots[:-1]) & (group[1:] == group[:-1])
     return np.unique(group[1:][down])
@@ -190,7 +190,8 @@ def _repeat_words(history: History, s: _Sequence, at: Array) -> Callable[[int], 
         seqs = [str(seq) for seq in history.identity(s.slot[behind[:_SHOWN]])[:, 2].tolist()]
         here, again = place_of(history, int(s.first[me])), place_of(history, int(s.last[me]))
         late = f"{count_of(len(behind), 'earlier message')} late behind it ({some_of(seqs, len(behind))})"
-        return Note(detail=f"first at position {here}, again in its place at {again}", symptoms=(late,))
+        ids = _client_ids(history, np.append(s.first[behind[:_SHOWN]], s.last[me]), int(s.first[me]))
+        return Note(detail=f"first at position {here}, again in its place at {again}{ids}", symptoms=(late,))
 
     return note
 
@@ -203,6 +204,20 @@ def _late_words(history: History, s: _Sequence, at: Array) -> Callable[[int], No
         first = ahead[int(np.argmin(s.first[ahead]))]
         seq = history.identity_of(int(s.slot[first]))[2]
         many = count_of(len(ahead), "message")
-        return Note(detail=f"stored after {many} sent later, the first of them {seq}")
+        ids = _client_ids(history, s.first[first : first + 1], int(s.first[me]))
+        return Note(detail=f"stored after {many} sent later, the first of them {seq}{ids}")
 
     return note
+
+
+def _client_ids(history: History, rows: Array, witness: int) -> str:
+    """What the client itself numbered these log rows, in their order; nothing where it shows no numbers."""
+    log = history.bucket.log
+    if not log["client_name"][witness]:
+        return ""
+    shown = np.unique(np.append(rows, witness))
+    ids = [
+        (f"[{number}]" if row == witness else str(number))
+        for row, number in zip(shown.tolist(), log["client_seq"][shown].tolist(), strict=True)
+    ]
+    return f"; the client's own sequence ids: {' '.join(ids)}"

@@ -100,15 +100,18 @@ class _Dense:
     def __init__(self, sends: Columns) -> None:
         self._instances = Lookup(distinct(sends["instance"]), unknown_last=True)
         self._lanes = Lookup(distinct(sends["lane"]), unknown_last=True)
+        self._wide = (len(self._instances) + 1) * (len(self._lanes) + 1) >= 1 << 31
         seen = [np.empty(0, np.int64)]
+        found = []
         for part in chunks(sends.rows):
-            seen.append(distinct(self._pair(sends, part)))
+            found.append(self._pair(sends, part))
+            seen.append(distinct(found[-1]))
         pairs = np.unique(np.concatenate(seen))
         self._groups = Lookup(pairs, unknown_last=True)
         top = np.full(len(pairs), -1, np.int64)
         count = np.zeros(len(pairs), np.int64)
-        for part in chunks(sends.rows):
-            group, seq = self._groups.index(self._pair(sends, part)), sends["seq"][part]
+        for part, pair in zip(chunks(sends.rows), found, strict=True):
+            group, seq = self._groups.index(pair), sends["seq"][part]
             chosen = _first_attempts(sends, part)
             if chosen is not None:
                 group, seq = group[chosen], seq[chosen]
@@ -123,10 +126,11 @@ class _Dense:
         self.groups = Groups(self._instances.values[instance], self._lanes.values[lane], start, top)
 
     def _pair(self, table: Mapping[str, Array], part: slice) -> Ints:
-        instance = self._instances.index(table["instance"][part]).astype(np.int64)
-        instance *= len(self._lanes) + 1
-        instance += self._lanes.index(table["lane"][part])
-        return instance
+        instance = self._instances.index(table["instance"][part])
+        pair = instance.astype(np.int64) if self._wide else instance
+        pair *= len(self._lanes) + 1
+        pair += self._lanes.index(table["lane"][part])
+        return pair
 
     def slots(self, table: Mapping[str, Array], part: slice) -> Ints:
         """Dense slot of each row by its identity, -1 = none."""

@@ -1,9 +1,12 @@
-"""Consumers that were given nothing although messages waited for them.
+"""Consumers that were given nothing although messages waited for them: stall and backlog-stuck.
 
 A gap between two deliveries of a stream to a group is a stall when, for longer than the limit, an
 acknowledged message lay above everything delivered so far, a member held the stream, no fault was
 applied and the member's process ran. Gaps are looked for on a coarse grid first, so that a stream whose
 messages keep coming costs one pass.
+
+Where messages are settled one by one (Pulsar), a session holds the streams of its topics as long as it runs,
+and a window that lasts to the end, with messages that nobody was ever given, is a stuck backlog.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import numpy as np
 from analysis.bucket import Array, chunks
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.lookup import Lookup
 from analysis.kernels.matching import Given
 from analysis.kernels.words import count_of
 from harness.records import Event, Outcome
@@ -48,10 +52,19 @@ class Stall:
 
 
 def judge(history: History, groups: Sequence[Given]) -> list[Hits]:
-    """stall: one hit a window."""
+    """stall and backlog-stuck: one hit a window. Queues have a judge of their own."""
     if history.context.stall_ns <= 0 or not history.bucket.log.rows:
         return []
-    return [h for given in groups for h in _hits(history, given, _stalls(given))]
+    found = []
+    for given in groups:
+        reading = history.context.reading(given.group)
+        if reading.subscription == "queue":
+            continue
+        stalls = _stalls(given)
+        stuck = [s for s in stalls if reading.is_individual and not s.resumed]
+        found += _hits(history, given, "stall", [s for s in stalls if s not in stuck])
+        found += _hits(history, given, "backlog-stuck", stuck)
+    return found
 
 
 def _stalls(given: Given) -> list[Stall]:
@@ -88,6 +101,10 @@ def _holdings(given: Given, stream: int, end_ns: int) -> list[Holding]:
             found.append(Holding(change.session, since.pop(change.session), change.t_ns))
         if change.event == Event.ASSIGN:
             since[change.session] = change.t_ns
+    if not found and not since and context.reading(given.group).is_individual:
+        topic = context.stream_name(stream).rpartition("-")[0]
+        members = context.group_sessions().get(given.group, [])
+        since = {s.number: s.start_ns or context.load_start_ns for s in members if topic in s.topics}
     for session, start in since.items():
         known = context.sessions.get(session)
         found.append(Holding(session, start, (known.end_ns if known else 0) or end_ns))
@@ -100,9 +117,10 @@ def _quiet(given: Given, streams: Array, start_ns: int, end_ns: int) -> Array:
     tick = max(given.history.context.stall_ns // _TICKS_A_LIMIT, 1)
     ticks = max((end_ns - start_ns) // tick + 1, 1)
     seen = np.zeros((len(streams), ticks), np.bool_)
+    ranks = Lookup(streams.astype(np.int64))
     for part in chunks(len(given.matched)):
         numbers = given.numbers(part)[given.matched[part] >= 0]
-        rank = np.searchsorted(streams, table["stream"][numbers])
+        rank = ranks.index(table["stream"][numbers])
         seen[rank, np.clip((table["t_ns"][numbers] - start_ns) // tick, 0, ticks - 1)] = True
     # Time before the stream was assigned counts here too; that only means a closer look.
     edges = [np.concatenate([[-1], np.flatnonzero(row), [ticks]]) for row in seen]
@@ -120,13 +138,16 @@ def _of_stream(given: Given, stream: int, holdings: list[Holding], end_ns: int) 
     ends = np.append(times[order], max(end_ns, int(starts[-1])))
     highest = np.append(-1, np.maximum.accumulate(given.matching.row[delivery][order]))
     found = []
+    never_given = given.first[rows] < 0
     for gap in np.flatnonzero(ends - starts > limit).tolist():
-        above = int(np.searchsorted(rows, highest[gap], side="right"))
+        left = available[int(np.searchsorted(rows, highest[gap], side="right")) :]
+        if gap == len(times) and history.context.reading(given.group).is_individual:
+            left = available[never_given]
         start, end = int(starts[gap]), int(ends[gap])
-        start = max(start, int(available[above:].min(initial=_NEVER)))
+        start = max(start, int(left.min(initial=_NEVER)))
         if end - start <= limit or _idle_ns(given, holdings, start, end) <= limit:
             continue
-        waiting = int(np.count_nonzero(available[above:] < end))
+        waiting = int(np.count_nonzero(left < end))
         holder = next((h.session for h in holdings if h.start_ns < end and h.end_ns > start), 0)
         found.append(Stall(stream, holder, start, end, waiting, gap < len(times)))
     return found
@@ -179,11 +200,14 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     return union(out)
 
 
-def _hits(history: History, given: Given, stalls: list[Stall]) -> list[Hits]:
+def _hits(history: History, given: Given, cls: str, stalls: list[Stall]) -> list[Hits]:
     if not stalls:
         return []
     context = history.context
-    resumed, to_the_end = split_index("stall", "resumed"), split_index("stall", "to the end")
+    splits = np.zeros(len(stalls), np.int8)
+    if cls == "stall":
+        names = ["resumed" if s.resumed else "to the end" for s in stalls]
+        splits = np.array([split_index("stall", name) for name in names])
 
     def note(i: int) -> Note:
         s = stalls[i]
@@ -194,10 +218,10 @@ def _hits(history: History, given: Given, stalls: list[Stall]) -> list[Hits]:
 
     return [
         hits(
-            "stall",
+            cls,
             slot=np.full(len(stalls), -1),
             t_ns=np.array([s.start_ns for s in stalls]),
-            split=np.array([resumed if s.resumed else to_the_end for s in stalls]),
+            split=splits,
             unmet=0 if context.readiness_restored else BITS["readiness-restored"],
             stream=np.array([s.stream for s in stalls]),
             session=np.array([s.session for s in stalls]),
