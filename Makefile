@@ -40,6 +40,9 @@ lint: setup
 	  (cd $$folder && MYPYPATH=../python_kit $(CURDIR)/$(BIN)/mypy --config-file=$(CURDIR)/pyproject.toml \
 	    --cache-dir=$(CURDIR)/.mypy_cache/$$(basename $$folder) -m worker); \
 	done
+	@if command -v gofmt >/dev/null; then \
+	  unformatted=$$(gofmt -l harness/workers); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
+	fi
 
 check: lint ## format, lint, types and the tests that need no broker and no Java; before every commit
 	@$(BIN)/python -m pytest -q tests/unit tests/cli

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.errors import UsageError, WorkerError
-from harness.workers import environments, java_build
+from harness.workers import environments, go_build, java_build
 from harness.workers.spec import Readiness, WorkerSpec
 
 FOLDER = Path(__file__).parent
@@ -41,6 +41,7 @@ class Toolchain:
 TOOLCHAINS: Mapping[str, Toolchain] = {
     "python": Toolchain(environments.launch, environments.readiness),
     "java": Toolchain(java_build.launch, java_build.readiness),
+    "go": Toolchain(go_build.launch, go_build.readiness),
 }
 
 

@@ -220,7 +220,7 @@ def test_a_bad_option_ends_with_the_clients_own_words(rig: Rig, library: str) ->
 
 @every_producer
 def test_brokers_that_do_not_answer_end_it_before_ready(rig: Rig, library: str) -> None:
-    options = {"confluent-kafka": {}, "kafka-python": {"bootstrap_timeout_ms": "3000"}}[library]
+    options = {"kafka-python": {"bootstrap_timeout_ms": "3000"}}.get(library)
     producer = rig.producer(library, "nowhere", options=options, bootstrap="127.0.0.1:1")
     assert producer.wait_end(30) == 4
     assert not producer.ready_message
@@ -229,7 +229,7 @@ def test_brokers_that_do_not_answer_end_it_before_ready(rig: Rig, library: str) 
 
 @every_producer
 def test_an_unknown_topic_ends_it_before_ready(rig: Rig, library: str) -> None:
-    options = {"confluent-kafka": {}, "kafka-python": {"max_block_ms": "2000"}}[library]
+    options = {"kafka-python": {"max_block_ms": "2000"}}.get(library)
     producer = rig.producer(library, "no-such-topic", options=options)
     assert producer.wait_end(30) == 4
     assert "no-such-topic" in producer.errors[-1]["text"]
@@ -237,7 +237,11 @@ def test_an_unknown_topic_ends_it_before_ready(rig: Rig, library: str) -> None:
 
 @every_producer
 def test_too_large_for_the_client_is_a_fail(rig: Rig, library: str) -> None:
-    limit = {"confluent-kafka": "message.max.bytes", "kafka-python": "max_request_size"}[library]
+    limit = {
+        "confluent-kafka": "message.max.bytes",
+        "kafka-python": "max_request_size",
+        "sarama": "Producer.MaxMessageBytes",
+    }[library]
     topic = rig.topic()
     producer = whole_run(rig.producer(library, topic, rate=50, payload=2000, options={limit: "1000"}))
     sends = producer.rows(TableId.SENDS)
@@ -268,6 +272,7 @@ def test_no_answer_in_time_is_info(rig: Rig, library: str) -> None:
             "request_timeout_ms": "1500",
             "enable_idempotence": "false",
         },
+        "sarama": {"Net.ReadTimeout": "1500ms", "Producer.Retry.Max": "0"},
     }[library]
     topic = rig.topic()
     producer = rig.producer(library, topic, rate=200, load_s=60, options=options)

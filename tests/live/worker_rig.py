@@ -22,6 +22,11 @@ from harness.worker_process import WorkerProcess
 from harness.workers import launch, load_worker
 
 RUN_TAG = 0xB0B5
+LINGER = {
+    "confluent-kafka": {"linger.ms": "50"},
+    "kafka-python": {"linger_ms": "50"},
+    "sarama": {"Producer.Flush.Frequency": "50ms"},
+}
 PARTITIONS = 6
 Rows = npt.NDArray[np.void]
 
@@ -145,9 +150,8 @@ class Rig:
         options: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Worker:
-        linger = {"confluent-kafka": "linger.ms", "kafka-python": "linger_ms"}[library]
         # a broker answers a connection's requests one by one: many tiny ones take long on a busy machine
-        options = {linger: "50", **(options or {})}
+        options = {**LINGER[library], **(options or {})}
         group = {"topic": topic, "mode": mode, "first": 0, "count": count, "partitions": PARTITIONS}
         part = {
             "instance": len(self.workers) + 1,

@@ -1,0 +1,248 @@
+"""Go workers: the worker's sources, built by the installed Go against the client version that is asked for.
+
+The binary is kept in the cache by its content: sources, module path and version of the client, Go itself.
+Modules come through the Go module proxy and are checked against the checksum database, as `go` is set up.
+
+``[go]`` of a ``worker.toml``: ``default`` (version), ``source_path`` (the module path that the sources
+import), and ``modules``, a list of tables ``path``, ``from`` (first version under that path), in ascending
+order: a module that moved has two. The sources are built from a copy in which the import path is the one
+of the asked version, so a stack dump names the very module that a user has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from harness.clusters.artifacts import cache_folder
+from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.workers.spec import Readiness, WorkerSpec
+
+#: A first build downloads some 20 modules and compiles the standard library: 10 to 50 s.
+BUILD_TIMEOUT_S = 300.0
+LIST_TIMEOUT_S = 30.0
+OLDEST_GO = (1, 19)
+_GO_HINT = "install Go 1.19 or newer (Debian: apt install golang-go) and have `go` on PATH"
+_USUAL_PLACE = Path("/usr/local/go/bin/go")
+_VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
+#: Not the user's: a vendor folder, a workspace or another toolchain would give another binary.
+_ENVIRONMENT = {
+    "GOWORK": "off",
+    "GOFLAGS": "",
+    "GO111MODULE": "on",
+    "GOTOOLCHAIN": "local",
+    "CGO_ENABLED": "0",
+}
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """A Go toolchain; ``text`` is what ``go version`` says."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A version of the client under the module path that it has at that version."""
+
+    path: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.path} v{self.version}"
+
+
+def launch(
+    worker: WorkerSpec, version: str, offline: bool, on_progress: Progress
+) -> tuple[list[str], dict[str, str]]:
+    """The command of a Go worker; downloads modules and builds on first use.
+
+    The options of ``worker.toml`` go along in the environment: a binary has no folder to read them from.
+
+    Raises:
+        UsageError: not a version, or one that the module does not have.
+        WorkerError: offline and not built, or it does not build.
+        EnvironmentNotReady: no Go, or one that is too old.
+    """
+    module, go = module_of(worker, version), find_go()
+    binary = binary_path(worker, module, go)
+    if not binary.exists():
+        if offline:
+            raise WorkerError(
+                f"{worker.library} {module.version} is not in the cache and --offline forbids fetching it",
+                hint="run once without --offline, or `brokerstorm fetch` the scenario",
+            )
+        on_progress(f"building {worker.library} {module.version} with Go, once", None)
+        _build_once(worker, module, go, binary)
+        on_progress(f"{worker.library} {module.version} built", 1.0)
+    return [str(binary)], {"BROKERSTORM_WORKER_OPTIONS": json.dumps(worker.options)}
+
+
+def readiness(worker: WorkerSpec, version: str) -> Readiness:
+    """Whether Go is there, and whether the worker is built yet."""
+    try:
+        module, go = module_of(worker, version), find_go()
+    except (UsageError, EnvironmentNotReady) as error:
+        return Readiness(False, str(error), error.hint)
+    built = binary_path(worker, module, go).exists()
+    return Readiness(True, module.version if built else f"{module.version}, to be built on first use")
+
+
+def module_of(worker: WorkerSpec, version: str) -> Module:
+    """The module of a ``client_version`` ("" = the default): its path follows from the version.
+
+    Raises:
+        UsageError: not a version, or older than the first that this worker is for.
+    """
+    wanted = version.strip().removeprefix("v") or str(worker.build["default"])
+    if not _VERSION.match(wanted):
+        raise UsageError(
+            f"{worker.library}: client_version {version!r} is not a version", hint="write e.g. 1.43.3"
+        )
+    tables = [t for t in worker.build["modules"] if _numbers(t["from"]) <= _numbers(wanted)]
+    if not tables:
+        oldest = worker.build["modules"][0]["from"]
+        raise UsageError(f"{worker.library} {wanted} is too old: this worker is for {oldest} and newer")
+    return Module(tables[-1]["path"], wanted)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+@cache
+def find_go() -> Go:
+    """The installed Go.
+
+    Raises:
+        EnvironmentNotReady: there is none, or it is too old.
+    """
+    path = shutil.which("go") or (str(_USUAL_PLACE) if _USUAL_PLACE.exists() else None)
+    if path is None:
+        raise EnvironmentNotReady("Go is needed for this client and is not installed", hint=_GO_HINT)
+    text = _run([path, "version"], Path.cwd(), LIST_TIMEOUT_S).stdout.strip()
+    number = re.search(r"go(\d+)\.(\d+)", text)
+    if number is not None and (int(number[1]), int(number[2])) < OLDEST_GO:
+        raise EnvironmentNotReady(f"{text!r} is too old for Go workers", hint=_GO_HINT)
+    return Go(path, text)
+
+
+def sources(folder: Path) -> Iterator[Path]:
+    """What a worker is built from, in a fixed order."""
+    yield from sorted(path for path in folder.rglob("*.go") if not path.name.endswith("_test.go"))
+    yield folder / "go.mod"
+
+
+def binary_path(worker: WorkerSpec, module: Module, go: Go) -> Path:
+    """Where the binary is, or would be: changes with everything that it is made of."""
+    digest = hashlib.sha256(f"{go.text}\n{module}\n".encode())
+    for path in sources(worker.folder):
+        digest.update(str(path.relative_to(worker.folder)).encode())
+        digest.update(path.read_bytes())
+    name = f"{worker.library}-{module.version}-{digest.hexdigest()[:12]}"
+    return cache_folder() / "workers" / name / worker.library
+
+
+def _build_once(worker: WorkerSpec, module: Module, go: Go, binary: Path) -> None:
+    """Build, unless another process just did. The binary appears complete, by one rename."""
+    try:
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{binary.parent}.lock", timeout=BUILD_TIMEOUT_S):
+            if binary.exists():
+                return
+            with tempfile.TemporaryDirectory(prefix="brokerstorm-go-") as name:
+                copy = Path(name)
+                _copy_sources(worker, module, copy)
+                part = binary.with_name(f"{binary.name}.part")
+                _build(worker, module, go, copy, part)
+                os.replace(part, binary)
+    except Timeout as error:
+        raise WorkerError(f"{worker.library}: another process is still building it") from error
+    except OSError as error:
+        raise WorkerError(
+            f"cannot write to the cache {binary.parent.parent}: {error.strerror or error}"
+        ) from error
+
+
+def _copy_sources(worker: WorkerSpec, module: Module, target: Path) -> None:
+    """The sources as they would be had they been written for this module and version."""
+    imported = str(worker.build["source_path"])
+    for path in sources(worker.folder):
+        text = path.read_text().replace(f'"{imported}"', f'"{module.path}"')
+        if path.name == "go.mod":
+            pinned = re.compile(rf"^(\s*){re.escape(imported)} v\S+$", re.MULTILINE)
+            text = pinned.sub(rf"\g<1>{module}", text)
+        copy = target / path.relative_to(worker.folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text)
+
+
+def _build(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path) -> None:
+    command = [go.path, "build", "-mod=mod", "-trimpath", "-buildvcs=false", "-o", str(part), "."]
+    try:
+        done = _run(command, folder, BUILD_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise WorkerError(f"go build took over {BUILD_TIMEOUT_S:.0f} s for {worker.library}") from error
+    if done.returncode == 0:
+        return
+    said = first_error(done.stderr)
+    _refuse_unknown(worker, module, go)
+    newer = re.search(r"requires go >= ([0-9.]+)", done.stderr)
+    hint = f"install Go {newer[1]} or newer" if newer else f"this worker is for {worker.versions}"
+    raise WorkerError(f"{worker.library} {module.version} does not build with {go.text}: {said}", hint=hint)
+
+
+def _refuse_unknown(worker: WorkerSpec, module: Module, go: Go) -> None:
+    """Raise UsageError when the module has no such version; say nothing when the proxy does not tell."""
+    paths = [str(table["path"]) for table in worker.build["modules"]]
+    try:
+        listed = _run([go.path, "list", "-m", "-versions", *paths], Path("/"), LIST_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return
+    known = [text.removeprefix("v") for text in listed.stdout.split() if re.match(r"v\d", text)]
+    if known and module.version not in known:
+        raise UsageError(
+            f"{worker.library} has no version {module.version}",
+            hint=f"near it: {', '.join(nearest(module.version, known))}",
+        )
+
+
+def nearest(version: str, known: Sequence[str], count: int = 4) -> list[str]:
+    """The known versions around one that is not known, in their order."""
+    ordered = sorted(known, key=_numbers)
+    place = sum(_numbers(each) < _numbers(version) for each in ordered)
+    first = max(0, min(place - count // 2, len(ordered) - count))
+    return ordered[first : first + count]
+
+
+def first_error(output: str) -> str:
+    """Go's first complaint; what it downloads it says there too."""
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("go: downl", "#"))]
+    return lines[0].removeprefix("go: ").strip()[:300] if lines else "no output"
+
+
+def _run(command: list[str], folder: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **_ENVIRONMENT}
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )

@@ -1,0 +1,119 @@
+package kit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+const (
+	goldenTag      = 0xC0FFEE01
+	goldenCapacity = 4
+	goldenNs       = 1_000_000_000_000
+)
+
+// writeGolden writes the files of tests/data/golden into a folder; docs/worker-protocol.md lists the inputs.
+func writeGolden(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	small := Header{RunTag: goldenTag, Instance: 7, Lane: 3, Seq: 42, DueNs: goldenNs, Kind: Load}
+	large := Header{
+		RunTag: goldenTag, Instance: 7, Lane: 4, Seq: 1<<40 + 1, DueNs: goldenNs + 20_000,
+		Key: 17, Attempt: 2, Kind: WarmUp,
+	}
+	payload52, payload150 := encode(small, nil), encode(large, filler(150-MinPayloadBytes))
+	names, err := newNames(folder, map[string]int32{"orders-0": 1, "orders-1": 2})
+	if err != nil {
+		return err
+	}
+	timedOut := names.ID("error", "_MSG_TIMED_OUT: Local: Message timed out")
+	group := uint32(names.ID("subscription", "group"))
+	steps := []func() error{
+		func() error { return os.WriteFile(filepath.Join(folder, "payload-52.bin"), payload52, 0o644) },
+		func() error { return os.WriteFile(filepath.Join(folder, "payload-150.bin"), payload150, 0o644) },
+		names.Err,
+		func() error { return goldenSends(folder, small, large, timedOut) },
+		func() error { return goldenLog(folder, payload52, payload150) },
+		func() error { return goldenDeliveries(folder, group, payload52) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func goldenSegments(folder string, table uint16, owner, subscription uint32) *Segments {
+	return &Segments{
+		folder: folder, table: table, owner: owner, runTag: goldenTag,
+		subscription: subscription, capacity: goldenCapacity,
+	}
+}
+
+func goldenSends(folder string, small, large Header, timedOut int32) error {
+	segments := goldenSegments(folder, tableSends, 7, 0)
+	unanswered := small
+	unanswered.Seq, unanswered.DueNs = 43, goldenNs+40_000
+	for i, header := range []Header{small, large, unanswered} {
+		row, err := segments.next()
+		if err != nil {
+			return err
+		}
+		row.openSend(header, header.DueNs+1_500)
+		switch i {
+		case 0:
+			row.completeSend(completion{doneNs: goldenNs + 9_000_000, position: 1234, stream: 1, outcome: OK})
+		case 1:
+			row.completeSend(completion{doneNs: goldenNs + 5e9, position: -1, errorID: timedOut, outcome: Info})
+			row.lateOutcome(OK)
+		}
+	}
+	return nil
+}
+
+func goldenLog(folder string, small, large []byte) error {
+	segments := goldenSegments(folder, tableLog, 1, 0)
+	damaged := append(append([]byte{}, large[:len(large)-1]...), '!')
+	found := []logRow{
+		{position: 1234, stream: 1, value: small},
+		{position: 1235, stream: 1, value: damaged},
+		{position: 7, stream: 2, value: []byte("hello")},
+	}
+	for _, each := range found {
+		row, err := segments.next()
+		if err != nil {
+			return err
+		}
+		each.brokerTimeMs, each.check = 1_700_000_000_123, check(each.value, goldenTag)
+		row.writeLog(each)
+	}
+	return nil
+}
+
+func goldenDeliveries(folder string, group uint32, small []byte) error {
+	segments := goldenSegments(folder, tableDeliveries, 2, group)
+	events := []delivery{
+		{event: Assign, position: -1},
+		{event: Deliver, position: 1234, value: small},
+		{event: Commit, position: 1235},
+	}
+	for i, each := range events {
+		row, err := segments.next()
+		if err != nil {
+			return err
+		}
+		each.tNs, each.stream, each.epoch = goldenNs+int64(i), 1, 1
+		row.writeDelivery(each)
+	}
+	return nil
+}
+
+func selfTest(folder string) int {
+	if err := writeGolden(folder); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitEnvironment
+	}
+	return 0
+}

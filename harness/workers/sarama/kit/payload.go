@@ -1,0 +1,65 @@
+package kit
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// CRC-32 of any bytes followed by their own CRC-32: one call checks a payload, trailer included.
+const residue = 0x2144DF1C
+
+// Header of a message: its identity.
+type Header struct {
+	RunTag, Instance, Lane uint32
+	Seq                    uint64
+	DueNs                  int64
+	Key                    uint32
+	Attempt                uint16
+	Kind                   uint8
+}
+
+// filler between header and trailer: fixed, and the same in every language (a linear congruential generator
+// with the constants of Numerical Recipes, high byte).
+func filler(count int) []byte {
+	state, out := uint32(1), make([]byte, count)
+	for i := range out {
+		state = state*1664525 + 1013904223
+		out[i] = byte(state >> 24)
+	}
+	return out
+}
+
+// encode makes a whole payload around `filling`, which has length - MinPayloadBytes bytes.
+func encode(h Header, filling []byte) []byte {
+	length := MinPayloadBytes + len(filling)
+	b := make([]byte, length)
+	little := binary.LittleEndian
+	b[0], b[1], b[2], b[3] = 'B', 'S', formatVersion, h.Kind
+	little.PutUint32(b[4:], h.RunTag)
+	little.PutUint32(b[8:], h.Instance)
+	little.PutUint32(b[12:], h.Lane)
+	little.PutUint64(b[16:], h.Seq)
+	little.PutUint64(b[24:], uint64(h.DueNs))
+	little.PutUint32(b[32:], h.Key)
+	little.PutUint16(b[36:], h.Attempt)
+	little.PutUint32(b[40:], uint32(length))
+	copy(b[headerBytes:], filling)
+	little.PutUint32(b[length-trailerBytes:], crc32.ChecksumIEEE(b[:length-trailerBytes]))
+	return b
+}
+
+// check says what kind of payload a reader found.
+func check(value []byte, runTag uint32) Check {
+	little := binary.LittleEndian
+	switch {
+	case len(value) < 2 || value[0] != 'B' || value[1] != 'S':
+		return Foreign
+	case len(value) < MinPayloadBytes || value[2] != formatVersion || value[3] > Load:
+		return Corrupt
+	case int(little.Uint32(value[40:])) != len(value) || crc32.ChecksumIEEE(value) != residue:
+		return Corrupt
+	case little.Uint32(value[4:]) != runTag:
+		return OtherRun
+	}
+	return CheckOK
+}

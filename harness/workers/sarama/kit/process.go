@@ -1,0 +1,93 @@
+package kit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sort"
+	"strings"
+)
+
+const (
+	exitUsage       = 2
+	exitEnvironment = 4
+	exitBug         = 70
+)
+
+// Session is what a role gets: its spec, what the harness asks, and its ways to speak.
+type Session struct {
+	Spec     *Spec
+	Control  *Control
+	Report   *Reporter
+	Names    *Names
+	versions map[string]string
+}
+
+// Ready says that the next command can be obeyed.
+func (s *Session) Ready() {
+	fields := map[string]any{"pid": os.Getpid(), "client": s.Spec.Client.Library}
+	for name, value := range s.versions {
+		fields[name] = value
+	}
+	s.Report.say("ready", fields)
+}
+
+// Role runs until everything is captured.
+type Role func(*Session) error
+
+// Main runs one worker process and returns its exit code: 0 after `done`, 2 wrong arguments, 4 the environment or an
+// option, 70 a bug of ours. versions: `client_version` and whatever else the `ready` line shall say.
+func Main(roles map[string]Role, versions map[string]string) int {
+	args := os.Args[1:]
+	if len(args) == 2 && args[0] == "--self-test" {
+		return selfTest(args[1])
+	}
+	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
+		fmt.Fprintln(os.Stderr, "usage: worker SPEC.json | worker --self-test FOLDER")
+		return exitUsage
+	}
+	report := newReporter(os.Stdout)
+	defer func() { // the wall of this process: a crash must reach the harness
+		if crash := recover(); crash != nil {
+			os.Stderr.Write(debug.Stack())
+			report.fatal("panic", fmt.Sprint(crash), "a bug in the worker; see stderr.log")
+			os.Exit(exitBug)
+		}
+	}()
+	if err := run(args[0], roles, versions, report); err != nil {
+		report.close()
+		var failure *Failure
+		if !errors.As(err, &failure) {
+			failure = &Failure{err.Error(), "check the options and the client's log (stderr.log)"}
+		}
+		report.fatal("worker", failure.Text, failure.Hint)
+		return exitEnvironment
+	}
+	report.done()
+	return 0
+}
+
+func run(path string, roles map[string]Role, versions map[string]string, report *Reporter) error {
+	spec, err := readSpec(path)
+	if err != nil {
+		return err
+	}
+	role, known := roles[spec.Role]
+	if !known {
+		var names []string
+		for name := range roles {
+			names = append(names, name)
+		}
+		sort.Strings(names)
+		return Failuref("", "role %q: %s has %s", spec.Role, spec.Client.Library, strings.Join(names, ", "))
+	}
+	control := newControl(report)
+	control.listen(os.Stdin)
+	report.start()
+	names, err := newNames(spec.Folder, spec.Streams)
+	if err != nil {
+		return err
+	}
+	return role(&Session{spec, control, report, names, versions})
+}

@@ -1,0 +1,131 @@
+package kit
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+const protocolVersion = 1
+
+// Spec is what the worker is started with.
+type Spec struct {
+	Protocol  int              `json:"protocol"`
+	RunID     string           `json:"run_id"`
+	RunTag    uint32           `json:"run_tag"`
+	Role      string           `json:"role"`
+	Name      string           `json:"name"`
+	Folder    string           `json:"capture_dir"`
+	Bootstrap string           `json:"bootstrap"`
+	Streams   map[string]int32 `json:"streams"`
+	Client    ClientSpec       `json:"client"`
+	Producer  *ProducerSpec    `json:"producer"`
+	Consumer  *ConsumerSpec    `json:"consumer"`
+	Topics    map[string]Topic `json:"topics"`
+	System    string           `json:"system"`
+	AdminURL  string           `json:"admin_url"`
+}
+
+// Topic is what the client is given for a topic of the plan.
+type Topic struct {
+	Address    string `json:"address"`
+	Partitions int    `json:"partitions"`
+}
+
+// ClientSpec names the library and its options, in the client's own names.
+type ClientSpec struct {
+	Library string         `json:"library"`
+	Version string         `json:"version"`
+	Raw     map[string]any `json:"options"`
+}
+
+// Options as text.
+func (c ClientSpec) Options() map[string]string {
+	options := map[string]string{}
+	for name, value := range c.Raw {
+		options[name] = fmt.Sprint(value)
+	}
+	return options
+}
+
+// ProducerSpec is the part of a producer.
+type ProducerSpec struct {
+	Instance     uint32      `json:"instance"`
+	RatePerS     float64     `json:"rate_per_s"`
+	PayloadBytes int         `json:"payload_bytes"`
+	WhenFull     string      `json:"when_full"`
+	WarmUpS      float64     `json:"warm_up_s"`
+	LoadS        float64     `json:"load_s"`
+	Capture      *bool       `json:"capture"`
+	LaneGroups   []LaneGroup `json:"lane_groups"`
+	Calls        string      `json:"calls"`
+	Batch        int         `json:"batch"`
+	Results      string      `json:"results"`
+}
+
+// LaneGroup is `count` lanes from `first` on, of one topic.
+type LaneGroup struct {
+	Topic string `json:"topic"`
+	Mode  string `json:"mode"`
+	First uint32 `json:"first"`
+	Count int    `json:"count"`
+}
+
+// ConsumerSpec is the part of a consumer.
+type ConsumerSpec struct {
+	Session      uint32   `json:"session"`
+	Group        string   `json:"group"`
+	Topics       []string `json:"topics"`
+	CommitEveryS float64  `json:"commit_every_s"`
+}
+
+func readSpec(path string) (*Spec, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, Failuref("", "cannot read spec %s: %s", path, reason(err))
+	}
+	var spec Spec
+	if err = json.Unmarshal(text, &spec); err != nil {
+		return nil, Failuref("", "spec %s cannot be used: %v", path, err)
+	}
+	if spec.Protocol != protocolVersion {
+		return nil, Failuref("", "spec asks for protocol %d, this worker speaks %d", spec.Protocol, protocolVersion)
+	}
+	missing := (spec.Role == "producer" && spec.Producer == nil) || (spec.Role == "consumer" && spec.Consumer == nil)
+	if missing || spec.Role == "" {
+		return nil, Failuref("", "spec %s lacks the part of its role %q", path, spec.Role)
+	}
+	return &spec, nil
+}
+
+// Lane is where a message is sent. Partition -1 and Key nil leave it to the client.
+type Lane struct {
+	Number    uint32
+	Topic     string
+	Key       []byte
+	Partition int32
+	KeyNumber uint32
+}
+
+func lanesOf(groups []LaneGroup) ([]Lane, error) {
+	var lanes []Lane
+	for _, group := range groups {
+		for i := 0; i < group.Count; i++ {
+			lane := Lane{Number: group.First + uint32(i), Topic: group.Topic, Partition: -1}
+			switch group.Mode {
+			case "partition":
+				lane.Partition = int32(i)
+			case "key":
+				lane.Key, lane.KeyNumber = []byte(fmt.Sprintf("k%06d", i)), uint32(i)
+			case "routed":
+			default:
+				return nil, Failuref("", "lane mode %q: must be partition, key or routed", group.Mode)
+			}
+			lanes = append(lanes, lane)
+		}
+	}
+	if len(lanes) == 0 {
+		return nil, Failuref("", "a producer needs at least one lane")
+	}
+	return lanes, nil
+}

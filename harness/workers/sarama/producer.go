@@ -1,0 +1,243 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"brokerstorm/sarama/kit"
+	"github.com/IBM/sarama"
+)
+
+const (
+	// An idempotent producer asks a coordinator for its id in the constructor, and sarama's fails where librdkafka's
+	// and Java's wait: the first one on a fresh broker is told COORDINATOR_LOAD_IN_PROGRESS. So creation, and only
+	// creation, is tried again for this long, before `ready`.
+	createFor = 20 * time.Second
+	createGap = 250 * time.Millisecond
+)
+
+// coordinator errors that pass by themselves: LOAD_IN_PROGRESS, NOT_AVAILABLE, NOT_COORDINATOR.
+var passing = map[int16]bool{14: true, 15: true, 16: true}
+
+// retriableErrors counts answers that sarama answers with a retry of its own, by the line that it logs for each.
+var retriableErrors atomic.Int64
+
+// clientLog is stderr, kept by the harness.
+type clientLog struct{}
+
+func (c clientLog) Write(line []byte) (int, error) {
+	if text := string(line); strings.Contains(text, "state change to [retrying] on") {
+		retriableErrors.Add(1)
+	}
+	return os.Stderr.Write(line)
+}
+
+// calls of sarama, as a scenario names them.
+const (
+	async = "async" // AsyncProducer: into its channel, outcomes from two others
+	sync1 = "sync"  // SyncProducer.SendMessage, one at a time
+	batch = "batch" // SyncProducer.SendMessages, n at a time
+)
+
+type producer struct {
+	loop   *kit.OpenLoop
+	config *sarama.Config
+	size   int
+	wait   bool // when the client's channel is full, as a patient application
+	async  sarama.AsyncProducer
+	sync   sarama.SyncProducer
+	client sarama.Client
+}
+
+func produce(session *kit.Session) error {
+	spec := session.Spec
+	sarama.Logger = log.New(clientLog{}, "[sarama] ", log.LstdFlags|log.Lmicroseconds)
+	loop, err := kit.NewOpenLoop(session)
+	if err != nil {
+		return err
+	}
+	config, err := configOf(spec)
+	if err != nil {
+		return err
+	}
+	p := &producer{loop: loop, config: config, size: 1, wait: spec.Producer.WhenFull != "fail"}
+	if config.ClientID == sarama.NewConfig().ClientID {
+		config.ClientID = spec.Name
+	}
+	config.Producer.Return.Successes, config.Producer.Return.Errors = true, true
+	if loop.Lanes()[0].Partition >= 0 { // a producer has lanes of one mode
+		config.Producer.Partitioner = sarama.NewManualPartitioner
+	}
+	if err = p.connect(spec); err != nil {
+		return err
+	}
+	return loop.Run(p)
+}
+
+// connect makes the client, learns the topics and makes the producer.
+func (p *producer) connect(spec *kit.Spec) error {
+	var err error
+	if p.client, err = sarama.NewClient(strings.Split(spec.Bootstrap, ","), p.config); err != nil {
+		return refused("refused to start", err)
+	}
+	for _, lane := range p.loop.Lanes() {
+		if _, err = p.client.Partitions(lane.Topic); err != nil {
+			return refused(fmt.Sprintf("knows no topic %s", lane.Topic), err)
+		}
+	}
+	calls := spec.Producer.Calls
+	switch calls {
+	case "", async:
+		return p.connectAsync()
+	case batch:
+		if p.size = spec.Producer.Batch; p.size < 1 {
+			return kit.Failuref("", "calls: batch needs batch, the messages of a call, at least 1; got %d", p.size)
+		}
+	case sync1:
+	default:
+		return kit.Failuref("", "calls %q: sarama has %s, %s, %s", calls, async, sync1, batch)
+	}
+	return created(func() (err error) {
+		p.sync, err = sarama.NewSyncProducerFromClient(p.client)
+		return err
+	})
+}
+
+func (p *producer) connectAsync() error {
+	err := created(func() (err error) {
+		p.async, err = sarama.NewAsyncProducerFromClient(p.client)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		for message := range p.async.Successes() {
+			p.stored(message)
+		}
+	}()
+	go func() {
+		for failed := range p.async.Errors() {
+			p.failed(failed.Msg, failed.Err)
+		}
+	}()
+	return nil
+}
+
+// created tries a constructor again while the coordinator is not there yet.
+func created(construct func() error) error {
+	for giveUp := time.Now().Add(createFor); ; time.Sleep(createGap) {
+		err := construct()
+		if err == nil {
+			return nil
+		}
+		var code sarama.KError
+		if !errors.As(err, &code) || !passing[int16(code)] || time.Now().After(giveUp) {
+			return refused("refused to make a producer", err)
+		}
+	}
+}
+
+func refused(what string, err error) error {
+	return kit.Failuref("options are paths in sarama.Config; see also the client's log (stderr.log)", "sarama %s: %v", what, err)
+}
+
+func (p *producer) CallSize() int { return p.size }
+
+func (p *producer) Exposure() map[string]any {
+	return map[string]any{"retriable_errors": retriableErrors.Load()}
+}
+
+// Send calls sarama once.
+func (p *producer) Send(messages []*kit.Message) {
+	made := make([]*sarama.ProducerMessage, len(messages))
+	for i, message := range messages {
+		made[i] = messageOf(message)
+	}
+	switch {
+	case p.async != nil:
+		p.sendAsync(made[0])
+	case p.size > 1:
+		p.loop.Blocking(func() { p.answered(made, p.sync.SendMessages(made)) })
+	default:
+		p.loop.Blocking(func() {
+			if _, _, err := p.sync.SendMessage(made[0]); err != nil {
+				p.failed(made[0], err)
+			} else {
+				p.stored(made[0])
+			}
+		})
+	}
+}
+
+func messageOf(message *kit.Message) *sarama.ProducerMessage {
+	made := &sarama.ProducerMessage{
+		Topic: message.Lane.Topic, Value: sarama.ByteEncoder(message.Payload), Metadata: message,
+		Partition: message.Lane.Partition,
+		Offset:    -1, // stays when the broker says that it has the message already
+	}
+	if message.Lane.Key != nil {
+		made.Key = sarama.ByteEncoder(message.Lane.Key)
+	}
+	return made
+}
+
+func (p *producer) sendAsync(message *sarama.ProducerMessage) {
+	select {
+	case p.async.Input() <- message:
+	default:
+		if !p.wait {
+			p.loop.Failed(message.Metadata.(*kit.Message), kit.Fail, "_QUEUE_FULL: the producer's channel is full")
+			return
+		}
+		p.loop.Blocking(func() { p.async.Input() <- message })
+	}
+}
+
+// answered: SendMessages returned. What its error does not list was stored.
+func (p *producer) answered(messages []*sarama.ProducerMessage, err error) {
+	var each sarama.ProducerErrors
+	wrong := map[*sarama.ProducerMessage]error{}
+	if errors.As(err, &each) {
+		for _, failed := range each {
+			wrong[failed.Msg] = failed.Err
+		}
+	}
+	for _, message := range messages {
+		switch {
+		case wrong[message] != nil:
+			p.failed(message, wrong[message])
+		case err != nil && len(each) == 0: // not by message: nobody knows
+			p.loop.Failed(message.Metadata.(*kit.Message), kit.Info, errorText(err))
+		default:
+			p.stored(message)
+		}
+	}
+}
+
+func (p *producer) stored(message *sarama.ProducerMessage) {
+	position := message.Offset
+	if p.config.Producer.RequiredAcks == sarama.NoResponse {
+		position = -1
+	}
+	p.loop.Stored(message.Metadata.(*kit.Message), fmt.Sprintf("%s-%d", message.Topic, message.Partition), position)
+}
+
+func (p *producer) failed(message *sarama.ProducerMessage, err error) {
+	p.loop.Failed(message.Metadata.(*kit.Message), outcomeOf(err, p.config.Producer.Retry.Max), errorText(err))
+}
+
+// Close ends the producer and its connections.
+func (p *producer) Close() {
+	if p.async != nil {
+		p.async.AsyncClose()
+	} else {
+		_ = p.sync.Close()
+	}
+	_ = p.client.Close()
+}

@@ -1,0 +1,129 @@
+"""Go workers: what a version means, what is built when, and clear words when it cannot be (Go will do)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.workers import go_build
+from harness.workers.spec import WorkerSpec
+
+BUILD: dict[str, Any] = {
+    "default": "1.43.3",
+    "source_path": "example.com/new/client",
+    "modules": [
+        {"path": "example.com/old/client", "from": "1.30.0"},
+        {"path": "example.com/new/client", "from": "1.40.0"},
+    ],
+}
+needs_go = pytest.mark.skipif(
+    shutil.which("go") is None and not go_build._USUAL_PLACE.exists(), reason="needs Go"
+)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_look_for_go() -> Iterator[None]:
+    go_build.find_go.cache_clear()
+    yield
+    go_build.find_go.cache_clear()
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerSpec:
+    """A worker that needs no module but the standard library's."""
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "worker"
+    folder.mkdir()
+    (folder / "go.mod").write_text("module hello\n\ngo 1.19\n")
+    (folder / "main.go").write_text('package main\n\nfunc main() { println("example.com/new/client") }\n')
+    return WorkerSpec(
+        library="hello", system="kafka", about="", language="go", roles=("producer",), folder=folder,
+        entry="main.go", tools=(), versions="all", options={"producer": {"A": "1"}}, client_defaults={},
+        build=BUILD,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "module"),
+    [
+        ("", "example.com/new/client v1.43.3"),
+        ("1.40.0", "example.com/new/client v1.40.0"),
+        ("v1.38.1", "example.com/old/client v1.38.1"),
+        ("1.30.0", "example.com/old/client v1.30.0"),
+    ],
+)
+def test_the_module_path_follows_from_the_version(worker: WorkerSpec, version: str, module: str) -> None:
+    assert str(go_build.module_of(worker, version)) == module
+
+
+@pytest.mark.parametrize("version", ["newest", "1.2", "1.29.9", "; rm -rf /"])
+def test_what_is_no_version_is_refused(worker: WorkerSpec, version: str) -> None:
+    with pytest.raises(UsageError, match="hello"):
+        go_build.module_of(worker, version)
+    assert not go_build.readiness(worker, version).ok
+
+
+def test_near_versions_are_those_around() -> None:
+    known = ["1.9.0", "1.38.0", "1.37.2", "1.40.1", "1.38.1", "1.100.0"]
+    assert go_build.nearest("1.39.0", known) == ["1.38.0", "1.38.1", "1.40.1", "1.100.0"]
+    assert go_build.nearest("0.1.0", known, 2) == ["1.9.0", "1.37.2"]
+
+
+def test_sources_are_built_as_if_written_for_the_version(worker: WorkerSpec, tmp_path: Path) -> None:
+    (worker.folder / "go.mod").write_text(
+        "module hello\n\nrequire (\n\texample.com/new/client v1.43.3\n\tother v1\n)\n"
+    )
+    go_build._copy_sources(worker, go_build.module_of(worker, "1.37.2"), tmp_path / "copy")
+    assert "\texample.com/old/client v1.37.2\n\tother v1\n" in (tmp_path / "copy" / "go.mod").read_text()
+    assert '"example.com/old/client"' in (tmp_path / "copy" / "main.go").read_text()
+
+
+@needs_go
+def test_built_once_and_anew_when_something_changes(worker: WorkerSpec) -> None:
+    said: list[str] = []
+    argv, env = go_build.launch(worker, "1.37.2", False, lambda text, share: said.append(text))
+    assert json.loads(env["BROKERSTORM_WORKER_OPTIONS"]) == {"producer": {"A": "1"}}
+    assert (
+        subprocess.run(argv, capture_output=True, text=True, check=True).stderr == "example.com/old/client\n"
+    )
+    assert len(said) == 2
+    assert go_build.launch(worker, "1.37.2", True, lambda text, share: said.append(text))[0] == argv
+    assert len(said) == 2, "built twice"
+    assert go_build.readiness(worker, "1.37.2").detail == "1.37.2"
+    assert "to be built" in go_build.readiness(worker, "1.38.0").detail
+    (worker.folder / "other.go").write_text("package main\n")
+    with pytest.raises(WorkerError, match="not in the cache"):
+        go_build.launch(worker, "1.37.2", True, lambda text, share: None)
+
+
+@needs_go
+def test_what_does_not_build_is_one_line(worker: WorkerSpec) -> None:
+    (worker.folder / "main.go").write_text("package main\n\nfunc main() { nothing() }\n")
+    broken = dataclasses.replace(
+        worker, build={**BUILD, "modules": [{"path": "brokerstorm.invalid/x", "from": "1.0.0"}]}
+    )
+    with pytest.raises(
+        WorkerError, match=r"hello 1\.43\.3 does not build with .*undefined: nothing"
+    ) as caught:
+        go_build.launch(broken, "", False, lambda text, share: None)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_go_says_what_to_install(
+    worker: WorkerSpec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(go_build, "_USUAL_PLACE", tmp_path / "no-go")
+    with pytest.raises(EnvironmentNotReady, match="not installed") as caught:
+        go_build.launch(worker, "", False, lambda text, share: None)
+    assert "install Go" in caught.value.hint
+    assert caught.value.exit_code == 4
+    assert go_build.readiness(worker, "").remedy == caught.value.hint
