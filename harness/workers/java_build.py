@@ -4,15 +4,16 @@ A worker in Java is source: what the JVM workers share (``java_kit``) and the wo
 use against the very version that is asked for. So a client is tested at the version that a user runs, from
 one source. What was compiled is kept in the cache by its content: sources, jars and JDK.
 
-``[java]`` of a ``worker.toml``: ``default`` (version), ``main`` (class), ``jvm`` (flags), and ``clients``, a
-list of tables ``name``, ``from`` (first version the table is for, optional), ``java`` (oldest JDK that will
-do), ``coordinates`` with ``{version}``, ``exclude``. A version is asked for as ``2.8.1`` (of the first
-client), as ``andes 3.0.2`` (of a client by its name), or as ``jars:FOLDER`` (jars that the user brings).
+``entry`` of a ``worker.toml`` is the main class; ``[java]`` has ``default`` (version), ``jvm`` (flags), and
+``clients``, a list of tables: ``name``, ``from`` (first version the table is for, optional), ``java`` (oldest
+JDK that will do), ``coordinates`` with ``{version}``, ``exclude``. A version is asked for as ``2.8.1`` (of
+the first client), as ``andes 3.0.2`` (of a client by its name), or as ``jars:FOLDER`` (jars that the user brings).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -41,6 +42,8 @@ JVM = (
     "-Djava.awt.headless=true",
     "-Djava.net.preferIPv4Stack=true",
 )
+#: Variable of the worker's environment: by role, the options it sets unless the scenario does.
+DEFAULT_OPTIONS = "BROKERSTORM_DEFAULT_OPTIONS"
 _JDK_HINT = "install a JDK (Debian: apt install openjdk-17-jdk-headless) or set JAVA_HOME to one"
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z._-]{0,40}$")
 _MARKER = "complete"
@@ -80,8 +83,8 @@ def launch(
         on_progress(f"compiling {worker.library} against {client.text}", None)
         _compile_once(worker, client, java, jars, classes)
         on_progress(f"{worker.library} compiled", 1.0)
-    argv = [java.path, *JVM, *worker.build.get("jvm", ()), "-cp", f"{classes}:{jars}/*", worker.build["main"]]
-    return argv, {"BROKERSTORM_CLIENT_VERSION": client.text.rpartition(" ")[2]}
+    argv = [java.path, *JVM, *worker.build.get("jvm", ()), "-cp", f"{classes}:{jars}/*", worker.entry]
+    return argv, {DEFAULT_OPTIONS: json.dumps(worker.options)}
 
 
 def readiness(worker: WorkerSpec, version: str) -> Readiness:

@@ -20,7 +20,6 @@ GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 needs_javac = pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
 BUILD: dict[str, Any] = {
     "default": "2.0.0",
-    "main": "hello.Hello",
     "jvm": ["-Dx=1"],
     "clients": [
         {"name": "ours", "coordinates": ["group:ours:{version}"]},
@@ -48,7 +47,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerSpec:
     )
     return WorkerSpec(
         library="hello", system="kafka", about="", language="java", roles=("producer",), folder=folder,
-        entry="", tools=(), versions="all", options={}, client_defaults={}, build=BUILD,
+        entry="hello.Hello", tools=(), versions="all", options={}, client_defaults={}, build=BUILD,
     )  # fmt: skip
 
 

@@ -77,6 +77,7 @@ public final class Spec {
         raw.section("streams").raw.forEach((stream, id) -> streams.put((String) stream, ((Long) id).intValue()));
         Section client = raw.section("client");
         library = client.text("library");
+        defaults().forEach((key, value) -> options.put((String) key, String.valueOf(value)));
         client.section("options").raw.forEach((key, value) -> options.put((String) key, String.valueOf(value)));
         if (raw.has("topics")) {
             Section described = raw.section("topics");
@@ -86,6 +87,13 @@ public final class Spec {
             }
         }
         part = raw.section(role);
+    }
+
+    /** Options this worker sets unless the scenario does, by role: of its worker.toml. */
+    private Map<?, ?> defaults() {
+        Object byRole = Json.read(System.getenv().getOrDefault("BROKERSTORM_DEFAULT_OPTIONS", "{}"));
+        Object ours = ((Map<?, ?>) byRole).get(role);
+        return ours == null ? Map.of() : (Map<?, ?>) ours;
     }
 
     private void put(String topic, String address, int partitions) {

@@ -1,0 +1,147 @@
+package brokerstorm.pulsar;
+
+import brokerstorm.kit.Control;
+import brokerstorm.kit.Journal;
+import brokerstorm.kit.Layout;
+import brokerstorm.kit.Place;
+import brokerstorm.kit.Session;
+import brokerstorm.kit.Spec;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.pulsar.client.api.Consumer;
+import org.apache.pulsar.client.api.ConsumerEventListener;
+import org.apache.pulsar.client.api.Message;
+import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.api.Schema;
+import org.apache.pulsar.client.api.SubscriptionType;
+import org.apache.pulsar.client.impl.ConsumerBuilderImpl;
+import org.apache.pulsar.client.impl.conf.ConsumerConfigurationData;
+
+/**
+ * Consumer role: one subscription of all its topics, by a receive loop, a listener, or batches.
+ *
+ * <p>A message is journaled when the application gets it: receive returned, the listener was called.
+ */
+final class ConsumerRole {
+    private static final int RECEIVE_MS = 50;
+
+    private final Session session;
+    private final Control control;
+    private final Journal journal;
+    private final Streams streams;
+    private final String receive;
+    private final long workNs;
+    private volatile Settling settling;
+    private volatile Waiting waiting;
+    private volatile Consumer<byte[]> consumer;
+    private long disconnectedMs;
+
+    ConsumerRole(Session session) {
+        Spec.Section part = session.spec.part;
+        this.session = session;
+        this.control = session.control;
+        this.journal = new Journal(session);
+        this.streams = new Streams(session);
+        this.receive = part.text("receive", "loop");
+        this.workNs = (long) (part.decimal("work_s", 0) * 1e9);
+    }
+
+    void run() throws Exception {
+        session.report.counts(journal::counts);
+        Options options = new Options(session.spec.options);
+        PulsarClient client = Clients.make(session, options);
+        consumer = subscribe(client, options);
+        session.report.everyTick(this::lookForReconnect);
+        session.ready();
+        switch (receive) {
+            case "loop":
+                while (!control.isOver()) {
+                    taken(consumer, consumer.receive(RECEIVE_MS, TimeUnit.MILLISECONDS));
+                }
+                break;
+            case "batch":
+                while (!control.isOver()) {
+                    consumer.batchReceive().forEach(message -> taken(consumer, message));
+                }
+                break;
+            default:
+                while (!control.isOver()) {
+                    LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(RECEIVE_MS));
+                }
+                consumer.pause();
+        }
+        settling.finish();
+        Clients.close(client);
+    }
+
+    private Consumer<byte[]> subscribe(PulsarClient client, Options options) throws Exception {
+        ConsumerBuilderImpl<byte[]> builder = (ConsumerBuilderImpl<byte[]>) client.newConsumer(Schema.BYTES);
+        ConsumerConfigurationData<byte[]> conf = builder.getConf();
+        options.apply(conf, "topicNames", "topicsPattern", "subscriptionName", "messageListener",
+                "consumerEventListener");
+        Clients.refuseOthers(options);
+        settling = new Settling(session, journal);
+        waiting = new Waiting(conf.getAckTimeoutMillis(), conf.getReceiverQueueSize());
+        for (String topic : session.spec.part.texts("topics")) {
+            builder.topic(session.spec.topic(topic).address);
+        }
+        builder.subscriptionName(journal.group);
+        boolean isAssigned = conf.getSubscriptionType() != SubscriptionType.Failover;
+        if (!isAssigned) {
+            builder.consumerEventListener(new Turns());
+        }
+        journal.nextEpoch();
+        if (receive.equals("listener")) {
+            builder.messageListener((from, message) -> taken(from, message));
+        }
+        Consumer<byte[]> made = Clients.result(builder.subscribeAsync(), "subscription " + journal.group);
+        if (isAssigned) {
+            session.spec.streams.values().forEach(stream -> journal.note(Layout.ASSIGN, new Place(stream, -1)));
+        }
+        return made;
+    }
+
+    /** The application's part: note it, work, settle. On the receiving thread, or the listener's. */
+    private void taken(Consumer<byte[]> from, Message<byte[]> message) {
+        if (message == null || control.isStopped()) {
+            return;
+        }
+        lookForReconnect();
+        Place place = streams.place(message.getTopicName(), message.getMessageId());
+        long number = journal.deliver(place, message.getData(), message.getRedeliveryCount());
+        journal.expose("messages_waiting_past_ack_timeout", waiting.handedOver(message.getPublishTime()));
+        for (long end = System.nanoTime() + workNs, left = workNs; left > 0 && !control.isStopped(); ) {
+            LockSupport.parkNanos(left);
+            left = end - System.nanoTime();
+        }
+        settling.settle(from, message, place, number);
+    }
+
+    /** A lost connection begins a new epoch: what was prefetched comes again. */
+    private synchronized void lookForReconnect() {
+        Consumer<byte[]> known = consumer;
+        long at = known == null ? disconnectedMs : known.getLastDisconnectedTimestamp();
+        if (at != disconnectedMs) {
+            disconnectedMs = at;
+            session.report.event("disconnect", "the consumer lost a connection; epoch " + journal.nextEpoch());
+        }
+    }
+
+    /** Failover: whose turn it is, stream by stream. */
+    private final class Turns implements ConsumerEventListener {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        public void becameActive(Consumer<?> of, int partition) {
+            journal.nextEpoch();
+            journal.note(Layout.ASSIGN, new Place(streams.stream(of.getTopic(), partition), -1));
+            session.report.event("assign", of.getTopic());
+        }
+
+        @Override
+        public void becameInactive(Consumer<?> of, int partition) {
+            journal.note(Layout.REVOKE, new Place(streams.stream(of.getTopic(), partition), -1));
+            session.report.event("revoke", of.getTopic());
+        }
+    }
+}

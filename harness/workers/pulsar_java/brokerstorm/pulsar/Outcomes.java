@@ -1,0 +1,36 @@
+package brokerstorm.pulsar;
+
+import brokerstorm.kit.Layout;
+import java.util.Set;
+
+/**
+ * What an exception of the client says about a send: fail (certainly not stored) or info (unknown).
+ *
+ * <p>Sources: ProducerImpl.java (which checks come before a message is queued, what a timeout and a close do to the
+ * pending ones), PulsarClientException.java. By the class's name, since older clients lack some.
+ */
+final class Outcomes {
+    /** The client says so before it queues the message; nothing was sent. */
+    private static final Set<String> REFUSED = Set.of(
+            "MemoryBufferIsFullError", // canEnqueueRequest: over memoryLimitBytes (2.8 and newer)
+            "ProducerQueueIsFullError"); // canEnqueueRequest: over maxPendingMessages
+
+    /** Checked before queueing, but a chunked message may have lost earlier chunks to the broker. */
+    private static final Set<String> REFUSED_WHOLE = Set.of("InvalidMessageException");
+
+    // Unknown, on purpose: TimeoutException (all pending of the producer fail together, many are stored),
+    // AlreadyClosedException, TopicTerminatedException, ProducerFencedException, NotConnectedException
+    // (given to pending messages, too), ChecksumException, ProducerBlockedQuotaExceeded*, everything else.
+
+    private final boolean isChunking;
+
+    Outcomes(boolean isChunking) {
+        this.isChunking = isChunking;
+    }
+
+    int of(Throwable error) {
+        String name = error.getClass().getSimpleName();
+        boolean refused = REFUSED.contains(name) || (!isChunking && REFUSED_WHOLE.contains(name));
+        return refused ? Layout.FAIL : Layout.INFO;
+    }
+}

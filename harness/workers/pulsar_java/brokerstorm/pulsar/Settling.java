@@ -1,0 +1,110 @@
+package brokerstorm.pulsar;
+
+import brokerstorm.kit.Failures;
+import brokerstorm.kit.Journal;
+import brokerstorm.kit.Layout;
+import brokerstorm.kit.Place;
+import brokerstorm.kit.Session;
+import brokerstorm.kit.Spec;
+import brokerstorm.kit.WorkerFailure;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.pulsar.client.api.Consumer;
+import org.apache.pulsar.client.api.Message;
+
+/** What the application does with a message it has worked on: acknowledge it, alone or with all before, or nack. */
+final class Settling {
+    private static final long LAST_ACKS_NS = TimeUnit.SECONDS.toNanos(3);
+    private static final long GLANCE_NS = 5_000_000;
+
+    private final Session session;
+    private final Journal journal;
+    private final String how;
+    private final long nackEvery;
+    private final long cumulativeNs;
+    private final AtomicInteger open = new AtomicInteger();
+    private final Map<Integer, Last> lasts = new LinkedHashMap<>();
+    private long nextCumulativeNs;
+
+    /** The newest message of a stream that was not acknowledged yet. */
+    private static final class Last {
+        final Consumer<byte[]> consumer;
+        final Message<byte[]> message;
+        final Place place;
+
+        Last(Consumer<byte[]> consumer, Message<byte[]> message, Place place) {
+            this.consumer = consumer;
+            this.message = message;
+            this.place = place;
+        }
+    }
+
+    Settling(Session session, Journal journal) {
+        Spec.Section part = session.spec.part;
+        this.session = session;
+        this.journal = journal;
+        this.how = part.text("settle", "auto");
+        this.nackEvery = part.number("nack_every", 0);
+        this.cumulativeNs = (long) (part.decimal("commit_every_s", 1) * 1e9);
+        if (!how.matches("auto|ack|cumulative|none")) {
+            throw new WorkerFailure("settle '" + how + "': pulsar-client-java has auto, ack, cumulative, none");
+        }
+    }
+
+    /** @param number of the hand-over in the session, from 1 */
+    void settle(Consumer<byte[]> consumer, Message<byte[]> message, Place place, long number) {
+        if (nackEvery > 0 && number % nackEvery == 0) {
+            journal.note(Layout.NACK, place);
+            consumer.negativeAcknowledge(message);
+        } else if (how.equals("auto") || how.equals("ack")) {
+            journal.note(Layout.ACK_CALLED, place);
+            confirmed(consumer.acknowledgeAsync(message), place);
+        } else if (how.equals("cumulative")) {
+            cumulative(new Last(consumer, message, place));
+        }
+    }
+
+    private synchronized void cumulative(Last last) {
+        lasts.put(last.place.stream, last);
+        if (System.nanoTime() >= nextCumulativeNs) {
+            acknowledgeAll();
+            nextCumulativeNs = System.nanoTime() + cumulativeNs;
+        }
+    }
+
+    private void acknowledgeAll() {
+        for (Last last : lasts.values()) {
+            journal.note(Layout.ACK_CALLED, last.place);
+            confirmed(last.consumer.acknowledgeCumulativeAsync(last.message), last.place);
+        }
+        lasts.clear();
+    }
+
+    private void confirmed(CompletableFuture<Void> answer, Place place) {
+        open.incrementAndGet();
+        answer.whenComplete((nothing, error) -> {
+            open.decrementAndGet();
+            if (error == null) {
+                journal.note(Layout.ACK_CONFIRMED, place);
+            } else {
+                Throwable cause = Failures.cause(error);
+                session.report.error(cause.getClass().getSimpleName(), "ack: " + Failures.text(cause));
+            }
+        });
+    }
+
+    /** Acknowledges what is left, and gives the answers a moment. */
+    void finish() {
+        synchronized (this) {
+            acknowledgeAll();
+        }
+        long end = System.nanoTime() + LAST_ACKS_NS;
+        while (open.get() > 0 && System.nanoTime() < end) {
+            LockSupport.parkNanos(GLANCE_NS);
+        }
+    }
+}
