@@ -104,18 +104,16 @@ def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[Judged
         return [_summary(each, plans) for each in judged if each.plan.variant == name]
 
     first = {plan.variant: plan for plan in reversed(plans)}
-    chosen = [first.get(name) for name in (question.affected, question.fixed)]
-    versions, abouts = zip(
-        *((client_version(plan), plan.about) if plan else ("", "") for plan in chosen), strict=True
-    )
-    return answer(question, arm(question.affected), arm(question.fixed), versions=versions, about=abouts)
+    bad, good = first[question.affected], first[question.fixed]
+    # Without a line of its own, an arm has that of the scenario.
+    about = (bad.about, good.about) if bad.about != good.about else ("", "")
+    versions = (client_version(bad), client_version(good))
+    return answer(question, arm(question.affected), arm(question.fixed), versions=versions, about=about)
 
 
 def client_version(plan: Plan) -> str:
     """The versions of client libraries that a plan names: ``2.8.1``; empty when it names none."""
-    named = [each.client_version for each in plan.producers] + [
-        each.client_version for each in plan.consumers
-    ]
+    named = [p.client_version for p in plan.producers] + [c.client_version for c in plan.consumers]
     return ", ".join(dict.fromkeys(version for version in named if version))
 
 

@@ -54,21 +54,33 @@ class Crew:
         return [*self.producers, *self.consumers, *self.auditors]
 
     def start_clients(self) -> None:
-        """Start consumers and producers and wait until each is ready.
+        """Start consumers (late ones stay for `start_late`) and producers, wait until each is ready.
 
         Raises:
             WorkerError: one did not get ready; its own words are in the message.
         """
         plan, run, where = self._plan, self._run, self._where
-        self.consumers = [
-            self._spawn(consumer_spec(plan, run, c, where), c.client_version) for c in plan.consumers
-        ]
+        self.consumers = [self._worker(consumer_spec(plan, run, c, where)) for c in plan.consumers]
+        for worker, consumer in zip(self.consumers, plan.consumers, strict=True):
+            if consumer.joins_s:
+                self._launch(worker, consumer.client_version)  # built now, not in the middle of the load
+            else:
+                self._start(worker, consumer.client_version)
         self.producers = [
             self._spawn(producer_spec(plan, run, p, where), p.client_version) for p in plan.producers
         ]
         self._journals = {w.name: SendsJournal(w.folder) for w in self.producers}
         for worker in self.everybody:
-            worker.wait_ready(READY_TIMEOUT_S)
+            if worker.was_started:
+                worker.wait_ready(READY_TIMEOUT_S)
+
+    def start_late(self, elapsed_s: float) -> None:
+        """Start the consumers that join ``elapsed_s`` into the load; nobody waits for them."""
+        for worker, plan in zip(self.consumers, self._plan.consumers, strict=True):
+            if not worker.was_started and elapsed_s >= plan.joins_s:
+                self._start(worker, plan.client_version)
+                worker.tell(f"start {time.monotonic_ns()}")
+                self._progress.note(f"{worker.name} joins group {plan.group}")
 
     def start_audit(self) -> None:
         """Start the readers of the log; call when no producer can write any more."""
@@ -79,11 +91,19 @@ class Crew:
             worker.tell(f"start {time.monotonic_ns()}")
 
     def _spawn(self, spec: dict[str, Any], version: str) -> WorkerProcess:
-        argv, env = launch(load_worker(spec["client"]["library"]), version, offline=self._offline)
+        return self._start(self._worker(spec), version)
+
+    def _worker(self, spec: dict[str, Any]) -> WorkerProcess:
         folder = self._run.worker(spec["name"])
-        worker = WorkerProcess(spec["name"], spec["role"], spec, folder, on_message=self._heard)
+        return WorkerProcess(spec["name"], spec["role"], spec, folder, on_message=self._heard)
+
+    def _start(self, worker: WorkerProcess, version: str) -> WorkerProcess:
+        argv, env = self._launch(worker, version)
         worker.start(argv, {**env, "BROKERSTORM_RUN_ID": self._owner})
         return worker
+
+    def _launch(self, worker: WorkerProcess, version: str) -> tuple[list[str], dict[str, str]]:
+        return launch(load_worker(worker.spec["client"]["library"]), version, offline=self._offline)
 
     def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
         kind = message.get("type")
@@ -117,7 +137,9 @@ class Crew:
     def notice_deaths(self) -> None:
         """Note each worker that died without saying ``done``, once."""
         for worker in self.everybody:
-            if worker.is_alive or worker.done.is_set() or worker.name in self._reported:
+            if not worker.was_started or worker.is_alive:
+                continue
+            if worker.done.is_set() or worker.name in self._reported:
                 continue
             self._reported.add(worker.name)
             text = f"worker {worker.name} died (exit code {worker.exit_code}): {worker.why()}"

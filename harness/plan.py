@@ -120,6 +120,7 @@ class ConsumerPlan(PlanPart):
     commit_every_s: float
     options: dict[str, str]
     receive: Literal["loop", "listener", "batch"] = "loop"
+    joins_s: float = Field(0.0, description="started this long into the load; 0 = before the warm-up")
     work_s: float = Field(0.0, description="between a message's hand-over and its acknowledgement")
     settle: Literal["auto", "ack", "cumulative", "transacted", "none"] = "auto"
     nack_every: int = 0

@@ -341,6 +341,7 @@ def _consumer(
         commit_every_s=spec.commit_every,
         options=options,
         receive=spec.receive,
+        joins_s=spec.joins_after,
         work_s=spec.work,
         settle=settle,
         nack_every=spec.nack_every,

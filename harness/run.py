@@ -148,6 +148,7 @@ class LiveRun:
             if not any(worker.is_alive for worker in self._crew.producers):
                 break
             self._tick()
+            self._crew.start_late((time.monotonic_ns() - self._epoch_ns) / 1e9)
             if time.monotonic() > next_hang_check:
                 self._crew.notice_hangs()
                 next_hang_check = time.monotonic() + HANG_CHECK_S

@@ -92,6 +92,9 @@ class ConsumerSpec(Part):
     client_version: str = Field("", description="version of the client library; empty = the locked one")
     group: Name = Field("group", description="the consumer group")
     count: int = Field(1, ge=1, le=64, description="members, a process each")
+    joins_after: Seconds = Field(
+        0.0, ge=0, description="starts this long into the load, so that the group rebalances; 0 = before it"
+    )
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
     receive: Literal["loop", "listener", "batch"] = Field(
         "loop", description="the application asks, is called, or asks for many at once"

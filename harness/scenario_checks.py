@@ -59,6 +59,7 @@ def problems(
     for name, producer in scenario.load.producers.items():
         yield from _producer_problems(("load", "producers", name), producer, system)
     yield from _lane_problems(scenario)
+    yield from _joining_problems(scenario)
     for name, variant in scenario.variants.items():
         if classes and variant.expect not in {"clean", *classes}:
             known = _known(variant.expect, ["clean", *classes])
@@ -199,6 +200,14 @@ def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) 
         yield (*at, "batch"), "needs calls: batch"
     if system.name == "qpid" and spec.lanes == "key":
         yield (*at, "lanes"), "means nothing on qpid; a queue has no keys: must be partition or routed"
+
+
+def _joining_problems(scenario: Scenario) -> Iterator[Problem]:
+    """A consumer that joins after the load would meet no message that was not waiting for it."""
+    for name, spec in scenario.load.consumers.items():
+        if spec.joins_after >= scenario.load.duration:
+            sentence = f"must be less than load.duration ({scenario.load.duration:g} s)"
+            yield ("load", "consumers", name, "joins_after"), sentence
 
 
 def _lane_problems(scenario: Scenario) -> Iterator[Problem]:

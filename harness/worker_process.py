@@ -106,6 +106,10 @@ class WorkerProcess:
         return self._process.pid if self._process else None
 
     @property
+    def was_started(self) -> bool:
+        return self._process is not None
+
+    @property
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._process.poll() if self._process else None
