@@ -20,6 +20,8 @@ from harness.protocols import Admin, Node
 
 _MODULES: Mapping[str, str] = {
     "kafka": "harness.clusters.kafka",
+    "qpid": "harness.clusters.qpid",
+    "pulsar": "harness.clusters.pulsar",
 }
 
 

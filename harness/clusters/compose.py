@@ -139,6 +139,12 @@ def read_compose(
     topology = _topology(shared, topology, system)
     services = _mapping(document.get("services"), path, "services")
     read = [_service(name, body, release, path) for name, body in services.items() if _is_in(body, topology)]
+    ports = {str(name): int(port) for name, port in shared.get("ports", {}).items()}
+    for service in read:
+        for name, port in service.endpoints.items():
+            if port not in ports:
+                at = f"services.{service.name}.x-brokerstorm.endpoints"
+                raise UsageError(f"{path}: {at}: {name} needs one of the ports {', '.join(ports)}")
     return ClusterSpec(
         file=path,
         system=system,
@@ -149,7 +155,7 @@ def read_compose(
             tuple(release.get("exclude", ())),
             str(release.get("archive", "")),
         ),
-        ports={str(name): int(port) for name, port in shared.get("ports", {}).items()},
+        ports=ports,
         services=_start_order(read, path),
         topology=topology,
         reserved=frozenset(shared.get("reserved", ())),

@@ -49,7 +49,7 @@ def with_archives(launch: Launch, run_id: str, block: int, report: Progress) -> 
     Never fails: without an archive nodes start as usual. Uses addresses of the run's ``block``, where
     nothing may run yet.
     """
-    mains = {service.main for service in launch.spec.nodes}
+    mains = {service.main for service in launch.spec.services}
     archives = {main: archive_file(launch.java, launch.jars, main) for main in mains}
     if launch.java.major >= _DYNAMIC_ARCHIVES_SINCE and not _exist(archives.values()):
         lock = archive_file(launch.java, launch.jars, "all").with_suffix(".lock")
@@ -86,7 +86,7 @@ def _rehearse(launch: Launch, run_id: str, block: int) -> None:
             runtime.up()
             assembly.rehearse(admin)
             admin.close()
-            for service in reversed(spec.nodes):
+            for service in reversed(spec.services):
                 runtime.stop(service.name, timeout_s=_STOP_S)
                 made = folder / f"{service.main}.jsa"
                 if made.exists():

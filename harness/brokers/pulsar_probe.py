@@ -1,0 +1,83 @@
+"""Messages of kind PROBE through Pulsar's client endpoints: stored, and some of them read again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pulsar
+
+from harness.brokers.probe import probe_payload
+from harness.errors import EnvironmentNotReady
+
+_THREADS = 8
+_OPERATION_S = 10
+_CLOSE_S = 5.0
+
+
+def probe_topics(
+    service_url: str, addresses: Sequence[str], *, read: Collection[str], run_tag: int, deadline: float
+) -> None:
+    """Store a probe in each topic and read those in ``read`` again.
+
+    Raises:
+        EnvironmentNotReady: the topics that took or gave none by ``deadline`` (time.monotonic).
+    """
+    if not addresses:
+        return
+    client = pulsar.Client(
+        service_url,
+        operation_timeout_seconds=_OPERATION_S,
+        connection_timeout_ms=3000,
+        logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),  # refusals are expected here
+    )
+    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="probe")
+    try:
+        results = pool.map(lambda one: _probe(client, one, one in read, run_tag, deadline), addresses)
+        failed = [f"{topic} ({why})" for topic, why in zip(addresses, results, strict=True) if why]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        closing = ThreadPoolExecutor(1, thread_name_prefix="probe-close")
+        with suppress(Exception):
+            closing.submit(client.close).result(_CLOSE_S)
+        closing.shutdown(wait=False)
+    if failed:
+        raise EnvironmentNotReady(
+            f"{len(failed)} topics took no probe message: {', '.join(failed[:5])}",
+            hint="the nodes' logs are in the run's cluster folder",
+        )
+
+
+def _probe(client: pulsar.Client, address: str, read: bool, run_tag: int, deadline: float) -> str:
+    """Why it did not work; empty when it did. Tries again until the deadline: ownership may be moving."""
+    while True:
+        left_s = deadline - time.monotonic()
+        try:
+            _through(client, address, read, run_tag, max(1.0, min(left_s, _OPERATION_S)))
+        except pulsar.PulsarException as error:
+            why = str(error).partition("Pulsar error: ")[2] or type(error).__name__
+            if time.monotonic() > deadline:
+                return why
+            time.sleep(0.2)
+        else:
+            return ""
+
+
+def _through(client: pulsar.Client, address: str, read: bool, run_tag: int, within_s: float) -> None:
+    producer = client.create_producer(address, send_timeout_millis=int(within_s * 1000))
+    try:
+        at = producer.send(probe_payload(run_tag))
+    finally:
+        with suppress(pulsar.PulsarException):
+            producer.close()
+    if not read:
+        return
+    reader = client.create_reader(address, at, start_message_id_inclusive=True, receiver_queue_size=1)
+    try:
+        reader.read_next(timeout_millis=int(within_s * 1000))
+    finally:
+        with suppress(pulsar.PulsarException):
+            reader.close()

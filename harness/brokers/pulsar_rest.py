@@ -1,0 +1,155 @@
+"""Questions to Pulsar's brokers over HTTP, of which some may be dead, frozen or not the owner.
+
+A broker that does not own what is asked about answers 307 with the owner's address, which is followed with
+method and body. The owner may be dead by then: another broker is asked, until time is up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import urllib3
+
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols import Node
+
+ASK_S = 8.0  # two frozen brokers in turn, then the third
+ACT_S = 60.0  # unloading a namespace of a hundred busy topics on a starved machine
+POLL_S = 0.1
+_CONNECT_S, _ANSWER_S = 1.5, 3.0
+_HOPS = 6  # leader, owner, and once more when ownership has just moved
+#: The broker is starting, has lost ZooKeeper, is not the owner (any more), or is busy: ask again.
+_INVALID = re.compile(r"\binvalid\b|not valid", re.IGNORECASE)  # a 412 that stays
+_LATER = frozenset({307, 408, 412, 425, 429, 500, 502, 503, 504})
+
+
+class NotThere(UsageError):
+    """The brokers do not know the namespace, topic or bundle."""
+
+
+class Rest:
+    """Thread-safe. Asks one broker after the other until one answers.
+
+    Args:
+        brokers: nodes with a web endpoint.
+        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+    """
+
+    def __init__(self, brokers: Sequence[Node], is_reachable: Callable[[str], bool]) -> None:
+        self._brokers = tuple(brokers)
+        self._is_reachable = is_reachable
+        self._by_address = {str(node.admin): node.name for node in brokers}
+        self._last = ""
+        self._pool = self._open()
+
+    @staticmethod
+    def _open() -> urllib3.PoolManager:
+        return urllib3.PoolManager(num_pools=16, maxsize=16, retries=False)
+
+    def get(self, path: str, *, only: str = "", within_s: float = ASK_S) -> Any:
+        """The JSON that a broker answers; ``only`` = the one node to ask, once."""
+        return self._ask("GET", path, None, only, within_s, _ANSWER_S)
+
+    def put(self, path: str, body: Any = None) -> Any:
+        """Do something; returns when the broker has done it."""
+        return self._ask("PUT", path, body, "", ACT_S, ACT_S)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """As `put`."""
+        return self._ask("POST", path, body, "", ACT_S, ACT_S)
+
+    def delete(self, path: str) -> None:
+        """As `put`; what is not there is no error."""
+        try:
+            self._ask("DELETE", path, None, "", ACT_S, ACT_S)
+        except NotThere:
+            return
+
+    def reachable(self) -> list[str]:
+        """Names of the brokers that can answer, as far as the runtime knows."""
+        return [node.name for node in self._brokers if self._is_reachable(node.name)]
+
+    def close(self) -> None:
+        """Drop all connections. Idempotent; a later question opens them again."""
+        self._pool.clear()
+
+    def _ask(self, method: str, path: str, body: Any, only: str, within_s: float, answer_s: float) -> Any:
+        """The first answer that counts.
+
+        Raises:
+            NotThere: 404.
+            UsageError: refused for a reason that asking again does not change (the broker's words).
+            EnvironmentNotReady: nobody gives an answer that counts within ``within_s``.
+        """
+        deadline = time.monotonic() + within_s
+        said: dict[str, str] = {}
+        while True:
+            for node in self._order(only):
+                try:
+                    status, answer = self._follow(node, method, path, body, min(answer_s, within_s))
+                except urllib3.exceptions.HTTPError as error:
+                    said[node.name] = type(error).__name__
+                else:
+                    if status < 300:
+                        self._last = self._last if only else node.name
+                        return answer
+                    if status not in _LATER or _INVALID.search(_reason(answer)):
+                        raise _refusal(status, method, path, answer)
+                    said[node.name] = f"{status} {_reason(answer)}".strip()
+                if time.monotonic() > deadline:
+                    break
+            if only or time.monotonic() > deadline:
+                words = ", ".join(f"{name}: {why}" for name, why in sorted(said.items()))
+                raise EnvironmentNotReady(f"no broker does {method} {path.partition('?')[0]} ({words})")
+            time.sleep(POLL_S)
+
+    def _follow(self, node: Node, method: str, path: str, body: Any, answer_s: float) -> tuple[int, Any]:
+        url = f"http://{node.admin}/admin/v2{path}"
+        timeout = urllib3.Timeout(connect=_CONNECT_S, read=answer_s)
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} if data is not None or method == "PUT" else {}
+        for _ in range(_HOPS):
+            response = self._pool.request(
+                method, url, body=data, headers=headers, timeout=timeout, redirect=False
+            )
+            location = response.headers.get("Location")
+            if response.status != 307 or not location:
+                return response.status, _decoded(response.data)
+            url = location
+        return 307, "sent from broker to broker"
+
+    def _order(self, only: str) -> list[Node]:
+        if only:
+            return [node for node in self._brokers if node.name == only]
+        return sorted(
+            self._brokers, key=lambda node: (not self._is_reachable(node.name), node.name != self._last)
+        )
+
+    def name_of(self, address: str) -> str | None:
+        """The node behind a broker id ``host:port`` or a web address, None when it is none of ours."""
+        return self._by_address.get(address.rpartition("/")[2])
+
+
+def _decoded(data: bytes) -> Any:
+    if not data:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data.decode(errors="replace")
+
+
+def _reason(answer: Any) -> str:
+    if isinstance(answer, Mapping):
+        return str(answer.get("reason") or answer.get("message") or "")[:200]
+    text = " ".join(str(answer or "").split())
+    return "" if text.startswith("<") else text[:200]
+
+
+def _refusal(status: int, method: str, path: str, answer: Any) -> UsageError:
+    kind = NotThere if status == 404 else UsageError
+    return kind(f"Pulsar refuses {method} {path.partition('?')[0]}: {_reason(answer) or status}")
