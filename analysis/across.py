@@ -16,7 +16,7 @@ than `FEW_ROWS` lie outside its home, those are read from their buckets too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,10 +39,13 @@ _PLACE = ("ledger", "position", "batch")
 _IDENTITY = ("instance", "lane", "seq", "attempt")
 _BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
 _NO_STREAM = 0
-_NEEDED = {
-    "log": ("stream", *_PLACE, *_IDENTITY),
-    "deliveries": ("stream", "check", *_PLACE, *_IDENTITY, "session", "ordinal", "event", "epoch", "t_ns"),
+#: Columns that every row is judged by.
+_JUDGED = {
+    "log": ("stream", *_PLACE),
+    "deliveries": ("stream", "check", *_PLACE, "session", "ordinal", "event", "epoch"),
 }
+#: Columns that only what was found is described with.
+_TOLD = {"log": _IDENTITY, "deliveries": (*_IDENTITY, "t_ns")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,12 @@ class Sighted:
 class Split:
     """Streams that have rows outside their home, the bucket with most of their rows.
 
-    ``carried``: those rows, by table. ``unread``: buckets with too many of a stream to carry.
+    ``carried``: (bucket, those rows by table). ``unread``: buckets with too many of a stream to carry.
     """
 
     home: int
     streams: tuple[int, ...]
-    carried: Mapping[str, Table]
+    carried: tuple[tuple[int, Mapping[str, Table]], ...] = ()
     unread: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -82,8 +85,13 @@ def sighted(bucket: Bucket, *, few_rows: int = FEW_ROWS) -> Sighted:
     streams = np.flatnonzero(total)
     small = tuple(s for s in streams.tolist() if 0 < total[s] <= few_rows)
     tables = {"log": bucket.log, "deliveries": bucket.deliveries}
-    few = {t: _rows(columns, t, small, bucket.number) for t, columns in tables.items()} if small else {}
+    few = {table: _carried(columns, table, small) for table, columns in tables.items()} if small else {}
     return Sighted(bucket.number, dict(zip(streams.tolist(), total[streams].tolist(), strict=True)), few)
+
+
+def _carried(columns: Columns, table: str, streams: Sequence[int]) -> Table:
+    own = _rows_of(columns, table, streams)
+    return {name: columns[name][own] for name in (*_JUDGED[table], *_TOLD[table])}
 
 
 def _rows_by_stream(table: Columns, only: int | None = None) -> Array:
@@ -112,23 +120,21 @@ def splits_of(parts: Sequence[Sighted]) -> list[Split]:
 
 
 def _split(home: int, streams: Sequence[int], where: Mapping[int, Sequence[Sighted]]) -> Split:
-    carried: dict[str, list[Table]] = {table: [] for table in _NEEDED}
-    unread: dict[int, list[int]] = defaultdict(list)
+    carried: list[tuple[int, Mapping[str, Table]]] = []
+    unread: dict[int, tuple[int, ...]] = {}
     for part in {p.bucket: p for s in streams for p in where[s] if p.bucket != home}.values():
-        own = [s for s in streams if s in part.rows]
+        own = {s for s in streams if s in part.rows}
         has = {s for s in own if any((rows["stream"] == s).any() for rows in part.few.values())}
-        for s in own:
-            if s not in has:
-                unread[part.bucket].append(s)
-        for table, rows in part.few.items():
-            kept = np.isin(rows["stream"], [_NO_STREAM, *has])
-            carried[table].append({name: column[kept] for name, column in rows.items()})
-    return Split(
-        home,
-        tuple(streams),
-        {table: _together(table, rows) for table, rows in carried.items()},
-        {bucket: tuple(missing) for bucket, missing in unread.items()},
-    )
+        if own - has:
+            unread[part.bucket] = tuple(sorted(own - has))
+        if has:
+            carried.append((part.bucket, {table: _only(rows, has) for table, rows in part.few.items()}))
+    return Split(home, tuple(streams), tuple(carried), unread)
+
+
+def _only(rows: Table, streams: Iterable[int]) -> Table:
+    kept = np.isin(rows["stream"], [_NO_STREAM, *streams])
+    return {name: column[kept] for name, column in rows.items()}
 
 
 # -- the second pass
@@ -136,61 +142,102 @@ def _split(home: int, streams: Sequence[int], where: Mapping[int, Sequence[Sight
 
 def judge_split(root_uri: str, split: Split, context: Context) -> tuple[list[Episode], list[str]]:
     """Reordered deliveries across buckets, and a sentence for each position that holds two messages."""
-    parts: dict[str, list[Table]] = {table: [] for table in _NEEDED}
-    for bucket, streams in [(split.home, split.streams), *split.unread.items()]:
-        tables = open_tables(root_uri, bucket)
-        for table in _NEEDED:
-            parts[table].append(_rows(tables[table], table, streams, bucket))
-    for table, rows in split.carried.items():
-        parts[table].append(rows)
-    log, deliveries = (_by_stream(_together(table, parts[table])) for table in _NEEDED)
+    opened = {n: open_tables(root_uri, n) for n in (split.home, *split.unread)}
+    whole = {}
+    for table in _JUDGED:
+        read = [
+            (n, opened[n][table], streams)
+            for n, streams in [(split.home, split.streams), *split.unread.items()]
+        ]
+        parts = [_Part(n, columns, _rows_of(columns, table, streams)) for n, columns, streams in read]
+        parts += [_Part(n, rows[table], np.arange(len(rows[table]["stream"]))) for n, rows in split.carried]
+        whole[table] = _Whole(table, parts)
+    log, deliveries = (whole[table].by_stream() for table in _JUDGED)
     episodes: list[Episode] = []
     contradictions: list[str] = []
-    everywhere = deliveries.get(_NO_STREAM)
+    everywhere = deliveries.get(_NO_STREAM, np.empty(0, np.int64))
     for stream in split.streams:
         name = context.stream_name(stream)
         if stream in log:
-            contradictions += _contradictions(log[stream], name)
+            contradictions += _contradictions(whole["log"], log[stream], name)
         if stream in deliveries:
-            own = [deliveries[stream], *([everywhere] if everywhere else [])]
-            episodes += _reordered(_together("deliveries", own), stream, name)
+            own = np.concatenate([deliveries[stream], everywhere])
+            episodes += _reordered(whole["deliveries"], own, stream, name)
     return episodes, contradictions
 
 
-def _rows(columns: Columns, table: str, streams: Sequence[int], bucket: int) -> Table:
-    """Rows of the streams, in a journal also events of no stream (they concern all), with the bucket."""
+def _rows_of(columns: Columns, table: str, streams: Sequence[int]) -> Array:
+    """Rows of the streams, in a journal also events of no stream: they concern all."""
     stream = columns["stream"]
     wanted = np.zeros(max(int(stream.max(initial=0)), *streams) + 1, np.bool_)
     wanted[list(streams)] = True
-    kept = wanted[np.maximum(stream, _NO_STREAM)]
-    if table == "deliveries" and (nowhere := stream == _NO_STREAM).any():
-        kept |= nowhere & np.isin(columns["event"], _BREAKS)
-    own = np.flatnonzero(kept)
-    part = {name: columns[name][own].astype(np.int64) for name in _NEEDED[table]}
-    return part | {"bucket": np.full(len(own), bucket, np.int64)}
+    if len(stream) and stream.min() < _NO_STREAM:
+        stream = np.maximum(stream, _NO_STREAM)
+    kept = wanted[stream]
+    if table == "deliveries" and len(stream) and stream.min() == _NO_STREAM:
+        kept |= (stream == _NO_STREAM) & np.isin(columns["event"], _BREAKS)
+    return np.flatnonzero(kept)
 
 
-def _together(table: str, parts: Sequence[Table]) -> Table:
-    if len(parts) == 1:
-        return parts[0]
-    empty = np.empty(0, np.int64)
-    return {
-        name: np.concatenate([part[name] for part in parts]) if parts else empty
-        for name in (*_NEEDED[table], "bucket")
-    }
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some rows of a bucket's table."""
+
+    bucket: int
+    columns: Table
+    rows: Array
 
 
-def _by_stream(rows: Table) -> dict[int, Table]:
-    stream = rows["stream"]
-    order = np.argsort(stream, kind="stable")
-    numbers, starts = np.unique(stream[order], return_index=True)
-    cuts = np.split(order, starts[1:])
-    own = zip(numbers.tolist(), cuts, strict=True) if len(numbers) else ()
-    return {number: {name: column[cut] for name, column in rows.items()} for number, cut in own}
+class _Whole:
+    """Rows of several buckets as one table. Columns to judge by are there at once; of the others only
+    what is asked for is looked up."""
+
+    def __init__(self, table: str, parts: Sequence[_Part]) -> None:
+        self._parts = parts
+        self._starts = np.cumsum([0, *(len(part.rows) for part in parts)])
+        self.judged: Table = {
+            name: np.concatenate([part.columns[name][part.rows].astype(np.int64) for part in parts])
+            for name in _JUDGED[table]
+        }
+
+    def __getitem__(self, name: str) -> Array:
+        return self.judged[name]
+
+    def bucket(self, rows: Array) -> Array:
+        """Where rows come from."""
+        return np.array([part.bucket for part in self._parts])[self._part(rows)]
+
+    def told(self, name: str, rows: Array) -> Array:
+        """Another column, for a few rows."""
+        out, part = np.empty(len(rows), np.int64), self._part(rows)
+        for number in np.unique(part).tolist():
+            own = np.flatnonzero(part == number)
+            found = self._parts[number]
+            out[own] = found.columns[name][found.rows[rows[own] - self._starts[number]]]
+        return out
+
+    def _part(self, rows: Array) -> Array:
+        return np.searchsorted(self._starts, rows, side="right") - 1
+
+    def message(self, row: int) -> str:
+        """Name of a row's message."""
+        instance, lane, seq, attempt = (int(self.told(n, np.array([row]))[0]) for n in _IDENTITY)
+        return f"{instance}/{lane}/{seq}" + (f".{attempt}" if attempt else "")
+
+    def place(self, row: int) -> str:
+        """Where a row lies in its stream."""
+        return place_text(*(int(self[key][row]) for key in ("position", "ledger", "batch")))
+
+    def by_stream(self) -> dict[int, Array]:
+        """Row numbers of each stream, in the order of the rows."""
+        stream = self["stream"]
+        order = np.argsort(stream, kind="stable")
+        numbers, starts = np.unique(stream[order], return_index=True)
+        return dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
 
 
-def _contradictions(log: Table, name: str) -> Iterator[str]:
-    order = _order_of(log, _PLACE)
+def _contradictions(log: _Whole, rows: Array, name: str) -> Iterator[str]:
+    order = rows[_order_of([log[key][rows] for key in _PLACE])]
     same_place = np.ones(max(len(order) - 1, 0), np.bool_)
     for key in _PLACE:
         at = log[key][order]
@@ -198,68 +245,53 @@ def _contradictions(log: Table, name: str) -> Iterator[str]:
     twice = np.flatnonzero(same_place)
     first, second = order[twice], order[twice + 1]
     differs = np.zeros(len(twice), np.bool_)
-    for key in _IDENTITY:
-        differs |= log[key][first] != log[key][second]
+    for key in _IDENTITY if len(twice) else ():
+        differs |= log.told(key, first) != log.told(key, second)
     for i, j in zip(first[differs][:WITNESSES_AN_EPISODE], second[differs], strict=False):
-        place = place_text(*(int(log[key][i]) for key in ("position", "ledger", "batch")))
-        yield f"{name} holds both {_name(log, int(i))} and {_name(log, int(j))} at position {place}"
+        yield f"{name} holds both {log.message(i)} and {log.message(j)} at position {log.place(i)}"
 
 
-def _order_of(rows: Table, keys: Sequence[str]) -> npt.NDArray[np.intp]:
-    """Row numbers by the keys; a key of one value costs nothing."""
-    columns = [rows[key] for key in reversed(keys)]
-    varied = [column for column in columns if len(column) and (column != column[0]).any()]
-    return np.lexsort(varied) if varied else np.arange(len(columns[0]))
+def _order_of(keys: Sequence[Array]) -> npt.NDArray[np.intp]:
+    """Row numbers by the keys; a key of one value costs nothing, nor do rows in order."""
+    varied = [key for key in keys if len(key) and (key != key[0]).any()]
+    return np.lexsort(varied[::-1]) if varied else np.arange(len(keys[0]))
 
 
-def _name(rows: Table, i: int) -> str:
-    attempt = int(rows["attempt"][i])
-    return "/".join(str(int(rows[k][i])) for k in _IDENTITY[:3]) + (f".{attempt}" if attempt else "")
-
-
-def _reordered(rows: Table, stream: int, name: str) -> Iterator[Episode]:
-    order = _order_of(rows, ("session", "ordinal"))
-    rows = {key: column[order] for key, column in rows.items()}
-    given = (rows["event"] == Event.DELIVER) & (rows["check"] == Check.OK) & (rows["stream"] == stream)
-    tenure = _tenures(rows)[given]
-    rows = {key: column[given] for key, column in rows.items()}
-    if not len(tenure):
-        return
-    rank = _ranks(rows)
+def _reordered(table: _Whole, rows: Array, stream: int, name: str) -> Iterator[Episode]:
+    rows = rows[_order_of([table[key][rows] for key in ("session", "ordinal")])]
+    event = table["event"][rows]
+    tenure = _tenures(event, table["session"][rows], table["epoch"][rows])
+    given = (event == Event.DELIVER) & (table["check"][rows] == Check.OK) & (table["stream"][rows] == stream)
+    rows, tenure = rows[given], tenure[given]
+    rank = _ranks([table[key][rows] for key in _PLACE])
     late, behind = _late(tenure, rank)
     if not late.any():
         return
-    seen_in_bucket, _ = _late(tenure * (int(rows["bucket"].max()) + 1) + rows["bucket"], rank)
+    bucket = table.bucket(rows)
+    seen_in_bucket, _ = _late(tenure * (int(bucket.max()) + 1) + bucket, rank)
     hits = np.flatnonzero(late & ~seen_in_bucket)
-    key = np.column_stack([rows["session"], rows["instance"], rows["lane"]])[hits]
-    by_owner = np.lexsort((rows["t_ns"][hits], *key.T))
-    hits, key = hits[by_owner], key[by_owner]
-    times = rows["t_ns"][hits]
-    new = np.ones(len(hits), np.bool_)
-    new[1:] = (key[1:] != key[:-1]).any(axis=1) | (np.diff(times) >= GAP_NS)
-    for own in np.split(hits, np.flatnonzero(new)[1:]) if len(hits) else ():
-        yield _episode(rows, own, behind, stream, name)
+    found = _Found(table, rows[hits], rows[behind[hits]], stream, name)
+    yield from found.episodes()
 
 
-def _tenures(rows: Table) -> Array:
+def _tenures(event: Array, session: Array, epoch: Array) -> Array:
     """A number for each row, by (session, ordinal): grows with sessions, epochs, assigns, revokes, seeks."""
-    new = np.isin(rows["event"], _BREAKS)
+    new = np.isin(event, _BREAKS)
     if len(new):
         new[0] = True
-        changed = (rows["session"][1:] != rows["session"][:-1]) | (rows["epoch"][1:] != rows["epoch"][:-1])
-        new[1:] |= changed
+        new[1:] |= (session[1:] != session[:-1]) | (epoch[1:] != epoch[:-1])
     return np.cumsum(new)
 
 
-def _ranks(rows: Table) -> Array:
+def _ranks(place: Sequence[Array]) -> Array:
     """Numbers that compare as the places do: the position itself where nothing else differs."""
-    varied = [key for key in _PLACE if (rows[key] != rows[key][0]).any()]
-    if varied in ([], ["position"]):
-        return rows["position"]
-    order = _order_of(rows, varied)
+    varied = [key for key in place if len(key) and (key != key[0]).any()]
+    if len(varied) <= 1:
+        return varied[0] if varied else np.zeros(len(place[0]), np.int64)
+    order = _order_of(varied)
     higher = np.zeros(len(order), np.bool_)
     for key in varied:
-        at = rows[key][order]
+        at = key[order]
         higher[1:] |= at[1:] != at[:-1]
     rank = np.empty(len(order), np.int64)
     rank[order] = np.cumsum(higher)
@@ -283,28 +315,48 @@ def _late(tenure: Array, rank: Array) -> tuple[Flags, Array]:
     return late, behind
 
 
-def _episode(rows: Table, own: Array, behind: Array, stream: int, name: str) -> Episode:
-    def witness(i: int) -> RawWitness:
-        before = int(behind[i])
-        place = place_text(*(int(rows[key][before]) for key in ("position", "ledger", "batch")))
-        return RawWitness(
-            message=_name(rows, i),
-            where=name,
-            t_ns=int(rows["t_ns"][i]),
-            detail=f"after {_name(rows, before)} at position {place}",
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Late deliveries of a stream, and for each the one with the higher place that it came after."""
+
+    table: _Whole
+    late: Array
+    behind: Array
+    stream: int
+    name: str
+
+    def episodes(self) -> Iterator[Episode]:
+        """By (session, instance, lane), less than `GAP_NS` apart."""
+        if not len(self.late):
+            return
+        times = self.table.told("t_ns", self.late)
+        owner = [self.table["session"][self.late], *(self.table.told(n, self.late) for n in _IDENTITY[:2])]
+        order = np.lexsort((times, *owner))
+        new = np.diff(times[order], prepend=times[order[0]]) >= GAP_NS
+        for key in owner:
+            new[1:] |= key[order][1:] != key[order][:-1]
+        for own in np.split(order, np.flatnonzero(new)):
+            if len(own):
+                yield self._episode(own, times[own], *(int(key[own[0]]) for key in owner))
+
+    def _episode(self, own: Array, times: Array, session: int, instance: int, lane: int) -> Episode:
+        return Episode(
+            cls="delivery-reorder",
+            split="",
+            unmet=(),
+            instance=instance,
+            lane=lane,
+            stream=self.stream,
+            session=session,
+            first_ns=int(times.min()),
+            last_ns=int(times.max()),
+            count=len(own),
+            witnesses=tuple(map(self._witness, own[:WITNESSES_AN_EPISODE], times.tolist())),
         )
 
-    first = int(own[0])
-    return Episode(
-        cls="delivery-reorder",
-        split="",
-        unmet=(),
-        instance=int(rows["instance"][first]),
-        lane=int(rows["lane"][first]),
-        stream=stream,
-        session=int(rows["session"][first]),
-        first_ns=int(rows["t_ns"][own].min()),
-        last_ns=int(rows["t_ns"][own].max()),
-        count=len(own),
-        witnesses=tuple(witness(int(i)) for i in own[:WITNESSES_AN_EPISODE]),
-    )
+    def _witness(self, i: int, t_ns: int) -> RawWitness:
+        before = int(self.behind[i])
+        detail = f"after {self.table.message(before)} at position {self.table.place(before)}"
+        return RawWitness(
+            message=self.table.message(int(self.late[i])), where=self.name, t_ns=t_ns, detail=detail
+        )

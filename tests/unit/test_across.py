@@ -48,7 +48,9 @@ def test_only_streams_of_several_buckets_are_looked_at_again(tmp_path: Path, few
     (split,) = splits(history.write(tmp_path / "run"), few_rows)
     assert (split.home, split.streams) == (0, (STRAY,))
     if few_rows:
-        assert {table: rows["seq"].tolist() for table, rows in split.carried.items()} == {
+        ((bucket, rows),) = split.carried
+        assert bucket == 1
+        assert {table: columns["seq"].tolist() for table, columns in rows.items()} == {
             "log": [0],
             "deliveries": [0],
         }
