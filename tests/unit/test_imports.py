@@ -31,7 +31,7 @@ ALLOWED = {
 #: The bottom of the graph.
 BARE = ("harness/protocols.py", "harness/errors.py", "harness/durations.py")
 #: Client and broker libraries: only who talks to brokers may know them.
-CLIENT_LIBRARIES = {"confluent_kafka", "kafka"}
+CLIENT_LIBRARIES = {"confluent_kafka", "kafka", "pika", "pulsar"}
 CLIENT_LIBRARIES_IN = ("harness/brokers", "harness/workers", "tests", "bench")
 OURS = ("cli", "commands", "harness", "faults", "analysis", "bench", "docs", "tests")
 

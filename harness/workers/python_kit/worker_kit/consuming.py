@@ -24,6 +24,8 @@ class ConsumerSession:
         self.group: str = part["group"]
         self.topics: list[str] = part["topics"]
         self.commit_every_ns = int(part["commit_every_s"] * 1e9)
+        #: The application's time for a message, between its hand-over and what settles it.
+        self.work_s: float = part.get("work_s", 0.0)
         group = session.names.id("subscription", self.group)
         self.segments = SegmentWriter(
             spec.folder, lay.DELIVERIES, part["session"], spec.run_tag, subscription=group
@@ -63,6 +65,8 @@ class ConsumerSession:
         )  # fmt: skip
         self._at += 104
         self.delivered += 1
+        if self.work_s:
+            time.sleep(self.work_s)
         self.positions[topic, partition] = self.uncommitted[topic, partition] = offset + 1
 
     def note(self, kind: int, topic: str, partition: int, position: int, t_ns: int = 0) -> None:

@@ -21,8 +21,9 @@ NONE, OK, FAIL, INFO = 0, 1, 2, 3
 OUTCOME_NAMES: Final = ("none", "ok", "fail", "info")
 # payload checks
 CHECK_OK, CORRUPT, FOREIGN, OTHER_RUN = 0, 1, 2, 3
-# events of a consumer's journal (the ones Kafka clients have)
-DELIVER, COMMIT, COMMIT_CALLED, ASSIGN, REVOKE = 1, 5, 6, 10, 11
+# events of a consumer's journal
+DELIVER, ACK_CALLED, ACK_CONFIRMED, NACK, COMMIT, COMMIT_CALLED = 1, 2, 3, 4, 5, 6
+ROLLBACK_BEGIN, ROLLBACK_END, RECOVER, ASSIGN, REVOKE, SEEK = 7, 8, 9, 10, 11, 12
 # tables
 SENDS, LOG, DELIVERIES = 1, 2, 3
 TABLE_NAMES: Final = {SENDS: "sends", LOG: "log", DELIVERIES: "deliveries"}

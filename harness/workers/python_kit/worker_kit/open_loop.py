@@ -10,7 +10,9 @@ from __future__ import annotations
 import mmap
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import replace
+from typing import NamedTuple
 
 from . import layouts as lay
 from .failure import WorkerFailure
@@ -27,6 +29,20 @@ ROW_BYTES = lay.ROW_BYTES[lay.SENDS]
 LONG_NS = 50_000_000
 #: How long calls under way are waited for when the capture cannot go on.
 SETTLE_NS = 10_000_000_000
+#: An application that re-sends (``results: resent``): attempts of a message, and the pause before the next.
+MAX_ATTEMPTS = 10
+RESEND_NS = 100_000_000
+
+
+class Resend(NamedTuple):
+    """A send to be repeated: which lane (its index in `OpenLoop.lanes`), which message of it, and when."""
+
+    t_ns: int
+    lane_index: int
+    seq: int
+    due_ns: int
+    kind: int
+    attempt: int
 
 
 class OpenLoop(ABC):
@@ -49,6 +65,10 @@ class OpenLoop(ABC):
         self.schedule = Schedule(0, part["rate_per_s"], part["warm_up_s"], part["load_s"])
         self.lateness = Lateness(self.schedule.period_ns)
         self.attempted = self.ok = self.fail = self.info = 0
+        self.sends_again: bool = part.get("results", "checked") == "resent"
+        #: Sends to repeat, soonest first: every one waits equally long. Client threads append.
+        self.resends: deque[Resend] = deque()
+        self.resent = 0
         self.blocked_ns = self.blocked_since_ns = 0
 
     # -- what the client adds
@@ -77,6 +97,10 @@ class OpenLoop(ABC):
     def close(self) -> None:
         """Close the client if that needs no waiting for brokers."""
 
+    def resend(self, what: Resend) -> None:
+        """Send one message again, as the application would. Only for ``results: resent``."""
+        raise WorkerFailure("this worker cannot re-send: results must be checked or ignored")
+
     # -- life
 
     def run(self) -> None:
@@ -96,6 +120,7 @@ class OpenLoop(ABC):
             raise
         while not self.control.draining:
             self.serve(0.02)
+            self.resend_due()
         self._settle(self.control.deadline_ns)
         self.close()
 
@@ -115,6 +140,7 @@ class OpenLoop(ABC):
             kind = lay.WARM_UP if first < warm_up else lay.LOAD
             sent = self.offer(first, min(due, first + BATCH, edge), kind)
             self.serve(0)
+            self.resend_due()
             self._look_for_freeze(begun)
             own = clock() - begun - (self.blocked_ns - blocked) - (freeze.frozen_ns - frozen)
             self.lateness.worked(own, sent - first)
@@ -125,10 +151,12 @@ class OpenLoop(ABC):
         while not self.control.stop_load and (now := time.monotonic_ns()) < end_ns:
             sent = self.offer(sent, sent + BATCH, lay.WARM_UP if now < load_ns else lay.LOAD)
             self.serve(0)
+            self.resend_due()
 
     def _serve_until(self, wake_ns: int) -> None:
         while (left := wake_ns - time.monotonic_ns()) > 0 and not self.control.stop_load:
             self.serve(min(left / 1e9, 0.1))
+            self.resend_due()
 
     def _look_for_freeze(self, since_ns: int) -> None:
         """Do not leave it to the ticking thread when something took long: it may not have run yet."""
@@ -137,22 +165,38 @@ class OpenLoop(ABC):
 
     def _settle(self, deadline_ns: int) -> None:
         """Wait for every open call, until the deadline or `stop`."""
-        while self._open() and not self.control.stopped:
+        while (self._open() or self.resends) and not self.control.stopped:
             if time.monotonic_ns() > min(deadline_ns, self.control.deadline_ns):
                 break
             self.flush(0.1)
+            self.resend_due()
         self.serve(0)
+
+    def resend_due(self) -> None:
+        """Send again what failed long enough ago; at most what was waiting when this began."""
+        for _ in range(len(self.resends)):
+            if self.resends[0].t_ns > time.monotonic_ns():
+                return
+            what = self.resends.popleft()
+            self.resent += 1
+            self.resend(what)
+
+    def again(self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int) -> None:
+        """The attempt failed: have it repeated, unless it was the last. Any thread."""
+        if self.sends_again and attempt + 1 < MAX_ATTEMPTS:
+            at_ns = time.monotonic_ns() + RESEND_NS
+            self.resends.append(Resend(at_ns, lane_index, seq, due_ns, kind, attempt + 1))
 
     # -- numbers
 
     def _open(self) -> int:
-        return max(0, self.attempted - self.ok - self.fail - self.info)
+        return max(0, self.attempted + self.resent - self.ok - self.fail - self.info)
 
     def counts(self) -> dict[str, int]:
         """Numbers of the stats line; runs on the ticking thread."""
         since = self.blocked_since_ns
         return {
-            "attempted": self.attempted,
+            "attempted": self.attempted + self.resent,
             "ok": self.ok,
             "fail": self.fail,
             "info": self.info,

@@ -23,6 +23,13 @@ class Lane(NamedTuple):
     key_number: int
 
 
+class Topic(NamedTuple):
+    """A topic as the client names it."""
+
+    address: str
+    partitions: int
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """What every role needs; ``part`` is the section of the role ("producer", "consumer", "audit")."""
@@ -34,6 +41,7 @@ class Spec:
     folder: Path
     bootstrap: str
     streams: Mapping[str, int]
+    topics: Mapping[str, Topic]
     library: str
     version: str
     options: Mapping[str, str]
@@ -64,6 +72,7 @@ def read_spec(path: Path) -> Spec:
             folder=Path(raw["capture_dir"]),
             bootstrap=raw["bootstrap"],
             streams=raw["streams"],
+            topics={name: Topic(t["address"], t["partitions"]) for name, t in raw.get("topics", {}).items()},
             library=client["library"],
             version=client["version"],
             options={key: str(value) for key, value in client["options"].items()},

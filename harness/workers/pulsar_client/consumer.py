@@ -1,0 +1,217 @@
+"""Consumer role on pulsar-client: every subscription type; receive loop, listener or batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+from zlib import crc32
+
+import pulsar
+from options import accepted
+from outcomes import result_name
+from worker_kit import layouts as lay
+from worker_kit import payload
+from worker_kit.payload import RESIDUE
+from worker_kit.process import Session
+from worker_kit.segments import SegmentWriter
+
+RECEIVE_MS = 50
+CLOSE_TIMEOUT_S = 3.0
+
+
+class Journal:
+    """What the application saw and did, in that order. Listener threads share it."""
+
+    def __init__(self, session: Session) -> None:
+        spec, part = session.spec, session.spec.part
+        group = session.names.id("subscription", part["group"])
+        self._segments = SegmentWriter(
+            spec.folder, lay.DELIVERIES, part["session"], spec.run_tag, subscription=group
+        )
+        self._rows, self._at, self._end = self._segments.rotate()
+        self._lock = threading.Lock()
+        self._run_tag = spec.run_tag
+        self._prefixes = payload.accepted_prefixes(spec.run_tag)
+        self._names = session.names
+        self._streams = stream_ids(session)
+        self.delivered = self.epoch = 0
+
+    def deliver(self, message: pulsar.Message) -> int:
+        """The application has it; returns its number in this session, from 1."""
+        value = message.data()
+        is_ours = value[:8] in self._prefixes and crc32(value) == RESIDUE
+        check = lay.CHECK_OK if is_ours else payload.check(value, self._run_tag)
+        with self._lock:
+            self._row(lay.DELIVER, message, message.redelivery_count(), value[:48], check)
+            self.delivered += 1
+            return self.delivered
+
+    def note(self, kind: int, message: pulsar.Message) -> None:
+        """Something the application did with a message."""
+        with self._lock:
+            self._row(kind, message, -1, b"", 0)
+
+    def assigned(self) -> None:
+        """Subscribed: the client does not say to what, nor when it connects again."""
+        with self._lock:
+            self.epoch += 1
+            self._write(-1, -1, 0, -1, -1, b"", 0, lay.ASSIGN)
+
+    def _row(self, kind: int, message: pulsar.Message, redelivery: int, header: bytes, check: int) -> None:
+        found = message.message_id()
+        stream = self._stream(message.topic_name())
+        self._write(
+            found.entry_id(), found.ledger_id(), stream, found.batch_index(), redelivery, header, check, kind
+        )
+
+    def _stream(self, address: str) -> int:
+        if address not in self._streams:
+            self._streams[address] = self._names.id("stream", address)
+        return self._streams[address]
+
+    def _write(
+        self,
+        entry: int,
+        ledger: int,
+        stream: int,
+        batch: int,
+        redelivery: int,
+        header: bytes,
+        check: int,
+        kind: int,
+    ) -> None:
+        if self._at == self._end:
+            self._rows, self._at, self._end = self._segments.rotate()
+        lay.DELIVERIES_ROW.pack_into(
+            self._rows, self._at, time.monotonic_ns(), entry, ledger, 0, stream, batch, self.epoch,
+            redelivery, header, check, kind,
+        )  # fmt: skip
+        self._at += lay.ROW_BYTES[lay.DELIVERIES]
+
+
+def stream_ids(session: Session) -> dict[str, int]:
+    """Name id of every stream of the spec by the topic that holds it."""
+    ids: dict[str, int] = {}
+    for name, topic in session.spec.topics.items():
+        for partition in range(topic.partitions):
+            suffix = f"-partition-{partition}" if topic.partitions > 1 else ""
+            ids[topic.address + suffix] = session.names.id("stream", f"{name}-{partition}")
+    return ids
+
+
+class ConsumerRole:
+    def __init__(self, session: Session, client: pulsar.Client, options: dict[str, Any]) -> None:
+        part = session.spec.part
+        self.session = session
+        self.control = session.control
+        self.report = session.report
+        self.client = client
+        self.options = options
+        self.receive: str = part.get("receive", "loop")
+        self.settle: str = part.get("settle", "ack")
+        self.work_s: float = part.get("work_s", 0.0)
+        self.nack_every: int = part.get("nack_every", 0)
+        self.journal = Journal(session)
+        self.full_batches = 0
+
+    def counts(self) -> dict[str, object]:
+        numbers: dict[str, object] = {
+            "delivered": self.journal.delivered,
+            "epoch": self.journal.epoch,
+            "positions": {},
+        }
+        if self.receive == "batch":
+            numbers["exposure"] = {"full_batches": self.full_batches}
+        return numbers
+
+    def run(self) -> None:
+        self.report.counts = self.counts
+        consumer = self._subscribe()
+        self.journal.assigned()
+        self.report.event("assign", f"subscribed as {self.session.spec.part['group']}", epoch=1)
+        self.session.ready()
+        while not self._is_over():
+            if self.receive == "listener":
+                time.sleep(RECEIVE_MS / 1000)
+            elif self.receive == "batch":
+                self._take_batch(consumer)
+            else:
+                self._take(consumer)
+        closing = threading.Thread(target=self.client.close, name="close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_TIMEOUT_S)
+
+    def _is_over(self) -> bool:
+        return self.control.stopped or time.monotonic_ns() >= self.control.deadline_ns
+
+    def _subscribe(self) -> pulsar.Consumer:
+        """One topic is subscribed by itself, as an application would; several as one consumer of all."""
+        spec = self.session.spec
+        addresses = [spec.topics[name].address for name in spec.part["topics"]]
+        listener = {"message_listener": self._heard} if self.receive == "listener" else {}
+        return accepted(
+            self.client.subscribe,
+            addresses[0] if len(addresses) == 1 else addresses,
+            spec.part["group"],
+            initial_position=pulsar.InitialPosition.Earliest,
+            consumer_name=spec.name,
+            **self.options,
+            **listener,
+        )
+
+    def _take(self, consumer: pulsar.Consumer) -> None:
+        try:
+            message = consumer.receive(timeout_millis=RECEIVE_MS)
+        except pulsar.Timeout:
+            return
+        except pulsar.PulsarException as error:
+            self.report.error(result_name(error), f"receive: {error}")
+            time.sleep(RECEIVE_MS / 1000)
+            return
+        self._process(consumer, message, self.journal.deliver(message))
+
+    def _take_batch(self, consumer: pulsar.Consumer) -> None:
+        """All of a batch is in the application's hands before it works on the first."""
+        try:
+            messages = consumer.batch_receive()
+        except pulsar.PulsarException as error:
+            self.report.error(result_name(error), f"batch_receive: {error}")
+            time.sleep(RECEIVE_MS / 1000)
+            return
+        self._count_full(messages)
+        for message, number in [(message, self.journal.deliver(message)) for message in messages]:
+            self._process(consumer, message, number)
+
+    def _count_full(self, messages: Iterable[pulsar.Message]) -> None:
+        policy = self.options.get("batch_receive_policy")
+        most = policy.policy().getMaxNumMessages() if policy is not None else 0
+        if most > 0 and len(list(messages)) >= most:
+            self.full_batches += 1
+
+    def _heard(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        """The listener: on threads of the client."""
+        if not self._is_over():
+            self._process(consumer, message, self.journal.deliver(message))
+
+    def _process(self, consumer: pulsar.Consumer, message: pulsar.Message, number: int) -> None:
+        """The application: work, then settle."""
+        if self.work_s:
+            time.sleep(self.work_s)
+        if self.settle == "none":
+            return
+        if self.nack_every and number % self.nack_every == 0:
+            self.journal.note(lay.NACK, message)
+            consumer.negative_acknowledge(message)
+            return
+        self.journal.note(lay.ACK_CALLED, message)
+        try:
+            if self.settle == "cumulative":
+                consumer.acknowledge_cumulative(message)
+            else:
+                consumer.acknowledge(message)
+        except pulsar.PulsarException as error:
+            self.report.error(result_name(error), f"acknowledge: {error}")
+            return
+        self.journal.note(lay.ACK_CONFIRMED, message)

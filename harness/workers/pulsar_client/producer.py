@@ -1,0 +1,190 @@
+"""Producer role on pulsar-client. Answers come on threads of the C++ core, concurrently.
+
+A lane of mode partition has a producer on exactly its topic (``...-partition-3``); keyed and routed lanes
+share a producer on the whole topic, and the client routes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+import pulsar
+from options import accepted
+from outcomes import FULL, outcome_of, result_name
+from worker_kit import layouts as lay
+from worker_kit.open_loop import ROW_BYTES, OpenLoop, Resend
+from worker_kit.payload import encode
+from worker_kit.process import Session
+from worker_kit.streams import StreamIds
+
+#: A call of `send_async` longer than this was blocked (a full queue, or the core's lock), not just busy.
+BLOCKED_NS = 5_000_000
+#: Between two tries of a patient application whose message was refused because the queue is full.
+FULL_PAUSE_S = 0.002
+CLOSE_TIMEOUT_S = 2.0
+REFUSALS = (pulsar.PulsarException, ValueError, TypeError, RuntimeError)
+
+
+class Ticket(NamedTuple):
+    """One send: which message, and where the completion of its row begins."""
+
+    lane_index: int
+    seq: int
+    due_ns: int
+    kind: int
+    attempt: int
+    rows: mmap.mmap
+    at: int
+
+
+class ProducerRole(OpenLoop):
+    def __init__(self, session: Session, client: pulsar.Client, options: dict[str, Any]) -> None:
+        super().__init__(session)
+        self.client = client
+        self.options = options
+        self.synchronous = session.spec.part.get("calls", "async") == "sync"
+        self.streams = StreamIds(session)
+        self.tally_lock = threading.Lock()
+        self.producers: list[pulsar.Producer] = []
+        self.keys: list[str | None] = []
+        self.refused = False
+        self.sender = threading.get_ident()
+
+    def connect(self) -> None:
+        made: dict[tuple[str, int], pulsar.Producer] = {}
+        for lane in self.lanes:
+            topic = self.session.spec.topics[lane.topic]
+            alone = topic.partitions > 1 and lane.partition >= 0
+            address = f"{topic.address}-partition-{lane.partition}" if alone else topic.address
+            place = (lane.topic, lane.partition if alone else -1)
+            if place not in made:
+                made[place] = accepted(self.client.create_producer, address, **self.options)
+            self.producers.append(made[place])
+            self.keys.append(lane.key.decode() if lane.key else None)
+
+    def serve(self, seconds: float) -> None:
+        if seconds:
+            time.sleep(seconds)
+
+    def flush(self, seconds: float) -> None:
+        """Batches leave by the client's own delay; its `flush` could wait for brokers much longer."""
+        time.sleep(min(seconds, 0.01))
+
+    def close(self) -> None:
+        if self._open():
+            return
+        closing = threading.Thread(target=self.client.close, name="close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_TIMEOUT_S)
+
+    def offer(self, first: int, stop: int, kind: int) -> int:
+        """Send a run of messages. Nearly all of its time is the client's."""
+        count, period, t0 = len(self.lanes), self.schedule.period_ns, self.schedule.t0_ns
+        for i in range(first, stop):
+            now = time.monotonic_ns()
+            due = t0 + int(i * period) if period else now
+            self.attempted = i + 1
+            took = self._send(i % count, i // count, due, kind, 0)
+            if took > BLOCKED_NS and self.control.stop_load:
+                return i + 1
+        return stop
+
+    def resend(self, what: Resend) -> None:
+        self._send(what.lane_index, what.seq, what.due_ns, what.kind, what.attempt)
+
+    def _send(self, index: int, seq: int, due_ns: int, kind: int, attempt: int) -> int:
+        """Row, call, and how long the call took in nanoseconds."""
+        lane = self.lanes[index]
+        value = encode(
+            run_tag=self.session.spec.run_tag, instance=self.instance, lane=lane.lane, seq=seq,
+            t_intended_ns=due_ns, kind=kind, key=lane.key_number, attempt=attempt, length=self.length,
+        )  # fmt: skip
+        rows, at = self._open_row(lane.lane, attempt, kind, seq, due_ns)
+        ticket = Ticket(index, seq, due_ns, kind, attempt, rows, at + lay.SENDS_DONE_OFFSET)
+        begun = self.blocked_since_ns = time.monotonic_ns()
+        if self.synchronous:
+            self._call(ticket, value)
+        else:
+            self._call_async(ticket, value)
+        took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
+        self.blocked_ns += took if took > BLOCKED_NS else 0
+        return took
+
+    def _open_row(self, lane: int, attempt: int, kind: int, seq: int, due_ns: int) -> tuple[mmap.mmap, int]:
+        if not self.capture:
+            return self.rows, 0
+        if self.at == self.end:
+            self.rows, self.at, self.end = self.segments.rotate()
+        at, self.at = self.at, self.at + ROW_BYTES
+        lay.SENDS_OPEN.pack_into(
+            self.rows, at, lane, attempt, kind, seq, due_ns, time.monotonic_ns(), 1
+        )  # fmt: skip
+        return self.rows, at
+
+    def _call_async(self, ticket: Ticket, value: bytes) -> None:
+        """Once; and again for as long as the client refuses because it is full, if the application waits."""
+        send, key = self.producers[ticket.lane_index].send_async, self.keys[ticket.lane_index]
+        answered = partial(self._answered, ticket)
+        while True:
+            self.refused = False
+            try:
+                send(value, answered, partition_key=key)
+            except REFUSALS as error:
+                self._finish(ticket, lay.FAIL, result_name(error), str(error))
+            if not self.refused:
+                return
+            time.sleep(FULL_PAUSE_S)
+            if self.control.stopped:
+                return
+
+    def _call(self, ticket: Ticket, value: bytes) -> None:
+        try:
+            found = self.producers[ticket.lane_index].send(value, partition_key=self.keys[ticket.lane_index])
+        except pulsar.PulsarException as error:
+            self._answered(ticket, error, None)
+        except REFUSALS as error:
+            self._finish(ticket, lay.FAIL, result_name(error), str(error))
+        else:
+            self._answered(ticket, pulsar.Result.Ok, found)
+
+    # -- outcomes; on the client's threads, or on ours when the client refused at once
+
+    def _answered(self, ticket: Ticket, result: object, message_id: Any) -> None:
+        if result == pulsar.Result.Ok:
+            self._stored(ticket, message_id)
+            return
+        name = result_name(result)
+        if name in FULL and self.wait_when_full and threading.get_ident() == self.sender:
+            self.refused = True
+            return
+        self._finish(ticket, outcome_of(name), name, "")
+
+    def _stored(self, ticket: Ticket, found: Any) -> None:
+        rows, at, now = ticket.rows, ticket.at, time.monotonic_ns()
+        with self.tally_lock:
+            if self.capture:
+                if rows[at + lay.OUTCOME_IN_DONE]:
+                    rows[at + lay.LATE_OUTCOME_IN_DONE] = lay.OK
+                    return
+                lane = self.lanes[ticket.lane_index]
+                partition = lane.partition if lane.partition >= 0 else max(0, found.partition())
+                lay.SENDS_DONE.pack_into(
+                    rows, at, now, found.entry_id(), found.ledger_id(), 0,
+                    self.streams[lane.topic][partition], found.batch_index(), 0, 0, lay.OK,
+                )  # fmt: skip
+            self.ok += 1
+
+    def _finish(self, ticket: Ticket, outcome: int, name: str, text: str) -> None:
+        with self.tally_lock:
+            if not self.capture:
+                self.tally(outcome)
+            elif ticket.rows[ticket.at + lay.OUTCOME_IN_DONE]:
+                ticket.rows[ticket.at + lay.LATE_OUTCOME_IN_DONE] = outcome
+                return
+            else:
+                self.complete(ticket.rows, ticket.at, outcome, f"{name}: {text}" if text else name)
+        self.again(ticket.lane_index, ticket.seq, ticket.due_ns, ticket.kind, ticket.attempt)

@@ -1,0 +1,56 @@
+"""pulsar-client: one process, one role (docs/worker-protocol.md)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+# The C++ core logs to file descriptor 1, which is for the protocol alone: it gets the one of stderr, and
+# the protocol a copy of the old one. Before the client is loaded.
+_protocol = os.dup(1)
+os.dup2(2, 1)
+sys.stdout = os.fdopen(_protocol, "w", encoding="utf-8")
+
+import pulsar  # noqa: E402
+from audit import AuditRole  # noqa: E402
+from consumer import ConsumerRole  # noqa: E402
+from options import split  # noqa: E402
+from producer import ProducerRole  # noqa: E402
+from worker_kit.failure import WorkerFailure  # noqa: E402
+from worker_kit.process import Session, main  # noqa: E402
+
+
+def connected(session: Session, call: Any) -> tuple[pulsar.Client, dict[str, Any]]:
+    """The client, and the options of the call that makes the producer, consumer or reader."""
+    spec = session.spec
+    defaults = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())["options"][spec.role]
+    of_client, of_call = split({**defaults, **spec.options}, pulsar.Client.__init__, call)
+    try:
+        return pulsar.Client(spec.bootstrap, **of_client), of_call
+    except (pulsar.PulsarException, ValueError, TypeError) as error:
+        raise WorkerFailure(f"pulsar-client refused to start: {type(error).__name__}: {error}") from error
+
+
+def produce(session: Session) -> None:
+    ProducerRole(session, *connected(session, pulsar.Client.create_producer)).run()
+
+
+def consume(session: Session) -> None:
+    ConsumerRole(session, *connected(session, pulsar.Client.subscribe)).run()
+
+
+def audit(session: Session) -> None:
+    AuditRole(session, *connected(session, pulsar.Client.create_reader)).run()
+
+
+if __name__ == "__main__":
+    code = main(
+        {"producer": produce, "consumer": consume, "audit": audit},
+        {"client_version": pulsar.__version__},
+        (pulsar.PulsarException,),
+    )
+    sys.stdout.flush()
+    os._exit(code)  # what is captured is captured: the core's threads need not agree
