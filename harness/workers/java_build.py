@@ -7,7 +7,7 @@ one source. What was compiled is kept in the cache by its content: sources, jars
 ``entry`` of a ``worker.toml`` is the main class; ``[java]`` has ``default`` (version), ``jvm`` (flags), and
 ``clients``, a list of tables: ``name``, ``from`` (first version the table is for, optional), ``java`` (oldest
 JDK that will do), ``coordinates`` with ``{version}``, ``exclude``. A version is asked for as ``2.8.1`` (of
-the first client), as ``andes 3.0.2`` (of a client by its name), or as ``jars:FOLDER`` (jars that the user brings).
+the first client), as ``andes 3.0.2`` (of a client by its name), or as ``jars:FOLDER`` (jars of the user).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The worker protocol on real brokers, for every worker: what docs/worker-protocol.md promises."""
+"""The worker protocol on real brokers, for every worker of Kafka: what docs/worker-protocol.md promises."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ pytestmark = [
 ]
 
 every_producer = pytest.mark.parametrize(
-    "library", [name for name in worker_names() if "producer" in load_worker(name).roles]
+    "library", [name for name in worker_names("kafka") if "producer" in load_worker(name).roles]
 )
 every_consumer = pytest.mark.parametrize(
-    "library", [name for name in worker_names() if "consumer" in load_worker(name).roles]
+    "library", [name for name in worker_names("kafka") if "consumer" in load_worker(name).roles]
 )
 
 
@@ -220,7 +220,10 @@ def test_a_bad_option_ends_with_the_clients_own_words(rig: Rig, library: str) ->
 
 @every_producer
 def test_brokers_that_do_not_answer_end_it_before_ready(rig: Rig, library: str) -> None:
-    options = {"kafka-python": {"bootstrap_timeout_ms": "3000"}}.get(library)
+    options = {
+        "kafka-python": {"bootstrap_timeout_ms": "3000"},
+        "kafka-clients": {"max.block.ms": "3000"},
+    }.get(library)
     producer = rig.producer(library, "nowhere", options=options, bootstrap="127.0.0.1:1")
     assert producer.wait_end(30) == 4
     assert not producer.ready_message
@@ -229,7 +232,10 @@ def test_brokers_that_do_not_answer_end_it_before_ready(rig: Rig, library: str) 
 
 @every_producer
 def test_an_unknown_topic_ends_it_before_ready(rig: Rig, library: str) -> None:
-    options = {"kafka-python": {"max_block_ms": "2000"}}.get(library)
+    options = {
+        "kafka-python": {"max_block_ms": "2000"},
+        "kafka-clients": {"max.block.ms": "2000"},
+    }.get(library)
     producer = rig.producer(library, "no-such-topic", options=options)
     assert producer.wait_end(30) == 4
     assert "no-such-topic" in producer.errors[-1]["text"]
@@ -240,6 +246,7 @@ def test_too_large_for_the_client_is_a_fail(rig: Rig, library: str) -> None:
     limit = {
         "confluent-kafka": "message.max.bytes",
         "kafka-python": "max_request_size",
+        "kafka-clients": "max.request.size",
         "sarama": "Producer.MaxMessageBytes",
     }[library]
     topic = rig.topic()
@@ -272,6 +279,7 @@ def test_no_answer_in_time_is_info(rig: Rig, library: str) -> None:
             "request_timeout_ms": "1500",
             "enable_idempotence": "false",
         },
+        "kafka-clients": {"delivery.timeout.ms": "2000", "request.timeout.ms": "1500", "linger.ms": "5"},
         "sarama": {"Net.ReadTimeout": "1500ms", "Producer.Retry.Max": "0"},
     }[library]
     topic = rig.topic()

@@ -24,6 +24,7 @@ from harness.workers import launch, load_worker
 RUN_TAG = 0xB0B5
 LINGER = {
     "confluent-kafka": {"linger.ms": "50"},
+    "kafka-clients": {"linger.ms": "50"},
     "kafka-python": {"linger_ms": "50"},
     "sarama": {"Producer.Flush.Frequency": "50ms"},
 }
@@ -105,6 +106,14 @@ class Rig:
                 time.sleep(0.1)
         return name
 
+    def describe(self, topic: str) -> dict[str, Any]:
+        """What a spec says of the system and the topic."""
+        return {
+            "system": "kafka",
+            "topics": {topic: {"address": topic, "partitions": PARTITIONS}},
+            "streams": {f"{topic}-{p}": p + 1 for p in range(PARTITIONS)},
+        }
+
     def start(
         self,
         role: str,
@@ -125,8 +134,8 @@ class Rig:
             "role": role,
             "name": name,
             "capture_dir": str(folder or self.folder / name),
+            **self.describe(topic),
             "bootstrap": bootstrap or self.cluster.bootstrap,
-            "streams": {f"{topic}-{p}": p + 1 for p in range(PARTITIONS)},
             "client": {"library": library, "version": "", "options": dict(options or {})},
             role: part,
         }
@@ -147,11 +156,13 @@ class Rig:
         payload: int = 150,
         when_full: str = "wait",
         capture: bool = True,
+        results: str = "checked",
+        calls: str = "async",
         options: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Worker:
         # a broker answers a connection's requests one by one: many tiny ones take long on a busy machine
-        options = {**LINGER[library], **(options or {})}
+        options = {**LINGER.get(library, {}), **(options or {})}
         group = {"topic": topic, "mode": mode, "first": 0, "count": count, "partitions": PARTITIONS}
         part = {
             "instance": len(self.workers) + 1,
@@ -159,6 +170,8 @@ class Rig:
             "rate_per_s": rate,
             "payload_bytes": payload,
             "when_full": when_full,
+            "results": results,
+            "calls": calls,
             "warm_up_s": warm_up_s,
             "load_s": load_s,
             "call_deadline_s": 60,
@@ -166,8 +179,12 @@ class Rig:
         }
         return self.start("producer", library, topic, part, options=options, **more)
 
-    def consumer(self, library: str, topic: str, *, group: str = "", **more: Any) -> Worker:
+    def consumer(
+        self, library: str, topic: str, *, group: str = "", how: Mapping[str, Any] | None = None, **more: Any
+    ) -> Worker:
+        """``how``: further keys of a consumer (receive, settle, work_s ...)."""
         part = {
+            **(how or {}),
             "session": len(self.workers) + 1,
             "group": group or f"g-{topic}",
             "topics": [topic],

@@ -38,8 +38,8 @@ public abstract class OpenLoop {
     private final Segments segments;
     private final boolean capture;
     private final Resends resends;
-    /** Sends after which the application waits for all answers: 1 sync, 0 never. */
-    private final long awaitEvery;
+    /** {@code calls: sync}: a call returns before the next begins. */
+    private final boolean isSync;
     private final LongAdder ok = new LongAdder();
     private final LongAdder fail = new LongAdder();
     private final LongAdder info = new LongAdder();
@@ -62,20 +62,14 @@ public abstract class OpenLoop {
                 new Segments(session.spec.folder, Layout.Table.SENDS, instance, session.spec.runTag, 0);
         this.capture = part.flag("capture", true);
         this.resends = new Resends(part.text("results", "checked").equals("resent"));
-        this.awaitEvery = awaitEvery(part.text("calls", "async"), part.number("batch", 1));
+        this.isSync = isSync(part.text("calls", "async"));
     }
 
-    private static long awaitEvery(String calls, long batch) {
-        switch (calls) {
-            case "async":
-                return 0;
-            case "sync":
-                return 1;
-            case "batch":
-                return Math.max(1, batch);
-            default:
-                throw new WorkerFailure("calls '" + calls + "': must be async, sync or batch");
+    private static boolean isSync(String calls) {
+        if (!calls.equals("async") && !calls.equals("sync")) {
+            throw new WorkerFailure("calls '" + calls + "': this worker has async and sync");
         }
+        return calls.equals("sync");
     }
 
     // -- what the client adds
@@ -86,13 +80,13 @@ public abstract class OpenLoop {
     /** Calls the client once. Its answer goes to the {@code send}; an exception means that it took nothing. */
     protected abstract void send(Send send, byte[] value) throws Exception;
 
-    /** Asks the client to send what it still holds back, without waiting for answers. */
+    /** Asks the client to send what it still holds back, as its own synchronous call does; does not wait. */
     protected void flush() {}
 
     /** Closes the client; no call is open. */
     protected abstract void close() throws Exception;
 
-    /** What the client shows of the chances a bug had, by counter; see docs/worker-protocol.md. */
+    /** What the client shows of the chances a bug had, by counter (harness/exposure.py); also before it connects. */
     protected Map<String, Object> exposure() {
         return Map.of();
     }
@@ -101,8 +95,8 @@ public abstract class OpenLoop {
 
     /** Returns when every row it will ever complete is complete. */
     public void run() throws Exception {
-        connect();
         session.report.counts(this::counts);
+        connect();
         session.ready();
         control.awaitStart();
         schedule.begin(control.t0Ns());
@@ -231,13 +225,12 @@ public abstract class OpenLoop {
         } catch (Exception refused) {
             send.failed(Layout.FAIL, refused);
         }
-        boolean waits = awaitEvery > 0 && attempted % awaitEvery == 0;
-        if (waits) {
+        if (isSync) {
             awaitAnswers();
         }
         long took = System.nanoTime() - startNs;
         blockedSinceNs = 0;
-        if (waits || took > BLOCKED_NS) {
+        if (isSync || took > BLOCKED_NS) {
             blockedNs += took;
         }
         return took;

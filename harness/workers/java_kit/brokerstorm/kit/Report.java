@@ -26,7 +26,7 @@ public final class Report {
     private final OutputStream out = new FileOutputStream(FileDescriptor.out);
     private final Set<String> seen = ConcurrentHashMap.newKeySet();
     private final FreezeWatch freeze = new FreezeWatch(this::frozen);
-    private volatile Supplier<Map<String, Object>> counts = LinkedHashMap::new;
+    private volatile Supplier<Map<String, Object>> counts;
     private volatile Runnable everyTick = () -> {};
     private volatile boolean isClosed;
 
@@ -80,6 +80,9 @@ public final class Report {
     }
 
     private void stats() {
+        if (counts == null) { // no role runs yet
+            return;
+        }
         Map<String, Object> line = line("stats");
         line.put("cpu_s", Math.round(FreezeWatch.cpuNs() / 1e5) / 1e4);
         line.put("rss_bytes", residentBytes());
@@ -124,7 +127,9 @@ public final class Report {
         isClosed = true;
         stats();
         Map<String, Object> line = line("done");
-        line.putAll(counts.get());
+        if (counts != null) {
+            line.putAll(counts.get());
+        }
         emit(line);
     }
 

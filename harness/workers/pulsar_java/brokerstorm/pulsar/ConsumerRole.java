@@ -90,15 +90,22 @@ final class ConsumerRole {
         if (!isAssigned) {
             builder.consumerEventListener(new Turns());
         }
-        journal.nextEpoch();
         if (receive.equals("listener")) {
             builder.messageListener((from, message) -> taken(from, message));
         }
         Consumer<byte[]> made = Clients.result(builder.subscribeAsync(), "subscription " + journal.group);
         if (isAssigned) {
-            session.spec.streams.values().forEach(stream -> journal.note(Layout.ASSIGN, new Place(stream, -1)));
+            assigned(0);
         }
         return made;
+    }
+
+    /** A new epoch begins; stream 0 = the client does not say of which. */
+    private void assigned(int stream) {
+        Place place = new Place(stream, -1);
+        place.ledger = -1;
+        journal.nextEpoch();
+        journal.note(Layout.ASSIGN, place);
     }
 
     /** The application's part: note it, work, settle. On the receiving thread, or the listener's. */
@@ -123,7 +130,8 @@ final class ConsumerRole {
         long at = known == null ? disconnectedMs : known.getLastDisconnectedTimestamp();
         if (at != disconnectedMs) {
             disconnectedMs = at;
-            session.report.event("disconnect", "the consumer lost a connection; epoch " + journal.nextEpoch());
+            assigned(0);
+            session.report.event("disconnect", "the consumer lost a connection; epoch " + journal.epoch());
         }
     }
 
@@ -133,8 +141,7 @@ final class ConsumerRole {
 
         @Override
         public void becameActive(Consumer<?> of, int partition) {
-            journal.nextEpoch();
-            journal.note(Layout.ASSIGN, new Place(streams.stream(of.getTopic(), partition), -1));
+            assigned(streams.stream(of.getTopic(), partition));
             session.report.event("assign", of.getTopic());
         }
 

@@ -1,9 +1,9 @@
 package brokerstorm.pulsar;
 
-import brokerstorm.kit.Names;
 import brokerstorm.kit.Place;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
+import brokerstorm.kit.StreamIds;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.pulsar.client.api.MessageId;
@@ -15,12 +15,13 @@ import org.apache.pulsar.client.impl.TopicMessageIdImpl;
 final class Streams {
     private static final String PARTITION = "-partition-";
 
-    private final Names names;
+    private final StreamIds ids;
     private final Map<String, Spec.Topic> byAddress = new ConcurrentHashMap<>();
-    private final Map<String, int[]> ids = new ConcurrentHashMap<>();
+    /** Address, with or without a partition, to the topic's name in the plan. */
+    private final Map<String, String> names = new ConcurrentHashMap<>();
 
     Streams(Session session) {
-        names = session.names;
+        ids = new StreamIds(session);
         session.spec.topics.values().forEach(topic -> byAddress.put(topic.address, topic));
     }
 
@@ -45,19 +46,7 @@ final class Streams {
 
     /** Name id of the stream of a topic, given with or without its partition. */
     int stream(String address, int partition) {
-        int number = Math.max(0, partition);
-        int[] known = ids.get(address);
-        if (known != null && number < known.length && known[number] != 0) {
-            return known[number];
-        }
-        int id = names.stream(name(address) + "-" + number);
-        ids.compute(address, (key, old) -> {
-            int[] row = old == null ? new int[number + 1] : java.util.Arrays.copyOf(
-                    old, Math.max(old.length, number + 1));
-            row[number] = id;
-            return row;
-        });
-        return id;
+        return ids.id(names.computeIfAbsent(address, this::name), Math.max(0, partition));
     }
 
     private String name(String address) {

@@ -1,0 +1,206 @@
+package brokerstorm.kafka;
+
+import brokerstorm.kit.Control;
+import brokerstorm.kit.Failures;
+import brokerstorm.kit.Journal;
+import brokerstorm.kit.Layout;
+import brokerstorm.kit.Place;
+import brokerstorm.kit.Session;
+import brokerstorm.kit.Spec;
+import brokerstorm.kit.StreamIds;
+import brokerstorm.kit.WorkerFailure;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/** Consumer role: a member of a group. Every callback comes out of {@code poll}, so one thread writes the journal. */
+final class ConsumerRole implements ConsumerRebalanceListener {
+    private static final long ASSIGN_NS = 25_000_000_000L;
+    private static final long EMPTY_ASSIGNMENT_NS = 5_000_000_000L;
+    private static final Duration POLL = Duration.ofMillis(50);
+    private static final Duration COMMITTED = Duration.ofSeconds(2);
+    /** The last commit, before the group is left, and the leaving. */
+    private static final Duration CLOSE = Duration.ofSeconds(3);
+
+    private final Session session;
+    private final Control control;
+    private final Journal journal;
+    private final StreamIds streams;
+    private final KafkaConsumer<byte[], byte[]> consumer;
+    private final boolean commitsItself;
+    private final long commitNs;
+    private final long workNs;
+    private final Map<TopicPartition, OffsetAndMetadata> uncommitted = new HashMap<>();
+    private final Map<TopicPartition, Long> positions = new HashMap<>();
+    private final Set<TopicPartition> assigned = new HashSet<>();
+
+    ConsumerRole(Session session) {
+        Spec.Section part = session.spec.part;
+        this.session = session;
+        this.control = session.control;
+        this.journal = new Journal(session);
+        this.streams = new StreamIds(session);
+        this.commitNs = (long) (part.decimal("commit_every_s") * 1e9);
+        this.workNs = (long) (part.decimal("work_s", 0) * 1e9);
+        Properties options = Options.of(session, ConsumerConfig.configNames());
+        options.put(ConsumerConfig.GROUP_ID_CONFIG, journal.group);
+        this.commitsItself = "true".equals(options.getProperty(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG));
+        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
+        this.consumer = Options.make(() -> new KafkaConsumer<>(options, bytes, bytes));
+    }
+
+    void run() {
+        session.report.counts(journal::counts);
+        List<String> topics = new ArrayList<>();
+        session.spec.part.texts("topics").forEach(topic -> topics.add(session.spec.topic(topic).address));
+        consumer.subscribe(topics, this);
+        awaitAssignment();
+        session.ready();
+        long nextCommit = System.nanoTime() + commitNs;
+        while (!control.isOver()) {
+            take();
+            if (System.nanoTime() >= nextCommit) {
+                commitAsync();
+                nextCommit = System.nanoTime() + commitNs;
+            }
+        }
+        commitSync();
+        consumer.close(CLOSE);
+    }
+
+    /** Returns with partitions; a member may also get none, but a first answer of none is often early. */
+    private void awaitAssignment() {
+        long begun = System.nanoTime();
+        while (assigned.isEmpty() && !control.isStopped()) {
+            take();
+            long waited = System.nanoTime() - begun;
+            if (journal.epoch() > 0 && waited > EMPTY_ASSIGNMENT_NS) {
+                return;
+            }
+            if (waited > ASSIGN_NS) {
+                throw new WorkerFailure(
+                        "group " + journal.group + ": no assignment from " + session.spec.bootstrap + " within "
+                                + ASSIGN_NS / 1_000_000_000 + " s");
+            }
+        }
+    }
+
+    private void take() {
+        try {
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+                taken(record);
+            }
+        } catch (KafkaException error) {
+            session.report.error(error.getClass().getSimpleName(), Failures.text(error));
+        }
+    }
+
+    private void taken(ConsumerRecord<byte[], byte[]> record) {
+        TopicPartition partition = new TopicPartition(record.topic(), record.partition());
+        byte[] value = record.value() == null ? new byte[0] : record.value();
+        journal.deliver(place(partition, record.offset()), value, -1);
+        long next = record.offset() + 1;
+        positions.put(partition, next);
+        uncommitted.put(partition, new OffsetAndMetadata(next));
+        journal.position(record.topic() + "-" + record.partition(), next);
+        for (long end = System.nanoTime() + workNs, left = workNs; left > 0 && !control.isStopped(); ) {
+            LockSupport.parkNanos(left);
+            left = end - System.nanoTime();
+        }
+    }
+
+    private Place place(TopicPartition partition, long position) {
+        return new Place(streams.id(partition.topic(), partition.partition()), position);
+    }
+
+    // -- the group
+
+    @Override
+    public void onPartitionsAssigned(Collection<TopicPartition> given) {
+        journal.nextEpoch();
+        Map<TopicPartition, OffsetAndMetadata> committed = committed(given);
+        for (TopicPartition partition : given) {
+            OffsetAndMetadata at = committed.get(partition);
+            journal.note(Layout.ASSIGN, place(partition, at == null ? -1 : at.offset()));
+        }
+        assigned.addAll(given);
+        session.report.event("assign", given.size() + " partitions", Map.of("epoch", journal.epoch()));
+    }
+
+    /** What was not committed is for the next owner to read again. Also called for partitions that were lost. */
+    @Override
+    public void onPartitionsRevoked(Collection<TopicPartition> taken) {
+        for (TopicPartition partition : taken) {
+            journal.note(Layout.REVOKE, place(partition, positions.getOrDefault(partition, -1L)));
+            uncommitted.remove(partition);
+            assigned.remove(partition);
+        }
+        session.report.event("revoke", taken.size() + " partitions", Map.of("epoch", journal.epoch()));
+    }
+
+    /** Where reading starts: what the group has committed; unknown where it has not, or in trouble. */
+    private Map<TopicPartition, OffsetAndMetadata> committed(Collection<TopicPartition> partitions) {
+        try {
+            return consumer.committed(new HashSet<>(partitions), COMMITTED);
+        } catch (KafkaException error) {
+            return Map.of();
+        }
+    }
+
+    // -- commits
+
+    /** What was handed over since the last commit, as an application would commit it. */
+    private Map<TopicPartition, OffsetAndMetadata> takeUncommitted() {
+        if (commitsItself) {
+            return Map.of();
+        }
+        Map<TopicPartition, OffsetAndMetadata> taken = new HashMap<>(uncommitted);
+        uncommitted.clear();
+        taken.forEach((partition, at) -> journal.note(Layout.COMMIT_CALLED, place(partition, at.offset())));
+        return taken;
+    }
+
+    private void commitAsync() {
+        Map<TopicPartition, OffsetAndMetadata> taken = takeUncommitted();
+        if (!taken.isEmpty()) {
+            consumer.commitAsync(taken, this::committed);
+        }
+    }
+
+    private void commitSync() {
+        Map<TopicPartition, OffsetAndMetadata> taken = takeUncommitted();
+        if (taken.isEmpty()) {
+            return;
+        }
+        try {
+            consumer.commitSync(taken, CLOSE);
+            committed(taken, null);
+        } catch (KafkaException error) {
+            committed(taken, error);
+        }
+    }
+
+    /** The client confirms or refuses a commit; only confirmed ones become rows. */
+    private void committed(Map<TopicPartition, OffsetAndMetadata> taken, Exception error) {
+        if (error != null) {
+            session.report.error(error.getClass().getSimpleName(), "commit: " + Failures.text(error));
+            return;
+        }
+        taken.forEach((partition, at) -> journal.note(Layout.COMMIT, place(partition, at.offset())));
+    }
+}

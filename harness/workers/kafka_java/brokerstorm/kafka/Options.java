@@ -1,0 +1,47 @@
+package brokerstorm.kafka;
+
+import brokerstorm.kit.Near;
+import brokerstorm.kit.Session;
+import brokerstorm.kit.WorkerFailure;
+import java.util.Properties;
+import java.util.Set;
+import java.util.function.Supplier;
+import org.apache.kafka.common.KafkaException;
+
+/** The scenario's options, under the client's own names. The client only warns of one it does not know; we refuse. */
+final class Options {
+    private static final String HINT = "options are the Java client's own names, see ProducerConfig, ConsumerConfig";
+
+    private Options() {}
+
+    /**
+     * Our defaults and the user's options, then what the harness decides.
+     *
+     * @throws WorkerFailure an option this client does not have; names near ones
+     */
+    static Properties of(Session session, Set<String> known) {
+        Properties found = new Properties();
+        found.put("client.id", session.spec.name);
+        session.spec.options.forEach((name, value) -> {
+            if (!known.contains(name)) {
+                throw new WorkerFailure(
+                        "kafka-clients " + ClientVersion.text() + " has no option " + name
+                                + Near.guess(name, known),
+                        HINT);
+            }
+            found.put(name, value);
+        });
+        found.put("bootstrap.servers", session.spec.bootstrap);
+        return found;
+    }
+
+    /** Constructs a client; a value it does not take ends the worker with the client's own words. */
+    static <T> T make(Supplier<T> client) {
+        try {
+            return client.get();
+        } catch (KafkaException error) {
+            Throwable cause = error.getCause() == null ? error : error.getCause();
+            throw new WorkerFailure("kafka-clients refused its options: " + cause.getMessage(), HINT);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+package brokerstorm.kafka;
+
+import brokerstorm.kit.Layout;
+import java.util.Set;
+
+/**
+ * What an exception of a delivery says about a send: fail (certainly not stored) or info (unknown).
+ *
+ * <p>What came out of the call of {@code send} itself, thrown or by its callback, never reached the accumulator: fail.
+ * This table is for the rest, in doubt info. Sources: Sender.java (completeBatch, canRetry: what is retried),
+ * RetriableException and its subclasses, org.apache.kafka.common.protocol.Errors. By the class's name, since older
+ * clients lack some.
+ */
+final class Outcomes {
+    /** The broker checks these before it appends, and the client does not retry them. */
+    private static final Set<String> REJECTED = Set.of(
+            "RecordTooLargeException", "RecordBatchTooLargeException", "InvalidTopicException",
+            "InvalidRequiredAcksException", "TopicAuthorizationException", "ClusterAuthorizationException",
+            "InvalidTimestampException", "UnsupportedForMessageFormatException",
+            "UnsupportedCompressionTypeException", "PolicyViolationException", "InvalidRecordException");
+
+    /**
+     * Refused before the append but retried: an earlier attempt that was cut off may have been stored, so final only
+     * for a send that is never retried.
+     */
+    private static final Set<String> REJECTED_THIS_ATTEMPT = Set.of(
+            "NotLeaderOrFollowerException", "NotLeaderForPartitionException", "LeaderNotAvailableException",
+            "UnknownTopicOrPartitionException", "NotEnoughReplicasException", "CorruptRecordException",
+            "FencedLeaderEpochException", "UnknownLeaderEpochException");
+
+    private final boolean isRetrying;
+
+    Outcomes(boolean isRetrying) {
+        this.isRetrying = isRetrying;
+    }
+
+    int of(Throwable error) {
+        String name = error.getClass().getSimpleName();
+        boolean refused = REJECTED.contains(name) || (!isRetrying && REJECTED_THIS_ATTEMPT.contains(name));
+        return refused ? Layout.FAIL : Layout.INFO;
+    }
+}

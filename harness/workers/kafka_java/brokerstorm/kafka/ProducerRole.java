@@ -1,0 +1,116 @@
+package brokerstorm.kafka;
+
+import brokerstorm.kit.Lane;
+import brokerstorm.kit.Layout;
+import brokerstorm.kit.OpenLoop;
+import brokerstorm.kit.Place;
+import brokerstorm.kit.Send;
+import brokerstorm.kit.Session;
+import brokerstorm.kit.StreamIds;
+import brokerstorm.kit.WorkerFailure;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.Metric;
+import org.apache.kafka.common.MetricName;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** Producer role. Callbacks come on the client's I/O thread, or within the call when the client takes nothing. */
+final class ProducerRole extends OpenLoop {
+    private static final long METADATA_NS = 20_000_000_000L;
+
+    private final KafkaProducer<byte[], byte[]> producer;
+    private final Outcomes outcomes;
+    private final StreamIds streams;
+    private Metric retries;
+    /** The send whose call runs, on the sending thread; null between calls. */
+    private Send calling;
+    private Thread sender;
+
+    ProducerRole(Session session) {
+        super(session);
+        Properties options = Options.of(session, ProducerConfig.configNames());
+        if (!waitsWhenFull) {
+            options.putIfAbsent(ProducerConfig.MAX_BLOCK_MS_CONFIG, "0");
+        }
+        outcomes = new Outcomes(!"0".equals(options.getProperty(ProducerConfig.RETRIES_CONFIG)));
+        streams = new StreamIds(session);
+        ByteArraySerializer bytes = new ByteArraySerializer();
+        producer = Options.make(() -> new KafkaProducer<>(options, bytes, bytes));
+    }
+
+    @Override
+    protected void connect() {
+        sender = Thread.currentThread();
+        Set<String> topics = new LinkedHashSet<>();
+        lanes.forEach(lane -> topics.add(lane.topic.address));
+        topics.forEach(this::awaitMetadata);
+        for (Map.Entry<MetricName, ? extends Metric> metric : producer.metrics().entrySet()) {
+            MetricName name = metric.getKey();
+            if (name.name().equals("record-retry-total") && name.group().equals("producer-metrics")) {
+                retries = metric.getValue();
+            }
+        }
+    }
+
+    private void awaitMetadata(String topic) {
+        long end = System.nanoTime() + METADATA_NS;
+        while (true) {
+            try {
+                producer.partitionsFor(topic);
+                return;
+            } catch (TimeoutException error) { // with max.block.ms=0 the first answers come too late
+                if (waitsWhenFull || System.nanoTime() > end || control.isStopped()) {
+                    throw new WorkerFailure(
+                            "no metadata of topic " + topic + " from " + session.spec.bootstrap + ": "
+                                    + error.getMessage(),
+                            "check the brokers and the topic");
+                }
+            }
+        }
+    }
+
+    @Override
+    protected void send(Send send, byte[] value) {
+        Lane lane = send.lane;
+        Integer partition = lane.partition < 0 ? null : lane.partition;
+        byte[] key = lane.key == null ? null : lane.key.getBytes(StandardCharsets.UTF_8);
+        calling = send;
+        try {
+            producer.send(
+                    new ProducerRecord<>(lane.topic.address, partition, key, value),
+                    (metadata, error) -> answered(send, metadata, error));
+        } finally {
+            calling = null;
+        }
+    }
+
+    private void answered(Send send, RecordMetadata metadata, Exception error) {
+        if (error == null) {
+            long offset = metadata.hasOffset() ? metadata.offset() : -1; // none with acks=0
+            send.ok(new Place(streams.id(metadata.topic(), metadata.partition()), offset));
+        } else {
+            boolean isRefused = Thread.currentThread() == sender && calling == send;
+            send.failed(isRefused ? Layout.FAIL : outcomes.of(error), error);
+        }
+    }
+
+    @Override
+    protected void close() {
+        producer.close(Duration.ofSeconds(1));
+    }
+
+    @Override
+    protected Map<String, Object> exposure() {
+        Object count = retries == null ? 0.0 : retries.metricValue();
+        return Map.of("retriable_errors", ((Double) count).longValue());
+    }
+}
