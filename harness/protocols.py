@@ -171,11 +171,55 @@ class HasBundles(HasPlacement, Protocol):
 
     def unload_bundle(self, bundle: str) -> None: ...
     def unload_namespace(self) -> None: ...
+    def split_bundle(self, bundle: str) -> None:
+        """Halve it; returns when asked, not when the number of bundles has changed."""
+
+
+@runtime_checkable
+class HasTransfers(HasBundles, Protocol):
+    """Whoever asks may say who owns a bundle next (Pulsar 3.0 and later)."""
+
     def transfer_bundle(self, bundle: str, to: str) -> None:
         """Unload it and ask that a node owns it next; returns when asked, not when owned."""
 
-    def split_bundle(self, bundle: str) -> None:
-        """Halve it; returns when asked, not when the number of bundles has changed."""
+
+@runtime_checkable
+class HasMastership(HasPlacement, Protocol):
+    """One node of a group serves everything, the others follow it (Qpid)."""
+
+    def roles(self) -> dict[str, str]:
+        """Node -> MASTER, REPLICA, or what else it says it is; nodes that do not answer are left out."""
+
+    def master(self) -> str | None: ...
+    def move_mastership(self, node: str) -> None:
+        """Ask a replica to become the master; returns when asked, not when it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnection:
+    """A client's connection as the broker names it; ``pid`` is what the client says of itself, else 0."""
+
+    id: str
+    port: str
+    client_name: str
+    pid: int
+
+
+@runtime_checkable
+class HasConnections(Protocol):
+    """Knows its clients' connections, and can close them."""
+
+    def connections(self) -> list[ClientConnection]: ...
+    def close_connection(self, connection: ClientConnection) -> None:
+        """As an operator would; one that is gone is no error."""
+
+
+@runtime_checkable
+class TellsAnswering(Protocol):
+    """Knows how to ask one node something that only a live process answers."""
+
+    def answers(self, node: str) -> bool:
+        """One request, about a second at most; a stopped process accepts connections and answers nothing."""
 
 
 @runtime_checkable

@@ -1,0 +1,38 @@
+"""Qpid Broker-J as a cluster of processes: one broker, or a group of three with one replicated store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.brokers.qpid import QpidAdmin
+from harness.clusters.assembly import Assembly, ClusterAdmin
+from harness.clusters.cluster import BrokerCluster
+from harness.clusters.compose import ClusterSpec
+from harness.clusters.process import ProcessRuntime
+from harness.protocols import Node, TopicSettings
+
+QpidCluster = BrokerCluster[QpidAdmin]
+_READY_S = 60.0
+
+
+class _Qpid(Assembly):
+    def admin(self, runtime: ProcessRuntime, is_reachable: Callable[[str], bool]) -> QpidAdmin:
+        return QpidAdmin(runtime.nodes, is_reachable=is_reachable)
+
+    def admin_url(self, nodes: Sequence[Node]) -> str:
+        return ",".join(f"http://{node.admin}" for node in nodes)
+
+    def alone(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+        """A group of one: it loads what a single broker needs and what replication needs."""
+        return replace(super().alone(spec)[0], topology="group"), {}
+
+    def rehearse(self, admin: ClusterAdmin) -> None:
+        admin.wait_ready([], timeout_s=_READY_S, run_tag=0)
+        admin.create_topics([TopicSettings("rehearsal", 1, 1)])
+        admin.wait_ready(["rehearsal"], timeout_s=_READY_S, run_tag=0)
+        admin.delete_topics(["rehearsal"])
+
+
+ASSEMBLY = _Qpid()
