@@ -18,6 +18,7 @@ from harness.records import Event, Kind, Outcome
 #: What is counted in the buckets; `faults_bit` comes from the fault log.
 COUNTED = (
     "sends_open_at_fault",
+    "sends_before_first_ok",
     "sends_not_ok",
     "deliveries",
     "redeliveries",
@@ -40,10 +41,12 @@ def of_bucket(bucket: Bucket) -> dict[str, int]:
     bit = sorted(fault.start_ns for fault in bucket.context.faults if fault.effective)
     times = np.array(bit, np.int64)
     sends, deliveries = bucket.sends, bucket.deliveries
+    first_ok = _first_ok(bucket)
     for part in chunks(sends.rows):
         judged = sends["kind"][part] != Kind.PROBE
         start, done = sends["t_start_ns"][part][judged], sends["t_done_ns"][part][judged]
         found["sends_open_at_fault"] += open_at(times, start, done)
+        found["sends_before_first_ok"] += int(np.count_nonzero(start < first_ok))
         found["sends_not_ok"] += int(np.count_nonzero(sends["outcome"][part][judged] != Outcome.OK))
     for part in chunks(deliveries.rows):
         event = deliveries["event"][part]
@@ -54,6 +57,16 @@ def of_bucket(bucket: Bucket) -> dict[str, int]:
         for name, kinds in _EVENTS.items():
             found[name] += int(sum(seen[kind] for kind in kinds))
     return found
+
+
+def _first_ok(bucket: Bucket) -> int:
+    """When the first message was acknowledged; without one, the end of time."""
+    sends = bucket.sends
+    first = np.iinfo(np.int64).max
+    for part in chunks(sends.rows):
+        ok = (sends["outcome"][part] == Outcome.OK) & (sends["kind"][part] != Kind.PROBE)
+        first = int(np.min(sends["t_done_ns"][part], where=ok, initial=first))
+    return first
 
 
 def open_at(times: Array, start: Array, done: Array) -> int:

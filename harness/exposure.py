@@ -14,6 +14,7 @@ from typing import Final
 CAPTURED: Final = {
     "faults_bit": "faults that proved that they bit",
     "sends_open_at_fault": "sends without an outcome when a fault was applied, summed over the faults",
+    "sends_before_first_ok": "sends begun before the first acknowledgement in their bucket of lanes",
     "sends_not_ok": "sends that the client reported as failed or never completed",
     "deliveries": "messages handed to consumers",
     "redeliveries": "messages handed over with a redelivery count or flag above zero",

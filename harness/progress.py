@@ -21,6 +21,8 @@ Mode = Literal["auto", "live", "plain", "quiet"]
 PLAIN_EVERY_S = 10.0
 #: Rates are taken over this long: short enough to show a stall, long enough not to flicker.
 RATE_WINDOW_S = 2.0
+#: Targets of a fault that are named in a line.
+MOST_TARGETS = 3
 #: Plain downloads say so at each of these shares.
 DOWNLOAD_STEP = 0.25
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
@@ -84,7 +86,7 @@ class RunView:
         now_ns = int(event.get("t_ns") or time.monotonic_ns())
         span = self.faults.get(number)
         if what == "inject":
-            target = ", ".join(event.get("targets") or ()) or str(event.get("target", ""))
+            target = _targets(event)
             self.faults[number] = span = FaultSpan(f"{event.get('kind', 'fault')} {target}", now_ns)
             return f"fault #{number}: {span.text}"
         if what == "skipped":
@@ -102,6 +104,14 @@ class RunView:
 
     def active(self) -> list[tuple[int, FaultSpan]]:
         return [(number, span) for number, span in self.faults.items() if span.end_ns is None]
+
+
+def _targets(event: Mapping[str, Any]) -> str:
+    """Those that were hit; of many, how many and which first."""
+    hit = [str(target) for target in event.get("targets") or ()]
+    if len(hit) > MOST_TARGETS:
+        return f"{', '.join(hit[:MOST_TARGETS])} and {len(hit) - MOST_TARGETS} more"
+    return ", ".join(hit) or str(event.get("target", ""))
 
 
 class BaseProgress:

@@ -57,6 +57,7 @@ def test_what_a_bucket_shows() -> None:
     found = of_bucket(bucket(sends, deliveries, faults))
     assert found == {
         "sends_open_at_fault": 2 + 2,
+        "sends_before_first_ok": 2,
         "sends_not_ok": 2,
         "deliveries": 2,
         "redeliveries": 1,
