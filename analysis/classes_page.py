@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.classes import ALWAYS, CAPTURE, CLASSES, INFORMATION, PRECONDITIONS, AnomalyClass
+from analysis.classes import (
+    ALWAYS,
+    APPLICATION,
+    CAPTURE,
+    CLASSES,
+    INFORMATION,
+    PRECONDITIONS,
+    AnomalyClass,
+)
+from analysis.context import REDELIVERY_ORDER
 
 _INTRODUCTION = """\
 # Anomalies
@@ -30,7 +39,19 @@ producer instance, lane and partition. A block that a client sends again after a
 
 **A promise decides the status.** A class is a *violation* if the producer's settings promise what it
 breaks (`acks=all` with two in-sync replicas promises delivery, an idempotent producer order and no
-duplicates) or if the scenario requires it; else it is *permitted*, and reported all the same.
+duplicates) or if the scenario requires it; else it is *permitted*, and reported all the same. What the
+application did to itself, by not looking at a result, is an *application error*. Neither changes the verdict;
+a variant of a scenario may expect either.
+
+**Deliveries** are judged by how the group reads. A Kafka group commits an offset, so within one assignment
+nothing comes twice or out of order. A Pulsar subscription settles message by message: what was not
+acknowledged may come again at any time, so a repeat is held against the acknowledgement before it, its
+confirmation, the ack timeout and whatever else gave a reason to send it again. Exclusive and Failover
+subscriptions promise the order of the log, Key_Shared ones that of a key, Shared ones none.
+
+**Queues** (JMS, AMQP) keep no log. A message is lost when it was acknowledged, given to nobody and does not
+remain after the drain; what a roll back, a commit or a recover did to each delivery is read from the
+journals of the sessions.
 
 **Evidence comes first.** Each class names what must hold before it counts; where that does not hold, the
 finding is *suspect* and the verdict unknown. An unread end of a partition is never a loss, and a hole in
@@ -47,6 +68,8 @@ _BREAKS = {
     "delivery": "delivery",
     "order": "order",
     "dedup": "no duplicates",
+    REDELIVERY_ORDER: "order, if the scenario requires it (`require.order`): nothing else promises it",
+    APPLICATION: "nothing: an application error",
 }
 
 
@@ -90,3 +113,6 @@ def _section(entry: AnomalyClass) -> Iterator[str]:
         for name, split in entry.splits.items():
             status = f" ({split.status.value})" if split.status else ""
             yield f"- *{name}*: {split.text}{status}"
+    if entry.split_by:
+        yield ""
+        yield f"Split by {entry.split_by}."

@@ -17,7 +17,20 @@ from analysis import exposure
 from analysis.bucket import Array, Bucket
 from analysis.classes import CLASSES
 from analysis.findings import Status
-from analysis.kernels import copies, dispatch, hang, order, placement, presence, stall, strangers
+from analysis.kernels import (
+    copies,
+    dispatch,
+    hang,
+    numbering,
+    order,
+    placement,
+    presence,
+    queues,
+    silence,
+    stall,
+    strangers,
+    unchecked,
+)
 from analysis.kernels.episodes import Chosen, episodes_of
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, unmet_names
@@ -35,7 +48,15 @@ _URGENCY = {
     Status.INFO: 4,
 }
 _MOST_URGENCY = 10_000  # above any urgency: five statuses of a thousand ranks
-_LOG_KERNELS = (presence.judge, strangers.judge, placement.judge, order.judge, copies.judge, hang.judge)
+_LOG_KERNELS = (
+    presence.judge,
+    strangers.judge,
+    placement.judge,
+    order.judge,
+    copies.judge,
+    hang.judge,
+    unchecked.judge,
+)
 
 
 def classify(bucket: Bucket) -> Partial:
@@ -43,11 +64,14 @@ def classify(bucket: Bucket) -> Partial:
     history = History(bucket)
     counts = _counts(history) | exposure.of_bucket(bucket)
     hits = [h for judge in _LOG_KERNELS for h in judge(history)]
+    hits += numbering.judge(history, hits)
     bucket.sends.drop()
     matching = Matching(history)
     groups = judged_groups(history, matching)
     hits += dispatch.judge(history, matching, groups)
     hits += stall.judge(history, groups)
+    hits += queues.judge(history)
+    hits += silence.judge(history)
     chosen = _by_root_cause(history, hits)
     episodes = [e for one in chosen for e in episodes_of(history, matching, one)]
     return Partial(bucket=bucket.number, episodes=episodes, evidence=_evidence(chosen), counts=counts)
@@ -146,7 +170,7 @@ def _counts(history: History) -> dict[str, int]:
     sends, outcome = history.bucket.sends, history.outcome
     by_outcome = {o: int(np.count_nonzero(outcome == o)) for o in (Outcome.OK, Outcome.FAIL, Outcome.INFO)}
     unknown = outcome == Outcome.INFO
-    stored = history.first >= 0
+    stored = history.present
     info_stored = int(np.count_nonzero(unknown & stored))
     is_open = np.flatnonzero(unknown)
     is_open = is_open[history.of_send("t_done_ns", is_open) == 0] if sends.rows else is_open

@@ -41,7 +41,7 @@ def findings_of(episodes: Iterable[Episode], context: Context, span: Span, seed:
 
 def _promise(episode: Episode, context: Context) -> Promise | None:
     """The promise of the producer concerned; what no producer did is held to the full one."""
-    return context.instance(episode.instance).promise if episode.instance else None
+    return context.promise(episode.instance)
 
 
 def _finding(

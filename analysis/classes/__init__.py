@@ -45,24 +45,7 @@ __all__ = [
     "why_promise",
 ]
 
-#: Written down and not yet judged.
-_PENDING: Final = frozenset(
-    [
-        "dedup-silent-loss",
-        "client-sequence-regression",
-        "unchecked-failure",
-        "redelivered-after-ack",
-        "premature-redelivery",
-        "per-key-reorder",
-        "backlog-stuck",
-        "lost-after-rollback",
-        "committed-and-redelivered",
-        "twice-in-transaction",
-        "rollback-order",
-    ]
-)
-_ALL: Final = (*INTEGRITY, *SENDING, *DELIVERY, *TRANSACTIONS, *LIVENESS)
-_TABLE: Final = tuple(c for c in _ALL if c.name not in _PENDING)
+_TABLE: Final = (*INTEGRITY, *SENDING, *DELIVERY, *TRANSACTIONS, *LIVENESS)
 
 CLASSES: Final[Mapping[str, AnomalyClass]] = {c.name: c for c in sorted(_TABLE, key=lambda c: c.rank)}
 

@@ -32,8 +32,16 @@ DELIVERY: Final = (
             "The broker confirmed the acknowledgement, and gave the message to the subscription again. "
             "Needs the confirmation of the broker (a client that completes the future without a receipt "
             "proves nothing: see delivery-duplicate), and, for a batch, of its every message, since "
-            "without batch index acknowledgements on both ends a batch is acknowledged as a whole."
+            "without batch index acknowledgements on both ends a batch is acknowledged as a whole. Nothing "
+            "may have made a second copy set out before it: no fault, no time-out, no refusal."
         ),
+        splits={
+            "confirmed": Split("the broker had confirmed the acknowledgement"),
+            "after a crash": Split(
+                "a broker that dies forgets acknowledgements that its cursor had not yet written",
+                Status.PERMITTED,
+            ),
+        },
     ),
     AnomalyClass(
         name="premature-redelivery",
@@ -117,7 +125,9 @@ DELIVERY: Final = (
             "same assignment": Split("twice within one assignment, without a seek"),
             "after rebalance": Split("not committed when the partition changed hands", Status.PERMITTED),
             "after seek": Split("the application asked for it", Status.PERMITTED),
-            "not acknowledged": Split("no acknowledgement of it had been confirmed", Status.PERMITTED),
+            "not acknowledged": Split(
+                "no acknowledgement of it had been confirmed when it was sent out again", Status.PERMITTED
+            ),
             "no receipt": Split(
                 "acknowledged, but this client does not wait for the broker's receipt", Status.PERMITTED
             ),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.bucket import Array, chunks, is_constant
+from analysis.kernels import keyed, settling
 from analysis.kernels.evidence import Evidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
@@ -35,32 +36,42 @@ def judge(history: History, matching: Matching, groups: Sequence[Given]) -> list
 
 
 def _repeats(given: Given) -> list[Hits]:
-    """delivery-duplicate, rewind-past-commit, delivery-reorder."""
-    streams = _disturbed(given)
+    """delivery-duplicate, rewind-past-commit, delivery-reorder; of messages settled one by one, their own."""
+    reading = given.history.context.reading(given.group)
+    twice, back = _disturbed(given)
+    if reading.is_individual:
+        found = settling.judge(given, twice) if len(twice) else []
+        if reading.order == "key":
+            found += keyed.judge(given, twice)
+        elif reading.order == "stream" and len(back):
+            found += _reordered(given, given.matching.tenures(given.of_streams(back)))
+        return found
+    streams = np.union1d(twice, back)
     if not len(streams):
         return []
     tenures = given.matching.tenures(given.of_streams(streams))
     return [*_duplicates(given, tenures), *_reordered(given, tenures)]
 
 
-def _disturbed(given: Given) -> Array:
-    """Streams in which some position came twice, or the journal does not follow the log."""
+def _disturbed(given: Given) -> tuple[Array, Array]:
+    """Streams in which some position came twice, and those where the journal does not follow the log."""
     stream = given.history.bucket.log["stream"]
-    found: set[int] = set()
+    repeated: set[int] = set()
+    backward: set[int] = set()
     if not len(given.first):
-        return np.empty(0, np.int64)
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     for part in chunks(len(given.matched)):
         row = given.matched[part]
         again = row[(row >= 0) & (given.first[row] != given.numbers(part))]
-        found.update(np.unique(stream[again]).tolist())
+        repeated.update(np.unique(stream[again]).tolist())
     last = np.empty(0, np.int64)  # log row of the last delivery seen before the part
     for part in chunks(len(given.first)):
         seen = np.append(last, np.flatnonzero(given.first[part] >= 0) + part.start)
         order, where = given.first[seen], stream[seen]
         back = (order[1:] < order[:-1]) & (where[1:] == where[:-1])
-        found.update(np.unique(where[1:][back]).tolist())
+        backward.update(np.unique(where[1:][back]).tolist())
         last = seen[-1:]
-    return np.array(sorted(found), np.int64)
+    return np.array(sorted(repeated), np.int64), np.array(sorted(backward), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +147,7 @@ def _reordered(given: Given, tenures: Tenures) -> list[Hits]:
     behind = np.flatnonzero(row < running)
     if not len(behind):
         return []
-    fresh = _first_in_tenure(tenures.tenure, row, tenures.delivery)[behind]
-    at = behind[fresh]
+    at = behind[_first_in_tenure(tenures, row, behind, reach)]
     if not len(at):
         return []
     ahead = running[at]
@@ -151,12 +161,17 @@ def _reordered(given: Given, tenures: Tenures) -> list[Hits]:
     return [_delivered(given, "delivery-reorder", tenures.delivery[at], note=note)]
 
 
-def _first_in_tenure(tenure: Array, row: Array, delivery: Array) -> Array:
-    order = np.lexsort((delivery, row, tenure))
+def _first_in_tenure(tenures: Tenures, row: Array, asked: Array, n_rows: int) -> Array:
+    """For some of the deliveries: is it the first of its log row in its tenure?"""
+    wanted = np.zeros(n_rows, np.bool_)
+    wanted[row[asked]] = True
+    same = np.flatnonzero(wanted[row])
+    tenure, row = tenures.tenure[same], row[same]
+    order = np.lexsort((tenures.delivery[same], row, tenure))
     r, t = row[order], tenure[order]
-    out = np.ones(len(order), np.bool_)
-    out[order[1:]] = (r[1:] != r[:-1]) | (t[1:] != t[:-1])
-    return out
+    first = np.ones(len(order), np.bool_)
+    first[order[1:]] = (r[1:] != r[:-1]) | (t[1:] != t[:-1])
+    return np.asarray(first[np.searchsorted(same, asked)])
 
 
 def _rewind_words(given: Given, again: _Again, committed: Array, at: Array) -> Callable[[int], Note]:
@@ -222,6 +237,8 @@ def _not_dispatched(given: Given) -> list[Hits]:
     seen = np.zeros(len(slots), np.bool_)
     seen[index[given.first[copies] >= 0]] = True
     seen |= np.isin(slots, history.delivery_slot[given.matching.unmatched])
+    if history.taken is not None:
+        seen |= history.taken[slots]
     slots, rows = slots[~seen], rows[~seen]
     if not len(slots):
         return []

@@ -49,7 +49,7 @@ class Evidence:
         topic = self._topic_of(slots)
         known = (stream > 0) & (stream < len(complete))
         at = np.where(known, stream, 0)
-        named = known & (position >= 0)
+        named = known & (position >= 0) & self._context.has_offsets
         read = np.where(known, complete[at] | (named & (position < read_to[at])), whole[topic])
         is_kept = np.where(known, (begin[at] == 0) | (named & (position >= begin[at])), kept[topic])
         restored = 0 if self._context.readiness_restored else BITS["readiness-restored"]

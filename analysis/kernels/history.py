@@ -165,9 +165,47 @@ class History:
         return out
 
     @cached_property
+    def taken(self) -> npt.NDArray[np.bool_] | None:
+        """Slots that a consumer was given from a queue, which keeps no log of them; None = no queues."""
+        if not self.context.has_queues:
+            return None
+        out = np.zeros(self.n_slots, np.bool_)
+        out[self.delivery_slot[self.queue_deliveries]] = True
+        return out
+
+    @cached_property
+    def queue_deliveries(self) -> Ints:
+        """Delivery rows of messages that came from a queue, in journal order."""
+        is_queue = self.context.is_queue
+        stream = self.bucket.deliveries["stream"]
+        known = np.where((stream < 0) | (stream >= len(is_queue)), 0, stream)
+        return np.flatnonzero((self.delivery_slot >= 0) & is_queue[known])
+
+    @cached_property
+    def present(self) -> npt.NDArray[np.bool_]:
+        """Slots that were certainly stored: the log holds them, or a queue gave them out."""
+        stored = self.first >= 0
+        return stored if self.taken is None else stored | self.taken
+
+    def sent_otherwise(self, slots: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Slots of which another attempt of the application is stored."""
+        resent = np.flatnonzero(self.sparse[:, 3] > 0)
+        if not len(resent) or not len(slots):
+            return np.zeros(len(slots), np.bool_)
+        seqs = self.identity(slots)[:, :3]
+        originals = np.column_stack([self.sparse[resent, :3], np.zeros(len(resent), np.int64)])
+        found = self.find(originals)
+        attempts = np.concatenate([resent + self.n_dense, found[found >= 0]])
+        stored = np.unique(self.identity(attempts[self.present[attempts]])[:, :3], axis=0)
+        both, number = np.unique(np.concatenate([stored, seqs]), axis=0, return_inverse=True)
+        known = np.zeros(len(both), np.bool_)
+        known[number.ravel()[: len(stored)]] = True
+        return known[number.ravel()[len(stored) :]]
+
+    @cached_property
     def acked_absent(self) -> Ints:
         """Slots acknowledged and not stored."""
-        return np.flatnonzero((self.outcome == Outcome.OK) & (self.first < 0))
+        return np.flatnonzero((self.outcome == Outcome.OK) & ~self.present)
 
     @cached_property
     def ack_elsewhere(self) -> Ints:
@@ -179,11 +217,13 @@ class History:
         for part in chunks(self.n_slots):
             send, row = self.sent[part], self.first[part]
             differs = np.zeros(len(row), np.bool_)
-            for name in ("stream", "ledger", "position", "batch"):
+            for name in ("stream", "ledger", "position"):
                 acked, found_at = sends[name], log[name]
                 both = is_constant(acked) and is_constant(found_at)
                 if not both or acked[0] != found_at[0]:
                     differs |= acked[send] != found_at[row]
+            if not is_constant(sends["batch"]) or not is_constant(log["batch"]):  # -1 is 0, see `Places`
+                differs |= np.maximum(sends["batch"][send], 0) != np.maximum(log["batch"][row], 0)
             differs &= (self.outcome[part] == Outcome.OK) & (row >= 0)
             found.append(np.flatnonzero(differs) + part.start)
         slots = np.concatenate(found)

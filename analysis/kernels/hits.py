@@ -39,6 +39,7 @@ class Hits:
         delivery: delivery row that shows it, -1 = none.
         session: consumer session, 0 = none.
         note: words for a hit, by its index here; asked for witnesses only.
+        names: of the splits, where the capture and not the table of classes names them.
     """
 
     cls: str
@@ -51,13 +52,14 @@ class Hits:
     delivery: Array
     session: Array
     note: Callable[[int], Note] | None = None
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.slot)
 
     @property
     def splits(self) -> tuple[str, ...]:
-        return tuple(CLASSES[self.cls].splits) or ("",)
+        return self.names or tuple(CLASSES[self.cls].splits) or ("",)
 
 
 def hits(
@@ -72,12 +74,13 @@ def hits(
     delivery: Array | int = -1,
     session: Array | int = 0,
     note: Callable[[int], Note] | None = None,
+    names: tuple[str, ...] = (),
 ) -> Hits:
-    """Hits with defaults filled in; ``split`` by name for all, or an index for each."""
+    """Hits with defaults filled in; ``split`` by name for all, or an index for each (into ``names``)."""
     count = len(slot)
     if isinstance(split, str):
-        names = tuple(CLASSES[cls].splits) or ("",)
-        split = np.full(count, names.index(split), np.int8)
+        known = names or tuple(CLASSES[cls].splits) or ("",)
+        split = np.full(count, known.index(split), np.int8)
 
     def column(value: Array | int) -> Array:
         return value if isinstance(value, np.ndarray) else np.full(count, value, np.int64)
@@ -93,6 +96,7 @@ def hits(
         delivery=column(delivery),
         session=column(session),
         note=note,
+        names=names,
     )
 
 

@@ -21,6 +21,7 @@ from analysis.kernels.lookup import Ints
 from harness.records import Event
 
 _BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
+_PLACE = ("stream", "position", "ledger", "batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +60,35 @@ class Matching:
         strangers = []
         for part in chunks(table.rows):
             slot = history.delivery_slot[part]
-            place = [table[name][part] for name in ("stream", "position", "ledger", "batch")]
-            row = history.places.rows(*place)
-            same = (slot >= 0) & (row >= 0)
-            if history.bucket.log.rows:
-                same &= history.log_slot[row] == slot
-            self.row[part] = np.where(same, row, -1)
-            strangers.append(np.flatnonzero(~same & (slot >= 0)) + part.start)
-        #: Delivery rows of messages that the log does not hold at that place.
+            row = self._rows(part, slot)
+            self.row[part] = row
+            strangers.append(np.flatnonzero((row < 0) & (slot >= 0)) + part.start)
+        #: Delivery rows of messages that the log does not hold at that place; queues are no log.
         self.unmatched = np.concatenate(strangers) if strangers else np.empty(0, np.int64)
+        if history.context.has_queues:
+            self.unmatched = np.setdiff1d(self.unmatched, history.queue_deliveries)
+            self.row[history.queue_deliveries] = -1
         table.drop("position")
+
+    def _rows(self, part: slice, slot: Array) -> Array:
+        """Log row at the place of each delivery if it holds the same message, else -1."""
+        history, log = self.history, self.history.bucket.log
+        if not log.rows:
+            return np.full(len(slot), -1, np.int64)
+        place = {name: history.bucket.deliveries[name][part] for name in _PLACE}
+        if history.places.is_dense:
+            row = history.places.rows(*place.values())
+            return np.where((slot >= 0) & (row >= 0) & (history.log_slot[row] == slot), row, -1)
+        # Mostly it is the message's first copy, which is known without a search.
+        row = np.where(slot >= 0, history.first[slot], -1).astype(np.int64)
+        same = row >= 0
+        for name, column in place.items():
+            found = log[name][row]
+            same &= (np.maximum(found, 0) == np.maximum(column, 0)) if name == "batch" else found == column
+        rest = np.flatnonzero(~same & (slot >= 0))
+        other = history.places.rows(*(column[rest] for column in place.values()))
+        row[rest] = np.where((other >= 0) & (history.log_slot[other] == slot[rest]), other, -1)
+        return np.where(slot >= 0, row, -1)
 
     @cached_property
     def changes(self) -> list[Change]:
@@ -108,7 +128,7 @@ class Matching:
         """Tenures of matched deliveries, given as ascending delivery rows (whole streams)."""
         table = self.history.bucket.deliveries
         stream, session = table["stream"][delivery], table["session"][delivery]
-        order = np.argsort(narrow(np.unique(stream, return_inverse=True)[1]), kind="stable")
+        order = np.argsort(narrow(stream), kind="stable")
         delivery, stream, session = delivery[order], stream[order], session[order]
         new = np.append(True, (stream[1:] != stream[:-1]) | (session[1:] != session[:-1]))[: len(delivery)]
         begins = np.flatnonzero(new)

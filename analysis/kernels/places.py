@@ -18,6 +18,9 @@ class Places:
     A Kafka partition without transactions has every offset in turn, so a row is a base plus the offset.
     Other streams (holes left by transaction markers, Pulsar's ledger, entry and batch index) are found
     by bisection on one packed number a row.
+
+    Batch index -1 (no batch) and 0 are one place: an entry is either, and a client that made a batch of
+    one calls it 0 where the reader finds no batch.
     """
 
     def __init__(self, log: Columns) -> None:
@@ -30,6 +33,11 @@ class Places:
         self._dense = (high - low == last - first) & plain
         self._low, self._high, self._base = low, high, first - low
         self._packed: _Packed | None = None
+
+    @property
+    def is_dense(self) -> bool:
+        """Every place is found by an addition."""
+        return bool(self._dense.all())
 
     def rows(self, stream: Array, position: Array, ledger: Array, batch: Array) -> Ints:
         """Log row of each place, -1 where the log has none."""
@@ -61,7 +69,7 @@ class _Packed:
     def __init__(self, log: Columns) -> None:
         self._parts = [Lookup(distinct(log[key])) for key in ("stream", "ledger")]
         sizes = [len(part) for part in self._parts]
-        sizes += [int(log[key].max()) + 1 for key in ("position", "batch")]
+        sizes += [max(int(log[key].max()), 0) + 1 for key in ("position", "batch")]
         if np.prod([float(size) for size in sizes]) >= 2.0**63:
             raise BrokerstormError(f"places of {log.rows} log rows do not fit 63 bits: radices {sizes}")
         self._limits = sizes[2:]
@@ -73,8 +81,8 @@ class _Packed:
     ) -> tuple[Ints, npt.NDArray[np.bool_]]:
         ranks = [p.index(c).astype(np.int64) for p, c in zip(self._parts, (stream, ledger), strict=True)]
         known = (ranks[0] >= 0) & (ranks[1] >= 0)
-        for column, limit in zip((position, batch), self._limits, strict=True):
-            known &= (column >= 0) & (column < limit)
+        batch = np.maximum(batch, 0)
+        known &= (position >= 0) & (position < self._limits[0]) & (batch < self._limits[1])
         parts = (*ranks, position.astype(np.int64), batch.astype(np.int64))
         packed = sum(part * weight for part, weight in zip(parts, self._weights, strict=True))
         return np.asarray(packed), known

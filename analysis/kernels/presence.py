@@ -6,36 +6,75 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.bucket import Array
+from analysis.bucket import Array, is_constant
 from analysis.kernels.evidence import Bits, Evidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.words import name_of, place_of
 from harness.records import Outcome
 
+#: Ledger that a broker's deduplication gives a send it drops.
+DROPPED = -1
+
 
 def judge(history: History) -> list[Hits]:
-    """acked-lost, false-nack, wrong-ack-position, info-stored, info-not-stored."""
+    """acked-lost, dedup-silent-loss, false-nack, wrong-ack-position, info-stored, info-not-stored."""
     return [*_lost(history), *_false_nack(history), *_misplaced(history), *_unknown(history)]
 
 
 def _lost(history: History) -> list[Hits]:
+    """acked-lost, and those of them that the broker acknowledged as repeats."""
     claimed, _ = history.corrupt_claims
     slots = history.acked_absent[~np.isin(history.acked_absent, claimed)]
+    slots = slots[~history.sent_otherwise(slots)]
     if not len(slots):
         return []
-    stream, unmet = _absence(history, slots)
-    return [
-        hits(
-            "acked-lost",
-            slot=slots,
-            t_ns=history.times(slots),
-            split=_shape(history, slots),
-            unmet=unmet | Evidence(history).producer_ended(slots),
-            stream=stream,
-            note=_what_lies_there(history, slots),
-        )
-    ]
+    dropped = is_dropped(history, slots)
+    found = []
+    for cls, own in (("acked-lost", slots[~dropped]), ("dedup-silent-loss", slots[dropped])):
+        if len(own):
+            stream, unmet = _absence(history, own)
+            found.append(
+                hits(
+                    cls,
+                    slot=own,
+                    t_ns=history.times(own),
+                    split=_shape(history, own) if cls == "acked-lost" else "",
+                    unmet=unmet | Evidence(history).producer_ended(own),
+                    stream=stream,
+                    note=_what_lies_there(history, own) if cls == "acked-lost" else _namesake(history, own),
+                )
+            )
+    return found
+
+
+def is_dropped(history: History, slots: Array) -> Array:
+    """Acknowledged at -1:-1: the broker took the message for a repeat and dropped it."""
+    ledger = history.bucket.sends["ledger"]
+    if not len(ledger) or (is_constant(ledger) and ledger[0] != DROPPED):
+        return np.zeros(len(slots), np.bool_)
+    return np.asarray((history.of_send("ledger", slots) == DROPPED) & (history.outcome[slots] == Outcome.OK))
+
+
+def _namesake(history: History, slots: Array) -> Callable[[int], Note]:
+    """The message that has the lost one's sequence id in the log, or the highest one before it."""
+
+    def note(i: int) -> Note:
+        own = slots[i : i + 1]
+        name, number = (int(history.of_send(column, own)[0]) for column in ("client_name", "client_seq"))
+        if not name:
+            return Note()
+        log = history.bucket.log
+        rows = np.flatnonzero((log["client_name"] == name) & (history.log_slot >= 0))
+        same = rows[log["client_seq"][rows] == number]
+        if len(same):
+            holder = name_of(history, int(history.log_slot[same[0]]), int(same[0]))
+            return Note(
+                detail=f"its sequence id {number} is that of {holder} at {place_of(history, int(same[0]))}"
+            )
+        return Note(detail=f"its sequence id {number} is not in the log")
+
+    return note
 
 
 def _absence(history: History, slots: Array) -> tuple[Array, Bits]:
@@ -45,6 +84,13 @@ def _absence(history: History, slots: Array) -> tuple[Array, Bits]:
     expected = expected_stream(history, slots)
     stream = np.where(stream > 0, stream, expected)
     return stream, Evidence(history).absent(slots, stream, position)
+
+
+def stream_of_rows(history: History, slots: Array, row: Array) -> Array:
+    """Stream of log rows; of messages without one (taken from a queue), their lane's."""
+    column = history.bucket.log["stream"]
+    found = column[row].astype(np.int64) if len(column) else np.zeros(len(row), np.int64)
+    return np.where(row >= 0, found, expected_stream(history, slots))
 
 
 def expected_stream(history: History, slots: Array) -> Array:
@@ -58,7 +104,7 @@ def expected_stream(history: History, slots: Array) -> Array:
 
 def _shape(history: History, slots: Array) -> Array:
     """Index of prefix, middle, tail or all: where the hole is among what its lane has stored."""
-    stored = np.flatnonzero((history.first >= 0) & (history.sent >= 0))
+    stored = np.flatnonzero(history.present & (history.sent >= 0))
     groups = history.groups
     low = np.full(len(groups), np.iinfo(np.int64).max)
     high = np.full(len(groups), -1)
@@ -93,7 +139,7 @@ def _what_lies_there(history: History, slots: Array) -> Callable[[int], Note]:
 
 
 def _false_nack(history: History) -> list[Hits]:
-    slots = np.flatnonzero((history.outcome == Outcome.FAIL) & (history.first >= 0))
+    slots = np.flatnonzero((history.outcome == Outcome.FAIL) & history.present)
     return [_stored(history, "false-nack", slots)] if len(slots) else []
 
 
@@ -119,10 +165,10 @@ EVIDENCE_OF_PLACE = np.uint16(BITS["audit-complete"])
 def _unknown(history: History) -> list[Hits]:
     unknown = history.outcome == Outcome.INFO
     found = []
-    stored = np.flatnonzero(unknown & (history.first >= 0))
+    stored = np.flatnonzero(unknown & history.present)
     if len(stored):
         found.append(_stored(history, "info-stored", stored))
-    absent = np.flatnonzero(unknown & (history.first < 0))
+    absent = np.flatnonzero(unknown & ~history.present)
     if len(absent):
         stream, unmet = _absence(history, absent)
         unmet &= EVIDENCE_OF_PLACE
@@ -138,14 +184,14 @@ def _stored(
     unmet: Array | int = 0,
     note: Callable[[int], Note] | None = None,
 ) -> Hits:
-    """Hits of messages that the log has, shown at their first copy."""
+    """Hits of messages that the log (or a queue) has, shown at their first copy."""
     row = history.first[slots].astype(np.int64)
     return hits(
         cls,
         slot=slots,
         t_ns=history.times(slots),
         unmet=unmet,
-        stream=history.bucket.log["stream"][row].astype(np.int64),
+        stream=stream_of_rows(history, slots, row),
         row=row,
         note=note,
     )

@@ -127,7 +127,7 @@ class _Dense:
 
     def _pair(self, table: Mapping[str, Array], part: slice) -> Ints:
         instance = self._instances.index(table["instance"][part])
-        pair = instance.astype(np.int64) if self._wide else instance
+        pair: Array = instance.astype(np.int64) if self._wide else instance
         pair *= len(self._lanes) + 1
         pair += self._lanes.index(table["lane"][part])
         return pair

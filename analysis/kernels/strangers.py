@@ -7,6 +7,7 @@ import numpy as np
 from analysis.bucket import Array
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits
+from analysis.kernels.presence import stream_of_rows
 from harness.records import Check
 
 _FOREIGN = ((Check.FOREIGN, "foreign"), (Check.OTHER_RUN, "other run"))
@@ -34,7 +35,7 @@ def is_phantom(history: History, slots: Array) -> Array:
 
 
 def _unrecorded(history: History) -> list[Hits]:
-    slots = np.flatnonzero((history.sent < 0) & (history.first >= 0))
+    slots = np.flatnonzero((history.sent < 0) & history.present)
     if not len(slots):
         return []
     phantom = is_phantom(history, slots)
@@ -45,7 +46,7 @@ def _unrecorded(history: History) -> list[Hits]:
     ):
         if len(own):
             row = history.first[own].astype(np.int64)
-            stream = history.bucket.log["stream"][row].astype(np.int64)
+            stream = stream_of_rows(history, own, row)
             found.append(hits(cls, slot=own, t_ns=history.times(own), split=split, stream=stream, row=row))
     return found
 
@@ -53,7 +54,7 @@ def _unrecorded(history: History) -> list[Hits]:
 def _holes(history: History) -> list[Hits]:
     """Sequences below their group's highest that neither the journal nor the log has."""
     found = _emptied(history)
-    slots = np.flatnonzero((history.sent[: history.n_dense] < 0) & (history.first[: history.n_dense] < 0))
+    slots = np.flatnonzero((history.sent[: history.n_dense] < 0) & ~history.present[: history.n_dense])
     if len(slots):
         before = np.maximum.accumulate(np.where(history.sent >= 0, np.arange(history.n_slots), 0))[slots]
         times = history.times(before)  # the hole is as old as the recorded send before it

@@ -72,8 +72,15 @@ class Witnesses:
             return name_of(history, slot, row)
         stream = history.context.stream_name(int(hits.stream[i]))
         if delivery >= 0:
-            return f"{stream}@{int(history.bucket.deliveries['position'][delivery])}"
+            return self._message_of_delivery(delivery, stream)
         return stream
+
+    def _message_of_delivery(self, delivery: int, stream: str) -> str:
+        slot = int(self._history.delivery_slot[delivery])
+        if slot >= 0:
+            return name_of(self._history, slot)
+        table = self._history.bucket.deliveries
+        return f"{stream}@{place_text(*(int(table[n][delivery]) for n in ('position', 'ledger', 'batch')))}"
 
     def _where(self, slot: int, stream: int) -> str:
         name = self._history.context.stream_name(stream)
@@ -93,7 +100,8 @@ class Witnesses:
             int(history.of_send(name, one)[0]) for name in names
         )
         text = "never completed" if outcome == Outcome.INFO and not done else _OUTCOMES[Outcome(outcome)]
-        acked = place_text(position, ledger, batch) if stream > 0 and position >= 0 else ""
+        named = (stream > 0 and position >= 0) or ledger < 0  # -1:-1 of a broker that dropped a repeat
+        acked = place_text(position, ledger, batch) if named else ""
         return text, history.context.names.get(error, ""), acked
 
     def _check(self, row: int) -> str:
@@ -122,11 +130,35 @@ class Witnesses:
 
     def _around(self, i: int) -> tuple[Step, ...]:
         slot, row, delivery = (int(a[i]) for a in (self._hits.slot, self._hits.row, self._hits.delivery))
+        if delivery >= 0 and self._history.delivery_slot[delivery] >= 0 and self._is_queue(i):
+            return self._in_session(delivery)
         if slot < 0:
             return ()
         if delivery >= 0 and self._matching.row[delivery] >= 0:
             return self._in_journal(slot, delivery)
         return self._in_log(slot, row) if row >= 0 else self._in_sequence(slot)
+
+    def _is_queue(self, i: int) -> bool:
+        stream, queues = int(self._hits.stream[i]), self._history.context.is_queue
+        return 0 <= stream < len(queues) and bool(queues[stream])
+
+    def _in_session(self, delivery: int) -> tuple[Step, ...]:
+        """What a session was given from a queue, beside this delivery; queues show no positions."""
+        history, table = self._history, self._history.bucket.deliveries
+        own = history.queue_deliveries
+        at = int(np.searchsorted(own, delivery))
+        near = own[max(at - _REACH, 0) : at + _REACH + 1]
+        near = near[table["session"][near] == table["session"][delivery]]
+        at = int(np.searchsorted(near, delivery))
+        seen: set[int] = set()
+        steps = []
+        for number in near[max(at - STEPS_AROUND, 0) : at + STEPS_AROUND + 1].tolist():
+            slot = int(history.delivery_slot[number])
+            _, _, seq, attempt = history.identity_of(slot)
+            mark = "!" if number == delivery else "+" if slot in seen else ""
+            seen.add(slot)
+            steps.append(Step(seq=seq, attempt=attempt, position="", mark=mark))
+        return tuple(steps)
 
     def _in_log(self, slot: int, row: int) -> tuple[Step, ...]:
         """Copies near ``row`` in its stream of the lane, in log order."""

@@ -20,9 +20,11 @@ def place_of(history: History, row: int) -> str:
     return place_text(int(log["position"][row]), int(log["ledger"][row]), int(log["batch"][row]))
 
 
-def place_text(position: int, ledger: int = 0, batch: int = 0) -> str:
-    """A position as its system writes it."""
-    return f"{ledger}:{position}:{batch}" if ledger else str(position)
+def place_text(position: int, ledger: int = 0, batch: int = -1) -> str:
+    """A position as its system writes it: ``812``, or ``12:812`` and ``12:812:3`` in a batch."""
+    if not ledger:
+        return str(position)
+    return f"{ledger}:{position}" + (f":{batch}" if batch >= 0 else "")
 
 
 def stream_of(history: History, row: int) -> str:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.classes import ALWAYS, CAPTURE, CLASSES, INFORMATION, PRECONDITIONS, anomaly_class
+from analysis.classes import (
+    ALWAYS,
+    APPLICATION,
+    CAPTURE,
+    CLASSES,
+    INFORMATION,
+    PRECONDITIONS,
+    anomaly_class,
+)
+from analysis.context import REDELIVERY_ORDER
 
 _PROMISES = {
     "delivery": "delivery: an acknowledged message is kept",
     "order": "order: first copies of a lane's messages keep the order in which they were sent",
     "dedup": "dedup: a message is stored once, however often the client sends it again",
+    REDELIVERY_ORDER: "order of redelivered messages: JMS leaves it open, a scenario may require order",
     ALWAYS: "none may break it: it is a violation whatever the settings",
     CAPTURE: "none: it is a gap in our own records and makes the verdict unknown",
+    APPLICATION: "none: it is an error of the application, which did not look at a result",
     INFORMATION: "none: it is told because people ask",
 }
 
@@ -42,6 +53,8 @@ def explain(name: str) -> Explanation:
         key: split.text + (f" (always {split.status.value})" if split.status is not None else "")
         for key, split in entry.splits.items()
     }
+    if entry.split_by:
+        splits["by cause"] = entry.split_by
     return Explanation(
         name=entry.name,
         sentence=entry.sentence,

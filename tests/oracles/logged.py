@@ -72,13 +72,18 @@ def acked_lost(facts: Facts) -> list[Hit]:
     hits = []
     corrupt = set(claims(facts).values())
     for name, row in facts.sent.items():
-        if row["outcome"] != OK or name in facts.copies or name in corrupt:
+        if row["outcome"] != OK or name in facts.copies or name in corrupt or resent(facts, name):
             continue
         unmet = set(expected_absence(facts, name))
         if facts.context.instance(name[0]).end_ns <= 0:
             unmet.add("producer-ended")
         hits.append(Hit("acked-lost", name, shape(facts, name), frozenset(unmet), time_of(facts, name)))
     return hits
+
+
+def resent(facts: Facts, name: Identity) -> bool:
+    """Another attempt of the same message is stored."""
+    return any(other[:3] == name[:3] and other[3] != name[3] for other in facts.copies)
 
 
 def shape(facts: Facts, name: Identity) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.plan import ConsumerPlan, LaneGroup, LaneMode, Plan, ProducerPlan, PromisePlan, TopicPlan
+from harness.plan import (
+    ConsumerPlan,
+    ConsumerPromise,
+    LaneGroup,
+    LaneMode,
+    Plan,
+    ProducerPlan,
+    PromisePlan,
+    TopicPlan,
+)
 from harness.scenario import LimitsSpec
 
 RUN_TAG = 0xB5_0007
@@ -42,9 +51,14 @@ def build_plan(
     sessions: int = 1,
     promise: PromisePlan = DURABLE,
     groups: list[LaneGroup] | None = None,
+    reading: ConsumerPromise | None = None,
+    settle: str = "auto",
+    results: str = "checked",
     **changes: Any,
 ) -> Plan:
     """A plan with ``producers`` instances 1..n on every topic and one group of ``sessions`` consumers."""
+    consuming: dict[str, Any] = {"promise": reading or ConsumerPromise(), "settle": settle}
+    producing: dict[str, Any] = {"results": results}
     lanes = groups if groups is not None else lane_groups(topics, mode, keys, buckets)
     names = list(topics)
     fields: dict[str, Any] = {
@@ -72,6 +86,7 @@ def build_plan(
                 when_full="wait",
                 call_deadline_s=130.0,
                 promise=promise,
+                **producing,
             )
             for i in range(1, producers + 1)
         ],
@@ -85,6 +100,7 @@ def build_plan(
                 topics=names,
                 commit_every_s=1.0,
                 options={},
+                **consuming,
             )
             for i in range(1, sessions + 1)
         ],

@@ -11,11 +11,15 @@
 Sequences are dense from 0. Every call advances the clock by `TICK_NS`; ``at_ms`` (since start of load)
 sets it. In a topic of mode "partition", lane i is partition i, and ``partition`` alone is enough; with
 "key" or "routed" give ``lane`` and ``partition`` (where it was found) apart.
+
+Positions are numbers 0, 1, 2 ... in every system. With ``system="pulsar"`` they come out as ledger, entry and
+batch index (`ENTRIES` entries a ledger, ``batch`` messages an entry); acknowledgements name the same numbers.
+With "qpid" a delivery has no position and `log` says what remained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.plan import LaneMode, Plan, PromisePlan
+from harness.plan import ConsumerPromise, LaneMode, Plan, PromisePlan
 from harness.records import SEALED, Check, Event, Kind, Outcome
 from harness.rundir import RunDir
 from tests.planted.plans import DURABLE, build_plan
@@ -32,6 +36,8 @@ from tests.planted.writing import Tables, write_run
 EPOCH_NS = 1_000_000_000_000  # CLOCK_MONOTONIC at start of load
 TICK_NS = 1_000_000
 TOPIC = "orders"
+ENTRIES = 4  # of a Pulsar ledger
+FIRST_LEDGER = 7
 _OUTCOMES = {"ok": Outcome.OK, "fail": Outcome.FAIL, "info": Outcome.INFO, "open": Outcome.INFO}
 
 Row = dict[str, Any]
@@ -48,6 +54,11 @@ class History:
     producers: int = 1
     sessions: int = 1
     promise: PromisePlan = DURABLE
+    system: str = "kafka"
+    batch: int = 1
+    reading: ConsumerPromise | None = None
+    settle: str = "auto"
+    results: str = "checked"
     workers: dict[str, dict[str, Any]] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
     rows: dict[str, list[Row]] = field(default_factory=lambda: {t: [] for t in SEALED})
@@ -61,6 +72,10 @@ class History:
             producers=self.producers,
             sessions=self.sessions,
             promise=self.promise,
+            reading=self.reading,
+            settle=self.settle,
+            results=self.results,
+            system=self.system,
         )
         self.now_ns = EPOCH_NS
         self.faults: list[Row] = []
@@ -108,8 +123,10 @@ class History:
         at_ms: float | None = None,
         took_ms: float = 1.0,
         due_ms: float | None = None,
+        dropped: bool = False,
     ) -> History:
         """One send. ``outcome``: ok, fail, info, or open (never completed, t_done 0).
+        ``dropped``: acknowledged at -1:-1, as a broker's deduplication does.
 
         ``position``: what the acknowledgement said; left out, it is where the log holds the message,
         or, for an ok one that the log lacks, the position after the ok before it. ``due_ms``: intended
@@ -126,7 +143,8 @@ class History:
                 "outcome": _OUTCOMES[outcome],
                 "late_outcome": _OUTCOMES[late] if late else 0,
                 "error": self.name("error", error) if error else 0,
-                "position": position,
+                "position": -1 if dropped else position,
+                "ledger": -1 if dropped else 0,
                 "partition": partition,
             }
         )
@@ -148,11 +166,20 @@ class History:
         kind: Kind = Kind.LOAD,
         check: Check = Check.OK,
         position: int | None = None,
+        client_seqs: Sequence[int] = (),
     ) -> History:
-        """The log holds these messages next, from ``position`` or right after what it has."""
+        """The log holds these messages next, from ``position`` or right after what it has.
+
+        ``client_seqs``: the client's own sequence ids of them, under the producer name ``p``.
+        """
         stream = partition + 1
-        for seq in seqs:
+        for number, seq in enumerate(seqs):
             here = self._next.get(stream, 0) if position is None else position
+            named = (
+                {"client_name": self.name("client", "p"), "client_seq": client_seqs[number]}
+                if client_seqs
+                else {}
+            )
             identity = self._identity(instance, lane, partition, seq, attempt, kind)
             blank = dict.fromkeys(identity, 0)
             self.rows["log"].append(
@@ -163,6 +190,7 @@ class History:
                     "t_intended_ns": self._intended(identity) if check is Check.OK else 0,
                     "broker_time_ms": self.now_ns // 1_000_000,
                     "check": check,
+                    **named,
                 }
             )
             self._next[stream] = here + 1
@@ -188,7 +216,7 @@ class History:
         at or after what the session read last, else its first copy.
         """
         stream = partition + 1
-        if stream not in self._owned.get(session, set()):
+        if self.system == "kafka" and stream not in self._owned.get(session, set()):
             self.assign(partition, session=session)
         for seq in seqs:
             identity = self._identity(instance, lane, partition, seq, attempt, kind)
@@ -220,6 +248,36 @@ class History:
     ) -> History:
         """Commit confirmed: the group would read on from ``position``."""
         self._event(Event.COMMIT, session, partition + 1, position, at_ms)
+        return self
+
+    def acked(
+        self,
+        *positions: int,
+        partition: int = 0,
+        session: int = 1,
+        at_ms: float | None = None,
+        confirmed_ms: float | None = None,
+        confirmed: bool = True,
+    ) -> History:
+        """Messages at these positions acknowledged; confirmed at once, at ``confirmed_ms``, or never."""
+        for position in positions:
+            self._event(Event.ACK_CALLED, session, partition + 1, position, at_ms)
+        for position in positions if confirmed else ():
+            self._event(Event.ACK_CONFIRMED, session, partition + 1, position, confirmed_ms)
+        return self
+
+    def nack(
+        self, *positions: int, partition: int = 0, session: int = 1, at_ms: float | None = None
+    ) -> History:
+        """Messages at these positions refused."""
+        for position in positions:
+            self._event(Event.NACK, session, partition + 1, position, at_ms)
+        return self
+
+    def ends(self, *events: Event, session: int = 1, at_ms: float | None = None) -> History:
+        """The session's transaction ends (or is said to): commit, roll back, recover; no stream is named."""
+        for event in events:
+            self._event(event, session, 0, -1, at_ms)
         return self
 
     def seek(
@@ -277,6 +335,7 @@ class History:
             rows = self.rows[table]
             if table in owners:
                 rows = sorted(rows, key=lambda row: int(row[owners[table]]))
+            rows = [row | self._place(table, row) for row in rows]
             arrays: dict[str, npt.NDArray[Any]] = {
                 c.name: np.array([row.get(c.name, 0) for row in rows], c.dtype) for c in columns
             }
@@ -289,7 +348,8 @@ class History:
         for number, stream in enumerate(self.plan.streams(), start=1):
             end = self._next.get(number, 0)
             row: Row = {"stream": stream, "stream_id": number, "begin": 0, "end": end, "read_to": end}
-            row |= {"why": "end", "isolation": "read_uncommitted"}
+            isolation = "remaining" if self.system == "qpid" else "read_uncommitted"
+            row |= {"why": "end", "isolation": isolation}
             change = self._bounds.get(number, {})
             if "end" in change and "read_to" not in change:
                 row["read_to"] = change["end"]
@@ -313,6 +373,21 @@ class History:
         )
 
     # -- inside
+
+    def _place(self, table: str, row: Row) -> Row:
+        """Where the system says a row is, from its number."""
+        number = int(row["position"])
+        if self.system == "qpid" and table != "log":
+            return {"position": -1}
+        if self.system != "pulsar" or number < 0:
+            return {}
+        entry, index = divmod(number, self.batch)
+        ledger, entry = divmod(entry, ENTRIES)
+        return {
+            "ledger": FIRST_LEDGER + ledger,
+            "position": entry,
+            "batch": index if self.batch > 1 else -1,
+        }
 
     def _tick(self, at_ms: float | None) -> int:
         if at_ms is None:

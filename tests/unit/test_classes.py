@@ -6,6 +6,7 @@ import pytest
 
 from analysis.classes import (
     ALWAYS,
+    APPLICATION,
     CAPTURE,
     CLASSES,
     INFORMATION,
@@ -15,12 +16,13 @@ from analysis.classes import (
     why_evidence,
     why_promise,
 )
-from analysis.context import Promise
+from analysis.context import REDELIVERY_ORDER, Promise
 from analysis.findings import Status
 from harness.errors import UsageError
 
 DURABLE = Promise(because={"delivery": "acks=all", "order": "enable.idempotence=true"})
 LEADER = Promise(delivery="leader", order=False, dedup=False, because={"delivery": "acks=1"})
+ORDERED = Promise(required={"order": True})
 REQUIRED = Promise(
     delivery="leader", order=False, dedup=False, required={"delivery": "durable", "dedup": True}
 )
@@ -32,7 +34,8 @@ def test_every_entry_is_complete() -> None:
     for name, entry in CLASSES.items():
         assert name == entry.name
         assert set(entry.needs) <= set(PRECONDITIONS)
-        assert set(entry.breaks) <= {ALWAYS, CAPTURE, INFORMATION, "delivery", "order", "dedup"}
+        promises = {"delivery", "order", "dedup", REDELIVERY_ORDER}
+        assert set(entry.breaks) <= {ALWAYS, APPLICATION, CAPTURE, INFORMATION, *promises}
         assert entry.sentence
         assert not entry.sentence.endswith(".")
         assert entry.example
@@ -63,6 +66,15 @@ def test_every_entry_is_complete() -> None:
         ("hang", "never completed", LEADER, ("producer-ended",), Status.SUSPECT),
         ("hang", "completed late", DURABLE, (), Status.INFO),
         ("info-stored", "", DURABLE, (), Status.INFO),
+        ("dedup-silent-loss", "", DURABLE, (), Status.VIOLATION),
+        ("dedup-silent-loss", "", LEADER, (), Status.PERMITTED),
+        ("unchecked-failure", "TimeoutException, not stored", DURABLE, (), Status.APPLICATION_ERROR),
+        ("rollback-order", "after a roll back", DURABLE, (), Status.PERMITTED),
+        ("rollback-order", "after a roll back", ORDERED, (), Status.VIOLATION),
+        ("twice-in-transaction", "", LEADER, (), Status.VIOLATION),
+        ("redelivered-after-ack", "after a crash", DURABLE, (), Status.PERMITTED),
+        ("premature-redelivery", "acknowledged in time", None, ("delivery-capture",), Status.SUSPECT),
+        ("delivery-duplicate", "not acknowledged", None, (), Status.PERMITTED),
         ("info-not-stored", "", DURABLE, ("audit-complete",), Status.INFO),
     ],
 )
@@ -76,6 +88,10 @@ def test_the_reason_names_the_setting_or_the_requirement() -> None:
     assert why_promise("acked-lost", "tail", DURABLE) == "breaks delivery: acks=all"
     assert why_promise("acked-lost", "tail", LEADER) == "not promised; delivery: acks=1"
     assert why_promise("acked-lost", "tail", REQUIRED) == "breaks delivery: required by the scenario"
+    left_open = "not promised; redelivery-order: JMS leaves the order of redelivered messages open"
+    assert why_promise("rollback-order", "after a roll back", DURABLE) == left_open
+    assert why_promise("rollback-order", "after a roll back", ORDERED).startswith("breaks redelivery-order")
+    assert "the application did not look" in why_promise("unchecked-failure", "", DURABLE)
 
 
 def test_the_evidence_says_what_was_checked_or_what_is_missing() -> None:

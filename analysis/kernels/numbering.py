@@ -1,0 +1,81 @@
+"""The client's own sequence ids in the log: first appearances grow within one producer name and stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.bucket import Array, is_constant, narrow
+from analysis.kernels.history import History
+from analysis.kernels.hits import Hits, Note, hits
+from analysis.kernels.words import name_of, place_of
+
+#: Classes that tell the same of the payload's own order.
+_TOLD = ("producer-reorder", "premature-then-repeat")
+_ROOM = 2.0**62
+
+
+def judge(history: History, found: Sequence[Hits]) -> list[Hits]:
+    """client-sequence-regression, in lanes in which ``found`` has no disorder already."""
+    name = history.bucket.log["client_name"]
+    if not len(name) or (is_constant(name) and name[0] == 0):
+        return []
+    rows = _first_copies(history)
+    rows, ahead = _regressions(history, rows)
+    told = [history.group(h.slot) for h in found if h.cls in _TOLD]
+    fresh = ~np.isin(history.group(history.log_slot[rows]), np.concatenate([*told, np.empty(0, np.int64)]))
+    rows, ahead = rows[fresh], ahead[fresh]
+    if not len(rows):
+        return []
+    log, slots = history.bucket.log, history.log_slot[rows]
+
+    def note(i: int) -> Note:
+        row, before = int(rows[i]), int(ahead[i])
+        holder = name_of(history, int(history.log_slot[before]), before)
+        ids = f"sequence id {int(log['client_seq'][row])} after {int(log['client_seq'][before])}"
+        return Note(detail=f"{ids}, which is {holder} at position {place_of(history, before)}")
+
+    return [
+        hits(
+            "client-sequence-regression",
+            slot=slots,
+            t_ns=history.times(slots),
+            stream=log["stream"][rows].astype(np.int64),
+            row=rows,
+            note=note,
+        )
+    ]
+
+
+def _first_copies(history: History) -> Array:
+    """Log rows that are the first copy of a recorded send and carry a client's number."""
+    named = history.bucket.log["client_name"] > 0
+    rows = np.flatnonzero((history.log_slot >= 0) & named)
+    slots = history.log_slot[rows]
+    return np.asarray(rows[(history.first[slots] == rows) & (history.sent[slots] >= 0)])
+
+
+def _regressions(history: History, rows: Array) -> tuple[Array, Array]:
+    """Rows with a lower number than one before them, of the same stream, name and instance; and that one."""
+    log = history.bucket.log
+    if not len(rows):
+        return rows, rows
+    instance = history.groups.instance[history.group(history.log_slot[rows])]
+    owner = np.column_stack([log["stream"][rows], log["client_name"][rows], instance])
+    changes = (owner[1:] != owner[:-1]).any(axis=1)
+    number = np.append(0, np.cumsum(changes))
+    if changes.any():  # two names may take turns in a stream
+        number = np.unique(owner, axis=0, return_inverse=True)[1].ravel()
+        order = np.argsort(narrow(number), kind="stable")
+        rows, number = rows[order], number[order]
+    seq = log["client_seq"][rows].astype(np.int64)
+    seq = seq - seq.min()
+    if float(seq.max() + 1) * float(number[-1] + 1) >= _ROOM:
+        seq = np.unique(seq, return_inverse=True)[1].ravel()
+    value = seq + number * (int(seq.max()) + 1)
+    highest = np.maximum.accumulate(value)
+    back = np.flatnonzero(value < highest)
+    holder = np.maximum.accumulate(np.where(value == highest, np.arange(len(value)), 0))
+    order = np.argsort(rows[back], kind="stable")
+    return rows[back][order], rows[holder[back]][order]

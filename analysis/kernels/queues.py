@@ -1,0 +1,267 @@
+"""Queues (JMS, AMQP): transactions, roll backs, and deliveries that stop.
+
+A queue keeps no log. What is known of a message is its send, its deliveries, and whether it remained after
+the drain; what became of each delivery is told by the journal (`kernels.sessions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from analysis.bucket import Array
+from analysis.kernels.history import History
+from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.lookup import ragged
+from analysis.kernels.sessions import NEVER, Fate, Journal
+from harness.records import Event
+
+_SHOWN = 5
+
+
+def judge(history: History) -> list[Hits]:
+    """Every class about deliveries from queues except those about time (`kernels.silence`)."""
+    if not history.context.has_queues or not len(history.queue_deliveries):
+        return []
+    journal = Journal.of(history)
+    return [
+        *_twice_in_transaction(history, journal),
+        *_repeats(history, journal),
+        *_lost(history, journal),
+        *_rollback_order(history, journal),
+    ]
+
+
+# -- twice
+
+
+def _twice_in_transaction(history: History, journal: Journal) -> list[Hits]:
+    own = np.flatnonzero(journal.transacted & _several(journal))
+    order = own[np.lexsort((journal.row[own], journal.slot[own], journal.stretch[own]))]
+    same = (journal.slot[order][1:] == journal.slot[order][:-1]) & (
+        journal.stretch[order][1:] == journal.stretch[order][:-1]
+    )
+    later, before = order[1:][same], order[:-1][same]
+    if not len(later):
+        return []
+
+    def note(i: int) -> Note:
+        first_s = history.context.seconds(int(journal.t_ns[before[i]]))
+        return Note(detail=f"session {int(journal.session[later[i]])}, first at {first_s:.3f} s")
+
+    return [_hits(history, journal, "twice-in-transaction", "", later, note)]
+
+
+def _several(journal: Journal) -> Array:
+    """Deliveries of messages that were delivered more than once."""
+    return np.bincount(journal.slot)[journal.slot] > 1
+
+
+def _repeats(history: History, journal: Journal) -> list[Hits]:
+    """committed-and-redelivered, redelivered-after-ack, delivery-duplicate."""
+    own = np.flatnonzero(_several(journal))
+    order = own[np.lexsort((journal.row[own], journal.t_ns[own], journal.slot[own]))]
+    slot = journal.slot[order]
+    later = np.flatnonzero(slot[1:] == slot[:-1]) + 1
+    if not len(later):
+        return []
+    now, before = order[later], order[later - 1]
+    settled_ns = np.full(history.n_slots, NEVER)
+    done = np.flatnonzero(journal.fate == Fate.SETTLED)
+    np.minimum.at(settled_ns, journal.slot[done], journal.fate_ns[done])
+    late = settled_ns[journal.slot[now]] < journal.t_ns[now]
+    by_commit = journal.transacted[now]
+    back = (journal.fate[before] == Fate.GIVEN_BACK) & (journal.fate_ns[before] <= journal.t_ns[now])
+    found = []
+    for cls, split, chosen in (
+        ("committed-and-redelivered", "", late & by_commit),
+        ("redelivered-after-ack", "confirmed", late & ~by_commit),
+        ("delivery-duplicate", "after roll back", ~late & back),
+        ("delivery-duplicate", "not acknowledged", ~late & ~back),
+    ):
+        at = np.flatnonzero(chosen)
+        if len(at):
+            words = _repeat_words(history, journal, now[at], before[at])
+            found.append(_hits(history, journal, cls, split, now[at], words))
+    return found
+
+
+def _repeat_words(history: History, journal: Journal, now: Array, before: Array) -> Callable[[int], Note]:
+    context, flag = history.context, history.bucket.deliveries["redelivery"]
+
+    def note(i: int) -> Note:
+        a, b = int(before[i]), int(now[i])
+        fate = Fate(int(journal.fate[a])).name.lower().replace("_", " ")
+        when = f" at {context.seconds(int(journal.fate_ns[a])):.3f} s" if journal.fate_ns[a] < NEVER else ""
+        first = f"given to session {int(journal.session[a])} at {context.seconds(int(journal.t_ns[a])):.3f} s"
+        shown = int(flag[journal.row[b]])
+        said = f", redelivered flag {shown}" if shown >= 0 else ""
+        return Note(detail=f"{first}, {fate}{when}{said}")
+
+    return note
+
+
+# -- lost
+
+
+def _lost(history: History, journal: Journal) -> list[Hits]:
+    """Messages whose last delivery was given back, or left open, and that do not remain."""
+    order = np.lexsort((journal.row, journal.t_ns, journal.slot))
+    last = order[np.append(journal.slot[order][1:] != journal.slot[order][:-1], True)]
+    over = np.zeros(history.n_slots, np.bool_)
+    over[journal.slot[np.isin(journal.fate, (Fate.SETTLED, Fate.IN_DOUBT, Fate.AUTO))]] = True
+    slot = journal.slot[last]
+    gone = last[(history.first[slot] < 0) & ~over[slot] & (history.sent[slot] >= 0)]
+    if not len(gone):
+        return []
+    back, never = (split_index("lost-after-rollback", n) for n in ("rolled back", "never committed"))
+
+    def note(i: int) -> Note:
+        seconds = history.context.seconds(int(journal.t_ns[gone[i]]))
+        return Note(detail=f"last given to session {int(journal.session[gone[i]])} at {seconds:.3f} s")
+
+    split = np.where(journal.fate[gone] == Fate.GIVEN_BACK, back, never)
+    unmet = _gone_evidence(history, journal, gone)
+    return [_hits(history, journal, "lost-after-rollback", split, gone, note, unmet)]
+
+
+def _gone_evidence(history: History, journal: Journal, gone: Array) -> Array:
+    context = history.context
+    whole = all(s.complete for s in context.sessions.values())
+    base = 0 if whole else BITS["delivery-capture"]
+    base |= 0 if context.readiness_restored else BITS["readiness-restored"]
+    stream = history.bucket.deliveries["stream"][journal.row[gone]]
+    read = np.array([context.stream_bounds(s).is_complete for s in range(len(context.streams) + 1)])
+    return np.where(read[np.minimum(stream, len(read) - 1)], base, base | BITS["audit-complete"])
+
+
+# -- order after a roll back
+
+
+def _rollback_order(history: History, journal: Journal) -> list[Hits]:
+    """The first delivery of each lane after something was given back, against the lowest that waited."""
+    if not journal.back_rows:
+        return []
+    group = history.group(journal.slot)
+    seq = history.identity(journal.slot)[:, 2]
+    firsts = _first_after(journal, group)
+    waiting = _waiting(journal, group, seq, firsts)
+    wrong = np.flatnonzero(seq[firsts] > waiting)
+    if not len(wrong):
+        return []
+    table = history.bucket.deliveries
+    at, due = firsts[wrong], waiting[wrong]
+    event = table["event"][np.array(journal.back_rows)[journal.backs[at] - 1]]
+    recovered = split_index("rollback-order", "after a recover")
+    rolled_back = split_index("rollback-order", "after a roll back")
+
+    def note(i: int) -> Note:
+        me = int(at[i])
+        after = np.flatnonzero((journal.session == journal.session[me]) & (journal.row >= journal.row[me]))
+        shown = " ".join(str(number) for number in seq[after[:_SHOWN]].tolist())
+        what = f"session {int(journal.session[me])} was given {int(seq[me])} where {int(due[i])} was due"
+        return Note(detail=f"{what}, {int(seq[me] - due[i])} places early; the first ones: {shown}")
+
+    found = _hits(
+        history,
+        journal,
+        "rollback-order",
+        np.where(event == Event.RECOVER, recovered, rolled_back),
+        at,
+        note,
+        message=False,
+    )
+    return [found]
+
+
+def _first_after(journal: Journal, group: Array) -> Array:
+    """The first delivery of each group after each give-back of the same session."""
+    session_start = np.append(True, journal.session[1:] != journal.session[:-1])
+    start = np.maximum.accumulate(np.where(session_start, np.arange(len(session_start)), 0))
+    fresh = np.flatnonzero(journal.backs > journal.backs[start])  # something was given back in this session
+    if not len(fresh):
+        return fresh
+    key = journal.backs[fresh] * (int(group.max()) + 1) + group[fresh]
+    return np.sort(fresh[np.unique(key, return_index=True)[1]])
+
+
+def _waiting(journal: Journal, group: Array, seq: Array, firsts: Array) -> Array:
+    """For each of ``firsts``, the lowest sequence of its lane that its session had given back and was still
+    to be given."""
+    out = np.full(len(firsts), NEVER)
+    back = np.flatnonzero(journal.fate == Fate.GIVEN_BACK)
+    again = _given_again(journal, back)
+    keys = np.column_stack([journal.session, group])
+    number = np.unique(keys, axis=0, return_inverse=True)[1].ravel()
+    # By owner (session and lane) and journal: the firsts that a given-back message may wait before.
+    order = np.lexsort((journal.row[firsts], number[firsts]))
+    place = number[firsts][order] * (len(journal.row) + 1) + firsts[order]
+    low = np.searchsorted(place, number[back] * (len(journal.row) + 1) + back, side="right")
+    own_end = np.searchsorted(number[firsts][order], number[back], side="right")
+    times = journal.t_ns[firsts][order]
+    # Within an owner times grow along the journal, so those at or before ``again`` come first.
+    until = _first_later(times, low, own_end, again)
+    index, offset = ragged(np.maximum(until - low, 0))
+    np.minimum.at(out, order[low[index] + offset], seq[back[index]])
+    return out
+
+
+def _given_again(journal: Journal, back: Array) -> Array:
+    """When each of these deliveries' message was next given to its session; 0 = it went to another one, or,
+    with several sessions, may still be on its way to one."""
+    order = np.lexsort((journal.row, journal.t_ns, journal.slot))
+    at = np.empty(len(order), np.int64)
+    at[order] = np.arange(len(order))
+    alone = bool((journal.session == journal.session[0]).all())
+    out = np.full(len(back), NEVER if alone else 0)
+    following = at[back] + 1
+    inside = following < len(order)
+    other = order[np.minimum(following, len(order) - 1)]
+    same = inside & (journal.slot[other] == journal.slot[back])
+    out[same] = np.where(journal.session[other] == journal.session[back], journal.t_ns[other], 0)[same]
+    return out
+
+
+def _first_later(times: Array, low: Array, high: Array, limit: Array) -> Array:
+    """In each stretch low..high of ascending times, the first place with a time beyond the limit."""
+    low, high = low.copy(), high.copy()
+    while True:
+        open_ = low < high
+        if not open_.any():
+            return low
+        middle = (low + high) // 2
+        beyond = np.zeros(len(low), np.bool_)
+        beyond[open_] = times[middle[open_]] > limit[open_]
+        high = np.where(open_ & beyond, middle, high)
+        low = np.where(open_ & ~beyond, middle + 1, low)
+
+
+# -- all
+
+
+def _hits(
+    history: History,
+    journal: Journal,
+    cls: str,
+    split: str | Array,
+    at: Array,
+    note: Callable[[int], Note],
+    unmet: Array | int = 0,
+    *,
+    message: bool = True,
+) -> Hits:
+    """Hits of some deliveries. ``message``: counted by message; else each is one event of its session."""
+    delivery = journal.row[at]
+    slot = journal.slot[at]
+    return hits(
+        cls,
+        slot=slot if message else np.full(len(at), -1),
+        t_ns=journal.t_ns[at],
+        split=split,
+        unmet=unmet,
+        stream=history.bucket.deliveries["stream"][delivery].astype(np.int64),
+        delivery=delivery,
+        session=journal.session[at],
+        note=note,
+    )

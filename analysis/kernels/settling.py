@@ -1,0 +1,211 @@
+"""What came twice where messages are settled one by one (Pulsar): may it, and if not, whose fault is it?
+
+Each delivery of a message but the first is held against the one before it:
+
+    given, [given]              nothing acknowledged: permitted, at least once
+    given, acked, [given]       premature-redelivery if an ack timeout was running, the ack came in time and
+                                there was no other reason; else redelivered-after-ack, if the broker confirmed
+                                the ack before there was any reason to send the message again
+
+Reasons to send a message again are a negative acknowledgement, an ack timeout that passed, a fault that was
+applied, a consumer that reconnected or ended. A batch is acknowledged, and times out, as a whole: the client
+tracks entries, not messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.bucket import Array
+from analysis.kernels.acks import NEVER, Acks, Entries
+from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.matching import Given
+from analysis.kernels.words import place_of
+
+#: Faults after which a broker comes back with the acknowledgements it had; others may cost the last ones.
+_GRACEFUL = ("unload", "transfer", "split", "move", "restart")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """Second and later deliveries: delivery rows, and for each the one before it in time."""
+
+    row: Array
+    now: Array
+    before: Array
+
+
+def judge(given: Given, streams: Array) -> list[Hits]:
+    """premature-redelivery, redelivered-after-ack, delivery-duplicate.
+
+    ``streams``: those in which some position came twice.
+    """
+    repeats = _repeats(given, streams)
+    if not len(repeats.row):
+        return []
+    verdicts = _Verdicts(given, repeats, streams)
+    found = []
+    for cls, split, at in verdicts.sorted_out():
+        if len(at):
+            found.append(_hits(given, repeats, cls, split, at, verdicts.words))
+    return found
+
+
+def _repeats(given: Given, streams: Array) -> Repeats:
+    matching, table = given.matching, given.history.bucket.deliveries
+    delivery = given.of_streams(streams).astype(np.int64)
+    row = matching.row[delivery].astype(np.int64)
+    counted = np.bincount(row, minlength=1)
+    several = np.flatnonzero(counted[row] > 1)
+    delivery, row = delivery[several], row[several]
+    order = np.lexsort((delivery, table["t_ns"][delivery], row))
+    delivery, row = delivery[order], row[order]
+    later = np.flatnonzero(row[1:] == row[:-1]) + 1
+    return Repeats(row[later], delivery[later], delivery[later - 1])
+
+
+class _Verdicts:
+    """Classes of the repeats of one group.
+
+    Times in ns by repeat, `NEVER` = it did not happen: when the entry was handed over before this repeat,
+    when all of it was acknowledged since then, when all of it was confirmed, when it was refused.
+    """
+
+    def __init__(self, given: Given, repeats: Repeats, streams: Array) -> None:
+        table = given.history.bucket.deliveries
+        self._given, self._repeats = given, repeats
+        self._reading = given.history.context.reading(given.group)
+        self._now, self._before = table["t_ns"][repeats.now], table["t_ns"][repeats.before]
+        self._session = table["session"][repeats.before].astype(np.int64)
+        entries, acks = Entries.around(given.history, repeats.row), Acks.of(given, streams)
+        self._confirmed = acks.confirmed.first(repeats.row)
+        if not self._reading.batch_index_acks:
+            self._confirmed = entries.latest(acks.confirmed.first(entries.rows))
+        self._handed, self._acked = self._before, acks.called.first(repeats.row, self._before)
+        self._nacked = acks.nacked.first(repeats.row, self._before)
+        if not entries.alone.all():
+            self._in_batches(entries, acks)
+
+    def _in_batches(self, entries: Entries, acks: Acks) -> None:
+        """A batch counts from its first message given to its last one acknowledged, the first time round;
+        later rounds of a batch cannot be told apart and count as never acknowledged."""
+        first = self._first_times(entries.rows)
+        handed, acked = entries.earliest(first), entries.latest(acks.called.first(entries.rows))
+        nacked = entries.earliest(acks.nacked.first(entries.rows))
+        again = self._before != self._first_times(self._repeats.row)
+        several = ~entries.alone
+        self._handed = np.where(several, handed, self._handed)
+        self._acked = np.where(several, np.where(again, NEVER, acked), self._acked)
+        self._nacked = np.where(several, nacked, self._nacked)
+
+    def _first_times(self, rows: Array) -> Array:
+        """When each log row was first given out in the group; `NEVER`: it was not."""
+        table, repeats = self._given.history.bucket.deliveries, self._repeats
+        first = self._given.first[rows]
+        out = np.where(first >= 0, table["t_ns"][first], NEVER)
+        repeated, at = np.unique(repeats.row, return_inverse=True)
+        earliest = np.full(len(repeated), NEVER)
+        np.minimum.at(earliest, at, self._before)
+        where = np.minimum(np.searchsorted(repeated, rows), len(repeated) - 1)
+        return np.where(repeated[where] == rows, np.minimum(out, earliest[where]), out)
+
+    def sorted_out(self) -> list[tuple[str, str, Array]]:
+        """(class, split, indexes of the repeats)."""
+        reading, limit = self._reading, self._reading.ack_timeout_ns
+        timed = np.full(len(self._now), limit > 0)
+        nacked = self._nacked < self._now
+        in_time = timed & (self._acked - self._handed <= limit) & (self._acked < self._now)
+        young = timed & (self._now - self._handed < limit) & (self._acked >= self._now)
+        by_client = reading.subscription in ("shared", "key_shared")
+        premature = (in_time | young) & ~nacked & self._quiet() & by_client
+        confirmed = self._confirmed < self._now
+        overdue = timed & ~in_time & ~young
+        told = confirmed & ~premature & ~nacked & ~overdue & self._unhurt(self._handed, self._confirmed)
+        crashed = self._crashed(self._confirmed, self._now)
+        rest = ~premature & ~told
+        return [
+            ("premature-redelivery", "acknowledged in time", np.flatnonzero(premature & in_time)),
+            ("premature-redelivery", "before the timeout", np.flatnonzero(premature & ~in_time)),
+            *self._after_ack(told, crashed),
+            ("delivery-duplicate", "after nack", np.flatnonzero(rest & nacked)),
+            ("delivery-duplicate", "after ack timeout", np.flatnonzero(rest & ~nacked & overdue)),
+            ("delivery-duplicate", "not acknowledged", np.flatnonzero(rest & ~nacked & ~overdue)),
+        ]
+
+    def _after_ack(self, told: Array, crashed: Array) -> list[tuple[str, str, Array]]:
+        if not self._reading.acks_confirmed:
+            return [("delivery-duplicate", "no receipt", np.flatnonzero(told))]
+        return [
+            ("redelivered-after-ack", "confirmed", np.flatnonzero(told & ~crashed)),
+            ("redelivered-after-ack", "after a crash", np.flatnonzero(told & crashed)),
+        ]
+
+    def _quiet(self) -> Array:
+        """Nothing happened to the consumer or its broker since the delivery before."""
+        table = self._given.history.bucket.deliveries
+        now, before = self._repeats.now, self._repeats.before
+        moved = (table["session"][now] == table["session"][before]) & (
+            table["epoch"][now] != table["epoch"][before]
+        )
+        return np.asarray(self._unhurt(self._before, self._now) & ~moved)
+
+    def _unhurt(self, start: Array, end: Array) -> Array:
+        """No fault was applied, and the first consumer did not end, between two times."""
+        context = self._given.history.context
+        quiet = np.ones(len(start), np.bool_)
+        for fault in context.faults:
+            if fault.effective:
+                quiet &= (fault.end_ns < start) | (fault.start_ns > end)
+        ends = {n: s.end_ns for n, s in context.sessions.items() if s.end_ns}
+        for number, end_ns in ends.items():
+            quiet &= (self._session != number) | (end_ns >= end)
+        return quiet
+
+    def _crashed(self, start: Array, end: Array) -> Array:
+        """A fault that can cost a broker its last acknowledgements was applied between two times."""
+        crashed = np.zeros(len(start), np.bool_)
+        for fault in self._given.history.context.faults:
+            if fault.effective and not any(word in fault.kind for word in _GRACEFUL):
+                crashed |= (fault.end_ns >= start) & (fault.start_ns <= end)
+        return crashed
+
+    def words(self, i: int) -> Note:
+        """What came before repeat ``i``."""
+        given, context = self._given, self._given.history.context
+        table, now = given.history.bucket.deliveries, int(self._repeats.now[i])
+        place = place_of(given.history, int(self._repeats.row[i]))
+        before_s = context.seconds(int(self._before[i]))
+        said = [f"position {place}, given to session {self._session[i]} at {before_s:.3f} s"]
+        if self._acked[i] < self._now[i]:
+            said.append(f"acknowledged {(self._acked[i] - self._handed[i]) / 1e9:.3f} s after the hand-over")
+        if self._confirmed[i] < self._now[i]:
+            said.append(f"confirmed at {context.seconds(int(self._confirmed[i])):.3f} s")
+        if self._reading.ack_timeout_ns:
+            said.append(f"ack timeout {self._reading.ack_timeout_ns / 1e9:g} s")
+        if (count := int(table["redelivery"][now])) >= 0:
+            said.append(f"redelivery count {count}")
+        return Note(detail=", ".join(said))
+
+
+def _hits(
+    given: Given, repeats: Repeats, cls: str, split: str, at: Array, words: Callable[[int], Note]
+) -> Hits:
+    history, now = given.history, repeats.now[at]
+    table = history.bucket.deliveries
+    whole = all(s.complete for s in history.context.group_sessions().get(given.group, []))
+    unmet = 0 if whole or cls != "premature-redelivery" else BITS["delivery-capture"]
+    return hits(
+        cls,
+        slot=history.log_slot[repeats.row[at]],
+        t_ns=table["t_ns"][now],
+        split=np.full(len(at), split_index(cls, split)),
+        unmet=unmet,
+        stream=table["stream"][now].astype(np.int64),
+        row=repeats.row[at],
+        delivery=now,
+        session=table["session"][now].astype(np.int64),
+        note=lambda i: words(int(at[i])),
+    )

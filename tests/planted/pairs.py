@@ -1,0 +1,37 @@
+"""A tiny history that shows a class, beside its innocent twin, and what is said of either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tests.oracles.judging import context_from, judged, labels
+from tests.planted.tiny import History
+
+Found = dict[tuple[str, str], list[str]]  # (class, split) -> messages
+Build = Callable[[], History]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """``guilty`` must show exactly ``shows``; ``innocent`` exactly ``twin``, all of it harmless."""
+
+    name: str
+    guilty: Build
+    shows: Found
+    innocent: Build
+    twin: Found
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def found(history: History, **sessions: bool) -> Found:
+    """What is said of which message. ``sessions``: changes to every consumer session."""
+    context = context_from(history)
+    own = {n: replace(s, **sessions) for n, s in context.sessions.items()}
+    context = replace(context, sessions=own)
+    result: Found = {}
+    for cls, split, _, message in labels(judged(history, context)):
+        result.setdefault((cls, split), []).append(message)
+    return {key: sorted(names) for key, names in result.items()}

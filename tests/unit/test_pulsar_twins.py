@@ -1,0 +1,338 @@
+"""Classes of Pulsar and of applications that do not look: a tiny history each, and its innocent twin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from analysis.classes import status_of
+from analysis.findings import Status
+from harness.plan import ConsumerPromise
+from tests.oracles.judging import context_from, judged
+from tests.planted.pairs import Found, Pair, found
+from tests.planted.plans import DURABLE
+from tests.planted.tiny import EPOCH_NS, History
+
+NO_DEDUP = DURABLE.model_copy(update={"dedup": False})
+SHARED = ConsumerPromise(subscription="shared", order="none", ack_timeout_s=1.0, acks_confirmed=False)
+RECEIPTS = ConsumerPromise(subscription="shared", order="none", acks_confirmed=True)
+KEYED = ConsumerPromise(subscription="key_shared", order="key", acks_confirmed=False)
+FAILOVER = ConsumerPromise(subscription="failover", order="stream", acks_confirmed=False)
+NOTHING: Found = {}
+TO_BE_ACKED = {("delivery-duplicate", "not acknowledged"): ["1/0/1"]}
+
+
+def pulsar(reading: ConsumerPromise = RECEIPTS, **more: Any) -> History:
+    return History(system="pulsar", reading=reading, settle="ack", **more)
+
+
+def five(reading: ConsumerPromise = RECEIPTS, **more: Any) -> History:
+    return pulsar(reading, **more).sent(5).log(0, 1, 2, 3, 4).at(1_000)
+
+
+# -- the log
+
+
+def reconnected(*seqs: int, ids: bool = True) -> History:
+    """What a client without deduplication leaves behind after a reconnect."""
+    h = pulsar(promise=NO_DEDUP).sent(5)
+    return h.log(*seqs, client_seqs=[s + 10 for s in seqs] if ids else ())
+
+
+def deduplicated(*stored: int, copies_of: tuple[int, ...] = ()) -> History:
+    """Messages that are not stored were acknowledged at -1:-1."""
+    h = pulsar()
+    for seq in range(5):
+        h.send(seq, dropped=seq not in stored or seq in copies_of)
+    return h.log(*stored)
+
+
+def resent(first: str, *attempts_stored: int) -> History:
+    """Message 1 ends with ``first``; the application sends it again, which succeeds."""
+    h = pulsar(results="resent", promise=NO_DEDUP).send(0).send(1, first, error="TimeoutException")
+    h.send(1, attempt=1).send(2).log(0)
+    for attempt in attempts_stored:
+        h.log(1, attempt=attempt)
+    return h.log(2)
+
+
+def threads(*ids: int) -> History:
+    """Lanes of two threads of one producer; the client numbers all of their messages."""
+    h = pulsar(partitions=1, mode="routed")
+    h.sent(len(ids), lane=0)
+    return h.log(*range(len(ids)), lane=0, client_seqs=ids)
+
+
+def failing(results: str) -> History:
+    h = pulsar(results=results)
+    h.send(0).send(1, "fail", error="ProducerQueueIsFullError").send(2, "info", error="TimeoutException")
+    return h.send(3, "info", error="TimeoutException").send(4).log(0, 3, 4)
+
+
+LOG_PAIRS = [
+    Pair(
+        "premature, then repeated",
+        lambda: reconnected(0, 3, 1, 2, 3, 4),
+        {("premature-then-repeat", ""): ["1/0/3"]},
+        lambda: reconnected(0, 1, 2, 1, 2, 3, 4),  # a block sent again: permitted without deduplication
+        {("write-duplicate", "same send"): ["1/0/1", "1/0/2"]},
+    ),
+    Pair(
+        "dedup silent loss",
+        lambda: deduplicated(0, 3, 4),
+        {("dedup-silent-loss", ""): ["1/0/1", "1/0/2"]},
+        lambda: deduplicated(0, 1, 2, 3, 4, copies_of=(2,)),  # the first copy is in the log
+        NOTHING,
+    ),
+    Pair(
+        "sequence ids go back",
+        lambda: threads(10, 12, 11, 13),
+        {("client-sequence-regression", ""): ["1/0/2"]},
+        lambda: threads(10, 12, 15, 16),
+        NOTHING,
+    ),
+    Pair(
+        "unchecked failure",
+        lambda: failing("ignored"),
+        {
+            ("unchecked-failure", "ProducerQueueIsFullError"): ["1/0/1"],
+            ("unchecked-failure", "TimeoutException, not stored"): ["1/0/2"],
+            ("unchecked-failure", "TimeoutException, stored after all"): ["1/0/3"],
+        },
+        lambda: failing("checked"),
+        {("info-not-stored", ""): ["1/0/2"], ("info-stored", ""): ["1/0/3"]},
+    ),
+    Pair(
+        "sent again, and lost all the same",
+        lambda: resent("fail"),
+        {("acked-lost", "middle"): ["1/0/1.1"]},
+        lambda: resent("fail", 1),
+        NOTHING,
+    ),
+    Pair(
+        "sent again, and only the first try stored",
+        lambda: resent("info"),
+        {("acked-lost", "middle"): ["1/0/1.1"], ("info-not-stored", ""): ["1/0/1"]},
+        lambda: resent("info", 0),
+        {("info-stored", ""): ["1/0/1"]},
+    ),
+]
+
+
+# -- deliveries
+
+
+def timed(acked_ms: float, again_ms: float, *, batch: int = 1, fault: bool = False) -> History:
+    """Message 1 (position 1) is handed over at 2 s and again at ``again_ms``; the ack timeout is 1 s."""
+    h = five(SHARED, batch=batch).deliver(0, at_ms=2_000).acked(0, at_ms=2_010).deliver(1, at_ms=2_000)
+    if acked_ms < again_ms:
+        h.acked(1, at_ms=acked_ms)
+    if fault:
+        h.fault("unload", "orders", 2_100, 2_200)
+    h.deliver(1, position=1, at_ms=again_ms).acked(1, at_ms=again_ms + 10)
+    return h.deliver(2, 3, 4, at_ms=again_ms + 20)
+
+
+def refused() -> History:
+    h = five(SHARED).deliver(0, 1, at_ms=2_000).acked(0, at_ms=2_010).nack(1, at_ms=2_020)
+    return h.deliver(1, position=1, at_ms=2_500).deliver(2, 3, 4)
+
+
+def confirmed(confirmed_ms: float, again_ms: float, **more: Any) -> History:
+    """Message 1 is acknowledged at 2.1 s; the broker's answer and the second delivery come when told."""
+    h = five(**more).deliver(0, 1, at_ms=2_000)
+    if confirmed_ms < again_ms:
+        h.acked(1, at_ms=2_100, confirmed_ms=confirmed_ms)
+        return h.deliver(1, position=1, at_ms=again_ms).deliver(2, 3, 4)
+    h.acked(1, at_ms=2_100, confirmed=False).deliver(1, position=1, at_ms=again_ms)
+    return h.acked(1, at_ms=confirmed_ms).deliver(2, 3, 4)
+
+
+def half_a_batch(*acked: int) -> History:
+    """Messages 0 and 1 are one entry; 1 comes again."""
+    h = five(batch=2).deliver(0, 1, at_ms=2_000).acked(*acked, at_ms=2_100)
+    return h.deliver(1, position=1, at_ms=3_000).deliver(2, 3, 4)
+
+
+def keyed(reading: ConsumerPromise = KEYED) -> History:
+    h = pulsar(reading, mode="key", keys=2, sessions=2)
+    for seq in range(4):
+        h.send(seq, lane=0).log(seq, lane=0)
+    return h.at(1_000)
+
+
+def handed_over(*, settled: bool) -> History:
+    """Session 1 works on message 0 while session 2 is given 1."""
+    h = keyed().deliver(0, lane=0, session=1, at_ms=2_000)
+    if settled:
+        h.acked(0, session=1, at_ms=2_050)
+    h.deliver(1, lane=0, session=2, at_ms=2_100)
+    if not settled:
+        h.acked(0, session=1, at_ms=2_150)
+    return h.deliver(2, 3, lane=0, session=2)
+
+
+def one_key(*order: int, reading: ConsumerPromise = KEYED) -> History:
+    h = keyed(reading)
+    for seq in order:
+        h.deliver(seq, lane=0, position=seq)
+    return h
+
+
+def swapped(reading: ConsumerPromise) -> History:
+    return five(reading).deliver(0, 2, 1, 3, 4)
+
+
+def waited(reading: ConsumerPromise, *given: int, for_s: float = 20.0) -> History:
+    """Deliveries, then nothing until the consumer ends."""
+    h = five(reading)
+    h.deliver(*given, at_ms=1_500)
+    h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + round((1.5 + for_s) * 1e9)}
+    h.manifest["drained"] = False
+    return h
+
+
+DELIVERY_PAIRS = [
+    Pair(
+        "premature redelivery",
+        lambda: timed(2_050, 6_000),
+        {("premature-redelivery", "acknowledged in time"): ["1/0/1"]},
+        lambda: timed(3_200, 3_600),  # acknowledged after 1.2 s
+        {("delivery-duplicate", "after ack timeout"): ["1/0/1"]},
+    ),
+    Pair(
+        "premature redelivery of a message at work",
+        lambda: timed(9_000, 2_600),
+        {("premature-redelivery", "before the timeout"): ["1/0/1"]},
+        lambda: timed(9_000, 3_600),
+        {("delivery-duplicate", "after ack timeout"): ["1/0/1"]},
+    ),
+    Pair(
+        "given again after a reconnect is not premature",
+        lambda: timed(2_050, 2_900),
+        {("premature-redelivery", "acknowledged in time"): ["1/0/1"]},
+        lambda: timed(2_050, 2_900, fault=True),
+        {("delivery-duplicate", "no receipt"): ["1/0/1"]},
+    ),
+    Pair(
+        "refused, so it comes again",
+        lambda: timed(9_000, 2_500),
+        {("premature-redelivery", "before the timeout"): ["1/0/1"]},
+        refused,
+        {("delivery-duplicate", "after nack"): ["1/0/1"]},
+    ),
+    Pair(
+        "redelivered after its acknowledgement",
+        lambda: confirmed(2_200, 3_000),
+        {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
+        lambda: confirmed(3_500, 3_000),
+        TO_BE_ACKED,
+    ),
+    Pair(
+        "a crash forgets",
+        lambda: confirmed(2_200, 3_000).fault("unload", "orders", 2_400, 2_500),
+        {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
+        lambda: confirmed(2_200, 3_000).fault("kill", "broker-1", 2_400, 2_500),
+        {("redelivered-after-ack", "after a crash"): ["1/0/1"]},
+    ),
+    Pair(
+        "a copy under way",
+        lambda: confirmed(2_200, 3_000),
+        {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
+        lambda: confirmed(2_200, 3_000).fault("unload", "orders", 2_050, 2_060),
+        TO_BE_ACKED,
+    ),
+    Pair(
+        "no receipt, no proof",
+        lambda: confirmed(2_200, 3_000),
+        {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
+        lambda: confirmed(2_200, 3_000, reading=RECEIPTS.model_copy(update={"acks_confirmed": False})),
+        {("delivery-duplicate", "no receipt"): ["1/0/1"]},
+    ),
+    Pair(
+        "half a batch",
+        lambda: half_a_batch(0, 1),
+        {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
+        lambda: half_a_batch(1),
+        TO_BE_ACKED,
+    ),
+    Pair(
+        "key held elsewhere",
+        lambda: handed_over(settled=False),
+        {("per-key-reorder", "held elsewhere"): ["1/0/1"]},
+        lambda: handed_over(settled=True),
+        NOTHING,
+    ),
+    Pair(
+        "key overtaken",
+        lambda: one_key(0, 2, 1, 3),
+        {("per-key-reorder", "overtaken"): ["1/0/1"]},
+        lambda: one_key(0, 2, 1, 3, reading=SHARED),
+        NOTHING,
+    ),
+    Pair(
+        "delivery reorder",
+        lambda: swapped(FAILOVER),
+        {("delivery-reorder", ""): ["1/0/1"]},
+        lambda: swapped(SHARED),
+        NOTHING,
+    ),
+    Pair(
+        "backlog stuck",
+        lambda: waited(FAILOVER, 0, 1, 2),
+        {("backlog-stuck", ""): ["orders-0"], ("not-dispatched", ""): ["1/0/3", "1/0/4"]},
+        lambda: waited(FAILOVER, 0, 1, 2, 3, 4),
+        NOTHING,
+    ),
+]
+
+
+@pytest.mark.parametrize("pair", [*LOG_PAIRS, *DELIVERY_PAIRS], ids=str)
+def test_class_and_innocent_twin(pair: Pair) -> None:
+    assert found(pair.guilty()) == pair.shows
+    assert found(pair.innocent()) == pair.twin
+    producer = pair.innocent().promise
+    promise = replace(context_from(pair.innocent()).instance(1).promise, dedup=producer.dedup)
+    harmless = {Status.PERMITTED, Status.INFO, Status.APPLICATION_ERROR}
+    assert {status_of(cls, split, promise) for cls, split in pair.twin} <= harmless
+
+
+def test_the_sequence_of_a_premature_message_is_told_by_both_counters() -> None:
+    witness = judged(reconnected(0, 3, 1, 2, 3, 4)).episodes[0].witnesses[0]
+    assert [(step.seq, step.mark) for step in witness.around] == [
+        (0, ""), (3, "!"), (1, ""), (2, ""), (3, "+"), (4, "")
+    ]  # fmt: skip
+    assert witness.detail.endswith("the client's own sequence ids: [13] 11 12 13")
+    assert (
+        "sequence ids" not in judged(reconnected(0, 3, 1, 2, 3, 4, ids=False)).episodes[0].witnesses[0].detail
+    )
+
+
+def test_a_gap_that_nobody_was_told_of_is_shown_as_a_consumer_sees_it() -> None:
+    details = {e.split: e.witnesses[0].detail for e in judged(failing("ignored")).episodes}
+    assert details["ProducerQueueIsFullError"] == "a consumer goes from 0 to 3: a gap of 2"
+    assert details["TimeoutException, stored after all"] == ""
+    assert status_of("unchecked-failure", "TimeoutException, not stored", None) is Status.APPLICATION_ERROR
+
+
+def test_a_redelivery_shows_its_count_and_what_came_before() -> None:
+    h = timed(2_050, 6_000)
+    again = [row for row in h.rows["deliveries"] if row["event"] == 1 and row["seq"] == 1][1]
+    again["redelivery"] = 2
+    detail = judged(h).episodes[0].witnesses[0].detail
+    assert "acknowledged 0.050 s after the hand-over" in detail
+    assert detail.endswith("ack timeout 1 s, redelivery count 2")
+
+
+def test_places_are_ledger_entry_and_batch_index() -> None:
+    """A client that calls a batch of one 0 means the entry that the reader finds without a batch."""
+    h = five()
+    assert found(h) == NOTHING
+    tables = h.tables()
+    assert tables["log"]["ledger"].tolist() == [7, 7, 7, 7, 8]
+    assert tables["log"]["batch"].tolist() == [-1] * 5
+    for row in h.rows["sends"]:
+        row["batch"] = 0
+    assert found(h) == NOTHING

@@ -1,0 +1,205 @@
+"""Classes of queues, which keep no log: a tiny history each, and its innocent twin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.classes import status_of
+from analysis.findings import Status
+from harness.plan import ConsumerPromise
+from harness.records import Event
+from tests.oracles.judging import context_from, judged
+from tests.planted.pairs import Found, Pair, found
+from tests.planted.plans import DURABLE
+from tests.planted.tiny import EPOCH_NS, History
+
+QUEUE = ConsumerPromise(subscription="queue", order="none", acks_confirmed=True)
+NO_DEDUP = DURABLE.model_copy(update={"dedup": False})
+BACK = (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END)
+DONE = (Event.COMMIT_CALLED, Event.COMMIT)
+NOTHING: Found = {}
+
+
+def queue(settle: str = "transacted", **more: Any) -> History:
+    """Six messages sent to a queue; `log` says which remained."""
+    return History(system="qpid", reading=QUEUE, settle=settle, promise=NO_DEDUP, **more).sent(6).at(1_000)
+
+
+def consumed(*given: int, remain: tuple[int, ...] = (), **more: Any) -> History:
+    """Delivered, committed."""
+    return queue(**more).log(*remain).deliver(*given).ends(*DONE)
+
+
+def rolled_back(
+    first: tuple[int, ...], again: tuple[int, ...], event: tuple[Event, ...] = BACK, **more: Any
+) -> History:
+    """Delivered, given back, delivered, committed."""
+    return queue(**more).deliver(*first).ends(*event).deliver(*again).ends(*DONE)
+
+
+def repeated(*seqs: int) -> tuple[tuple[str, str], list[str]]:
+    return ("delivery-duplicate", "after roll back"), [f"1/0/{seq}" for seq in seqs]
+
+
+def redelivered(first: tuple[Event, ...]) -> History:
+    """0..5 delivered, the transaction ends, 3 comes again and is committed with what is left."""
+    h = queue(sessions=2).deliver(0, 1, 2, 3).ends(*first).deliver(4, 5).ends(*DONE)
+    return h.deliver(*((3,) if first == DONE else (0, 1, 2, 3)), session=2).ends(*DONE, session=2)
+
+
+def acknowledged(*, refused: bool) -> History:
+    """Client acknowledgement: each message is acknowledged, or 2 refused; 2 comes again."""
+    h = queue("ack")
+    for seq in range(6):
+        h.deliver(seq)
+        if seq == 2 and refused:
+            h.ends(Event.NACK)
+        else:
+            h.ends(Event.ACK_CALLED, Event.ACK_CONFIRMED)
+    return h.deliver(2).ends(Event.ACK_CALLED, Event.ACK_CONFIRMED)
+
+
+def silent(*given: int, event: tuple[Event, ...], for_s: float = 20.0) -> History:
+    """Delivered and ended as told at 2 s, then nothing until the session is closed; what is left remains."""
+    h = queue().deliver(*given, at_ms=1_500).ends(*event, at_ms=2_000)
+    h.log(*(seq for seq in range(6) if event == BACK or seq not in given))
+    h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + round((2 + for_s) * 1e9)}
+    h.manifest["drained"] = False
+    return h
+
+
+AGAIN = dict([repeated(0, 1, 2, 3)])
+PAIRS = [
+    Pair(
+        "lost from a queue",
+        lambda: consumed(0, 1, 2, remain=(4, 5)),
+        {("acked-lost", "middle"): ["1/0/3"], ("not-dispatched", ""): ["1/0/4", "1/0/5"]},
+        lambda: consumed(0, 1, 2, 3, 4, 5),
+        NOTHING,
+    ),
+    Pair(
+        "order after a roll back",
+        lambda: rolled_back((0, 1, 2, 3), (4, 0, 1, 2, 3, 5)),
+        AGAIN | {("rollback-order", "after a roll back"): ["1/0/4"]},
+        lambda: rolled_back((0, 1, 2, 3), (0, 1, 2, 3, 4, 5)),
+        AGAIN,
+    ),
+    Pair(
+        "order after a recover",
+        lambda: rolled_back((0, 1, 2, 3), (1, 0, 2, 3, 4, 5), (Event.RECOVER,)),
+        AGAIN | {("rollback-order", "after a recover"): ["1/0/1"]},
+        lambda: rolled_back((0, 1, 2, 3), (0, 1, 2, 3, 4, 5), (Event.RECOVER,)),
+        AGAIN,
+    ),
+    Pair(
+        "another session may have it",
+        lambda: rolled_back((0, 1, 2, 3), (1, 0, 2, 3, 4, 5)),
+        AGAIN | {("rollback-order", "after a roll back"): ["1/0/1"]},
+        lambda: (
+            queue(sessions=2)
+            .deliver(0, 1, 2, 3)
+            .ends(*BACK)
+            .deliver(1, 2, 3, 4, 5)
+            .ends(*DONE)
+            .deliver(0, session=2)
+            .ends(*DONE, session=2)
+        ),
+        AGAIN,
+    ),
+    Pair(
+        "twice in a transaction",
+        lambda: rolled_back((0, 1, 2, 3), (4, 0, 1, 2, 3, 4, 5)),
+        AGAIN
+        | {
+            ("rollback-order", "after a roll back"): ["1/0/4"],
+            ("twice-in-transaction", ""): ["1/0/4"],
+        },
+        lambda: rolled_back((0, 1, 2, 3), (0, 1, 2, 3, 4, 5)),
+        AGAIN,
+    ),
+    Pair(
+        "lost after a roll back",
+        lambda: rolled_back((0, 1, 2, 3), (0, 1, 3, 4, 5)),
+        dict([repeated(0, 1, 3)]) | {("lost-after-rollback", "rolled back"): ["1/0/2"]},
+        lambda: rolled_back((0, 1, 2, 3), (0, 1, 3, 4, 5)).log(2),  # it remains
+        dict([repeated(0, 1, 3)]),
+    ),
+    Pair(
+        "never committed and gone",
+        lambda: queue().deliver(0, 1, 2, 3).ends(*DONE).deliver(4, 5),
+        {("lost-after-rollback", "never committed"): ["1/0/4", "1/0/5"]},
+        lambda: queue().deliver(0, 1, 2, 3).ends(*DONE).deliver(4, 5).ends(Event.COMMIT_CALLED),  # in doubt
+        NOTHING,
+    ),
+    Pair(
+        "committed and delivered again",
+        lambda: redelivered(DONE),
+        {("committed-and-redelivered", ""): ["1/0/3"]},
+        lambda: redelivered(BACK),
+        AGAIN,
+    ),
+    Pair(
+        "acknowledged and delivered again",
+        lambda: acknowledged(refused=False),
+        {("redelivered-after-ack", "confirmed"): ["1/0/2"]},
+        lambda: acknowledged(refused=True),
+        dict([repeated(2)]),
+    ),
+    Pair(
+        "nothing after a roll back",
+        lambda: silent(0, 1, 2, 3, event=BACK),
+        {("hang", "no delivery after a roll back"): ["orders-0"], ("not-dispatched", ""): ["1/0/4", "1/0/5"]},
+        lambda: silent(0, 1, 2, 3, 4, 5, event=BACK, for_s=14.0),
+        NOTHING,
+    ),
+    Pair(
+        "backlog stuck",
+        lambda: silent(0, 1, event=DONE),
+        {
+            ("backlog-stuck", ""): ["orders-0"],
+            ("not-dispatched", ""): ["1/0/2", "1/0/3", "1/0/4", "1/0/5"],
+        },
+        lambda: silent(0, 1, 2, 3, 4, 5, event=DONE),
+        NOTHING,
+    ),
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_class_and_innocent_twin(pair: Pair) -> None:
+    assert found(pair.guilty()) == pair.shows
+    assert found(pair.innocent()) == pair.twin
+    assert {status_of(cls, split, None) for cls, split in pair.twin} <= {Status.PERMITTED}
+
+
+def test_the_first_messages_after_a_roll_back_are_shown_with_the_displacement() -> None:
+    h = rolled_back((0, 1, 2, 3), (5, 0, 1, 2, 3, 4))
+    episode = next(e for e in judged(h).episodes if e.cls == "rollback-order")
+    witness = episode.witnesses[0]
+    assert (
+        witness.detail == "session 1 was given 5 where 0 was due, 5 places early; the first ones: 5 0 1 2 3"
+    )
+    steps = [(step.seq, step.mark) for step in witness.around]
+    assert steps == [(0, ""), (1, ""), (2, ""), (3, ""), (5, "!"), (0, "+"), (1, "+"), (2, "+"), (3, "+")]
+
+
+def test_jms_permits_another_order_unless_the_scenario_requires_it() -> None:
+    required = NO_DEDUP.model_copy(update={"required": {"order": True}})
+    for promise, status in ((NO_DEDUP, Status.PERMITTED), (required, Status.VIOLATION)):
+        h = History(system="qpid", promise=promise)
+        asked = context_from(h).promise(0)
+        assert status_of("rollback-order", "after a roll back", asked) is status
+
+
+def test_what_a_queue_gave_out_was_stored() -> None:
+    """An unknown outcome is told by the deliveries, and a definite failure that comes out is a false one."""
+    h = History(system="qpid", reading=QUEUE, settle="transacted", promise=NO_DEDUP)
+    h.send(0).send(1, "info").send(2, "info").send(3, "fail").send(4)
+    h.deliver(0, 1, 3, 4).ends(*DONE)
+    assert found(h) == {
+        ("info-stored", ""): ["1/0/1"],
+        ("info-not-stored", ""): ["1/0/2"],
+        ("false-nack", ""): ["1/0/3"],
+    }
