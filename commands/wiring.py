@@ -42,7 +42,7 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
             seed=0,
             load_s=scenario.load.duration,
             topics=topic_plans(scenario),
-            nodes=node_names(scenario.system, scenario.cluster.version, scenario.cluster.topology),
+            nodes=node_roles(scenario.system, scenario.cluster.version, scenario.cluster.topology),
         )
 
     return load_scenario(
@@ -50,11 +50,11 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
     )
 
 
-def node_names(system: str, version: str = "", topology: str = "") -> list[str]:
-    """Names of the nodes of a system's cluster."""
+def node_roles(system: str, version: str = "", topology: str = "") -> dict[str, tuple[str, ...]]:
+    """Nodes of a system's cluster and what each is."""
     from harness.clusters import spec_of
 
-    return [service.name for service in spec_of(system, version, topology).nodes]
+    return {service.name: service.roles for service in spec_of(system, version, topology).nodes}
 
 
 def choose_plans(
@@ -86,7 +86,7 @@ def timeline_of(plan: Plan) -> Timeline:
         seed=plan.seed,
         load_s=plan.load_s,
         topics=plan.topics,
-        nodes=node_names(plan.system, plan.version, plan.topology),
+        nodes=node_roles(plan.system, plan.version, plan.topology),
     )
 
 

@@ -36,7 +36,7 @@ class LeaderChange(Injection):
         self._unled: list[int] = sorted(wanted)
 
     def _look(self) -> None:
-        leaders = self.site.leaders.leaders(self.topic)
+        leaders = self.site.placement.leaders(self.topic)
         for partition in self.wanted:
             leader = leaders.get(partition)
             if leader is not None and leader != self.before.get(partition):

@@ -150,8 +150,9 @@ def _restore(cluster: Cluster, entry: Mapping[str, Any]) -> list[str]:
     paused: Sequence[str] = [process["node"] for process in entry.get("paused", ())]
     pausable, killable = find_ability(cluster, Pausable), find_ability(cluster, Killable)
     problems = []
+    nodes = {node.name for node in cluster.runtime.nodes}  # a paused process may also be a client's
     try:
-        for node in paused:
+        for node in nodes & set(paused):
             if pausable is not None and pausable.is_paused(node):
                 pausable.resume(node)
         for node in entry.get("down", ()):

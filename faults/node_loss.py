@@ -22,9 +22,12 @@ def what_changed(before: View, now: View, nodes: Sequence[str]) -> dict[str, Any
     shrunk = [
         stream for stream in before.partitions if before.in_sync(stream) & set(nodes) - now.in_sync(stream)
     ]
+    unled = [stream for stream in before.led_by(nodes) if now.leader(stream) is None]
     changed: dict[str, Any] = {}
     if moved:
         changed["leaders_moved"] = len(moved)
+    if unled:
+        changed["unled"] = len(unled)
     if shrunk:
         changed["isr_shrunk"] = len(shrunk)
     if before.controller in nodes and now.controller not in (before.controller, None):
@@ -38,9 +41,11 @@ def as_text(changed: dict[str, Any]) -> str:
     """``leaders of 4 partitions moved, ISR of 12 shrank`` ..."""
     parts = {
         "leaders_moved": "leaders of {} partitions moved",
+        "unled": "{} partitions had no leader that answers",
         "isr_shrunk": "ISR of {} partitions shrank",
         "controller": "controller {}",
         "fenced": "fenced {}",
+        "silent": "no answer from {}",
     }
     texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in changed.items()}
     return ", ".join(text.format(texts[key]) for key, text in parts.items() if key in texts)
@@ -72,6 +77,7 @@ class NodeLoss(Injection):
     def proof(self) -> Proof:
         """Effective when the process is seen away *and* the cluster reacted."""
         self._note_change()
+        self._note_silence()
         happened, changed = self.happened(), as_text(self._changed) if self._mattered() else ""
         who = ", ".join(self.targets)
         if happened and changed:
@@ -81,8 +87,15 @@ class NodeLoss(Injection):
         return Proof(False, f"{who}: {happened}, but no leader moved and no ISR shrank")
 
     def _mattered(self) -> bool:
-        """A fenced node that held nothing of the run's topics is no loss to anybody who uses them."""
+        """A fenced broker that held nothing of the run's topics is no loss to anybody who uses them."""
         return bool(self._changed.keys() - {"fenced"}) or not (self.before and self.before.partitions)
+
+    def _note_silence(self) -> None:
+        """Nodes below the brokers (bookies, ZooKeeper) lead nothing: that nobody answers there is their loss.
+        Remembered from while they are away."""
+        below = [node for node in self.targets if node not in self.site.brokers]
+        if below and all(self.site.answers(node) is False for node in below):
+            self._changed["silent"] = below
 
     def _note_change(self) -> None:
         """Keep the largest change seen: leaders may be back before the next look."""

@@ -14,7 +14,7 @@ from faults.site import find_ability
 from faults.storm import Storm, ignore
 from faults.timeline import Firing, Timeline, find_kind, read_step, refuse_unsupported
 from harness.errors import HealError, ScenarioError
-from harness.protocols import Cluster, HasLeaders, HasTopics, TopicSettings
+from harness.protocols import Cluster, HasPlacement, HasTopics, TopicSettings
 from harness.rundir import RunDir, read_jsonl
 
 
@@ -87,13 +87,15 @@ def _firing(
 
 def _shape(cluster: Cluster) -> Shape:
     """The topics that the cluster has, internal ones left out."""
-    lists, leaders = find_ability(cluster, HasTopics), find_ability(cluster, HasLeaders)
-    topics = []
-    if lists is not None and leaders is not None:
-        for name in sorted(name for name in lists.topics() if not name.startswith("__")):
-            replicas = leaders.replicas(name)
-            topics.append(TopicSettings(name, len(replicas), max(map(len, replicas.values()))))
-    return Shape(tuple(topics), tuple(sorted(node.name for node in cluster.runtime.nodes)))
+    lists, placement = find_ability(cluster, HasTopics), find_ability(cluster, HasPlacement)
+    held: dict[str, list[int]] = {}
+    if lists is not None and placement is not None:
+        topics = sorted(name for name in lists.topics() if not name.startswith("__"))
+        for stream, state in placement.partition_states(topics).items():
+            held.setdefault(stream.rpartition("-")[0], []).append(len(state.replicas))
+    shapes = tuple(TopicSettings(name, len(copies), max(copies)) for name, copies in sorted(held.items()))
+    roles = {node.name: node.roles for node in cluster.runtime.nodes}
+    return Shape(shapes, tuple(sorted(roles)), roles)
 
 
 def _folded(run: RunDir, firing: Firing) -> dict[str, Any]:

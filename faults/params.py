@@ -9,8 +9,8 @@ Times are relative to the start of load.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -35,6 +35,11 @@ class Shape:
 
     topics: tuple[TopicShape, ...]
     nodes: tuple[str, ...]
+    #: Node -> what it is (broker, bookie ...), where the system has several kinds.
+    roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def role_names(self) -> list[str]:
+        return sorted({role for roles in self.roles.values() for role in roles})
 
     def topic(self, name: str) -> TopicShape | None:
         return next((topic for topic in self.topics if topic.name == name), None)
@@ -92,7 +97,9 @@ class NodeParams(Params):
 
     target: str = Field(
         "random",
-        description="a node, `random`, `leader-of:TOPIC`, `leader-of:TOPIC-PARTITION`, `controller` or `all`",
+        description="a node, `random` (a broker), `leader-of:TOPIC` or `owner-of:TOPIC`, "
+        "`leader-of:TOPIC-PARTITION`, `controller` (Pulsar: the leader broker), `role:bookie` (one of a "
+        "role) or `all` (brokers)",
     )
     together: bool = Field(
         False, description="allow it while another node is away; otherwise the firing is skipped"

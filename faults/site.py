@@ -14,12 +14,16 @@ from harness.errors import BrokerstormError
 from harness.protocols import (
     Clients,
     Cluster,
+    HasBundles,
     HasLeaders,
+    HasPlacement,
+    HasTransfers,
     Killable,
     Node,
     PartitionState,
     Pausable,
     Stoppable,
+    TellsAnswering,
 )
 
 POLL_S = 0.2
@@ -84,6 +88,15 @@ class Site:
     def nodes(self) -> tuple[str, ...]:
         return tuple(sorted(node.name for node in self.cluster.runtime.nodes))
 
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """The nodes that clients talk to: what a target means that names no role."""
+        nodes = self.cluster.runtime.nodes
+        return tuple(sorted(n.name for n in nodes if "broker" in n.roles)) or self.nodes
+
+    def with_role(self, role: str) -> tuple[str, ...]:
+        return tuple(sorted(n.name for n in self.cluster.runtime.nodes if role in n.roles))
+
     def node(self, name: str) -> Node:
         return next(node for node in self.cluster.runtime.nodes if node.name == name)
 
@@ -100,11 +113,26 @@ class Site:
         return cast("Pausable", find_ability(self.cluster, Pausable))
 
     @property
+    def placement(self) -> HasPlacement:
+        return cast("HasPlacement", find_ability(self.cluster, HasPlacement))
+
+    @property
+    def bundles(self) -> HasBundles:
+        return cast("HasBundles", find_ability(self.cluster, HasBundles))
+
+    @property
+    def transfers(self) -> HasTransfers:
+        return cast("HasTransfers", find_ability(self.cluster, HasTransfers))
+
+    @property
     def leaders(self) -> HasLeaders:
         return cast("HasLeaders", find_ability(self.cluster, HasLeaders))
 
     def answers(self, node: str) -> bool | None:
         """Whether a request of our own to a node is answered; None when we have no probe for the system."""
+        teller = find_ability(self.cluster, TellsAnswering)
+        if teller is not None:
+            return bool(teller.answers(node))
         return answers(self.cluster.system, self.node(node).client)
 
     def states_of(self, topic: str) -> dict[int, PartitionState]:
@@ -113,7 +141,7 @@ class Site:
         Raises:
             BrokerstormError: the cluster does not answer.
         """
-        states = self.leaders.partition_states([topic])
+        states = self.placement.partition_states([topic])
         return {int(stream.rpartition("-")[2]): state for stream, state in states.items()}
 
     def look(self) -> View | None:
@@ -124,7 +152,7 @@ class Site:
             return None
 
     def _look(self) -> View:
-        source = self.leaders
+        source = self.placement
         states = source.partition_states([topic.name for topic in self.shape.topics])
         registered = frozenset(self.cluster.admin.registered())
         return View(states, source.controller(), registered)

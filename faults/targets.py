@@ -11,14 +11,16 @@ from faults.errors import NotNow, StepProblem, did_you_mean
 from faults.params import Shape, names
 from faults.site import Site
 
-_LEADER = "leader-of:"
+_LEADER, _OWNER, _ROLE = "leader-of:", "owner-of:", "role:"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed target. ``partition`` None with form ``leader``: the node that leads most of the topic."""
+    """A parsed target. ``partition`` None with form ``leader``: the node that leads most of the topic.
+    ``node`` is the role with form ``role``.
+    """
 
-    form: Literal["node", "random", "leader", "controller", "all"]
+    form: Literal["node", "random", "leader", "controller", "all", "role"]
     node: str = ""
     topic: str = ""
     partition: int | None = None
@@ -36,11 +38,16 @@ def parse(text: str, shape: Shape) -> Target:
         return Target("controller")
     if text == "all":
         return Target("all")
-    if text.startswith(_LEADER):
-        return _parse_leader(text.removeprefix(_LEADER), shape)
+    for prefix in (_LEADER, _OWNER):
+        if text.startswith(prefix):
+            return _parse_leader(text.removeprefix(prefix), shape)
+    if text.startswith(_ROLE) and text.removeprefix(_ROLE) in shape.role_names():
+        return Target("role", node=text.removeprefix(_ROLE))
     if text in shape.nodes:
         return Target("node", node=text)
-    known = [*shape.nodes, "random", "controller", "all", *(f"{_LEADER}{t.name}" for t in shape.topics)]
+    roles = [f"{_ROLE}{role}" for role in shape.role_names()]
+    topics = [f"{_LEADER}{topic.name}" for topic in shape.topics]
+    known = [*shape.nodes, "random", "controller", "all", *roles, *topics]
     raise StepProblem("target", f"no node {text!r}{did_you_mean(text, known)}. Allowed: {names(known)}")
 
 
@@ -68,18 +75,19 @@ def resolve(target: Target, site: Site, draw: int) -> tuple[str, ...]:
     if target.form == "node":
         return (target.node,)
     if target.form == "all":
-        return site.nodes
-    if target.form == "random":
-        candidates = [node for node in site.nodes if node not in site.faulted()]
+        return site.brokers
+    if target.form in ("random", "role"):
+        among = site.brokers if target.form == "random" else site.with_role(target.node)
+        candidates = [node for node in among if node not in site.faulted()]
         return (_pick(candidates, draw, "every node is faulted already"),)
     if target.form == "controller":
-        controller = site.leaders.controller()
+        controller = site.placement.controller()
         return (_pick([controller] if controller else [], draw, "no controller is known right now"),)
     return (_leader(target, site, draw),)
 
 
 def _leader(target: Target, site: Site, draw: int) -> str:
-    leaders = site.leaders.leaders(target.topic)
+    leaders = site.placement.leaders(target.topic)
     if target.partition is not None:
         leader = leaders.get(target.partition)
         reason = f"{target.topic}-{target.partition} has no leader right now"

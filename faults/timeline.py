@@ -81,19 +81,19 @@ def compile(
     seed: int,
     load_s: float,
     topics: Sequence[TopicShape],
-    nodes: Sequence[str],
+    nodes: Sequence[str] | Mapping[str, Sequence[str]],
 ) -> Timeline:
     """Check every step and lay out its firings.
 
     Args:
         steps: the scenario's ``faults`` list as read.
         topics: name, partitions and replication of each (a plan's topics, or `TopicSettings`).
-        nodes: names of the cluster's nodes.
+        nodes: names of the cluster's nodes, or name -> its roles.
 
     Raises:
         ScenarioError: names the step and the key, ``faults[2].target: ...``.
     """
-    shape = Shape(tuple(topics), tuple(sorted(nodes)))
+    shape = Shape(tuple(topics), tuple(sorted(nodes)), nodes if isinstance(nodes, Mapping) else {})
     drafts = [
         draft for index, step in enumerate(steps) for draft in _firings(index, step, seed, load_s, shape)
     ]

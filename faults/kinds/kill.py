@@ -10,7 +10,7 @@ from faults.node_loss import NodeFault, NodeLoss
 from faults.params import NodeParams
 from faults.site import Site
 from harness.durations import Seconds
-from harness.protocols import HasLeaders, Killable
+from harness.protocols import HasPlacement, Killable
 
 
 class KillParams(NodeParams):
@@ -45,7 +45,7 @@ class Kill(NodeFault[KillParams]):
     """SIGKILL a node and start it again after `for`."""
 
     kind = "kill"
-    abilities = (Killable, HasLeaders)
+    abilities = (Killable, HasPlacement)
     params = KillParams
 
     def lasts_s(self, params: KillParams) -> float | None:

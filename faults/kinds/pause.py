@@ -12,7 +12,7 @@ from faults.node_loss import NodeFault, NodeLoss
 from faults.params import NodeParams
 from faults.site import Site
 from harness.durations import Seconds
-from harness.protocols import HasLeaders, Killable, Pausable, Proof
+from harness.protocols import HasPlacement, Killable, Pausable, Proof
 
 
 class PauseParams(NodeParams):
@@ -73,7 +73,7 @@ class Pause(NodeFault[PauseParams]):
     """Freeze a node (SIGSTOP) and let it go on (SIGCONT) after `for`."""
 
     kind = "pause"
-    abilities = (Pausable, Killable, HasLeaders)
+    abilities = (Pausable, Killable, HasPlacement)
     params = PauseParams
 
     def lasts_s(self, params: PauseParams) -> float | None:

@@ -11,7 +11,7 @@ from faults.node_loss import NodeFault
 from faults.params import NodeParams
 from faults.site import Site
 from harness.durations import Seconds
-from harness.protocols import HasLeaders, Killable, Stoppable
+from harness.protocols import HasPlacement, Killable, Stoppable
 
 
 class RestartParams(NodeParams):
@@ -37,7 +37,7 @@ class Restart(NodeFault[RestartParams]):
     """Stop a node gracefully (SIGTERM) and start it again after `down`."""
 
     kind = "restart"
-    abilities = (Stoppable, Killable, HasLeaders)
+    abilities = (Stoppable, Killable, HasPlacement)
     params = RestartParams
 
     def lasts_s(self, params: RestartParams) -> float | None:

@@ -14,7 +14,7 @@ from faults.params import Params, Shape
 from faults.site import Site
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
-from harness.protocols import HasLeaders, Killable, Proof, Stoppable
+from harness.protocols import HasPlacement, Killable, Proof, Stoppable
 
 
 class RollingRestartParams(Params):
@@ -27,7 +27,7 @@ class Rolled(Killed):
     """One node after the other; the next only when the one before is in sync again."""
 
     def __init__(self, site: Site, params: dict[str, Any]) -> None:
-        super().__init__(site, site.nodes, params)
+        super().__init__(site, site.brokers, params)
         self._done: dict[str, dict[str, Any]] = {}
 
     def objection(self) -> str:
@@ -72,10 +72,10 @@ class Rolled(Killed):
 
 
 class RollingRestart(FaultKind[RollingRestartParams]):
-    """Restart every node gracefully, one after the other, waiting until each is in sync again."""
+    """Restart every broker gracefully, one after the other, waiting until each is in sync again."""
 
     kind = "rolling-restart"
-    abilities = (Stoppable, Killable, HasLeaders)
+    abilities = (Stoppable, Killable, HasPlacement)
     params = RollingRestartParams
 
     def complete(self, params: RollingRestartParams, shape: Shape) -> RollingRestartParams:

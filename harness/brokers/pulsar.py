@@ -20,13 +20,18 @@ READY_NAMESPACE = "public/ready"
 _READY_BUNDLES = 3
 _THREADS = 8
 _ONE_LOOK_S = 3.0
+_ANSWER_S = 1.0
 _FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 T = TypeVar("T")
 R = TypeVar("R")
 
 
+class NoNamespace(UsageError):
+    """No run has topics here, or several have."""
+
+
 class PulsarAdmin:
-    """Admin, HasNamespaces, HasPlacement and HasBundles but for transfers, for one cluster. Thread-safe;
+    """Admin, HasNamespaces, HasPlacement and HasBundles for one cluster. Thread-safe;
     every question ends within seconds. Topic names are relative to the current namespace.
 
     Args:
@@ -87,7 +92,7 @@ class PulsarAdmin:
             found = [name for name in self.namespaces() if name.startswith(RUN_NAMESPACES)]
             if len(found) != 1:
                 listed = ", ".join(found) or "none"
-                raise UsageError(
+                raise NoNamespace(
                     f"no run uses this cluster: namespaces of runs are {listed}",
                     hint="`brokerstorm run SCENARIO --keep-up` leaves its topics in place",
                 )
@@ -125,7 +130,11 @@ class PulsarAdmin:
         self._each(delete, names)
 
     def topics(self) -> list[str]:
-        """Names of the topics of the current namespace."""
+        """Names of the topics of the current namespace; none while no run has one."""
+        try:
+            self.namespace  # noqa: B018 - looks for it
+        except NoNamespace:
+            return []
         whole = [name.rpartition("/")[2] for name in self._rest.get(f"/persistent/{self.namespace}")]
         split = self._rest.get(f"/persistent/{self.namespace}/partitioned")
         single = [name for name in whole if "-partition-" not in name]
@@ -187,6 +196,8 @@ class PulsarAdmin:
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         """Stream -> its owner: who has its bundle; topics that do not exist are left out."""
+        if not topics:
+            return {}
         owners = self.bundle_owners()
         states = {}
         for topic in topics:
@@ -264,6 +275,18 @@ class PulsarAdmin:
         brokers = {name for address in found if (name := self._rest.name_of(address))}
         reachable = [node for node in self._storage if self._is_reachable(node.name)]
         return brokers | {node.name for node in reachable if answers(node)}
+
+    def answers(self, node: str) -> bool:
+        """Whether a node answers a request of ours within a second."""
+        if found := next((one for one in self._storage if one.name == node), None):
+            return answers(found)
+        try:
+            self._rest.get("/brokers/ready", only=node, within_s=_ANSWER_S)
+        except EnvironmentNotReady:
+            return False
+        except NotThere:
+            return True  # a version without this question
+        return True
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         """Return when every node is registered, and probe messages went through every bundle and back and
@@ -347,7 +370,7 @@ class PulsarAdmin:
 
 
 class TransferringPulsarAdmin(PulsarAdmin):
-    """HasBundles: brokers that let the caller say who owns a bundle next (3.0 and later)."""
+    """HasTransfers: brokers that let the caller say who owns a bundle next (3.0 and later)."""
 
     def transfer_bundle(self, bundle: str, to: str) -> None:
         """Unload it and ask that a node owns it next; returns when asked, not when owned.

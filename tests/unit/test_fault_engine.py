@@ -459,7 +459,7 @@ def test_refused_before_anything_starts(cluster: StateCluster) -> None:
         [kill(1), {"fault": "leader-move", "at": 2}], seed=1, load_s=9, topics=TOPICS, nodes=NAMES
     )
     faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
-    assert set(faults.abilities_needed(timeline)) == {"Killable", "HasLeaders"}
+    assert set(faults.abilities_needed(timeline)) == {"Killable", "HasPlacement", "HasLeaders"}
 
     class NoAdmin(StateCluster):
         def __init__(self) -> None:
@@ -467,7 +467,7 @@ def test_refused_before_anything_starts(cluster: StateCluster) -> None:
             self.admin = object()  # type: ignore[assignment]
 
     with pytest.raises(
-        ScenarioError, match=r"faults\[0\]\.fault: kill needs HasLeaders, which this state cluster"
+        ScenarioError, match=r"faults\[0\]\.fault: kill needs HasPlacement, which this state cluster"
     ):
         faults.refuse_unsupported(timeline, NoAdmin())  # type: ignore[arg-type]
 
