@@ -35,6 +35,7 @@ final class ConsumerRole {
     private volatile Waiting waiting;
     private volatile Consumer<byte[]> consumer;
     private long disconnectedMs;
+    private long reconnects;
 
     ConsumerRole(Session session) {
         Spec.Section part = session.spec.part;
@@ -131,6 +132,7 @@ final class ConsumerRole {
         if (at != disconnectedMs) {
             disconnectedMs = at;
             assigned(0);
+            journal.expose("reconnects", ++reconnects);
             session.report.event("disconnect", "the consumer lost a connection; epoch " + journal.epoch());
         }
     }

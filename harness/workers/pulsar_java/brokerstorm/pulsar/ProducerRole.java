@@ -37,6 +37,7 @@ final class ProducerRole extends OpenLoop {
     private final Map<Lane, Target> routes = new IdentityHashMap<>();
     private final Set<Target> unflushed = new LinkedHashSet<>();
     private final Streams streams;
+    private final AtomicLong reconnects = new AtomicLong();
     private final AtomicLong reconnectsWithPending = new AtomicLong();
     private final Observer observer = new Observer();
     private PulsarClient client;
@@ -160,7 +161,7 @@ final class ProducerRole extends OpenLoop {
 
     @Override
     protected Map<String, Object> exposure() {
-        return Map.of("reconnects_with_pending", reconnectsWithPending.get());
+        return Map.of("reconnects", reconnects.get(), "reconnects_with_pending", reconnectsWithPending.get());
     }
 
     /** On the ticking thread: which producers lost their connection since the last look, and had sends open. */
@@ -176,6 +177,7 @@ final class ProducerRole extends OpenLoop {
             }
         }
         if (lost > 0) {
+            reconnects.addAndGet(lost);
             reconnectsWithPending.addAndGet(pending);
             String text = lost + " of " + targets.size() + " producers lost their connection, " + pending
                     + " with sends open";
