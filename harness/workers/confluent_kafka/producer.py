@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import time
 from collections.abc import Callable
-from functools import partial
+from types import MethodType
 from typing import Any
 from zlib import crc32
 
@@ -15,7 +15,7 @@ from worker_kit import layouts as lay
 from worker_kit.failure import WorkerFailure
 from worker_kit.open_loop import ROW_BYTES, OpenLoop
 from worker_kit.process import Session
-from worker_kit.streams import PartitionIds, StreamIds
+from worker_kit.streams import StreamIds
 
 METADATA_TIMEOUT_S = 20.0
 
@@ -25,10 +25,13 @@ class ProducerRole(OpenLoop):
         super().__init__(session)
         self.producer = producer
         self.outcomes = outcomes
-        streams = StreamIds(session)
-        reports = {topic: self._make_done(streams[topic]) for topic in {lane.topic for lane in self.lanes}}
-        #: lane id, topic, key, partition, key number, delivery report
-        self.routes = [(*lane, reports[lane.topic]) for lane in self.lanes]
+        self.streams = StreamIds(session)
+        topics = list(dict.fromkeys(lane.topic for lane in self.lanes))
+        #: lane id, topic, key, partition, key number, number of the topic
+        self.routes = [(*lane, topics.index(lane.topic)) for lane in self.lanes]
+        self.topics = topics
+        #: by number of the topic, the delivery report of messages whose rows are in the current segment
+        self.reports: list[Callable[..., None]] = []
 
     def connect(self) -> None:
         for topic in sorted({lane.topic for lane in self.lanes}):
@@ -61,9 +64,9 @@ class ProducerRole(OpenLoop):
         pack, open_row, clock = lay.HEADER.pack, lay.SENDS_OPEN.pack_into, time.monotonic_ns
         tag, instance, length, filling = self.session.spec.run_tag, self.instance, self.length, self.filler
         t0, period, report = self.schedule.t0_ns, self.schedule.period_ns, self._count
-        rows, at, end = self.rows, self.at, self.end
+        rows, at, end, reports, bind = self.rows, self.at, self.end, self.reports, MethodType
         for i in range(first, stop):
-            number, topic, key, partition, key_number, done = routes[i % count]
+            number, topic, key, partition, key_number, topic_number = routes[i % count]
             seq, now = i // count, clock()
             due = t0 + int(i * period) if period else now
             body = (
@@ -73,15 +76,17 @@ class ProducerRole(OpenLoop):
                 if at == end:
                     self.attempted = i
                     rows, at, end = self.segments.rotate()
+                    reports = self.reports = [self._make_report(rows, topic) for topic in self.topics]
                 open_row(rows, at, number, 0, kind, seq, due, now, 1)
-                report = partial(done, rows, at + 40)
+                # A bound method of a number: half the cost of a partial, to make and to call.
+                report = bind(reports[topic_number], at + 40)
                 at += ROW_BYTES
             send = (topic, body + crc32(body).to_bytes(4, "little"), key, partition, report)
             try:
                 produce(*send)
             except (BufferError, KafkaException) as error:
                 self.attempted = i + 1
-                self._refused(error, send)
+                self._refused(error, send, rows, at - ROW_BYTES + 40)
                 if self.control.stop_load:
                     stop = i + 1
                     break
@@ -89,7 +94,7 @@ class ProducerRole(OpenLoop):
         self.attempted = stop
         return stop
 
-    def _refused(self, error: Exception, send: tuple[Any, ...]) -> None:
+    def _refused(self, error: Exception, send: tuple[Any, ...], rows: mmap.mmap, at: int) -> None:
         """`produce` raised, so the client did not take the message: wait for room, or it failed."""
         begun = self.blocked_since_ns = time.monotonic_ns()
         while isinstance(error, BufferError) and self.wait_when_full and not self.control.stop_load:
@@ -103,18 +108,19 @@ class ProducerRole(OpenLoop):
         else:
             text = f"_QUEUE_FULL: {error}" if isinstance(error, BufferError) else error_text(error.args[0])
             if self.capture:
-                rows, at = send[4].args
                 self.complete(rows, at, lay.FAIL, text)
             else:
                 self.tally(lay.FAIL)
         self.blocked_since_ns = 0
         self.blocked_ns += time.monotonic_ns() - begun
 
-    def _make_done(self, streams: PartitionIds) -> Callable[..., None]:
-        """The delivery report of captured sends to a topic: a closure, because every message calls it."""
+    def _make_report(self, rows: mmap.mmap, topic: str) -> Callable[[int, KafkaError | None, Message], None]:
+        """The delivery report of messages to a topic whose rows lie in this segment: a closure, because
+        every message calls it. Its first argument is where the completion part of the row is."""
+        streams = self.streams[topic]
         write, clock = lay.SENDS_DONE_PLAIN.pack_into, time.monotonic_ns
 
-        def done(rows: mmap.mmap, at: int, error: KafkaError | None, message: Message) -> None:
+        def done(at: int, error: KafkaError | None, message: Message) -> None:
             if error is None and not rows[at + 48]:
                 offset = message.offset()  # None with acks=0
                 write(rows, at, clock(), -1 if offset is None else offset, streams[message.partition()], 1)
