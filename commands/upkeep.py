@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.clusters.addresses import Claim
     from harness.clusters.leftovers import Leftover
     from harness.machine import Check
-    from harness.plan import ConsumerPlan, Plan, ProducerPlan
+    from harness.plan import Plan
 
 DEFAULT_SCENARIO = "kafka-quick"
 
@@ -65,8 +65,13 @@ def machine_checks(plans: Sequence[Plan], run_dir: Path) -> list[Check]:
     return [*found.values(), *_client_checks(plans)]
 
 
-def _clients(plan: Plan) -> list[ProducerPlan | ConsumerPlan]:
-    return [*plan.producers, *plan.consumers]
+def _clients(plan: Plan) -> list[tuple[str, str]]:
+    """Library and version of every worker of a run, the readers of its log too."""
+    from harness.worker_specs import AUDIT_CLIENT
+
+    producers = [(each.client, each.client_version) for each in plan.producers]
+    consumers = [(each.client, each.client_version) for each in plan.consumers]
+    return list(dict.fromkeys([*producers, *consumers, AUDIT_CLIENT[plan.system]]))
 
 
 def _client_checks(plans: Sequence[Plan]) -> list[Check]:
@@ -74,8 +79,7 @@ def _client_checks(plans: Sequence[Plan]) -> list[Check]:
     from harness.workers import load_worker, readiness
 
     checks = []
-    wanted = dict.fromkeys((each.client, each.client_version) for plan in plans for each in _clients(plan))
-    for name, version in wanted:
+    for name, version in dict.fromkeys(pair for plan in plans for pair in _clients(plan)):
         found = readiness(load_worker(name), version)
         checks.append(Check(f"client {name}", found.ok, found.detail, found.remedy))
     return checks
@@ -95,10 +99,10 @@ def fetch(settings: Settings, scenario: str) -> int:
             spec = spec_of(plan.system, plan.version)
             jars = fetch_cluster(plan.system, plan.version, on_progress=progress.download)
             folders[f"{plan.system} {spec.version}"] = str(jars)
-            for client in _clients(plan):
-                worker = load_worker(client.client)
-                argv, _ = launch(worker, client.client_version, on_progress=progress.download)
-                folders[f"{client.client} {client.client_version or worker.installed_version}"] = argv[0]
+            for name, version in _clients(plan):
+                worker = load_worker(name)
+                argv, _ = launch(worker, version, on_progress=progress.download)
+                folders[f"{name} {version or worker.installed_version}"] = argv[0]
         progress.download("class archive of Spark, so that it starts in half the time", None)
         record_classes()
     document = {"schema_version": SCHEMA_VERSION, "scenario": scenario, "fetched": folders}
