@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
@@ -180,14 +179,14 @@ class ConsumerRole:
             self.report.error(result_name(error), f"batch_receive: {error}")
             time.sleep(RECEIVE_MS / 1000)
             return
-        self._count_full(messages)
+        self._count_full(len(messages))
         for message, number in [(message, self.journal.deliver(message)) for message in messages]:
             self._process(consumer, message, number)
 
-    def _count_full(self, messages: Iterable[pulsar.Message]) -> None:
+    def _count_full(self, count: int) -> None:
         policy = self.options.get("batch_receive_policy")
         most = policy.policy().getMaxNumMessages() if policy is not None else 0
-        if most > 0 and len(list(messages)) >= most:
+        if 0 < most <= count:
             self.full_batches += 1
 
     def _heard(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:

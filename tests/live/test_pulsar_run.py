@@ -1,0 +1,64 @@
+"""A whole run on Pulsar from outside: cluster, two clients, two subscriptions, a broker lost, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import Exit
+from tests.live.run_rig import LiveRun
+
+pytestmark = pytest.mark.live
+
+SCENARIO = """
+name: rig
+system: pulsar
+topics:
+  orders: {count: 2}
+  clicks: {partitions: 2}
+load:
+  rate: 400
+  duration: 8s
+  warm_up: 1s
+  producers:
+    shop:
+      topics: [orders]
+      options: {sendTimeoutMs: 0, blockIfQueueFull: true}
+    web:
+      client: pulsar-client
+      topics: [clicks]
+      lanes: key
+      keys: 20
+      options: {send_timeout_millis: 0, block_if_queue_full: true}
+  consumers:
+    billing: {client: pulsar-client, topics: [orders], group: billing}
+    stats: {topics: [clicks], group: stats, options: {subscriptionType: Shared}}
+faults:
+  - {fault: kill, target: "leader-of:orders-000", at: 2s, for: 2s}
+limits:
+  drain: 120s
+require:
+  rate_ratio: 0  # the machine that runs the tests may be busy
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[LiveRun]:
+    live = LiveRun(tmp_path, scenario=SCENARIO)
+    yield live
+    live.close()
+
+
+def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
+    code = run.wait()
+    document = run.document()
+    sends = document["sends"]
+    assert (code, document["verdict"], document["reasons"]) == (Exit.PASS, "pass", []), run.errors()
+    assert sends["attempted"] == sends["ok"] == 9 * 400  # neither client ever gives up
+    (fault,) = document["faults"]
+    assert (fault["effective"], fault["healed"]) == (True, True)
+    assert document["rows"]["log"] >= sends["ok"]
+    assert document["rows"]["deliveries"] >= 3 * sends["ok"]  # handed over, ack called, ack answered
+    assert run.processes() == []
