@@ -93,7 +93,7 @@ def _shape(cluster: Cluster) -> Shape:
         topics = sorted(name for name in lists.topics() if not name.startswith("__"))
         for stream, state in placement.partition_states(topics).items():
             held.setdefault(stream.rpartition("-")[0], []).append(len(state.replicas))
-    shapes = tuple(TopicSettings(name, len(copies), max(copies)) for name, copies in sorted(held.items()))
+    shapes = tuple(TopicSettings(name, len(copies), max(1, *copies)) for name, copies in sorted(held.items()))
     roles = {node.name: node.roles for node in cluster.runtime.nodes}
     return Shape(shapes, tuple(sorted(roles)), roles)
 

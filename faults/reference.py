@@ -99,7 +99,8 @@ def reference_page() -> str:
     for kind in KINDS.values():
         lines += ["", f"## {kind.kind}", "", kind.doc(), ""]
         lines += [*_table(_keys(kind.params)), ""]
-        lines.append("Needs: " + ", ".join(f"`{ability.__name__}`" for ability in kind.abilities) + ".")
+        needs = ", ".join(f"`{ability.__name__}`" for ability in kind.abilities)
+        lines.append(f"Needs: {needs or 'nothing of the cluster'}.")
     return "\n".join(lines) + "\n"
 
 

@@ -93,7 +93,7 @@ class Pausable(Protocol):
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """Who leads a stream (Pulsar: owns its bundle), who holds it (preferred leader first) and who is in
-    sync; a broker that keeps no data itself is all three."""
+    sync; nobody where brokers keep no data themselves."""
 
     leader: str | None
     replicas: tuple[str, ...]
@@ -160,8 +160,8 @@ class HasBundles(HasPlacement, Protocol):
     def bundle_owners(self) -> dict[str, str | None]:
         """Bundles of the current namespace -> the node that owns each."""
 
-    def bundle_of(self, stream: str) -> str:
-        """The bundle a stream is in."""
+    def bundles_of(self, streams: Sequence[str]) -> dict[str, str]:
+        """Stream -> the bundle it is in, now."""
 
     def incarnation(self, stream: str) -> int:
         """A number that changes when the stream is loaded anew, also by the same owner. Loads it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from faults.injection import FaultKind
+from faults.kinds.client_freeze import ClientFreeze
 from faults.kinds.controller_kill import ControllerKill
 from faults.kinds.kill import Kill
 from faults.kinds.leader_move import LeaderMove
@@ -12,6 +13,10 @@ from faults.kinds.pause import Pause
 from faults.kinds.preferred_election import PreferredElection
 from faults.kinds.restart import Restart
 from faults.kinds.rolling_restart import RollingRestart
+from faults.kinds.split_bundle import SplitBundle
+from faults.kinds.transfer import Transfer
+from faults.kinds.unload import Unload
+from faults.kinds.unload_storm import UnloadStorm
 
 _ALL: Final[tuple[FaultKind[Any], ...]] = (
     Kill(),
@@ -21,6 +26,11 @@ _ALL: Final[tuple[FaultKind[Any], ...]] = (
     ControllerKill(),
     LeaderMove(),
     PreferredElection(),
+    Unload(),
+    UnloadStorm(),
+    Transfer(),
+    SplitBundle(),
+    ClientFreeze(),
 )
 #: Name in a scenario -> kind.
 KINDS: Final[dict[str, FaultKind[Any]]] = {kind.kind: kind for kind in _ALL}

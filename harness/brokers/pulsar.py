@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from harness.brokers.pulsar_names import bundle_of, bundles_of, full_name, local_name, streams_of
+from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.brokers.pulsar_probe import probe_topics
 from harness.brokers.pulsar_rest import POLL_S, NotThere, Rest
 from harness.brokers.pulsar_storage import answers
@@ -207,8 +207,7 @@ class PulsarAdmin:
                 continue
             for stream in streams:
                 owner = owners[bundle_of(self.address(stream), list(owners))]
-                held = (owner,) if owner else ()
-                states[stream] = PartitionState(owner, held, held)
+                states[stream] = PartitionState(owner, (), ())
         return states
 
     def leaders(self, topic: str) -> dict[int, str | None]:
@@ -226,10 +225,12 @@ class PulsarAdmin:
 
     def bundles(self) -> list[str]:
         """Bundles of the current namespace, in the order of their ranges."""
-        return bundles_of(self._rest.get(f"/namespaces/{self.namespace}/bundles")["boundaries"])
+        return bundles_between(self._rest.get(f"/namespaces/{self.namespace}/bundles")["boundaries"])
 
-    def bundle_of(self, stream: str) -> str:
-        return bundle_of(self.address(stream), self.bundles())
+    def bundles_of(self, streams: Sequence[str]) -> dict[str, str]:
+        """Stream -> the bundle it is in, now."""
+        bundles = self.bundles()
+        return {stream: bundle_of(self.address(stream), bundles) for stream in streams}
 
     def bundle_owners(self) -> dict[str, str | None]:
         """Bundles of the current namespace -> who owns each; None when no broker in reach says that it does.

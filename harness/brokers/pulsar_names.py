@@ -32,7 +32,7 @@ def full_name(namespace: str, local: str) -> str:
     return f"persistent://{namespace}/{local}"
 
 
-def bundles_of(boundaries: Sequence[str]) -> list[str]:
+def bundles_between(boundaries: Sequence[str]) -> list[str]:
     """The bundles between boundaries: ``0x00000000``, ``0x80000000``, ``0xffffffff`` are two."""
     return [f"{low}_{high}" for low, high in pairwise(boundaries)]
 

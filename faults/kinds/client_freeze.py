@@ -1,0 +1,160 @@
+"""client-freeze: the client process itself stands still for moments, as in a long garbage collection.
+
+Short freezes around reconnects widen races inside a client library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from typing import Any, Final, Self
+
+import psutil
+from pydantic import Field, model_validator
+
+from faults.errors import NotNow, StepProblem
+from faults.injection import FaultKind, Injection
+from faults.ledger import process_identity
+from faults.params import Params, Shape
+from faults.site import Site
+from harness.durations import Seconds
+from harness.errors import HealError
+from harness.protocols import Proof
+
+_ALL, _ONE = "client", "client:"
+_WORKERS: Final = ("producer", "consumer")
+_JOIN_S: Final = 10.0
+
+
+class ClientFreezeParams(Params):
+    target: str = Field(
+        "client",
+        description="`client` (every producer and consumer), `client:producer`, "
+        "`client:consumer` or one of them, such as `client:producer-1`",
+    )
+    freeze: Seconds = Field(0.06, gt=0, description="how long each lasts")
+    period: tuple[Seconds, Seconds] = Field(
+        (0.16, 0.25), description="shortest and longest time from one freeze to the next"
+    )
+    for_: Seconds = Field(5.0, alias="for", gt=0, description="how long freezes go on")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.period[0] > self.period[1] or self.period[0] <= self.freeze:
+            raise ValueError("period: the shortest comes first and is longer than `freeze`")
+        return self
+
+
+class Frozen(Injection):
+    """SIGSTOP and SIGCONT in turn, of every chosen process at once."""
+
+    def __init__(self, site: Site, processes: dict[str, int], draw: int, params: dict[str, Any]) -> None:
+        super().__init__(site, sorted(processes), params)
+        self._identities = {name: process_identity(pid) for name, pid in processes.items()}
+        self._random = random.Random(draw)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._pulse, name="client-freeze", daemon=True)
+        self._pulses, self._seen, self._frozen_s = 0, 0, 0.0
+
+    def apply(self) -> None:
+        self._thread.start()
+
+    def _pulse(self) -> None:
+        on_s, (shortest, longest) = float(self.params["freeze"]), self.params["period"]
+        try:
+            while not self._over.is_set():
+                start = time.monotonic()
+                self._send(signal.SIGSTOP)
+                self._over.wait(on_s)
+                self._seen += self._is_stopped()
+                self._send(signal.SIGCONT)
+                self._pulses += 1
+                self._frozen_s += time.monotonic() - start
+                rest_s = self._random.uniform(float(shortest), float(longest)) - on_s
+                self._over.wait(rest_s)
+        finally:
+            self._send(signal.SIGCONT)
+
+    def _living(self) -> list[psutil.Process]:
+        """The processes that are still the ones that were chosen."""
+        found = []
+        for identity in self._identities.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process = psutil.Process(int(identity.get("pid", 0)))
+                if process_identity(process.pid) == identity:
+                    found.append(process)
+        return found
+
+    def _send(self, number: signal.Signals) -> None:
+        for process in self._living():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+
+    def _is_stopped(self) -> bool:
+        """Whether a chosen process is seen stopped. The kernel stops it within its next time slice."""
+        for process in self._living():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.status() == psutil.STATUS_STOPPED:
+                    return True
+        return False
+
+    def proof(self) -> Proof:
+        """Effective when a process was seen in state T."""
+        text = f"{', '.join(self.targets)}: frozen {self._pulses} times, {self._frozen_s:.2f} s in all"
+        details = {"pulses": self._pulses, "seen_stopped": self._seen, "frozen_s": round(self._frozen_s, 3)}
+        return Proof(self._seen > 0, text if self._seen else f"{text}; never seen stopped", details)
+
+    def heal(self) -> None:
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join(_JOIN_S)
+        if self._thread.is_alive():
+            raise HealError("the thread that freezes clients did not end")
+        self._send(signal.SIGCONT)
+
+    def is_undone(self) -> bool:
+        return self._over.is_set() and not self._thread.is_alive() and not self._is_stopped()
+
+    def missing(self) -> str:
+        return "" if self.is_undone() else f"{', '.join(self.targets)} still stopped"
+
+    def ledger_entry(self) -> dict[str, Any]:
+        return {"paused": [{"node": name, **identity} for name, identity in self._identities.items()]}
+
+
+class ClientFreeze(FaultKind[ClientFreezeParams]):
+    """Freeze client processes for moments (SIGSTOP, SIGCONT), again and again for a while."""
+
+    kind = "client-freeze"
+    abilities = ()
+    params = ClientFreezeParams
+
+    def complete(self, params: ClientFreezeParams, shape: Shape) -> ClientFreezeParams:
+        if params.target != _ALL and not params.target.removeprefix(_ONE).startswith(_WORKERS):
+            raise StepProblem(
+                "target", f"must be client, client:producer-1 or the like, got {params.target!r}"
+            )
+        return params
+
+    def target(self, params: ClientFreezeParams) -> str:
+        return params.target
+
+    def lasts_s(self, params: ClientFreezeParams) -> float | None:
+        return params.for_
+
+    def prepare(self, params: ClientFreezeParams, site: Site, draw: int) -> Frozen:
+        live = dict(site.clients())
+        name = params.target.removeprefix(_ONE)
+        chosen = live if params.target == _ALL else {n: pid for n, pid in live.items() if _is(n, name)}
+        if not chosen:
+            raise NotNow(f"no client {name!r} runs; there are: {', '.join(sorted(live)) or 'none'}")
+        return Frozen(site, chosen, draw, params.model_dump(mode="json", by_alias=True))
+
+
+def _is(worker: str, name: str) -> bool:
+    """Whether a worker is the named producer or consumer, or one of several with that name (``p-2``)."""
+    return worker == name or (worker.rpartition("-")[0] == name and worker.rpartition("-")[2].isdigit())

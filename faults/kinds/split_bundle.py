@@ -1,0 +1,63 @@
+"""split-bundle: a bundle becomes two, as when a broker finds it too busy."""
+
+from __future__ import annotations
+
+import random
+
+from pydantic import Field
+
+from faults.bundles import Piece, choose_bundle
+from faults.injection import FaultKind
+from faults.kinds.transfer import bundle_target
+from faults.params import Params, Shape
+from faults.reload import Reload
+from faults.site import Site
+from harness.errors import BrokerstormError
+from harness.protocols import HasBundles, Proof
+
+
+class SplitBundleParams(Params):
+    target: str = Field("random", description="`bundle-of:TOPIC`, `bundle:RANGE` or `random`")
+
+
+class Split(Reload):
+    """One bundle halved and unloaded."""
+
+    def __init__(self, site: Site, bundle: str) -> None:
+        target = f"bundle:{bundle}"
+        super().__init__(site, [target], Piece("bundle", bundle).streams(site), {"target": target})
+        self.bundle = bundle
+        self._bundles_before = len(site.bundles.bundle_owners())
+
+    def apply(self) -> None:
+        self.site.bundles.split_bundle(self.bundle)
+        self.done = 1
+
+    def proof(self) -> Proof:
+        """Effective when the bundle is gone and there are more: the brokers answer before they split."""
+        proof = super().proof()
+        try:
+            now = self.site.bundles.bundle_owners()
+        except BrokerstormError as error:
+            return Proof(False, f"the cluster does not answer: {error}")
+        split = self.bundle not in now and len(now) > self._bundles_before
+        text = f"{self._bundles_before} bundles -> {len(now)}; {proof.evidence}"
+        return Proof(split, text, {**proof.details, "bundles": [self._bundles_before, len(now)]})
+
+
+class SplitBundle(FaultKind[SplitBundleParams]):
+    """Split a bundle in two and unload both halves."""
+
+    kind = "split-bundle"
+    abilities = (HasBundles,)
+    params = SplitBundleParams
+
+    def complete(self, params: SplitBundleParams, shape: Shape) -> SplitBundleParams:
+        bundle_target(params.target, shape)
+        return params
+
+    def target(self, params: SplitBundleParams) -> str:
+        return params.target
+
+    def prepare(self, params: SplitBundleParams, site: Site, draw: int) -> Split:
+        return Split(site, choose_bundle(params.target, site, random.Random(draw)))

@@ -1,0 +1,53 @@
+"""unload: a broker closes topics and disconnects their clients; the next lookup decides who owns them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from pydantic import Field
+
+from faults.bundles import Piece, choose_piece, parse_piece
+from faults.injection import FaultKind
+from faults.params import Params, Shape
+from faults.reload import Reload
+from faults.site import Site
+from harness.protocols import HasBundles
+
+
+class UnloadParams(Params):
+    target: str = Field(
+        "random",
+        description="`topic:NAME`, `bundle-of:TOPIC`, `bundle:RANGE`, `namespace` or `random` (a topic)",
+    )
+
+
+class Unloaded(Reload):
+    """One unload of a topic, a bundle or the namespace."""
+
+    def __init__(self, site: Site, piece: Piece, params: dict[str, Any]) -> None:
+        super().__init__(site, piece.targets(site), piece.streams(site), params)
+        self.piece = piece
+
+    def apply(self) -> None:
+        self.piece.unload(self.site)
+        self.done = 1
+
+
+class Unload(FaultKind[UnloadParams]):
+    """Unload a topic, a bundle or the namespace: its clients must look up the owner and connect again."""
+
+    kind = "unload"
+    abilities = (HasBundles,)
+    params = UnloadParams
+
+    def complete(self, params: UnloadParams, shape: Shape) -> UnloadParams:
+        parse_piece(params.target, shape, extra=("random",))
+        return params
+
+    def target(self, params: UnloadParams) -> str:
+        return params.target
+
+    def prepare(self, params: UnloadParams, site: Site, draw: int) -> Unloaded:
+        piece = choose_piece(params.target, site, random.Random(draw))
+        return Unloaded(site, piece, {"target": str(piece)})

@@ -1,0 +1,114 @@
+"""unload-storm: unloads in quick succession, alone or in pairs around the clients' reconnects."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from faults.bundles import Piece, parse_piece
+from faults.errors import NotNow
+from faults.injection import FaultKind
+from faults.params import Params, Shape
+from faults.reload import Reload
+from faults.site import Site
+from harness.durations import Seconds
+from harness.errors import BrokerstormError, EnvironmentNotReady
+from harness.protocols import HasBundles, Proof
+
+
+class UnloadStormParams(Params):
+    target: str = Field(
+        "topics",
+        description="`topics` (all, one after the other in random order), `topic:NAME` or `namespace`",
+    )
+    times: int = Field(20, ge=1, le=100_000, description="unloads, or pairs of them")
+    gap: tuple[Seconds, Seconds] = Field(
+        (0.02, 0.2), description="shortest and longest time between the end of one and the next"
+    )
+    pairs: bool = Field(False, description="each is followed by a second one of the same, after `pair_gap`")
+    pair_gap: tuple[Seconds, Seconds] = Field(
+        (0.02, 0.15), description="from the end of the first to the second: clients connect in this time"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        for key, (shortest, longest) in (("gap", self.gap), ("pair_gap", self.pair_gap)):
+            if shortest > longest:
+                raise ValueError(f"{key}: the shortest comes first, such as [20ms, 200ms]")
+        return self
+
+
+class Stormed(Reload):
+    """Many unloads; each choice and each gap is the seed's."""
+
+    def __init__(self, site: Site, pieces: list[Piece], draw: int, params: dict[str, Any]) -> None:
+        streams = list(dict.fromkeys(stream for piece in pieces for stream in piece.streams(site)))
+        targets = pieces[0].targets(site) if len(pieces) == 1 else [str(params["target"])]
+        super().__init__(site, targets, streams, params)
+        self._pieces = pieces
+        self._random = random.Random(draw)
+        self._times = int(params["times"])
+        self._took_s: float | None = None
+
+    def apply(self) -> None:
+        start = time.monotonic()
+        for piece in self._order():
+            self._unload(piece)
+            if self.params["pairs"] and not self._pause("pair_gap"):
+                self._unload(piece)
+            if self._pause("gap"):
+                break
+        self._took_s = time.monotonic() - start
+        if not self.done and self.failed:
+            raise EnvironmentNotReady(f"none of {self.failed} unloads was carried out: {self.why}")
+
+    def proof(self) -> Proof:
+        """As of any reload, once the last unload is done: before that the counts are not the storm's."""
+        if self._took_s is None:
+            return Proof(False, f"{self.done} unloads so far")
+        proof = super().proof()
+        return Proof(proof.effective, proof.evidence, {**proof.details, "took_s": round(self._took_s, 2)})
+
+    def _order(self) -> list[Piece]:
+        """Rounds over all pieces, each round shuffled."""
+        order: list[Piece] = []
+        while len(order) < self._times:
+            order += self._random.sample(self._pieces, len(self._pieces))
+        return order[: self._times]
+
+    def _pause(self, key: str) -> bool:
+        """Wait for a gap; True when everything must be healed."""
+        shortest, longest = self.params[key]
+        return self.site.stopping.wait(self._random.uniform(float(shortest), float(longest)))
+
+    def _unload(self, piece: Piece) -> None:
+        try:
+            piece.unload(self.site)
+            self.done += 1
+        except BrokerstormError as error:  # one that fails must not end the storm
+            self.failed, self.why = self.failed + 1, str(error)
+
+
+class UnloadStorm(FaultKind[UnloadStormParams]):
+    """Unload topics or the namespace again and again, alone or in pairs around the clients' reconnects."""
+
+    kind = "unload-storm"
+    abilities = (HasBundles,)
+    params = UnloadStormParams
+
+    def complete(self, params: UnloadStormParams, shape: Shape) -> UnloadStormParams:
+        parse_piece(params.target, shape, extra=("topics",))
+        return params
+
+    def target(self, params: UnloadStormParams) -> str:
+        return params.target
+
+    def prepare(self, params: UnloadStormParams, site: Site, draw: int) -> Stormed:
+        piece = parse_piece(params.target, site.shape, extra=("topics",))
+        pieces = [piece] if piece else [Piece("topic", topic.name) for topic in site.shape.topics]
+        if not pieces:
+            raise NotNow("there are no topics")
+        return Stormed(site, pieces, draw, params.model_dump(mode="json"))
