@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.liveness import SendsJournal
+from harness.hangs import sentence, take_stacks
+from harness.liveness import Hang, HangJudge, SendsJournal
 from harness.manifest import Manifest
 from harness.plan import Plan
 from harness.protocols import Progress
@@ -17,6 +18,8 @@ from harness.workers import launch, load_worker
 
 #: From process start to the ``ready`` line: interpreter, client import, first connection.
 READY_TIMEOUT_S = 30.0
+#: What a worker of a role is numbered by.
+NUMBER_KEYS = {"producer": "instance", "consumer": "session", "audit": "reader"}
 
 
 class Crew:
@@ -47,7 +50,8 @@ class Crew:
         self.producers: list[WorkerProcess] = []
         self.consumers: list[WorkerProcess] = []
         self.auditors: list[WorkerProcess] = []
-        self._journals: dict[str, SendsJournal] = {}
+        self._judges: dict[str, HangJudge] = {}
+        self._hung: set[str] = set()
 
     @property
     def everybody(self) -> list[WorkerProcess]:
@@ -69,7 +73,10 @@ class Crew:
         self.producers = [
             self._spawn(producer_spec(plan, run, p, where), p.client_version) for p in plan.producers
         ]
-        self._journals = {w.name: SendsJournal(w.folder) for w in self.producers}
+        self._judges = {
+            w.name: HangJudge(SendsJournal(w.folder), p.call_deadline_s)
+            for w, p in zip(self.producers, plan.producers, strict=True)
+        }
         for worker in self.everybody:
             if worker.was_started:
                 worker.wait_ready(READY_TIMEOUT_S)
@@ -109,6 +116,8 @@ class Crew:
         kind = message.get("type")
         if kind not in ("event", "error"):
             return
+        if message.get("kind") == "frozen" and worker.name in self._judges:
+            self._judges[worker.name].froze(int(message["t_ns"]), int(message["frozen_ns"]))
         row = {k: v for k, v in message.items() if k not in ("type", "kind")}
         row.setdefault("t_ns", time.monotonic_ns())
         append_jsonl(self._run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
@@ -148,24 +157,55 @@ class Crew:
 
     def notice_hangs(self) -> None:
         """End every producer with a call open past its deadline, after taking its stacks."""
-        deadline_s = {p.name: p.call_deadline_s for p in self._plan.producers}
         for worker in self.producers:
-            if not worker.is_alive:
+            if not worker.is_alive or worker.done.is_set():
                 continue
-            calls = self._journals[worker.name].open_calls()
-            age_s = (time.monotonic_ns() - calls.oldest_start_ns) / 1e9
-            if calls.count and age_s > deadline_s[worker.name]:
-                self.end_hung(worker, f"{calls.count} sends open, the oldest for {age_s:.1f} s")
+            now_ns = time.monotonic_ns()
+            hang = self._judges[worker.name].look(now_ns, is_stopped=worker.is_stopped)
+            if hang is not None:
+                self._end_hung(worker, hang)
 
-    def end_hung(self, worker: WorkerProcess, text: str) -> None:
-        """Keep the stacks of a worker that hangs, end it, go on."""
-        self._progress.note(f"{worker.name} hangs: {text}; taking its stacks and ending it")
-        worker.dump_stack(self._run.stacks / f"{worker.name}.txt")
-        row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": "hang", "text": text}
-        append_jsonl(self._run.events, row)
-        self._reported.add(worker.name)
-        self._manifest.problem("hang", f"{worker.name}: {text}")
+    def _end_hung(self, worker: WorkerProcess, hang: Hang) -> None:
+        text = sentence(hang, int(self._manifest.document["epoch_ns"]))
+        self._keep_evidence(
+            worker,
+            "hang",
+            text,
+            open=hang.count,
+            since_ns=hang.since_ns,
+            last_progress_ns=hang.last_progress_ns,
+            deadline_s=hang.deadline_s,
+        )
         worker.kill()
+
+    def end_stuck(self, worker: WorkerProcess, text: str) -> None:
+        """Keep the stacks of a worker that does not end though it was told to, end it, go on."""
+        self._keep_evidence(worker, "stuck", text)
+        worker.kill()
+
+    def note_stall(self, worker: WorkerProcess, text: str) -> None:
+        """Keep the stacks of a consumer that is handed nothing, once; it may still go on."""
+        if worker.is_alive and worker.name not in self._hung:
+            self._keep_evidence(worker, "stall", text)
+
+    def _keep_evidence(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> None:
+        """Tell at once, take the stacks, write the event down."""
+        client = worker.spec["client"]["library"]
+        version = worker.ready_message.get("client_version", "")
+        who = f"{worker.name} ({' '.join(filter(None, (client, version)))})"
+        self._hung.add(worker.name)
+        if kind != "stall":
+            self._reported.add(worker.name)
+        verb = {"hang": "hangs", "stall": "stalls", "stuck": "is stuck"}[kind]
+        self._progress.note(f"{who} {verb}: {text}")
+        number_key = NUMBER_KEYS[worker.role]
+        row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": kind, "text": text}
+        row[number_key] = worker.spec[worker.role][number_key]
+        found = take_stacks(worker, self._run)
+        append_jsonl(self._run.events, {**row, **more, **found})
+        if found.get("where"):
+            self._progress.note(f"{worker.name} waits in {found['where']}, stacks in {found['stacks']}")
+        self._manifest.problem(kind, f"{worker.name}: {text}")
 
     def stop(self) -> None:
         """End every worker. Idempotent."""
@@ -181,7 +221,7 @@ class Crew:
         self._manifest.update(workers=[self._row(worker) for worker in self.everybody])
 
     def _row(self, worker: WorkerProcess) -> dict[str, Any]:
-        number_key = {"producer": "instance", "consumer": "session", "audit": "reader"}[worker.role]
+        number_key = NUMBER_KEYS[worker.role]
         return {
             "name": worker.name,
             "role": worker.role,
@@ -192,6 +232,7 @@ class Crew:
             "exit_code": worker.exit_code,
             "exposure": worker.done_message.get("exposure") or worker.stats.get("exposure") or {},
             "done": worker.done.is_set(),
+            "hung": worker.name in self._hung,
             "t_start_ns": worker.t_start_ns,
             "t_end_ns": worker.t_end_ns,
         }

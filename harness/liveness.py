@@ -1,25 +1,48 @@
-"""Open calls, read from the journal: which producer has waited how long for an outcome.
+"""Open calls, read from the journal: which producer has waited how long for an outcome, and is that a hang?
 
 The journal is asked, not the process: a frozen or dead-locked worker cannot report its own hang, but its
-memory-mapped rows are there for us to read.
+memory-mapped rows are there for us to read. Time in which the process itself did not run is no waiting.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
 
+#: A process that was stopped reports its frozen time within moments of going on. Looks are further apart
+#: than that, and only what two of them in a row have seen counts.
+LOOK_EVERY_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class OpenCalls:
-    """Calls without an outcome: how many, and when the oldest was made (0 = none)."""
+    """Calls without an outcome: how many, when the oldest was made, and the latest answer (0 = none)."""
 
     count: int
     oldest_start_ns: int
+    last_done_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """A producer with a call open past its deadline.
+
+    Attributes:
+        open_s: how long the oldest was open, without the time in which the process was frozen.
+        last_progress_ns: when the client last answered any call; 0 = never.
+    """
+
+    count: int
+    since_ns: int
+    open_s: float
+    deadline_s: float
+    last_progress_ns: int
 
 
 class SendsJournal:
@@ -28,6 +51,7 @@ class SendsJournal:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._complete: set[str] = set()
+        self._last_done_ns = 0
 
     def open_calls(self) -> OpenCalls:
         count, oldest = 0, 0
@@ -37,6 +61,7 @@ class SendsJournal:
                 continue
             rows = _rows(path)
             written = rows["state"] != 0
+            self._last_done_ns = max(self._last_done_ns, int(rows["t_done_ns"].max(initial=0)))
             waiting = rows["t_start_ns"][written & (rows["outcome"] == 0)]
             if waiting.size:
                 count += int(waiting.size)
@@ -44,7 +69,7 @@ class SendsJournal:
                 oldest = first if oldest == 0 else min(oldest, first)
             elif path is not segments[-1] and bool(written.all()):
                 self._complete.add(path.name)
-        return OpenCalls(count, oldest)
+        return OpenCalls(count, oldest, self._last_done_ns)
 
 
 def _rows(path: Path) -> np.ndarray:
@@ -53,3 +78,73 @@ def _rows(path: Path) -> np.ndarray:
     if rows == 0:
         return np.empty(0, RAW_SENDS)
     return np.memmap(path, RAW_SENDS, "r", SEGMENT_HEADER_BYTES, (rows,))
+
+
+class HangJudge:
+    """Says when a producer hangs. `look` every `LOOK_EVERY_S`; `froze` for each freeze that it reports."""
+
+    def __init__(self, journal: SendsJournal, deadline_s: float) -> None:
+        self._journal = journal
+        self._deadline_s = deadline_s
+        self._frozen: list[tuple[int, int]] = []
+        self._suspected_ns = 0
+
+    def froze(self, end_ns: int, frozen_ns: int) -> None:
+        """The process did not run for ``frozen_ns`` up to ``end_ns``."""
+        self._frozen.append((end_ns - frozen_ns, end_ns))
+
+    def look(self, now_ns: int, *, is_stopped: bool) -> Hang | None:
+        """The hang that this look and the one before have seen; None while the process is stopped.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC.
+            is_stopped: the process does not run at this moment (SIGSTOP), and no call is to blame.
+        """
+        if is_stopped:
+            self._suspected_ns = 0
+            return None
+        calls = self._journal.open_calls()
+        open_ns = now_ns - calls.oldest_start_ns - self._frozen_ns(calls.oldest_start_ns, now_ns)
+        if not calls.count or open_ns <= self._deadline_s * 1e9:
+            self._suspected_ns = 0
+            return None
+        seen_before, self._suspected_ns = self._suspected_ns, calls.oldest_start_ns
+        if seen_before != calls.oldest_start_ns:
+            return None
+        return Hang(calls.count, calls.oldest_start_ns, open_ns / 1e9, self._deadline_s, calls.last_done_ns)
+
+    def _frozen_ns(self, start_ns: int, end_ns: int) -> int:
+        return sum(overlap_ns(span, (start_ns, end_ns)) for span in disjoint(self._frozen))
+
+
+class StallJudge:
+    """Says when a consumer that has an assignment was handed nothing for ``limit_s``, while messages wait."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def look(self, name: str, stats: Mapping[str, Any], now_s: float, *, is_stopped: bool) -> bool:
+        """``stats``: its latest numbers. Time begins with the first look, and anew when it is stopped."""
+        delivered = int(stats.get("delivered", 0))
+        before = self._seen.get(name)
+        if before is None or before[0] != delivered or is_stopped or not stats.get("epoch", 1):
+            self._seen[name] = (delivered, now_s)
+            return False
+        return now_s - before[1] > self.limit_s
+
+
+def overlap_ns(a: tuple[int, int], b: tuple[int, int]) -> int:
+    """Nanoseconds that two spans share."""
+    return max(0, min(a[1], b[1]) - max(a[0], b[0]))
+
+
+def disjoint(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ascending spans without overlaps that cover the same."""
+    out: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if out and start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((start, end))
+    return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 import time
 from datetime import UTC, datetime
 from importlib import metadata
@@ -34,10 +35,11 @@ def library_versions(*names: str) -> dict[str, str]:
 
 
 class Manifest:
-    """The manifest of a run in progress. One thread writes (the run's)."""
+    """The manifest of a run in progress. The run's thread writes, and the one that notices hangs."""
 
     def __init__(self, run: RunDir, *, command: str, versions: dict[str, str]) -> None:
         self._run = run
+        self._lock = threading.RLock()
         self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run.run_id,
@@ -56,14 +58,16 @@ class Manifest:
         self.save()
 
     def save(self) -> None:
-        write_json(self._run.manifest, self.document)
+        with self._lock:
+            write_json(self._run.manifest, self.document)
 
     def begin_phase(self, name: str) -> None:
         """End the current phase, if any, and begin the next."""
         now = time.monotonic_ns()
-        self._close_phase(now)
-        self.document["phases"].append({"name": name, "start_ns": now, "end_ns": 0})
-        self.save()
+        with self._lock:
+            self._close_phase(now)
+            self.document["phases"].append({"name": name, "start_ns": now, "end_ns": 0})
+            self.save()
 
     def _close_phase(self, now: int) -> None:
         phases = self.document["phases"]
@@ -80,13 +84,15 @@ class Manifest:
     def problem(self, kind: str, text: str) -> None:
         """Note something that weakens what the run can prove; each text once."""
         row = {"kind": kind, "text": text}
-        if row not in self.document["problems"]:
-            self.document["problems"].append(row)
-            self.save()
+        with self._lock:
+            if row not in self.document["problems"]:
+                self.document["problems"].append(row)
+                self.save()
 
     def update(self, **fields: Any) -> None:
-        self.document.update(fields)
-        self.save()
+        with self._lock:
+            self.document.update(fields)
+            self.save()
 
     def finish(self, status: str) -> None:
         """Close the last phase and set the final status: complete, interrupted or error."""

@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from harness.crew import Crew
 from harness.draining import Draining
 from harness.errors import EnvironmentNotReady, WorkerError
+from harness.hangs import HangWatch
 from harness.interrupts import Interrupts
+from harness.liveness import StallJudge
 from harness.manifest import Manifest, library_versions
 from harness.metering import Meter
 from harness.plan import Plan
 from harness.protocols import Cluster, FaultStorm, HasNamespaces, Progress, TopicSettings
 from harness.rundir import RunDir, write_json
+from harness.worker_process import WorkerProcess
 from harness.worker_specs import Endpoints
 
 OnPhase = Callable[[str], None]
@@ -29,7 +32,6 @@ START_DELAY_NS = 300_000_000
 #: A producer stops by itself after its last due message; one that is this late is told to stop.
 OFFER_SLACK_NS = 500_000_000
 TICK_S = 0.2
-HANG_CHECK_S = 2.0
 #: A worker told to drain by a deadline may need this long past it to say so.
 DRAIN_SLACK_S = 5.0
 #: After Ctrl-C: healing and draining get this long.
@@ -80,6 +82,7 @@ class LiveRun:
             owner=cluster.runtime.run_id,
             offline=offline,
         )
+        self._hangs = HangWatch(self._crew.notice_hangs)
         self._meter = Meter(run, workers=self._crew.sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
         self._epoch_ns = 0
@@ -136,6 +139,7 @@ class LiveRun:
         if plan.warm_up_s:
             self._phase("warm-up")
         crew.tell([*crew.consumers, *crew.producers], f"start {t0_ns}")
+        self._hangs.start()
         self._watch_until(self._epoch_ns)
         self._phase("load")
         self._storm.start(self._epoch_ns, crew.pids)
@@ -143,15 +147,11 @@ class LiveRun:
         crew.tell(crew.producers, "stop-load")
 
     def _watch_until(self, end_ns: int) -> None:
-        next_hang_check = time.monotonic() + HANG_CHECK_S
         while time.monotonic_ns() < end_ns and not self._interrupts.stop.is_set():
             if not any(worker.is_alive for worker in self._crew.producers):
                 break
             self._tick()
             self._crew.start_late((time.monotonic_ns() - self._epoch_ns) / 1e9)
-            if time.monotonic() > next_hang_check:
-                self._crew.notice_hangs()
-                next_hang_check = time.monotonic() + HANG_CHECK_S
             remaining_s = (end_ns - time.monotonic_ns()) / 1e9
             self._interrupts.stop.wait(max(0.0, min(TICK_S, remaining_s)))
 
@@ -190,32 +190,39 @@ class LiveRun:
         crew.tell(crew.producers, f"drain {time.monotonic_ns() + int(budget_s * 1e9)}")
         end = time.monotonic() + budget_s + DRAIN_SLACK_S
         for worker in crew.producers:
-            if not self._wait_done(worker.wait_done, end) and worker.is_alive:
-                crew.end_hung(worker, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
+            if not self._wait_done(worker, end) and worker.is_alive:
+                crew.end_stuck(worker, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
+        self._hangs.stop()
         crew.notice_deaths()
         drained = self._wait_consumers(time.monotonic() + self._budget_s("drain"))
         if not drained:
             self._manifest.problem("drain", "consumers did not reach the end of every partition in time")
         crew.tell(crew.consumers, "stop")
         for worker in crew.consumers:
-            self._wait_done(worker.wait_done, time.monotonic() + DRAIN_SLACK_S)
+            self._wait_done(worker, time.monotonic() + DRAIN_SLACK_S)
         self._manifest.update(drained=drained)
 
-    def _wait_done(self, wait: Callable[[float], bool], end: float) -> bool:
-        while time.monotonic() < end and not self._interrupts.hurry.is_set():
-            if wait(TICK_S):
+    def _wait_done(self, worker: WorkerProcess, end: float) -> bool:
+        while worker.is_alive and time.monotonic() < end and not self._interrupts.hurry.is_set():
+            if worker.wait_done(TICK_S):
                 return True
             self._tick()
-        return wait(0.0)
+        return worker.wait_done(0.0)
 
     def _wait_consumers(self, end: float) -> bool:
         consumers = self._crew.consumers
         if not consumers:
             return True
         draining = Draining(self._plan, self._cluster.admin, stored=self._crew.totals()["ok"])
+        quiet = StallJudge(self._plan.limits["stall"])
         while time.monotonic() < end and not self._interrupts.hurry.is_set():
             if draining.is_done([worker.stats for worker in consumers]):
                 return True
+            for worker in consumers:
+                if quiet.look(worker.name, worker.stats, time.monotonic(), is_stopped=worker.is_stopped):
+                    self._crew.note_stall(
+                        worker, f"handed nothing for {quiet.limit_s:g} s, and messages wait"
+                    )
             if not all(worker.is_alive for worker in consumers):
                 self._crew.notice_deaths()
                 return False
@@ -235,7 +242,7 @@ class LiveRun:
             return
         end = time.monotonic() + self._budget_s("audit")
         for worker in crew.auditors:
-            if not self._wait_done(worker.wait_done, end):
+            if not self._wait_done(worker, end):
                 self._manifest.problem("audit", f"reader {worker.name} did not reach the end in time")
 
     def _close(self, status: str) -> None:
@@ -245,6 +252,7 @@ class LiveRun:
         for text in self._not_healed:
             self._manifest.problem("not-healed", text)
         self._storm.join(HURRIED_S)
+        self._hangs.stop()
         if self._interrupts.hurry.is_set():
             self._crew.kill()
         self._crew.stop()

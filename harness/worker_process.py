@@ -16,11 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from harness.errors import WorkerError
 from harness.rundir import write_json
 
 #: A worker that was told to stop gets this long before SIGKILL.
 STOP_GRACE_S = 5.0
+#: A dump that was asked for comes within this; so long without a further line, and it is complete.
+DUMP_WAIT_S = 4.0
+DUMP_STILL_S = 0.4
 #: Last lines of a dead worker's log that an error shows.
 LOG_TAIL_LINES = 5
 
@@ -118,6 +123,16 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def is_stopped(self) -> bool:
+        """It is frozen at this moment (SIGSTOP, a paused container): it does nothing, and is not to blame."""
+        if self._process is None:
+            return False
+        try:
+            return bool(psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED)
+        except psutil.Error:
+            return False
+
     def wait_ready(self, timeout_s: float) -> None:
         """Wait for the ``ready`` line.
 
@@ -165,24 +180,26 @@ class WorkerProcess:
         return self.done.is_set()
 
     def dump_stack(self, target: Path) -> None:
-        """Ask the process for its stacks (SIGQUIT: Python kit, Go and Java all answer) and keep them."""
+        """Ask the process for its stacks (SIGQUIT: Python kit, Go and Java all answer) and keep them.
+
+        A dump comes in several writes without an end mark: it is complete when nothing was added for a while.
+        """
         if not self.is_alive or self._process is None:
             return
-        log, out = self.folder / "stderr.log", self.folder / "stdout.jsonl"
-        before = log.stat().st_size, (out.stat().st_size if out.exists() else 0)
+        files = [self.folder / "stderr.log", self.folder / "stdout.jsonl"]  # a JVM prints it on stdout
+        before = [_size(path) for path in files]
         os.kill(self._process.pid, signal.SIGQUIT)
-        deadline = time.monotonic() + 2.0
-        while time.monotonic() < deadline and log.stat().st_size == before[0]:
-            time.sleep(0.05)
-        time.sleep(0.2)  # a dump comes in several writes; there is no end mark to wait for
+        seen, still_since = before, 0.0
+        deadline = time.monotonic() + DUMP_WAIT_S
+        while time.monotonic() < deadline and self.is_alive:
+            time.sleep(DUMP_STILL_S / 4)
+            sizes = [_size(path) for path in files]
+            if sizes != seen:
+                seen, still_since = sizes, time.monotonic()
+            elif still_since and time.monotonic() - still_since > DUMP_STILL_S:
+                break
         target.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("rb") as file:
-            file.seek(before[0])
-            text = file.read()
-        with out.open("rb") as file:  # a JVM prints its dump on stdout
-            file.seek(before[1])
-            text += file.read()
-        target.write_bytes(text)
+        target.write_bytes(b"".join(_from(path, at) for path, at in zip(files, before, strict=True)))
 
     def stop(self) -> None:
         """End the process: politely, then SIGCONT + SIGKILL. Idempotent."""
@@ -211,3 +228,15 @@ class WorkerProcess:
         if self._reader is not None:
             self._reader.join(1.0)
         return True
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _from(path: Path, at: int) -> bytes:
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        file.seek(at)
+        return file.read()

@@ -1,0 +1,110 @@
+"""Stack dumps of Go, the JVM and Python: cut into stacks, and the one in which the worker's call waits.
+
+A dump of a client has dozens of threads. The one to show is the worker's own, seen from the client: code of
+a library that was called by code of the worker. Libraries are told from the standard library by where they
+come from, so no client is known by name here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_HEADS = (
+    re.compile(r"^goroutine \d+ .*\[.*\]:$"),
+    re.compile(r'^".*" .*(tid|nid)=0x'),
+    re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+.*:$"),
+)
+#: Lines of code of a worker: Go, the JVM kit and workers, the Python kit and workers.
+_WORKER = re.compile(r"^(main\.|brokerstorm/)|^at brokerstorm\.|^File .*/workers/[a-z_]+/.*\.py\"")
+#: Code of the language itself. Go's packages have no dot in front of their first slash.
+_STANDARD = re.compile(
+    r"^(created by )?[a-z0-9_/]+\.[^/]*$"
+    r"|^at (java\.|javax\.|jdk\.|sun\.|java\.base)"
+    r"|^File .*/lib/python[0-9.]+/(?!site-packages|dist-packages)"
+)
+#: The second line of a Go frame: file, line, offset.
+_PLACE = re.compile(r"^(?P<file>\S+\.(go|s)):(?P<line>\d+)")
+_GO_ARGUMENTS = re.compile(r"\([^()]*\)$")
+_JAVA = re.compile(r"^at (?P<call>[^(]+)\((?P<place>[^)]*)\)")
+_PYTHON = re.compile(r'^File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<call>.*)$')
+#: Lines of a stack that a report shows.
+SHOWN_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One thread or goroutine; ``lines`` without indent, innermost call first."""
+
+    title: str
+    lines: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        """The innermost call that is not the language's own, with file and line; empty when there is none."""
+        for number, line in enumerate(self.lines):
+            if _PLACE.match(line) or not _is_frame(line) or _is_standard(line):
+                continue
+            after = self.lines[number + 1] if number + 1 < len(self.lines) else ""
+            return _call(line, after)
+        return ""
+
+
+def parse(dump: str) -> list[Stack]:
+    """The stacks of a dump; text around them (a client's log goes to the same file) is left out."""
+    stacks: list[Stack] = []
+    title, lines = "", list[str]()
+    for raw in [*dump.splitlines(), ""]:
+        line = raw.strip()
+        if any(head.match(line) for head in _HEADS) or not line:
+            if title:
+                stacks.append(Stack(title.removesuffix(":"), tuple(lines)))
+            title, lines = line, []
+        elif title:
+            lines.append(line)
+    return stacks
+
+
+def waiting(dump: str) -> Stack | None:
+    """The stack in which the worker's call into the client waits.
+
+    Library code that the worker called comes first; else (a client in C, or calls that do not block) the
+    longest stack of the worker itself; None when the dump has neither.
+    """
+    stacks = parse(dump)
+    called = [stack for stack in stacks if _library_calls(stack)]
+    if called:
+        return max(called, key=_library_calls)
+    own = [stack for stack in stacks if any(_WORKER.match(line) for line in stack.lines)]
+    return max(own, key=lambda stack: len(stack.lines), default=None)
+
+
+def _library_calls(stack: Stack) -> int:
+    """Frames of libraries inside of the worker's innermost frame; 0 when the worker has none."""
+    count = 0
+    for line in stack.lines:
+        if _WORKER.match(line):
+            return count
+        if _is_frame(line) and not _is_standard(line):
+            count += 1
+    return 0
+
+
+def _is_frame(line: str) -> bool:
+    if _PLACE.match(line) or line.startswith(("created by ", "- ", "java.lang.Thread.State")):
+        return False
+    return bool(_JAVA.match(line) or _PYTHON.match(line) or line.endswith(")"))
+
+
+def _is_standard(line: str) -> bool:
+    return bool(_STANDARD.match(_GO_ARGUMENTS.sub("", line)))
+
+
+def _call(line: str, after: str) -> str:
+    if java := _JAVA.match(line):
+        return f"{java['call'].rpartition('/')[2]} ({java['place']})"
+    if python := _PYTHON.match(line):
+        return f"{python['call']} ({python['file'].rpartition('/')[2]}:{python['line']})"
+    place = _PLACE.match(after)
+    call = _GO_ARGUMENTS.sub("", line)
+    return f"{call} ({place['file'].rpartition('/')[2]}:{place['line']})" if place else call
