@@ -20,6 +20,7 @@ from analysis.context import (
     Reading,
     Session,
 )
+from analysis.faultlog import what_was_hit
 from harness.rundir import RunDir, read_json, read_jsonl
 
 _NS = 1_000_000_000
@@ -93,7 +94,8 @@ def fault_windows(rows: Iterable[Row], last_ns: int) -> tuple[FaultWindow, ...]:
         fault = folded.setdefault(int(row["id"]), {})
         t_ns = int(row["t_ns"])
         if row["event"] == "inject":
-            fault |= {"kind": row["kind"], "target": row["target"], "start": t_ns}
+            hit = what_was_hit(str(row["target"]), [str(name) for name in row.get("targets", ())])
+            fault |= {"kind": row["kind"], "target": hit, "start": t_ns}
         elif row["event"] == "effect":
             fault["effective"] = bool(row.get("effective"))
         elif row["event"] in ("heal", "healed") and row.get("ok", True):
@@ -102,7 +104,7 @@ def fault_windows(rows: Iterable[Row], last_ns: int) -> tuple[FaultWindow, ...]:
         FaultWindow(
             id=number,
             kind=str(f["kind"]),
-            target=str(f["target"]),
+            target=f["target"],
             start_ns=f["start"],
             end_ns=f.get("end", max(last_ns, f["start"])),
             effective=f.get("effective", False),

@@ -56,12 +56,17 @@ def _fact(number: int, events: Mapping[str, Mapping[str, Any]]) -> FaultFact:
     )
 
 
-def _target(selector: str, hit: Sequence[str]) -> str:
-    """``kafka-1 (leader-of:orders)``; of many, how many: ``orders (12 targets)``."""
+def what_was_hit(selector: str, hit: Sequence[str]) -> str:
+    """``kafka-1``; of many, how many: ``orders (12 targets)``; nothing resolved: the selector."""
     if len(hit) > _TARGETS_SHOWN:
         return f"{selector} ({len(hit)} targets)"
-    targets = ", ".join(hit)
-    return f"{targets} ({selector})" if targets and selector not in ("", targets) else targets or selector
+    return ", ".join(hit) or selector
+
+
+def _target(selector: str, hit: Sequence[str]) -> str:
+    """``kafka-1 (leader-of:orders)``; of many, how many: ``orders (12 targets)``."""
+    targets = what_was_hit(selector, hit)
+    return targets if len(hit) > _TARGETS_SHOWN or selector in ("", targets) else f"{targets} ({selector})"
 
 
 def fault_rows(facts: Sequence[FaultFact], outages: Sequence[Outage], zero_ns: int) -> list[FaultRow]:

@@ -17,6 +17,7 @@ from analysis.exposure import exposure_of
 from analysis.faultlog import FaultFact, fault_rows
 from analysis.findings import Finding, Result, Timeline
 from analysis.merge import findings_of
+from analysis.producers import producers_of
 from analysis.rate import rate_of
 from analysis.series import Grid, Series
 from analysis.task import BucketReport
@@ -122,7 +123,7 @@ def result_of(
         rows=rows,
         exposure=exposure_of((r.partial.counts for r in reports if r.partial), files.faults, files.manifest),
         duration_s=_durations_s(files) | {"judging": round(judging_s, 3)},
-        environment=_environment(files.manifest),
+        environment=_environment(files.manifest) | producers_of(files.plan, files.manifest),
         command=str(files.manifest.get("command", "")),
     )
 

@@ -124,7 +124,12 @@ def show_result(settings: Settings, run: RunDir, result: Result) -> int:
 
     settings.show(
         run_document(result),
-        lambda: print_result(console(sys.stdout, color=settings.color), result, report=_report(run)),
+        lambda: print_result(
+            console(sys.stdout, color=settings.color),
+            result,
+            report=_report(run),
+            verbose=settings.verbose > 0,
+        ),
     )
     return result.exit_code
 

@@ -65,8 +65,8 @@ def console(file: IO[str], *, color: bool = True) -> Console:
     return made
 
 
-def print_result(out: Console, result: Result, *, report: Path | None = None) -> None:
-    """The summary of one run."""
+def print_result(out: Console, result: Result, *, report: Path | None = None, verbose: bool = False) -> None:
+    """The summary of one run; ``verbose`` adds what it ran on and with."""
     parts: list[RenderableType] = [
         banner(result.verdict, _title(result), _subtitle(result)),
         _reasons(result),
@@ -79,6 +79,9 @@ def print_result(out: Console, result: Result, *, report: Path | None = None) ->
     for finding in found:
         if finding.status in (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR):
             parts += [_finding(finding, out.width), ""]
+    if verbose and result.environment:
+        facts = (words.fact(name, value) for name, value in result.environment.items())
+        parts += [*(Text(f"{name}: {value}") for name, value in facts), ""]
     emit(out, *parts, _closing(result, report))
 
 

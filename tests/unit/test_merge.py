@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from analysis.attribution import Span
 from analysis.context import Context, FaultWindow, Instance, Promise
+from analysis.context_files import fault_windows
 from analysis.findings import MAX_WITNESSES, Finding, Status
 from analysis.merge import findings_of
 from analysis.partial import Episode, RawWitness
@@ -111,6 +112,19 @@ def test_a_witness_stands_beside_the_nearest_fault_that_bit() -> None:
     assert witness.near is not None
     assert (witness.near.fault, witness.near.kind, witness.near.delta_ms) == (1, "kill", 19_900.0)
     assert "acknowledged, and not in the log" in witness.sentence
+
+
+def test_a_fault_is_named_by_what_it_hit_not_by_how_that_was_chosen() -> None:
+    inject = {"id": 1, "event": "inject", "kind": "kill", "target": "leader-of:orders", "t_ns": 5}
+    hits = {
+        "kafka-2": ["kafka-2"],
+        "orders-0, orders-1": ["orders-0", "orders-1"],
+        "leader-of:orders (4 targets)": ["a", "b", "c", "d"],
+        "leader-of:orders": [],
+    }
+    for named, targets in hits.items():
+        (window,) = fault_windows([inject | {"targets": targets}], last_ns=10)
+        assert window.target == named
 
 
 def test_attribution_is_per_kind_of_fault_that_bit_and_the_same_every_time() -> None:

@@ -28,9 +28,9 @@ from tests.report_samples import HOSTILE, campaign, failing, fault_rows, passing
 REPORT = Path("runs/latest/report.html")
 
 
-def said(result: Result) -> str:
+def said(result: Result, *, verbose: bool = False) -> str:
     out = io.StringIO()
-    print_result(console(out), result, report=REPORT)
+    print_result(console(out), result, report=REPORT, verbose=verbose)
     return out.getvalue()
 
 
@@ -64,6 +64,12 @@ def test_everything_a_reader_needs_is_there() -> None:
     ):
         assert part in text, part
     assert text.splitlines()[-1].split() == ["exit", "1"]
+
+
+def test_verbose_tells_what_it_ran_with() -> None:
+    result = replace(failing(), environment={"producer p-1": "confluent-kafka 2.15.0; acks=1"})
+    assert "producer p-1" not in said(result)
+    assert "producer p-1: confluent-kafka 2.15.0; acks=1" in said(result, verbose=True)
 
 
 def test_permitted_findings_are_counted_but_not_spelt_out() -> None:

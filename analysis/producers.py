@@ -1,0 +1,49 @@
+"""The producers of a run for its report: client, version, settings, and what these promise."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_SHOWN = 3
+_DELIVERY = {
+    "durable": "an acknowledged message is on every in-sync replica",
+    "leader": "an acknowledged message is on the leader only",
+    "none": "an acknowledgement promises nothing",
+}
+
+
+def producers_of(plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, str]:
+    """``producer p-1`` -> what it is; producers that differ in nothing share an entry."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for producer in plan.get("producers") or ():
+        alike[_described(producer, _ready_version(producer, manifest))].append(str(producer["name"]))
+    return {_title(names): text for text, names in alike.items()}
+
+
+def _title(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"producer {names[0]}"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"producers {', '.join(names[:_SHOWN])}{more}"
+
+
+def _ready_version(producer: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+    """The version that the client itself told, else the one that was asked for."""
+    for worker in manifest.get("workers") or ():
+        if worker.get("role") == "producer" and worker.get("instance") == producer["instance"]:
+            return str(worker.get("client_version") or producer.get("client_version") or "")
+    return str(producer.get("client_version") or "")
+
+
+def _described(producer: Mapping[str, Any], version: str) -> str:
+    client = " ".join(filter(None, (str(producer["client"]), version)))
+    options = ", ".join(f"{name}={value}" for name, value in sorted((producer.get("options") or {}).items()))
+    promise = producer["promise"]
+    promises = [
+        _DELIVERY.get(str(promise["delivery"]), str(promise["delivery"])),
+        "order is kept" if promise["order"] else "order is not promised",
+        "nothing is stored twice" if promise["dedup"] else "duplicates are allowed",
+    ]
+    return "; ".join(filter(None, (client, options, "promises: " + ", ".join(promises))))
