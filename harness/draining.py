@@ -58,6 +58,7 @@ class Draining:
         delivered = sum(int(each.get("delivered", 0)) for each in silent)
         if delivered != self._delivered:
             self._delivered, self._delivered_since = delivered, time.monotonic()
+            return False
         return delivered >= self._stored and time.monotonic() - self._delivered_since > QUIET_S
 
     def _is_settled(self, admin: HasBacklogs) -> bool:

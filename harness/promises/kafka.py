@@ -5,9 +5,9 @@
 * **order** and **dedup**: the idempotent producer (KIP-98) keeps both through retries. Without it, retries
   with several requests in flight reorder, and any retry may store twice.
 
-Defaults: librdkafka CONFIGURATION.md; kafka-python 3 docstring of `KafkaProducer` (KIP-679); the Java
-client's ProducerConfig (KIP-679: acks=all and idempotence since 3.0; KAFKA-13598: the latter in effect from
-3.0.1 and 3.1.1 only); sarama's NewConfig.
+Defaults: librdkafka CONFIGURATION.md; docstrings of kafka-python's `KafkaProducer` (KIP-679 since 3.0, no
+retries before 2.2); the Java client's ProducerConfig (KIP-679: acks=all and idempotence since 3.0;
+KAFKA-13598: the latter in effect from 3.0.1 and 3.1.1 only); sarama's NewConfig.
 """
 
 from __future__ import annotations
@@ -115,10 +115,14 @@ CLIENTS: Final = tuple(_DIALECTS)
 
 def dialect_of(client: str, version: str) -> Dialect:
     """Names and defaults of a library at a version; empty = the newest."""
-    dialect = _DIALECTS[client]
+    dialect, asked = _DIALECTS[client], version_of(version)
+    older: dict[str, str] = {}
+    if client == "kafka-python" and asked < (3,):
+        older = {"acks": "1", "idempotence": "false"}
+        if asked < (2, 2):
+            older |= {"retries": "0", "timeout_ms": "30000"}
     if client != "kafka-clients":
-        return dialect
-    asked, older = version_of(version), {}
+        return replace(dialect, defaults={**dialect.defaults, **older}) if older else dialect
     if asked < (3, 0, 1) or (3, 1, 0) <= asked < (3, 1, 1):
         older["idempotence"] = "false"
     if asked < (3,):

@@ -127,7 +127,7 @@ def number(setting: Setting) -> int:
 
 def version_of(text: str) -> tuple[int, ...]:
     """``3.0.1`` -> (3, 0, 1), for comparing; empty = newer than any."""
-    digits = [part for part in text.replace("-", ".").split(".") if part.isdigit()]
+    digits = [part for part in text.removeprefix("v").replace("-", ".").split(".") if part.isdigit()]
     return tuple(int(part) for part in digits) if digits else (1 << 30,)
 
 

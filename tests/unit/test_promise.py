@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import ScenarioError
 from harness.plan import PromisePlan, TopicPlan
-from harness.promises import Ground, producer_settings
+from harness.promises import Consuming, Ground, consumer_promise, producer_settings
 from harness.scenario import RequireSpec
 
 
@@ -88,6 +88,135 @@ def test_topic_and_broker_settings_weaken_delivery(
     topics: list[TopicPlan], broker: dict[str, str], delivery: str
 ) -> None:
     assert promise("confluent-kafka", {"acks": "all"}, topics=topics, broker=broker).delivery == delivery
+
+
+@pytest.mark.parametrize(
+    ("client", "version", "options", "delivery", "order", "dedup"),
+    [
+        ("kafka-clients", "", {}, "durable", True, True),
+        ("kafka-clients", "3.0.0", {}, "durable", False, False),  # KAFKA-13598
+        ("kafka-clients", "3.0.1", {}, "durable", True, True),
+        ("kafka-clients", "3.1.0", {}, "durable", False, False),
+        ("kafka-clients", "3.1.1", {}, "durable", True, True),
+        ("kafka-clients", "2.8.2", {}, "leader", False, False),
+        ("kafka-clients", "2.0.1", {}, "leader", True, True),  # retries=0 until 2.1 (KIP-91)
+        ("kafka-clients", "3.9.0", {"acks": "1"}, "leader", False, False),
+        ("kafka-python", "2.3.1", {}, "leader", False, False),
+        ("kafka-python", "2.0.2", {}, "leader", True, True),
+        ("sarama", "", {}, "leader", False, False),
+        ("sarama", "v1.37.2", {"Producer.RequiredAcks": "WaitForAll"}, "durable", False, False),
+        (
+            "sarama",
+            "",
+            {"Producer.RequiredAcks": "NoResponse", "Net.MaxOpenRequests": "1"},
+            "none",
+            True,
+            False,
+        ),
+        (
+            "sarama",
+            "v1.38.0",
+            {"Producer.Idempotent": "true", "Producer.RequiredAcks": "-1", "Net.MaxOpenRequests": "1"},
+            "durable",
+            True,
+            True,
+        ),
+    ],
+)
+def test_defaults_of_a_version(
+    client: str, version: str, options: dict[str, str], delivery: str, order: bool, dedup: bool
+) -> None:
+    made = producer_settings(client, version, options).promise(Ground([topic()], {}), RequireSpec())
+    assert (made.delivery, made.order, made.dedup) == (delivery, order, dedup)
+
+
+def test_sarama_checks_its_own_defaults_too() -> None:
+    with pytest.raises(ScenarioError, match=r"Producer\.RequiredAcks=1 \(default of sarama\) contradicts"):
+        producer_settings("sarama", "", {"Producer.Idempotent": "true"})
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "seconds"),
+    [
+        ("kafka-clients", {"delivery.timeout.ms": "5000"}, 15),
+        ("sarama", {"Producer.Retry.Max": "1", "Net.ReadTimeout": "2s"}, 2 * 2.1 + 10),
+        ("pulsar-client-java", {}, 40),
+        ("pulsar-client-java", {"sendTimeoutMs": "0"}, 110),
+        ("pulsar-client", {"send_timeout_millis": "1000"}, 11),
+        ("qpid-jms-legacy", {}, 110),
+    ],
+)
+def test_how_long_a_send_may_take(client: str, options: dict[str, str], seconds: float) -> None:
+    assert producer_settings(client, "", options).call_deadline_s(100.0) == pytest.approx(seconds)
+
+
+def test_pulsar_promises_order_and_only_with_deduplication_once() -> None:
+    def made(**broker: str) -> PromisePlan:
+        ground = Ground([topic()], broker)
+        return producer_settings("pulsar-client-java", "", {}).promise(ground, RequireSpec())
+
+    plain, compared = made(), made(brokerDeduplicationEnabled="true")
+    assert (plain.delivery, plain.order, plain.dedup) == ("durable", True, False)
+    assert (compared.delivery, compared.order, compared.dedup) == ("durable", True, True)
+    assert "brokerDeduplicationEnabled=false" in plain.because["dedup"]
+
+
+@pytest.mark.parametrize(
+    ("client", "version", "options", "broker", "expected"),
+    [
+        ("confluent-kafka", "", {}, {}, ("group", "stream", 0.0, True, False)),
+        ("pulsar-client-java", "", {}, {}, ("exclusive", "stream", 0.0, False, False)),
+        (
+            "pulsar-client-java",
+            "",
+            {"subscriptionType": "Key_Shared", "ackTimeoutMillis": "1500", "ackReceiptEnabled": "true"},
+            {},
+            ("key_shared", "key", 1.5, True, False),
+        ),
+        (
+            "pulsar-client",
+            "",
+            {"consumer_type": "KeyShared", "batch_index_ack_enabled": "true"},
+            {"acknowledgmentAtBatchIndexLevelEnabled": "true"},
+            ("key_shared", "key", 0.0, False, True),
+        ),
+        ("pulsar-client", "", {"consumer_type": "Shared"}, {}, ("shared", "none", 0.0, False, False)),
+        (
+            "pulsar-client-java",
+            "2.11.4",
+            {"subscriptionType": "Shared", "deadLetterPolicy.maxRedeliverCount": "3"},
+            {},
+            ("shared", "none", 30.0, False, False),
+        ),
+        (
+            "pulsar-client-java",
+            "3.0.0",
+            {"subscriptionType": "Shared", "deadLetterPolicy.maxRedeliverCount": "3"},
+            {},
+            ("shared", "none", 0.0, False, False),
+        ),
+        ("qpid-jms-legacy", "", {}, {}, ("queue", "none", 0.0, False, False)),
+    ],
+)
+def test_what_a_consumer_is_promised(
+    client: str, version: str, options: dict[str, str], broker: dict[str, str], expected: tuple[object, ...]
+) -> None:
+    made = consumer_promise(Consuming(client, version, options, broker, "ack"))
+    found = (made.subscription, made.order, made.ack_timeout_s, made.acks_confirmed, made.batch_index_acks)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "settle", "message"),
+    [
+        ({"subscriptionType": "Shard"}, "ack", "must be Exclusive, Failover, Shared or Key_Shared"),
+        ({"subscriptionType": "Shared"}, "cumulative", "has no cumulative acknowledgement"),
+        ({"ackTimeoutMillis": "soon"}, "ack", "must be a whole number"),
+    ],
+)
+def test_consumers_that_cannot_be(options: dict[str, str], settle: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        consumer_promise(Consuming("pulsar-client-java", "", options, {}, settle))
 
 
 def test_required_is_what_the_application_needs() -> None:

@@ -1,0 +1,85 @@
+"""When consumers have seen everything: positions, backlogs, and consumers that never acknowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from harness import draining
+from harness.draining import Draining, caught_up
+from harness.errors import EnvironmentNotReady
+from harness.plan import Plan
+from harness.planning import build_plan
+from harness.scenario import Scenario
+from harness.worker_specs import group_id
+
+
+def plan_of(system: str, **consumers: Any) -> Plan:
+    topics = {"a": {"partitions": 2}} if system != "qpid" else {"a": {}, "b": {}}
+    data = {"name": "x", "system": system, "topics": topics, "load": {"consumers": consumers}}
+    return build_plan(Scenario.model_validate(data), seed=1)
+
+
+class Positions:
+    """An admin of a system whose positions are dense."""
+
+    def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
+        return {"a-0": 10, "a-1": 0}
+
+
+class Backlogs(Positions):
+    def __init__(self) -> None:
+        self.now: Mapping[str, Mapping[str, int]] | None = None
+
+    def backlogs(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+        if self.now is None:
+            raise EnvironmentNotReady("no broker answers")
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(draining, "QUIET_S", 0.0)
+
+
+def test_some_member_stands_at_the_end_of_each_partition() -> None:
+    plan = plan_of("kafka", c={"count": 2}, d={"group": "other"})
+    assert not caught_up(plan, {"a-0": 10, "a-1": 5}, [{"a-0": 10}, {"a-1": 5}, {}])
+    assert caught_up(plan, {"a-0": 10, "a-1": 5}, [{"a-0": 10}, {"a-1": 5}, {"a-0": 10, "a-1": 5}])
+    asked = Draining(plan, Positions(), stored=10)  # type: ignore[arg-type]
+    assert not asked.is_done([{"positions": {"a-0": 9}}, {}, {"positions": {"a-0": 10}}])
+    assert asked.is_done([{"positions": {"a-0": 10}}, {}, {"positions": {"a-0": 10}}])
+
+
+def test_a_subscription_is_done_when_it_settled_everything() -> None:
+    plan, admin = plan_of("pulsar", c={}), Backlogs()
+    asked = Draining(plan, admin, stored=10)  # type: ignore[arg-type]
+    name = group_id(plan, "group")
+    assert not asked.is_done([{}])  # nobody can say
+    admin.now = {"a-0": {name: 0}, "a-1": {name: 3}}
+    assert not asked.is_done([{}])
+    admin.now = {"a-0": {name: 0}}
+    assert not asked.is_done([{}])  # of a-1 nothing is known
+    admin.now = {"a-0": {name: 0, "another": 9}, "a-1": {name: 0}}
+    assert asked.is_done([{}])
+
+
+def test_a_queue_has_one_backlog() -> None:
+    plan, admin = plan_of("qpid", c={"topics": ["a"]}), Backlogs()
+    asked = Draining(plan, admin, stored=10)  # type: ignore[arg-type]
+    admin.now = {"a-0": {"": 1}, "b-0": {"": 7}}
+    assert not asked.is_done([{}])
+    admin.now = {"a-0": {"": 0}, "b-0": {"": 7}}
+    assert asked.is_done([{}])
+
+
+def test_who_never_acknowledges_is_done_when_it_was_handed_everything() -> None:
+    plan, admin = plan_of("pulsar", c={"settle": "none"}), Backlogs()
+    admin.now = {}
+    asked = Draining(plan, admin, stored=10)  # type: ignore[arg-type]
+    assert not asked.is_done([{"delivered": 9}])
+    assert not asked.is_done([{"delivered": 10}])  # it only just came
+    assert asked.is_done([{"delivered": 10}])
