@@ -7,6 +7,7 @@ import brokerstorm.kit.Place;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.ConsumerEventListener;
@@ -24,6 +25,7 @@ import org.apache.pulsar.client.impl.conf.ConsumerConfigurationData;
  */
 final class ConsumerRole {
     private static final int RECEIVE_MS = 50;
+    private static final long LISTENER_NS = TimeUnit.SECONDS.toNanos(3);
 
     private final Session session;
     private final Control control;
@@ -34,6 +36,8 @@ final class ConsumerRole {
     private volatile Settling settling;
     private volatile Waiting waiting;
     private volatile Consumer<byte[]> consumer;
+    private final AtomicInteger listening = new AtomicInteger();
+    private volatile boolean hasEnded;
     private long disconnectedMs;
     private long reconnects;
 
@@ -70,6 +74,7 @@ final class ConsumerRole {
                     LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(RECEIVE_MS));
                 }
                 consumer.pause();
+                awaitListener();
         }
         settling.finish();
         Clients.close(client);
@@ -92,13 +97,12 @@ final class ConsumerRole {
             builder.consumerEventListener(new Turns());
         }
         if (receive.equals("listener")) {
-            builder.messageListener((from, message) -> taken(from, message));
+            builder.messageListener(this::called);
         }
-        Consumer<byte[]> made = Clients.result(builder.subscribeAsync(), "subscription " + journal.group);
         if (isAssigned) {
-            assigned(0);
+            assigned(0); // before: a listener may be called before the subscription is answered
         }
-        return made;
+        return Clients.result(builder.subscribeAsync(), "subscription " + journal.group);
     }
 
     /** A new epoch begins; stream 0 = the client does not say of which. */
@@ -109,15 +113,33 @@ final class ConsumerRole {
         journal.note(Layout.ASSIGN, place);
     }
 
+    /** Calls of the listener that are under way are let finish; those that still come are not the session's. */
+    private void awaitListener() {
+        hasEnded = true;
+        long end = System.nanoTime() + LISTENER_NS;
+        while (listening.get() > 0 && System.nanoTime() < end) {
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(1));
+        }
+    }
+
+    /** On a thread of the client's; with several threads, on several at once. */
+    private void called(Consumer<byte[]> from, Message<byte[]> message) {
+        listening.incrementAndGet();
+        if (!hasEnded) {
+            taken(from, message);
+        }
+        listening.decrementAndGet();
+    }
+
     /** The application's part: note it, work, settle. On the receiving thread, or the listener's. */
     private void taken(Consumer<byte[]> from, Message<byte[]> message) {
-        if (message == null || control.isStopped()) {
+        if (message == null) {
             return;
         }
         lookForReconnect();
         Place place = streams.place(message.getTopicName(), message.getMessageId());
         long number = journal.deliver(place, message.getData(), message.getRedeliveryCount());
-        journal.expose("messages_waiting_past_ack_timeout", waiting.handedOver(message.getPublishTime()));
+        journal.expose("messages_waiting_past_ack_timeout", waiting.handedOver(place.stream, message.getPublishTime()));
         for (long end = System.nanoTime() + workNs, left = workNs; left > 0 && !control.isStopped(); ) {
             LockSupport.parkNanos(left);
             left = end - System.nanoTime();

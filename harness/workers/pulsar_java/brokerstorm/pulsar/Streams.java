@@ -19,6 +19,7 @@ final class Streams {
     private final Map<String, Spec.Topic> byAddress = new ConcurrentHashMap<>();
     /** Address, with or without a partition, to the topic's name in the plan. */
     private final Map<String, String> names = new ConcurrentHashMap<>();
+    private final Map<String, Integer> partitions = new ConcurrentHashMap<>();
 
     Streams(Session session) {
         ids = new StreamIds(session);
@@ -46,7 +47,15 @@ final class Streams {
 
     /** Name id of the stream of a topic, given with or without its partition. */
     int stream(String address, int partition) {
-        return ids.id(names.computeIfAbsent(address, this::name), Math.max(0, partition));
+        int number = partition >= 0 ? partition : partitions.computeIfAbsent(address, Streams::partition);
+        return ids.id(names.computeIfAbsent(address, this::name), number);
+    }
+
+    /** The partition at the end of an address; the ids of a producer on exactly that topic do not have it. */
+    private static int partition(String address) {
+        int cut = address.lastIndexOf(PARTITION);
+        String number = cut < 0 ? "" : address.substring(cut + PARTITION.length());
+        return number.matches("[0-9]{1,9}") ? Integer.parseInt(number) : 0;
     }
 
     private String name(String address) {

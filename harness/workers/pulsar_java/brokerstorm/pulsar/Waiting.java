@@ -1,22 +1,36 @@
 package brokerstorm.pulsar;
 
+import java.util.HashMap;
+import java.util.Map;
+
 /**
  * How many messages must have waited inside the client for longer than the ack timeout before the application got
  * them: the chance that a client which counts from its own receipt redelivers too early.
  *
- * <p>A bound from below. While there is a backlog, the client asks for more when half of its queue was handed over:
- * message n lay in its queue at the latest when message n - size/2 was handed over, if it was published by then.
+ * <p>A bound from below, stream by stream. While there is a backlog, the client asks for more when half of its queue
+ * was handed over: message n lay in its queue at the latest when message n - size/2 was handed over, if it was
+ * published by then.
  */
 final class Waiting {
     private final long ackTimeoutMs;
-    private final long[] handedOverMs;
-    private long count;
+    private final int half;
+    private final Map<Integer, Ring> byStream = new HashMap<>();
     private long waited;
+
+    /** When the last messages of a stream were handed over. */
+    private static final class Ring {
+        final long[] ms;
+        int count;
+
+        Ring(int size) {
+            ms = new long[size];
+        }
+    }
 
     /** @param ackTimeoutMs 0 = none, then nothing is counted */
     Waiting(long ackTimeoutMs, int queueSize) {
         this.ackTimeoutMs = ackTimeoutMs;
-        this.handedOverMs = new long[Math.max(1, queueSize / 2)];
+        this.half = Math.max(1, queueSize / 2);
     }
 
     /**
@@ -24,15 +38,17 @@ final class Waiting {
      *
      * @param publishedMs Unix time of its publishing
      */
-    synchronized long handedOver(long publishedMs) {
-        int slot = (int) (count % handedOverMs.length);
-        long since = Math.max(handedOverMs[slot], publishedMs);
-        long now = System.currentTimeMillis();
-        if (ackTimeoutMs > 0 && count >= handedOverMs.length && now - since > ackTimeoutMs) {
-            waited++;
+    synchronized long handedOver(int stream, long publishedMs) {
+        if (ackTimeoutMs > 0) {
+            Ring ring = byStream.computeIfAbsent(stream, id -> new Ring(half));
+            int slot = ring.count % half;
+            long now = System.currentTimeMillis();
+            if (ring.count >= half && now - Math.max(ring.ms[slot], publishedMs) > ackTimeoutMs) {
+                waited++;
+            }
+            ring.ms[slot] = now;
+            ring.count++;
         }
-        handedOverMs[slot] = now;
-        count++;
         return waited;
     }
 }
