@@ -61,7 +61,7 @@ class Instance:
 
     ``end_ns``: when it was closed or died, 0 if it is not known to have ended. ``frozen``: (start, end)
     of every span in which its process did not run. ``results``: whether the application looked at the
-    results of its sends: checked, ignored or resent.
+    results of its sends: checked, ignored or resent. ``waits_in``: the call it was seen hanging in.
     """
 
     number: int
@@ -73,6 +73,7 @@ class Instance:
     end_ns: int = 0
     frozen: tuple[tuple[int, int], ...] = ()
     results: str = "checked"
+    waits_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from analysis.context import (
     Session,
 )
 from analysis.faultlog import what_was_hit
+from analysis.hangs import waits_in
 from harness.rundir import RunDir, read_json, read_jsonl
 
 _NS = 1_000_000_000
@@ -62,7 +63,8 @@ def context_of(
     streams = _streams(plan)
     workers = list(manifest.get("workers", []))
     damaged = _damaged_workers(seal_report or {})
-    frozen = _frozen(events)
+    told = list(events)
+    frozen = _frozen(told)
     epoch_ns = int(manifest.get("epoch_ns", 0))
     return Context(
         run_id=str(manifest.get("run_id", "")),
@@ -71,7 +73,7 @@ def context_of(
         lane_groups=tuple(
             LaneGroup(g["topic"], g["mode"], int(g["first"]), int(g["count"])) for g in plan["lane_groups"]
         ),
-        instances=_instances(plan, workers, damaged, frozen),
+        instances=_instances(plan, workers, damaged, frozen, waits_in(told)),
         sessions=_sessions(plan, workers, damaged, frozen),
         bounds=_bounds(bounds),
         names={int(row["id"]): str(row["text"]) for row in names if int(row["id"]) > len(streams)},
@@ -141,7 +143,11 @@ def _worker(workers: Iterable[Row], role: str, key: str, number: int) -> Row:
 
 
 def _instances(
-    plan: Row, workers: list[dict[str, Any]], damaged: set[str], frozen: Spans
+    plan: Row,
+    workers: list[dict[str, Any]],
+    damaged: set[str],
+    frozen: Spans,
+    waiting: Mapping[str, str],
 ) -> dict[int, Instance]:
     found = {}
     for p in plan["producers"]:
@@ -163,6 +169,7 @@ def _instances(
             end_ns=int(worker.get("t_end_ns") or 0),
             frozen=frozen.get(p["name"], ()),
             results=str(p.get("results", "checked")),
+            waits_in=waiting.get(p["name"], ""),
         )
     return found
 

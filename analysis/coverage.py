@@ -100,18 +100,21 @@ def _run(facts: RunFacts) -> Check:
 
 
 def _capture(facts: RunFacts) -> Check:
+    workers = facts.manifest.get("workers", ())
     gone = [
         str(w["name"]) + (f" (exit code {w['exit_code']})" if w.get("exit_code") is not None else "")
-        for w in facts.manifest.get("workers", ())
-        if not w.get("done")
+        for w in workers
+        if not w.get("done") and not w.get("hung")
     ]
+    hung = [str(w["name"]) for w in workers if w.get("hung") and not w.get("done")]
     if facts.missing:
         return Check("capture", False, f"records are missing: {_some(facts.missing)}")
     if gone:
         return Check(
             "capture", False, f"worker died before it was done: {_some(gone)}; records may be missing"
         )
-    return Check("capture", True, f"{len(facts.manifest.get('workers', ()))} workers recorded everything")
+    ended = f"; {_some(hung)} hung and was ended, every row kept" if hung else ""
+    return Check("capture", True, f"{len(workers)} workers recorded everything{ended}")
 
 
 def _traffic(facts: RunFacts) -> Check:

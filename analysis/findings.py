@@ -119,6 +119,20 @@ class FaultRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HangRow:
+    """A worker that was seen to hang, stall or not end while the run went on, with the call that waits."""
+
+    worker: str
+    kind: str  # hang, stall, stuck
+    t_s: float  # when it was noticed
+    text: str
+    where: str = ""  # the innermost call into the client, with file and line
+    thread: str = ""
+    stack: list[str] = field(default_factory=list)
+    stacks: str = ""  # file with every stack, in the run's folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     """Series of ``step_s``-wide windows from ``start_s``; latency in ms from the intended time."""
 
@@ -151,6 +165,7 @@ class Result:
     percentiles: list[tuple[float, float]]  # (quantile, ms)
     findings: list[Finding]
     faults: list[FaultRow]
+    hangs: list[HangRow] = field(default_factory=list)
     timeline: Timeline
     coverage: list[dict[str, Any]]  # {name, ok, text}
     rows: dict[str, int]  # sends, log, deliveries

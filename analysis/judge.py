@@ -76,6 +76,7 @@ def read_files(run: RunDir) -> RunFiles:
         bounds=read_jsonl(run.log_bounds),
         faults=fold(read_jsonl(run.faults)),
         metrics=read_jsonl(run.metrics),
+        events=read_jsonl(run.events),
     )
 
 

@@ -16,6 +16,7 @@ from analysis.coverage import RunFacts, coverage
 from analysis.exposure import exposure_of
 from analysis.faultlog import FaultFact, fault_rows
 from analysis.findings import Finding, Result, Timeline
+from analysis.hangs import hang_rows
 from analysis.merge import findings_of
 from analysis.producers import producers_of
 from analysis.rate import rate_of
@@ -39,6 +40,7 @@ class RunFiles:
     bounds: Sequence[Mapping[str, Any]]
     faults: Sequence[FaultFact]
     metrics: Sequence[Mapping[str, Any]] = ()
+    events: Sequence[Mapping[str, Any]] = ()
 
     @property
     def phases(self) -> Sequence[Mapping[str, Any]]:
@@ -118,6 +120,7 @@ def result_of(
         percentiles=_percentiles(series),
         findings=findings,
         faults=fault_rows(files.faults, series.outages, context.epoch_ns),
+        hangs=hang_rows(files.events, context.epoch_ns),
         timeline=_timeline(series, grid, files, load_end_ns),
         coverage=[check.document() for check in checks],
         rows=rows,

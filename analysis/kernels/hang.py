@@ -62,7 +62,8 @@ def _of_instance(history: History, instance: Instance, slots: Array) -> list[Hit
     deadline_s = instance.deadline_ns / 1e9
 
     def note(i: int) -> Note:
-        return Note(detail=f"open for {open_ns[i] / 1e9:.1f} s, deadline {deadline_s:.1f} s")
+        seen = f"; waits in {instance.waits_in}" if instance.waits_in and not done[i] else ""
+        return Note(detail=f"open for {open_ns[i] / 1e9:.1f} s, deadline {deadline_s:.1f} s{seen}")
 
     return [
         hits(

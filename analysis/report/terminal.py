@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from analysis.findings import FaultRow, Finding, Result, Status, Verdict, Witness
+from analysis.findings import FaultRow, Finding, HangRow, Result, Status, Verdict, Witness
 from analysis.report import words
 
 #: Witnesses printed of a class; the page and result.json have more.
@@ -79,6 +79,8 @@ def print_result(out: Console, result: Result, *, report: Path | None = None, ve
     for finding in found:
         if finding.status in (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR):
             parts += [_finding(finding, out.width), ""]
+    for hang in result.hangs:
+        parts += [_hang(hang, verbose=verbose), ""]
     if verbose and result.environment:
         facts = (words.fact(name, value) for name, value in result.environment.items())
         parts += [*(Text(f"{name}: {value}") for name, value in facts), ""]
@@ -281,6 +283,20 @@ def witness_facts(witness: Witness) -> str:
         outcome = f"{outcome} at {witness.acked_position}".lstrip()
     time = words.clock(witness.t_s) if witness.t_s else ""
     return " · ".join(filter(None, (outcome, time, words.ago(witness.near))))
+
+
+def _hang(hang: HangRow, *, verbose: bool) -> RenderableType:
+    """What hung and where it waits; ``verbose`` adds the stack."""
+    seen = f"{hang.worker}, {hang.kind} noticed at {words.clock(hang.t_s)}: {hang.text}"
+    parts: list[RenderableType] = [Text(words.plain(seen), style="bold")]
+    if hang.where:
+        parts.append(_inset(f"waits in {hang.where}"))
+    if verbose and hang.stack:
+        parts.append(_inset(hang.thread))
+        parts += [_inset(f"  {line}", "dim") for line in hang.stack]
+    if hang.stacks:
+        parts.append(_inset(f"every stack: {hang.stacks}", "dim"))
+    return Group(*parts)
 
 
 def _inset(text: str, style: str = "") -> RenderableType:
