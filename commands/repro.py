@@ -63,7 +63,9 @@ class Reproducing:
     """
 
     root: RunDir
+    scenario: Scenario
     question: Question
+    seed: int
     plans: list[tuple[Plan, Plan]]
     about: str
     command: str
@@ -72,6 +74,13 @@ class Reproducing:
 
     def every_plan(self) -> list[Plan]:
         return [plan for pair in self.plans for plan in pair]
+
+    def again(self, number: int, plan: Plan, attempt: int) -> Plan:
+        """The plan of round ``number`` once more: the same seed, and messages that no earlier try can
+        be taken for."""
+        salt = f"{self.root.run_id} again {attempt}"
+        pair = _plans(self.scenario, self.question, self.seed, salt=salt)[number - 1]
+        return next(each for each in pair if each.variant == plan.variant)
 
     def save(self) -> None:
         """Said before it is done: a reproduction that is cut short can be analysed."""
@@ -128,7 +137,9 @@ def _prepare(settings: Settings, request: ReproRequest) -> Reproducing:
     root.scenario.write_text(scenario.text)
     asked = Reproducing(
         root=root,
+        scenario=scenario,
         question=question,
+        seed=seed,
         plans=_plans(scenario, question, seed, salt=root.run_id),
         about=scenario.about,
         command=_repeat_command(request, question, seed),
@@ -248,17 +259,11 @@ def _count_one(
     """Run a round until it counts; False when it did not in `MOST_AGAIN` more attempts."""
     for attempt in range(MOST_AGAIN + 1):
         name = f"{plan.variant}-{number}" + (f"-again-{attempt}" if attempt else "")
-        tagged = plan if not attempt else plan.model_copy(update={"run_tag": _other_tag(plan, attempt)})
-        why = _attempt(campaign, asked, tagged, name)
+        why = _attempt(campaign, asked, asked.again(number, plan, attempt) if attempt else plan, name)
         progress.note(_line(asked, number, plan, why))
         if not why:
             return True
     return False
-
-
-def _other_tag(plan: Plan, attempt: int) -> int:
-    """A round that is run again must not meet the messages of its first attempt."""
-    return (plan.run_tag + attempt) % 2**32 or 1
 
 
 def _attempt(campaign: Campaign[Result], asked: Reproducing, plan: Plan, name: str) -> str:
