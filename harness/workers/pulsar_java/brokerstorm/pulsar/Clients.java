@@ -36,8 +36,9 @@ final class Clients {
             return future.get();
         } catch (ExecutionException error) {
             Throwable cause = error.getCause();
+            String words = String.valueOf(cause.getMessage()).replaceAll("([a-z]+\\.)+[A-Z][A-Za-z$]*: ", "");
             throw new WorkerFailure(
-                    cause.getClass().getSimpleName(), what + ": " + cause.getMessage(),
+                    cause.getClass().getSimpleName(), what + ": " + words,
                     "check the options, the topic and the client's log (stderr.log)");
         }
     }
