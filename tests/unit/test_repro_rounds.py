@@ -1,0 +1,185 @@
+"""The rounds of `repro`: their order, which are run again, and where it stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from analysis.findings import Result
+from commands import repro
+from commands.repro import Reproducing, ReproRequest
+from commands.wiring import read_scenario
+from harness.campaign import Campaign, Round
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.plan import Plan
+from harness.progress import BaseProgress
+from harness.run import RunOutcome
+from harness.rundir import RunDir
+from tests.report_samples import failing, passing, unknown
+
+TEXT = """
+name: lost
+rounds: 4
+bug:
+  report: https://example.org/issues/1
+  exposure: {counter: faults_bit, floor: 3}
+  pairs:
+    old-new: {affected: old, fixed: new}
+load: {duration: 5s}
+variants:
+  old: {expect: acked-lost, override: {load: {producers: {p: {client_version: 1.0.0}}}}}
+  new: {override: {load: {producers: {p: {client_version: 1.0.1}}}}}
+"""
+MET, NOT_MET = {"faults_bit": 3}, {"faults_bit": 2}
+HIT, CLEAN = failing(exposure=MET), passing(exposure=MET)
+Script = Callable[[Plan, str], Result]
+
+
+class Played:
+    """A campaign whose rounds come out as a script says; keeps what was asked of it."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.plans: list[Plan] = []
+        self.names: list[str] = []
+        self.closed = 0
+
+    def play(self, plan: Plan, run: RunDir) -> Round[Result]:
+        self.plans.append(plan)
+        self.names.append(run.run_id)
+        return Round(plan, run, RunOutcome("complete"), self.script(plan, run.run_id))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Notes(BaseProgress):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def _say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def request(file: Path, **changes: Any) -> ReproRequest:
+    values: dict[str, Any] = {
+        "bug": str(file), "pair": "", "rounds": None, "quick": False, "seed": 7, "overrides": (),
+        "keep_up": False, "offline": False, "master": None,
+    }  # fmt: skip
+    return ReproRequest(**{**values, **changes})
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Callable[..., Reproducing]:
+    file = tmp_path / "lost.yaml"
+    file.write_text(TEXT)
+
+    def ask(**changes: Any) -> Reproducing:
+        wanted = request(file, **changes)
+        scenario = read_scenario(str(file))
+        question = repro._question(scenario, wanted)
+        root = RunDir(tmp_path / "20261121-lost")
+        plans = repro._plans(scenario, question, 7, salt=root.run_id)
+        return Reproducing(root, scenario, question, 7, plans, "", "brokerstorm repro lost")
+
+    return ask
+
+
+def go(asked: Reproducing, script: Script) -> tuple[Played, list[str]]:
+    played, notes = Played(script), Notes()
+    campaign = cast("Campaign[Result]", played)
+    for number, plan in repro._agenda(asked):
+        if not repro._count_one(campaign, asked, number, plan, notes):
+            break
+    return played, notes.lines
+
+
+def by_arm(plan: Plan, name: str) -> Result:
+    return HIT if plan.variant == "old" else CLEAN
+
+
+def test_the_arms_take_turns_with_the_same_seeds(asked: Callable[..., Reproducing]) -> None:
+    case = asked()
+    played, notes = go(case, by_arm)
+    assert played.names == ["old-1", "new-1", "old-2", "new-2", "old-3", "new-3", "old-4", "new-4"]
+    assert [plan.seed for plan in played.plans] == [7, 7, 8, 8, 9, 9, 10, 10]
+    assert len({plan.run_tag for plan in played.plans}) == 8
+    assert notes[0] == "round 1 of 4 · affected 1.0.0 · acked-lost 1,486, first after 8.0 s"
+    assert notes[1] == "round 1 of 4 · fixed 1.0.1 · no acked-lost"
+    whole = case.summary(1.0)
+    assert (whole.exit_code, whole.reproduction and whole.reproduction.reproduced) == (0, True)
+    assert [run.round for run in whole.variants[0].runs] == [1, 2, 3, 4]
+
+
+def test_a_round_that_met_too_little_is_run_again_with_its_seed(asked: Callable[..., Reproducing]) -> None:
+    def script(plan: Plan, name: str) -> Result:
+        return passing(exposure=NOT_MET) if name == "new-2" else by_arm(plan, name)
+
+    case = asked()
+    played, notes = go(case, script)
+    assert played.names[3:5] == ["new-2", "new-2-again-1"]
+    first, again = played.plans[3], played.plans[4]
+    assert (first.seed, first.faults) == (again.seed, again.faults)
+    assert first.run_tag != again.run_tag
+    assert notes[3].endswith("fixed 1.0.1 · not counted: faults_bit 2, at least 3 needed")
+    assert case.summary(1.0).exit_code == 0
+
+
+def test_it_gives_up_after_two_more_attempts(asked: Callable[..., Reproducing]) -> None:
+    case = asked()
+    played, _ = go(case, lambda plan, name: unknown(exposure=MET, findings=[]))
+    assert played.names == ["old-1", "old-1-again-1", "old-1-again-2"]
+    assert case.summary(1.0).exit_code == 3
+
+
+def test_a_cluster_in_trouble_is_replaced_once_something_has_run(asked: Callable[..., Reproducing]) -> None:
+    def script(plan: Plan, name: str) -> Result:
+        if name == "new-1":
+            raise EnvironmentNotReady("no leader for orders-3")
+        return by_arm(plan, name)
+
+    played, notes = go(asked(), script)
+    assert played.closed == 1
+    assert played.names[:3] == ["old-1", "new-1", "new-1-again-1"]
+    assert "the cluster was not ready: no leader for orders-3" in notes[1]
+    with pytest.raises(EnvironmentNotReady):
+        go(asked(), lambda plan, name: script(plan, "new-1"))
+
+
+def test_quick_stops_at_the_first_hit_and_one_fixed_round(asked: Callable[..., Reproducing]) -> None:
+    case = asked(quick=True)
+    played, _ = go(case, lambda plan, name: HIT if name == "old-3" else CLEAN)
+    assert played.names == ["old-1", "old-2", "old-3", "new-3"]
+    whole = case.summary(1.0)
+    assert (whole.exit_code, whole.variants[0].rate) == (0, None)
+
+
+def test_what_was_asked_is_written_down_first(asked: Callable[..., Reproducing]) -> None:
+    case = asked()
+    case.save()
+    document = json.loads(case.root.campaign.read_text())
+    assert document["reproduction"]["question"]["rounds"] == 4
+    assert document["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rounds": 3}, "--rounds 3: even all against none would not reach p <= 0.05"),
+        ({"pair": "new-old"}, "lost has no pair 'new-old'"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(
+    asked: Callable[..., Reproducing], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        asked(**changes)
+
+
+def test_one_round_is_enough_for_one_look(asked: Callable[..., Reproducing]) -> None:
+    assert asked(quick=True, rounds=1).question.rounds == 1
