@@ -125,6 +125,7 @@ class Rig:
         options: Mapping[str, str] | None = None,
         folder: Path | None = None,
         bootstrap: str = "",
+        version: str = "",
     ) -> Worker:
         name = name or f"{role}-{len(self.workers) + 1}"
         spec = {
@@ -136,7 +137,7 @@ class Rig:
             "capture_dir": str(folder or self.folder / name),
             **self.describe(topic),
             "bootstrap": bootstrap or self.cluster.bootstrap,
-            "client": {"library": library, "version": "", "options": dict(options or {})},
+            "client": {"library": library, "version": version, "options": dict(options or {})},
             role: part,
         }
         worker = Worker(spec)
@@ -158,6 +159,7 @@ class Rig:
         capture: bool = True,
         results: str = "checked",
         calls: str = "async",
+        batch: int = 1,
         options: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Worker:
@@ -172,6 +174,7 @@ class Rig:
             "when_full": when_full,
             "results": results,
             "calls": calls,
+            "batch": batch,
             "warm_up_s": warm_up_s,
             "load_s": load_s,
             "call_deadline_s": 60,

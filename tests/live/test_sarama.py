@@ -1,0 +1,139 @@
+"""What is sarama's own beside the protocol: its versions, its three calls, a hang and the evidence of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.clusters.cluster import open_cluster
+from harness.clusters.kafka import KafkaCluster
+from harness.hangs import take_stacks
+from harness.liveness import LOOK_EVERY_S, HangJudge, SendsJournal
+from harness.records import Outcome, TableId
+from harness.rundir import RunDir
+from harness.workers import launch, load_worker
+from tests.live.worker_rig import Rig, begin, dense, whole_run
+
+pytestmark = pytest.mark.live
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+AFFECTED, FIXED = "1.37.2", "1.38.0"
+IDEMPOTENT = {
+    "Producer.Idempotent": "true",
+    "Producer.RequiredAcks": "WaitForAll",
+    "Net.MaxOpenRequests": "1",
+    "Producer.Timeout": "2s",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    root = tmp_path_factory.mktemp("sarama")
+    found = open_cluster("kafka", run_id=f"test-{root.name}-{time.monotonic_ns()}", folder=root / "cluster")
+    try:
+        found.up(timeout_s=120)
+        yield found
+    finally:
+        found.down()
+
+
+@pytest.fixture
+def rig(cluster: KafkaCluster, tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(cluster, tmp_path)
+    yield made
+    made.close()
+
+
+def test_the_self_test_writes_the_golden_files(tmp_path: Path) -> None:
+    argv, env = launch(load_worker("sarama"), FIXED)
+    subprocess.run([*argv, "--self-test", str(tmp_path)], check=True, env=env)
+    for expected in GOLDEN.iterdir():
+        found = tmp_path / expected.name
+        if expected.suffix == ".jsonl":
+            lines = [[json.loads(line) for line in p.read_text().splitlines()] for p in (expected, found)]
+            assert lines[0] == lines[1]
+        else:
+            assert found.read_bytes() == expected.read_bytes(), expected.name
+
+
+@pytest.mark.parametrize(("calls", "batch"), [("sync", 1), ("batch", 25)])
+def test_a_call_is_made_when_its_last_message_is_due(rig: Rig, calls: str, batch: int) -> None:
+    """100 + 310 messages: the last call of warm-up and load is as long as the schedule has messages left."""
+    options = {**IDEMPOTENT, "Producer.Flush.Frequency": "0s"}
+    producer = whole_run(
+        rig.producer(
+            "sarama",
+            rig.topic(),
+            rate=200,
+            load_s=1.55,
+            calls=calls,
+            batch=batch,
+            options=options,
+            version=FIXED,
+        )
+    )
+    assert producer.ready_message["client_version"] == FIXED
+    sends = producer.rows(TableId.SENDS)
+    assert len(sends) == 410 == producer.done_message["ok"]
+    assert dense(sends)
+    assert set(sends["outcome"].tolist()) == {Outcome.OK}
+    for made in np.split(sends, range(batch, len(sends), batch)):
+        assert made["t_start_ns"].min() >= made["t_intended_ns"].max()
+    assert producer.done_message["blocked_ns"] > 0
+
+
+def test_near_options_are_named(rig: Rig) -> None:
+    producer = rig.producer("sarama", rig.topic(), options={"Producer.Retry.Maxx": "1"}, version=FIXED)
+    assert producer.wait_end() == 4
+    assert "near: Producer.Retry.Max," in producer.errors[-1]["text"]
+
+
+def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) -> None:
+    """sarama #2377: one replica of three is away, and three are demanded."""
+    topic = rig.topic(**{"min.insync.replicas": "3"})
+    how = {"rate": 200, "load_s": 60, "calls": "batch", "batch": 20, "options": IDEMPOTENT}
+    runs = {
+        version: rig.producer("sarama", topic, version=version, name=f"producer-{version}", **how)
+        for version in (AFFECTED, FIXED)
+    }
+    judges = {version: HangJudge(SendsJournal(worker.folder), 12) for version, worker in runs.items()}
+    for worker in runs.values():
+        begin(worker)
+    for worker in runs.values():
+        worker.wait_stats(lambda stats: stats["ok"] > 100, 40)
+    node = rig.cluster.runtime.nodes[0].name
+    rig.cluster.runtime.stop(node)
+    try:
+        hang = None
+        deadline = time.monotonic() + 60
+        while hang is None and time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY_S)
+            now_ns = time.monotonic_ns()
+            hang = judges[AFFECTED].look(now_ns, is_stopped=runs[AFFECTED].is_stopped)
+            assert judges[FIXED].look(now_ns, is_stopped=False) is None
+        assert hang is not None
+        assert hang.count > 0
+        assert hang.last_progress_ns > 0
+        found = take_stacks(runs[AFFECTED], RunDir(rig.folder))
+        assert found["where"].startswith(
+            "github.com/Shopify/sarama.(*syncProducer).SendMessages (sync_producer.go:"
+        )
+        assert "goroutine" in found["thread"]
+        assert runs[AFFECTED].is_alive, "SIGQUIT ended it"
+        assert runs[FIXED].wait_stats(lambda stats: stats["fail"] + stats["info"] > 0)
+        assert runs[FIXED].stats["exposure"]["retriable_errors"] > 3
+    finally:
+        rig.cluster.runtime.start(node)
+    assert runs[AFFECTED].exit_code is None
+    runs[FIXED].tell("stop")
+    assert runs[FIXED].wait_end() == 0
+    runs[AFFECTED].tell("stop")
+    assert runs[AFFECTED].wait_end() == 0, "a blocked call must not keep the worker from ending"
+    assert runs[AFFECTED].done_message["open"] == hang.count
+    sends = runs[AFFECTED].rows(TableId.SENDS)
+    assert np.count_nonzero(sends["outcome"] == Outcome.NONE) == hang.count
