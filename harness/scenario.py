@@ -27,8 +27,8 @@ class ClusterSpec(Part):
     """The brokers: version of the system and native broker settings laid over our template."""
 
     version: str = Field("", description="version of the broker; empty = our default")
-    topology: Literal["", "small", "bookies-3", "node", "group"] = Field(
-        "", description="pulsar: `small` or `bookies-3`; qpid: `node` or `group`; empty = the first of them"
+    topology: Literal["", "small", "bookies-3", "node", "memory", "group"] = Field(
+        "", description="pulsar: `small` or `bookies-3`; qpid: `node`, `memory`, `group`; empty = the first"
     )
     config: dict[str, Option] = Field(default_factory=dict, description="native broker settings")
 

@@ -27,7 +27,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 
 Progress = Callable[[str, float | None], None]
 _MARKER = "complete.json"
-_MODULE = re.compile(r"^[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+$")
+_MODULE = re.compile(r"^(\*:\*|[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+)$")
 _ARCHIVE = re.compile(r"^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){4}$")
 _COORDINATE = re.compile(r"^[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+$")
 
@@ -35,8 +35,8 @@ _COORDINATE = re.compile(r"^[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+$")
 @dataclass(frozen=True, slots=True)
 class Artifacts:
     """``group:artifact:version`` coordinates to run from, and ``group:artifact`` to leave out of what they
-    pull in; or ``archive``, ``group:artifact:version:type:classifier`` of a distribution whose ``lib`` folder
-    holds the jars. The first of them names the folder in the cache.
+    pull in (``*:*``: all of it); or ``archive``, ``group:artifact:version:type:classifier`` of a distribution
+    whose ``lib`` folder holds the jars. The first of them names the folder in the cache.
 
     Raises:
         UsageError: text of another form.

@@ -33,6 +33,10 @@ _MISSING = re.compile(
 _CUT = re.compile(r"Could not find artifact |Failure to find |:: |: not found| was not found in")
 
 
+#: Excludes all that the coordinates would pull in.
+EVERYTHING = "*:*"
+
+
 class Resolver(Protocol):
     name: str
 
@@ -129,14 +133,15 @@ class Ivy:
         self._command = [java, "-jar", str(jar)]
 
     def fetch(self, coordinates: Sequence[str], exclude: Sequence[str], target: Path, report: Report) -> None:
+        is_transitive = EVERYTHING not in exclude
         dependencies = "".join(
             f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
-            ' conf="default->default"/>'
+            f' conf="default->default" transitive="{str(is_transitive).lower()}"/>'
             for group, name, version in (one.split(":") for one in coordinates)
         )
         exclusions = "".join(
             f"<exclude org={quoteattr(group)} module={quoteattr(name)}/>"
-            for group, name in (one.split(":") for one in exclude)
+            for group, name in (one.split(":") for one in exclude if one != EVERYTHING)
         )
         with tempfile.TemporaryDirectory() as work:
             ivy = Path(work, "ivy.xml")

@@ -83,6 +83,9 @@ public abstract class OpenLoop {
     /** Asks the client to send what it still holds back, as its own synchronous call does; does not wait. */
     protected void flush() {}
 
+    /** The load is over: the last message was offered. For a client that holds calls back until there are enough. */
+    protected void loadEnded() {}
+
     /** Closes the client; no call is open. */
     protected abstract void close() throws Exception;
 
@@ -112,6 +115,7 @@ public abstract class OpenLoop {
             settle(System.nanoTime() + SETTLE_NS);
             throw noRoom;
         }
+        loadEnded();
         while (!control.isDraining()) {
             resendDue();
             LockSupport.parkNanos(SLACK_NS);

@@ -1,0 +1,51 @@
+package brokerstorm.jms;
+
+import brokerstorm.kit.Session;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import javax.jms.Connection;
+import javax.jms.ConnectionFactory;
+import javax.jms.Destination;
+import javax.jms.JMSException;
+
+/** qpid-jms: AMQP 1.0. Options are those of the client's connection URI ({@code jms.prefetchPolicy.all}). */
+final class Amqp10 extends Library {
+    private final Class<?> factory;
+    private final String client;
+    private final String uri;
+
+    Amqp10(Session session, Class<?> factory) {
+        this.factory = factory;
+        this.client = session.spec.name;
+        List<String> options = new ArrayList<>();
+        for (Map.Entry<String, String> option : session.spec.options.entrySet()) {
+            if (!Options.OURS.contains(option.getKey())) {
+                options.add(option.getKey() + "=" + option.getValue());
+            }
+        }
+        String[] brokers = session.spec.bootstrap.split(",");
+        String last = "?" + String.join("&", options);
+        uri = brokers.length == 1
+                ? "amqp://" + brokers[0] + last
+                : "failover:(amqp://" + String.join(",amqp://", brokers) + ")" + last;
+    }
+
+    @Override
+    Connection connect(Failovers failovers) throws JMSException {
+        ConnectionFactory made;
+        try {
+            made = (ConnectionFactory) factory.getConstructor(String.class).newInstance(uri);
+        } catch (ReflectiveOperationException error) {
+            throw refused("connection " + uri, error);
+        }
+        Connection connection = made.createConnection(USER, USER);
+        connection.setClientID(client);
+        return connection;
+    }
+
+    @Override
+    Destination queue(javax.jms.Session session, String name) throws JMSException {
+        return session.createQueue(name);
+    }
+}

@@ -1,0 +1,143 @@
+package brokerstorm.jms;
+
+import brokerstorm.kit.Failures;
+import brokerstorm.kit.Session;
+import java.util.concurrent.atomic.AtomicLong;
+import javax.jms.Connection;
+import javax.jms.JMSException;
+
+/**
+ * A connection and a session on it, and how an application comes to new ones when they are broken: a new session on
+ * the same connection, if the client still has one, else a new connection; one try a call.
+ */
+final class Link {
+    private static final long PAUSE_NS = 250_000_000;
+
+    private final Session worker;
+    private final Library library;
+    private final boolean isTransacted;
+    private final int acknowledgeMode;
+    private final Runnable onReconnect;
+    private final AtomicLong reconnects = new AtomicLong();
+    private Connection connection;
+    private javax.jms.Session session;
+    private JMSException lastError;
+    private long notBeforeNs = Long.MIN_VALUE;
+
+    /** @param onReconnect called, on any thread, when the client or this made a lost connection again */
+    Link(Session worker, boolean isTransacted, int acknowledgeMode, Runnable onReconnect) {
+        this.worker = worker;
+        this.library = Library.of(worker);
+        this.isTransacted = isTransacted;
+        this.acknowledgeMode = acknowledgeMode;
+        this.onReconnect = onReconnect;
+    }
+
+    Library library() {
+        return library;
+    }
+
+    Connection connection() {
+        return connection;
+    }
+
+    long reconnects() {
+        return reconnects.get();
+    }
+
+    boolean isOpen() {
+        return session != null;
+    }
+
+    /**
+     * The session, made when there is none.
+     *
+     * @throws JMSException it cannot be made now; until a pause is over, the last reason without another try
+     */
+    javax.jms.Session session() throws JMSException {
+        if (session == null) {
+            if (System.nanoTime() < notBeforeNs) {
+                throw lastError;
+            }
+            try {
+                open();
+            } catch (JMSException error) {
+                drop();
+                lastError = error;
+                notBeforeNs = System.nanoTime() + PAUSE_NS;
+                throw error;
+            }
+        }
+        return session;
+    }
+
+    private void open() throws JMSException {
+        if (connection != null) {
+            try {
+                session = connection.createSession(isTransacted, acknowledgeMode);
+                return;
+            } catch (JMSException closed) {
+                drop();
+            }
+        }
+        boolean isAgain = lastError != null;
+        Connection made = library.connect(this::reconnected);
+        made.setExceptionListener(error -> worker.report.event("disconnect", Failures.text(error)));
+        connection = made;
+        session = made.createSession(isTransacted, acknowledgeMode);
+        made.start();
+        if (isAgain) {
+            reconnected();
+        }
+    }
+
+    private void reconnected() {
+        reconnects.incrementAndGet();
+        worker.report.event("connect", "connected again");
+        onReconnect.run();
+    }
+
+    /** The session is of no use any more. */
+    void broken(JMSException error) {
+        lastError = error;
+        worker.report.error(error.getClass().getSimpleName(), Failures.text(error));
+        javax.jms.Session old = session;
+        session = null;
+        quietly(() -> old.close());
+    }
+
+    private void drop() {
+        Connection old = connection;
+        connection = null;
+        session = null;
+        if (old != null) {
+            quietly(() -> old.close());
+        }
+    }
+
+    /** Closes the connection; what is not committed goes back. */
+    void close() throws JMSException {
+        if (connection != null) {
+            connection.close();
+        }
+    }
+
+    private interface Closing {
+        void run() throws JMSException;
+    }
+
+    /** Beside the worker's thread: closing something broken may wait for an answer that does not come. */
+    private static void quietly(Closing closing) {
+        Thread thread = new Thread(
+                () -> {
+                    try {
+                        closing.run();
+                    } catch (JMSException | RuntimeException alreadyGone) {
+                        System.err.println("closing: " + alreadyGone);
+                    }
+                },
+                "closing");
+        thread.setDaemon(true);
+        thread.start();
+    }
+}
