@@ -71,7 +71,7 @@ def identities(rows: Rows) -> list[tuple[int, int]]:
 
 
 @every_producer
-@pytest.mark.parametrize("mode", ["partition", "key", "routed"])
+@pytest.mark.parametrize("mode", ["partition", "key", pytest.param("routed", marks=pytest.mark.slow)])
 def test_every_send_is_one_row_with_one_outcome(rig: PulsarRig, library: str, mode: str) -> None:
     topic = rig.topic()
     producer = whole_run(rig.sender(library, topic, mode=mode))
@@ -106,6 +106,7 @@ def test_the_java_client_shows_its_sequence_ids(rig: PulsarRig) -> None:
     assert set(sends["stream"].tolist()) == {1}
 
 
+@pytest.mark.slow
 @every_producer
 def test_kill_9_leaves_readable_rows(rig: PulsarRig, library: str) -> None:
     topic = rig.topic(partitions=1)
@@ -136,6 +137,7 @@ def test_a_bad_option_names_it_and_a_near_one(rig: PulsarRig, library: str) -> N
     assert near in error["text"] + error["hint"]
 
 
+@pytest.mark.slow
 @every_producer
 def test_brokers_that_do_not_answer_end_it_before_ready(rig: PulsarRig, library: str) -> None:
     options = WORDS[library]["gives up after 3 s"]
@@ -224,7 +226,7 @@ def entries(rows: Rows) -> set[tuple[int, ...]]:
 
 
 @every_consumer
-@pytest.mark.parametrize("receive", ["loop", "listener", "batch"])
+@pytest.mark.parametrize("receive", ["loop", "listener", pytest.param("batch", marks=pytest.mark.slow)])
 def test_a_consumer_journals_what_it_got_and_acknowledged(rig: PulsarRig, library: str, receive: str) -> None:
     topic = rig.topic()
     consumer = rig.consumer(library, topic, how={"receive": receive, "settle": "ack"})
