@@ -120,8 +120,16 @@ def import_capture(source_uri: str, run: RunDir, session: SparkSession, *, bucke
     write_json(run.plan, plan)
     write_json(run.manifest, manifest)
     _write_lines(run, source, topics, ids)
-    write_json(run.seal_report, {"schema_version": 1, "rows": rows, "workers": {}, "imported": source_uri})
+    tables = {name: _written(run, name, count) for name, count in rows.items()}
+    report = {"schema_version": 1, "rows": rows, "tables": tables, "workers": {}, "wall_s": 0.0, "cpu_s": 0.0}
+    write_json(run.seal_report, report | {"imported": source_uri})
     return run
+
+
+def _written(run: RunDir, table: str, rows: int) -> dict[str, int]:
+    """A table as the report of sealing counts it."""
+    files = list((run.sealed / table).glob("bucket=*/*.parquet"))
+    return {"rows": rows, "files": len(files), "bytes": sum(file.stat().st_size for file in files)}
 
 
 def _lines(text: str) -> list[dict[str, Any]]:

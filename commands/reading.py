@@ -29,17 +29,25 @@ def _find(settings: Settings, name: str | None) -> RunDir:
 @command("analyze", example="brokerstorm analyze\nbrokerstorm analyze RUN --master spark://host:7077")
 @click.argument("run", required=False)
 @click.option("--master", metavar="URL", help="Spark master; default local.")
-def analyze(settings: Settings, run: str | None, master: str | None) -> int:
+@click.option("--import", "source", metavar="DIR", help="Judge tables of another tool, as a new run.")
+def analyze(settings: Settings, run: str | None, master: str | None, source: str | None) -> int:
     """Judge a run again from its capture.
 
     RUN is an id from `list runs` or a folder; default the latest. Also for runs that were cut short: what
     was captured until then is judged. The exit code is the verdict, as of `run`.
+
+    With --import, DIR (a folder, or any URI that Spark reads) holds sends/ and log/, and deliveries/ if
+    there are any, as Parquet files in the sealed columns. See docs/howto/judge-another-capture.md.
     """
     from analysis.session import WarmSession
     from commands import summaries
     from commands.wiring import read_plan
     from harness.rundir import read_json
 
+    if source is not None:
+        if run is not None:
+            raise UsageError(f"--import makes a new run, so RUN ({run}) cannot be given with it")
+        return _analyze_import(settings, source, master)
     root = _find(settings, run)
     with closing(settings.progress()) as progress, WarmSession(master) as session:
         session.start()
@@ -62,6 +70,33 @@ def analyze(settings: Settings, run: str | None, master: str | None) -> int:
             question=_question(root),
         )
     return summaries.show_campaign(settings, root, campaign)
+
+
+def _analyze_import(settings: Settings, source: str, master: str | None) -> int:
+    """Make a run of another tool's tables, and judge it."""
+    import shutil
+    from pathlib import Path
+
+    from analysis.imports import Source, import_capture
+    from analysis.session import WarmSession
+    from commands import summaries
+    from commands.wiring import new_run
+    from harness.rundir import point_latest
+
+    uri = source if "://" in source else str(Path(source).resolve())
+    Source.open(uri)  # before seconds are spent on a session
+    with closing(settings.progress()) as progress, WarmSession(master) as session:
+        session.start()
+        run = new_run(settings.run_dir, "imported")
+        progress.phase("import", source)
+        try:
+            import_capture(uri, run, session.get())
+        except BaseException:
+            shutil.rmtree(run.root, ignore_errors=True)
+            raise
+        point_latest(run)
+        result = _judge(run, session, progress).result
+    return summaries.show_result(settings, run, result)
 
 
 def _question(root: RunDir) -> Question | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 240.0
 
 #: What a tool that knows none of our finer points would have.
 COLUMNS = {
@@ -86,6 +92,34 @@ def test_without_bounds_the_tail_is_not_proved(spark: SparkSession, tmp_path: Pa
     assert result.verdict is Verdict.UNKNOWN
     assert any("orders-0 not read" in reason for reason in result.reasons)
     assert [f.status for f in result.findings if f.cls == "acked-lost"] == [Status.SUSPECT]
+
+
+def test_the_command_makes_a_run_that_every_other_one_understands(tmp_path: Path) -> None:
+    """From a shell: a capture of another tool is judged, and judged again as the run it has become."""
+    flat(stream("acked-loss-last-two").history(), tmp_path / "source")
+
+    def brokerstorm(*arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, str(ROOT / "cli.py"), "--json", "--run-dir", str(tmp_path / "runs")]
+        return subprocess.run(
+            [*argv, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=TIMEOUT_S
+        )
+
+    done = brokerstorm("analyze", "--import", "source")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["verdict"]) == (1, "fail"), done.stderr
+    assert [(f["class"], f["count"]) for f in document["findings"] if f["status"] == "violation"] == [
+        ("acked-lost", 2)
+    ]
+    assert (tmp_path / "runs" / "latest" / "report.html").exists()
+    again = brokerstorm("analyze")
+    assert json.loads(again.stdout)["run_id"] == document["run_id"]
+    assert again.returncode == 1, again.stderr
+
+    both = brokerstorm("analyze", "latest", "--import", "source")
+    assert both.returncode == 2
+    nowhere = brokerstorm("analyze", "--import", "nowhere")
+    assert nowhere.returncode == 2
+    assert [p.name for p in (tmp_path / "runs").iterdir() if not p.is_symlink()] == [document["run_id"]]
 
 
 def test_a_missing_column_is_named(spark: SparkSession, tmp_path: Path) -> None:
