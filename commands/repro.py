@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Counted rounds an arm, unless the bug file or --rounds says otherwise.
 DEFAULT_ROUNDS = 10
+#: A client version that is a folder of jars (`harness.workers.java_build`).
+JARS = "jars:"
 #: Times that a round which does not count is run again.
 MOST_AGAIN = 2
 
@@ -48,6 +50,7 @@ class ReproRequest:
     quick: bool
     seed: int | None
     overrides: tuple[str, ...]
+    client_jars: Path | None
     keep_up: bool
     offline: bool
     master: str | None
@@ -66,6 +69,7 @@ class Reproducing:
     scenario: Scenario
     question: Question
     seed: int
+    client_jars: Path | None
     plans: list[tuple[Plan, Plan]]
     about: str
     command: str
@@ -79,7 +83,7 @@ class Reproducing:
         """The plan of round ``number`` once more: the same seed, and messages that no earlier try can
         be taken for."""
         salt = f"{self.root.run_id} again {attempt}"
-        pair = _plans(self.scenario, self.question, self.seed, salt=salt)[number - 1]
+        pair = _plans(self.scenario, self.question, self.seed, self.client_jars, salt=salt)[number - 1]
         return next(each for each in pair if each.variant == plan.variant)
 
     def save(self) -> None:
@@ -131,7 +135,7 @@ def _prepare(settings: Settings, request: ReproRequest) -> Reproducing:
     question = _question(scenario, request)
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
-    pairs = _plans(scenario, question, seed, salt="")
+    pairs = _plans(scenario, question, seed, request.client_jars, salt="")
     require(machine_checks([plan for pair in pairs[:1] for plan in pair], settings.run_dir))
     root = wiring.new_run(settings.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
@@ -140,7 +144,8 @@ def _prepare(settings: Settings, request: ReproRequest) -> Reproducing:
         scenario=scenario,
         question=question,
         seed=seed,
-        plans=_plans(scenario, question, seed, salt=root.run_id),
+        client_jars=request.client_jars,
+        plans=_plans(scenario, question, seed, request.client_jars, salt=root.run_id),
         about=scenario.about,
         command=_repeat_command(request, question, seed),
     )
@@ -194,16 +199,49 @@ def _question(scenario: Scenario, request: ReproRequest) -> Question:
     )
 
 
-def _plans(scenario: Scenario, question: Question, seed: int, *, salt: str) -> list[tuple[Plan, Plan]]:
+def _plans(
+    scenario: Scenario, question: Question, seed: int, client_jars: Path | None, *, salt: str
+) -> list[tuple[Plan, Plan]]:
     """Affected and fixed of every round, with the same seed."""
     from harness.planning import build_plans
 
     wanted = scenario.model_copy(update={"rounds": question.rounds})
     plans = build_plans(wanted, seed=seed, salt=salt)
     affected, fixed = (
-        [plan for plan in plans if plan.variant == name] for name in (question.affected, question.fixed)
+        [_with_jars(plan, client_jars) for plan in plans if plan.variant == name]
+        for name in (question.affected, question.fixed)
     )
     return list(zip(affected, fixed, strict=True))
+
+
+def _with_jars(plan: Plan, folder: Path | None) -> Plan:
+    """``jars:0.5`` of a bug file is folder 0.5 of ``--client-jars``.
+
+    Raises:
+        UsageError: a version that only the user can bring, and they did not.
+    """
+
+    def found(version: str) -> str:
+        name = version.removeprefix(JARS)
+        if not version.startswith(JARS) or Path(name).is_absolute():
+            return version
+        if folder is None or not any((folder / name).glob("*.jar")):
+            where = folder / name if folder else f"DIR/{name}"
+            raise UsageError(
+                f"{plan.variant} needs jars that no repository has: there are none in {where}",
+                hint=f"put the jars of version {name} into DIR/{name} and name DIR: --client-jars DIR",
+            )
+        return f"{JARS}{(folder / name).resolve()}"
+
+    sides = {
+        "producers": [
+            p.model_copy(update={"client_version": found(p.client_version)}) for p in plan.producers
+        ],
+        "consumers": [
+            c.model_copy(update={"client_version": found(c.client_version)}) for c in plan.consumers
+        ],
+    }
+    return plan.model_copy(update=sides)
 
 
 def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str:
@@ -211,6 +249,7 @@ def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str
     words += ["--quick"] if question.quick else ["--rounds", str(question.rounds)]
     for override in request.overrides:
         words += ["--set", override]
+    words += ["--client-jars", str(request.client_jars)] if request.client_jars else []
     return wiring.repeat_command([*words, *(["--master", request.master] if request.master else [])])
 
 

@@ -152,6 +152,11 @@ def run(
 @click.option("--quick", is_flag=True, help="Stop at the first hit and one fixed round: no rate, no p.")
 @seed_option
 @set_option
+@click.option(
+    "--client-jars",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder with a folder of jars for each version that no repository has.",
+)
 @click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
 @click.option("--offline", is_flag=True, help="Use only what was fetched before.")
 @click.option("--master", metavar="URL", help="Spark master that judges; default local.")
@@ -163,6 +168,7 @@ def repro(
     quick: bool,
     seed: int | None,
     overrides: tuple[str, ...],
+    client_jars: Path | None,
     keep_up: bool,
     offline: bool,
     master: str | None,
@@ -182,6 +188,7 @@ def repro(
         quick=quick,
         seed=seed,
         overrides=overrides,
+        client_jars=client_jars,
         keep_up=keep_up,
         offline=offline,
         master=master,

@@ -114,7 +114,7 @@ def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[Judged
 def client_version(plan: Plan) -> str:
     """The versions of client libraries that a plan names: ``2.8.1``; empty when it names none."""
     named = [p.client_version for p in plan.producers] + [c.client_version for c in plan.consumers]
-    return ", ".join(dict.fromkeys(version for version in named if version))
+    return ", ".join(dict.fromkeys(Path(version).name for version in named if version))
 
 
 def show_result(settings: Settings, run: RunDir, result: Result) -> int:

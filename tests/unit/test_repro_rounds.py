@@ -12,6 +12,7 @@ import pytest
 from analysis.findings import Result
 from commands import repro
 from commands.repro import Reproducing, ReproRequest
+from commands.summaries import client_version
 from commands.wiring import read_scenario
 from harness.campaign import Campaign, Round
 from harness.errors import EnvironmentNotReady, UsageError
@@ -69,7 +70,7 @@ class Notes(BaseProgress):
 def request(file: Path, **changes: Any) -> ReproRequest:
     values: dict[str, Any] = {
         "bug": str(file), "pair": "", "rounds": None, "quick": False, "seed": 7, "overrides": (),
-        "keep_up": False, "offline": False, "master": None,
+        "client_jars": None, "keep_up": False, "offline": False, "master": None,
     }  # fmt: skip
     return ReproRequest(**{**values, **changes})
 
@@ -84,8 +85,10 @@ def asked(tmp_path: Path) -> Callable[..., Reproducing]:
         scenario = read_scenario(str(file))
         question = repro._question(scenario, wanted)
         root = RunDir(tmp_path / "20261121-lost")
-        plans = repro._plans(scenario, question, 7, salt=root.run_id)
-        return Reproducing(root, scenario, question, 7, plans, "", "brokerstorm repro lost")
+        plans = repro._plans(scenario, question, 7, wanted.client_jars, salt=root.run_id)
+        return Reproducing(
+            root, scenario, question, 7, wanted.client_jars, plans, "", "brokerstorm repro lost"
+        )
 
     return ask
 
@@ -183,3 +186,20 @@ def test_what_cannot_be_answered_is_refused(
 
 def test_one_round_is_enough_for_one_look(asked: Callable[..., Reproducing]) -> None:
     assert asked(quick=True, rounds=1).question.rounds == 1
+
+
+def test_versions_that_no_repository_has_come_from_a_folder(tmp_path: Path) -> None:
+    file, jars = tmp_path / "lost.yaml", tmp_path / "jars"
+    file.write_text(TEXT.replace("1.0.0", "jars:0.5").replace("1.0.1", "jars:0.6"))
+    scenario = read_scenario(str(file))
+    question = repro._question(scenario, request(file))
+    for version in ("0.5", "0.6"):
+        with pytest.raises(UsageError, match=f"there are none in .*{version}"):
+            repro._plans(scenario, question, 7, jars, salt="")
+        (jars / version).mkdir(parents=True)
+        (jars / version / "client.jar").touch()
+    old, new = repro._plans(scenario, question, 7, jars, salt="")[0]
+    assert old.producers[0].client_version == f"jars:{jars}/0.5"
+    assert (client_version(old), client_version(new)) == ("0.5", "0.6")
+    with pytest.raises(UsageError, match=r"DIR/0\.5"):
+        repro._plans(scenario, question, 7, None, salt="")
