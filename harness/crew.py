@@ -52,6 +52,7 @@ class Crew:
         self.auditors: list[WorkerProcess] = []
         self._judges: dict[str, HangJudge] = {}
         self._hung: set[str] = set()
+        self._stalled: set[str] = set()
 
     @property
     def everybody(self) -> list[WorkerProcess]:
@@ -185,7 +186,8 @@ class Crew:
 
     def note_stall(self, worker: WorkerProcess, text: str) -> None:
         """Keep the stacks of a consumer that is handed nothing, once; it may still go on."""
-        if worker.is_alive and worker.name not in self._hung:
+        if worker.is_alive and worker.name not in self._stalled:
+            self._stalled.add(worker.name)
             self._keep_evidence(worker, "stall", text)
 
     def _keep_evidence(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> None:
@@ -193,7 +195,8 @@ class Crew:
         client = worker.spec["client"]["library"]
         version = worker.ready_message.get("client_version", "")
         who = f"{worker.name} ({' '.join(filter(None, (client, version)))})"
-        self._hung.add(worker.name)
+        if kind == "hang":  # its record is whole: what was open stays open
+            self._hung.add(worker.name)
         if kind != "stall":
             self._reported.add(worker.name)
         verb = {"hang": "hangs", "stall": "stalls", "stuck": "is stuck"}[kind]

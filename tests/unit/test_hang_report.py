@@ -1,0 +1,84 @@
+"""A hang that was seen during the run: rows of events.jsonl to context, coverage, result and surfaces."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from analysis.coverage import coverage
+from analysis.findings import HangRow
+from analysis.hangs import hang_rows, waits_in
+from analysis.report.documents import read_result, write_result
+from analysis.report.html import run_page
+from analysis.report.terminal import print_result
+from harness.rundir import RunDir
+from tests.report_samples import failing
+from tests.unit.test_verdict import facts, manifest
+
+WHERE = "github.com/Shopify/sarama.(*syncProducer).SendMessages (sync_producer.go:138)"
+EVENTS: list[dict[str, Any]] = [
+    {"worker": "consumer-1", "kind": "stall", "t_ns": 5_000_000_000, "text": "the client's own event"},
+    {
+        "worker": "producer-1",
+        "kind": "hang",
+        "t_ns": 31_000_000_000,
+        "since_ns": 10_000_000_000,
+        "text": "50 sends open <script>",
+        "stacks": "stacks/producer-1.txt",
+        "where": WHERE,
+        "thread": "goroutine 35 [chan receive]",
+        "stack": ["github.com/Shopify/sarama.(*syncProducer).SendMessages(0x1)", "sync_producer.go:138"],
+    },
+    {"worker": "producer-2", "kind": "hang", "t_ns": 32_000_000_000, "since_ns": 1, "text": "no dump came"},
+]
+ROWS = hang_rows(EVENTS, 9_000_000_000)
+
+
+def test_rows_are_the_harness_own() -> None:
+    assert [row.worker for row in ROWS] == ["producer-1", "producer-2"]
+    assert ROWS[0].t_s == 22.0
+    assert ROWS[1] == HangRow(worker="producer-2", kind="hang", t_s=23.0, text="no dump came")
+    assert waits_in(EVENTS) == {"producer-1": WHERE}
+
+
+def test_the_page_shows_the_stack_and_nothing_of_it_is_markup() -> None:
+    page = run_page(failing(hangs=ROWS))
+    assert "Where it waits" in page
+    assert "SendMessages (sync_producer.go:138)" in page
+    assert 'href="stacks/producer-1.txt"' in page
+    assert "50 sends open &lt;script&gt;" in page
+    assert "Where it waits" not in run_page(failing())
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_the_summary_names_the_call_and_verbose_the_stack(verbose: bool) -> None:
+    out = io.StringIO()
+    print_result(Console(file=out, width=140, color_system=None), failing(hangs=ROWS), verbose=verbose)
+    text = out.getvalue()
+    assert "producer-1, hang noticed at 00:22.000: 50 sends open" in text
+    assert f"waits in {WHERE}" in text
+    assert ("goroutine 35 [chan receive]" in text) is verbose
+
+
+def test_it_survives_the_document(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    write_result(run, failing(hangs=ROWS))
+    assert read_result(run).hangs == ROWS
+
+
+def test_a_worker_that_was_ended_for_hanging_lost_no_record() -> None:
+    def capture(**worker: Any) -> tuple[bool, str]:
+        row = {"name": "producer-1", "done": False, "exit_code": -9, **worker}
+        check = next(c for c in coverage(facts(manifest=manifest(workers=[row]))) if c.name == "capture")
+        return check.ok, check.text
+
+    assert capture(hung=True) == (
+        True,
+        "1 workers recorded everything; producer-1 hung and was ended, every row kept",
+    )
+    assert not capture(hung=False)[0]
+    assert not capture()[0]
