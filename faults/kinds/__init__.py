@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from faults.injection import FaultKind
 from faults.kinds.client_freeze import ClientFreeze
+from faults.kinds.connection_close import ConnectionClose
 from faults.kinds.controller_kill import ControllerKill
 from faults.kinds.kill import Kill
 from faults.kinds.leader_move import LeaderMove
+from faults.kinds.mastership_move import MastershipMove
 from faults.kinds.pause import Pause
 from faults.kinds.preferred_election import PreferredElection
 from faults.kinds.restart import Restart
@@ -30,6 +32,8 @@ _ALL: Final[tuple[FaultKind[Any], ...]] = (
     UnloadStorm(),
     Transfer(),
     SplitBundle(),
+    MastershipMove(),
+    ConnectionClose(),
     ClientFreeze(),
 )
 #: Name in a scenario -> kind.

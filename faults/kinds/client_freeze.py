@@ -149,12 +149,12 @@ class ClientFreeze(FaultKind[ClientFreezeParams]):
     def prepare(self, params: ClientFreezeParams, site: Site, draw: int) -> Frozen:
         live = dict(site.clients())
         name = params.target.removeprefix(_ONE)
-        chosen = live if params.target == _ALL else {n: pid for n, pid in live.items() if _is(n, name)}
+        chosen = live if params.target == _ALL else {n: pid for n, pid in live.items() if is_named(n, name)}
         if not chosen:
             raise NotNow(f"no client {name!r} runs; there are: {', '.join(sorted(live)) or 'none'}")
         return Frozen(site, chosen, draw, params.model_dump(mode="json", by_alias=True))
 
 
-def _is(worker: str, name: str) -> bool:
+def is_named(worker: str, name: str) -> bool:
     """Whether a worker is the named producer or consumer, or one of several with that name (``p-2``)."""
     return worker == name or (worker.rpartition("-")[0] == name and worker.rpartition("-")[2].isdigit())

@@ -121,8 +121,7 @@ class QpidAdmin:
         return {int(queue.rpartition("-")[2]): state.leader for queue, state in sorted(states.items())}
 
     def answers(self, node: str) -> bool:
-        """One request to the node itself."""
-        return bool(each([node], lambda name: self._rest.get(name, "broker")))
+        return self._rest.answers(node)
 
     # -- queues ---------------------------------------------------------------------------------------
 

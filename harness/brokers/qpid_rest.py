@@ -20,8 +20,8 @@ VIRTUAL_HOST = "brokerstorm"
 USER = PASSWORD = "guest"
 _CONNECT_S = 0.75
 _ANSWER_S = 2.5  # a healthy broker answers in milliseconds; a starved one in about a second
+_GLANCE_S = 1.0
 _GONE = 404
-_EXISTS = 409
 Answer = TypeVar("Answer")
 
 
@@ -47,6 +47,15 @@ class Rest:
     def get(self, node: str, path: str) -> Any:
         """What is at a path: one object, or a list of them."""
         return self._ask("GET", node, path)
+
+    def answers(self, node: str) -> bool:
+        """Whether a node answers anything, within a second."""
+        url = f"http://{self._nodes[node].admin}/api/latest/broker"
+        try:
+            self._http.request("GET", url, timeout=urllib3.Timeout(total=_GLANCE_S))
+        except (urllib3.exceptions.HTTPError, OSError):
+            return False
+        return True
 
     def put(self, node: str, path: str, body: Mapping[str, Any]) -> Any:
         return self._ask("PUT", node, path, body)

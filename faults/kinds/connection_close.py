@@ -1,0 +1,102 @@
+"""connection-close: the broker closes the connections of a client, as an operator or a limit does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from faults.errors import NotNow, StepProblem
+from faults.injection import FaultKind, Injection
+from faults.kinds.client_freeze import is_named
+from faults.params import Params, Shape
+from faults.site import Site, find_ability
+from harness.errors import BrokerstormError
+from harness.protocols import ClientConnection, HasConnections, Proof
+
+_ALL, _ONE = "client", "client:"
+_WORKERS = ("producer", "consumer")
+
+
+class ConnectionCloseParams(Params):
+    target: str = Field(
+        "client",
+        description="`client` (every producer and consumer), `client:producer`, "
+        "`client:consumer` or one of them, such as `client:consumer-1`",
+    )
+
+
+def connections(site: Site) -> HasConnections:
+    """The part of the cluster that knows its clients' connections."""
+    found = find_ability(site.cluster, HasConnections)
+    assert isinstance(found, HasConnections)
+    return found
+
+
+class ConnectionsClosed(Injection):
+    """The connections of some workers, closed by the broker. Nothing stays applied."""
+
+    lasts = False
+
+    def __init__(
+        self, site: Site, workers: Sequence[str], chosen: Sequence[ClientConnection], params: dict[str, Any]
+    ) -> None:
+        super().__init__(site, workers, params)
+        self.chosen = tuple(chosen)
+        self._gone: set[str] = set()
+
+    def apply(self) -> None:
+        for connection in self.chosen:
+            connections(self.site).close_connection(connection)
+
+    def proof(self) -> Proof:
+        """Effective when the broker does not list a closed connection any more."""
+        try:
+            there = {(found.port, found.id) for found in connections(self.site).connections()}
+        except BrokerstormError as error:
+            return Proof(False, f"the cluster does not answer: {error}")
+        self._gone |= {one.id for one in self.chosen if (one.port, one.id) not in there}
+        text = f"{len(self._gone)} of {len(self.chosen)} connections of {', '.join(self.targets)} closed"
+        return Proof(bool(self._gone), text, {"closed": sorted(self._gone)})
+
+    def heal(self) -> None:
+        """Nothing to undo: connecting again is the clients' part."""
+
+    def is_undone(self) -> bool:
+        return True
+
+    def missing(self) -> str:
+        return ""
+
+
+class ConnectionClose(FaultKind[ConnectionCloseParams]):
+    """Let the broker close the connections of client processes."""
+
+    kind = "connection-close"
+    abilities = (HasConnections,)
+    params = ConnectionCloseParams
+
+    def complete(self, params: ConnectionCloseParams, shape: Shape) -> ConnectionCloseParams:
+        if params.target != _ALL and not params.target.removeprefix(_ONE).startswith(_WORKERS):
+            raise StepProblem(
+                "target", f"must be client, client:consumer-1 or the like, got {params.target!r}"
+            )
+        return params
+
+    def target(self, params: ConnectionCloseParams) -> str:
+        return params.target
+
+    def prepare(self, params: ConnectionCloseParams, site: Site, draw: int) -> ConnectionsClosed:
+        name = params.target.removeprefix(_ONE)
+        live = dict(site.clients())
+        wanted = live if params.target == _ALL else {n: p for n, p in live.items() if is_named(n, name)}
+        pids = set(wanted.values())
+        chosen = [
+            found
+            for found in connections(site).connections()
+            if found.pid in pids or found.client_name in wanted
+        ]
+        if not chosen:
+            raise NotNow(f"no connection of {name!r}; clients: {', '.join(sorted(live)) or 'none'}")
+        return ConnectionsClosed(site, sorted(wanted), chosen, params.model_dump(mode="json"))

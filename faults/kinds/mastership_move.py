@@ -1,0 +1,95 @@
+"""mastership-move: another node of a group becomes the one that serves; every client must follow it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from faults.errors import NotNow, StepProblem
+from faults.injection import FaultKind, Injection
+from faults.params import Params, Shape, names
+from faults.site import Site, find_ability
+from harness.errors import BrokerstormError
+from harness.protocols import HasMastership, Proof
+
+
+class MastershipMoveParams(Params):
+    to: str = Field("other", description="a node, or `other`: any but the master")
+
+
+def mastership(site: Site) -> HasMastership:
+    """The part of the cluster that knows its master."""
+    found = find_ability(site.cluster, HasMastership)
+    assert isinstance(found, HasMastership)
+    return found
+
+
+class MastershipMoved(Injection):
+    """A replica was asked to become the master. Nothing stays applied."""
+
+    lasts = False
+
+    def __init__(self, site: Site, old: str, new: str) -> None:
+        super().__init__(site, [new], {"to": new})
+        self.old, self.new = old, new
+        self._roles: Mapping[str, str] = {}
+        self._seen = ""
+
+    def apply(self) -> None:
+        mastership(self.site).move_mastership(self.new)
+
+    def proof(self) -> Proof:
+        """Effective when another node than before was seen as the master."""
+        try:
+            master = mastership(self.site).master()
+        except BrokerstormError as error:
+            return Proof(False, f"the cluster does not answer: {error}")
+        if master not in (None, self.old):
+            self._seen = self._seen or str(master)
+        if not self._seen:
+            return Proof(False, f"{self.old} is still the master, as far as seen")
+        text = f"master {self.old} -> {self._seen}" + ("" if self._seen == self.new else f", not {self.new}")
+        return Proof(True, text, {"old": self.old, "new": self._seen, "asked": self.new})
+
+    def heal(self) -> None:
+        """Nothing to undo: one master is as good as another."""
+
+    def is_undone(self) -> bool:
+        return True
+
+    def missing(self) -> str:
+        return "" if mastership(self.site).master() else "no node is the master"
+
+
+class MastershipMove(FaultKind[MastershipMoveParams]):
+    """Make another node of the group the master: clients are cut off and must follow."""
+
+    kind = "mastership-move"
+    abilities = (HasMastership,)
+    params = MastershipMoveParams
+
+    def complete(self, params: MastershipMoveParams, shape: Shape) -> MastershipMoveParams:
+        if len(shape.nodes) < 2:
+            raise StepProblem(
+                "to", "the cluster has one node: the mastership cannot move; see cluster.topology"
+            )
+        if params.to != "other" and params.to not in shape.nodes:
+            raise StepProblem("to", f"no node {params.to!r}. Allowed: {names(['other', *shape.nodes])}")
+        return params
+
+    def target(self, params: MastershipMoveParams) -> str:
+        return params.to
+
+    def prepare(self, params: MastershipMoveParams, site: Site, draw: int) -> MastershipMoved:
+        group = mastership(site)
+        master = group.master()
+        if master is None:
+            raise NotNow("no node is the master right now")
+        followers = sorted(set(group.roles()) - {master} - site.faulted())
+        if params.to != "other":
+            followers = [node for node in followers if node == params.to]
+        if not followers:
+            raise NotNow(f"{'no replica' if params.to == 'other' else params.to} can become the master now")
+        return MastershipMoved(site, master, random.Random(draw).choice(followers))
