@@ -6,6 +6,7 @@ of the sealed capture comes to the same result from the same rows later (analysi
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +37,8 @@ class HangWatch:
 
     def _watch(self) -> None:
         while not self._ended.wait(LOOK_EVERY_S):
-            self._look()
+            with contextlib.suppress(OSError):  # a worker that ended while it was looked at
+                self._look()
 
 
 def sentence(hang: Hang, epoch_ns: int) -> str:

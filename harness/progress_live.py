@@ -65,7 +65,7 @@ class LiveProgress(BaseProgress):
                 self._live.stop()
 
     def _say(self, text: str) -> None:
-        style = "yellow" if "NOT" in text else ""
+        style = "bold red" if " hangs: " in text else "yellow" if "NOT" in text else ""
         self._console.print(Text(f"{time.strftime('%H:%M:%S')} {one_line(text)}", style=style))
 
     def _draw(self) -> RenderableType:

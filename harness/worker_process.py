@@ -6,6 +6,7 @@ capture itself. Its stdout is kept beside the capture (stdout.jsonl), its client
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -188,7 +189,8 @@ class WorkerProcess:
             return
         files = [self.folder / "stderr.log", self.folder / "stdout.jsonl"]  # a JVM prints it on stdout
         before = [_size(path) for path in files]
-        os.kill(self._process.pid, signal.SIGQUIT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGQUIT)
         seen, still_since = before, 0.0
         deadline = time.monotonic() + DUMP_WAIT_S
         while time.monotonic() < deadline and self.is_alive:
