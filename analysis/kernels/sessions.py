@@ -123,7 +123,7 @@ class _Boundaries:
         own = np.arange(low, high)
         own = own[np.isin(table["event"][low:high], list(_FATE))]
         event = table["event"][own].tolist()
-        follows = [*event[1:], _RECONNECT]
+        follows = [*event[1:], _RECONNECT][: len(event)]
         kept = [i for i, pair in enumerate(zip(event, follows, strict=True)) if pair not in _ANSWERED]
         fates = [_FATE[Event(event[i])] for i in kept]
         keys, times = 2 * own[kept], table["t_ns"][own[kept]]

@@ -70,7 +70,7 @@ def judge(history: History, groups: Sequence[Given]) -> list[Hits]:
 def _stalls(given: Given) -> list[Stall]:
     streams = np.unique(given.history.bucket.log["stream"])
     end_ns = _end_ns(given)
-    holdings = {s: _holdings(given, s, end_ns) for s in streams.tolist()}
+    holdings = {s: _holdings(given, s) for s in streams.tolist()}
     held = {s: own for s, own in holdings.items() if own}
     if not held:
         return []
@@ -89,8 +89,8 @@ def _end_ns(given: Given) -> int:
     return max((s.end_ns for s in sessions), default=0) or given.history.context.end_ns
 
 
-def _holdings(given: Given, stream: int, end_ns: int) -> list[Holding]:
-    """Who held the stream when, from assigns and revokes."""
+def _holdings(given: Given, stream: int) -> list[Holding]:
+    """Who held the stream when, from assigns and revokes; without any, whoever was subscribed."""
     context = given.history.context
     since: dict[int, int] = {}
     found = []
@@ -107,13 +107,15 @@ def _holdings(given: Given, stream: int, end_ns: int) -> list[Holding]:
         since = {s.number: s.start_ns or context.load_start_ns for s in members if topic in s.topics}
     for session, start in since.items():
         known = context.sessions.get(session)
-        found.append(Holding(session, start, (known.end_ns if known else 0) or end_ns))
+        found.append(Holding(session, start, (known.end_ns if known else 0) or _NEVER))
     return found
 
 
 def _quiet(given: Given, streams: Array, start_ns: int, end_ns: int) -> Array:
     """For each stream: is some stretch nearly as long as the limit without a delivery?"""
     table = given.history.bucket.deliveries
+    # A session whose end is not known may have been given something later.
+    end_ns = max(end_ns, int(table["t_ns"][given.rows].max(initial=0)))
     tick = max(given.history.context.stall_ns // _TICKS_A_LIMIT, 1)
     ticks = max((end_ns - start_ns) // tick + 1, 1)
     seen = np.zeros((len(streams), ticks), np.bool_)

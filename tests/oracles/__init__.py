@@ -10,13 +10,18 @@ from tests.oracles.dispatched import ORACLES as DISPATCHED
 from tests.oracles.facts import Facts, Hit, Name
 from tests.oracles.logged import ORACLES as LOGGED
 from tests.oracles.ordered import ORACLES as ORDERED
+from tests.oracles.queued import ORACLES as QUEUED
 from tests.oracles.ranking import ranked
+from tests.oracles.settled import ORACLES as SETTLED
 from tests.oracles.stalled import ORACLES as STALLED
 
 __all__ = ["Facts", "Hit", "Name", "judge"]
 
 
+_ALL = (*LOGGED, *ORDERED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED)
+
+
 def judge(facts: Facts) -> list[Hit]:
     """One hit a message, and every hit that is about no message."""
-    hits = [hit for oracle in (*LOGGED, *ORDERED, *DISPATCHED, *STALLED) for hit in oracle(facts)]
+    hits = [hit for oracle in _ALL for hit in oracle(facts)]
     return ranked(facts, hits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.records import Check, Event, Outcome
-from tests.oracles.facts import Facts, Hit, Row, identity, place
+from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
 from tests.oracles.logged import absence, nobody_sent, time_of
 
 BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
@@ -44,7 +44,9 @@ def duplicates(facts: Facts) -> list[Hit]:
     hits = []
     tenure = tenures(facts)
     for group in groups(facts):
-        by_place: dict[tuple[int, int], list[int]] = {}
+        if facts.context.reading(group).is_individual:
+            continue  # tests/oracles/settled.py
+        by_place: dict[Place, list[int]] = {}
         for i, row in enumerate(facts.deliveries):
             if i in tenure and group_of(facts, row) == group:
                 by_place.setdefault(place(row), []).append(i)
@@ -82,14 +84,14 @@ def repeat(
 def reorder(facts: Facts) -> list[Hit]:
     hits = []
     tenure = tenures(facts)
-    seen: dict[tuple[int, int, int], list[int]] = {}
+    seen: dict[tuple[int, int, int], list[Place]] = {}
     for i, row in enumerate(facts.deliveries):
-        if i not in tenure:
+        if i not in tenure or facts.context.reading(group_of(facts, row)).order != "stream":
             continue
         before = seen.setdefault((row["stream"], row["session"], tenure[i][0]), [])
-        if before and row["position"] < max(before) and row["position"] not in before:
+        if before and place(row) < max(before) and place(row) not in before:
             hits.append(Hit("delivery-reorder", identity(row), t_ns=row["t_ns"]))
-        before.append(row["position"])
+        before.append(place(row))
     return hits
 
 
@@ -107,7 +109,7 @@ def not_dispatched(facts: Facts) -> list[Hit]:
             unseen = [r for r in wanted if place(r) not in places]
             if name not in facts.sent or not unseen or name in elsewhere:
                 continue
-            if any(place(r) in places for r in rows):
+            if any(place(r) in places for r in rows) or name in facts.taken:
                 continue
             unmet = set()
             if not context.drained:
@@ -135,7 +137,7 @@ def start(facts: Facts, group: str, stream: int) -> int:
 def from_elsewhere(facts: Facts) -> list[Hit]:
     """aborted-read, delivered-then-lost, phantom in delivery."""
     aborted, phantoms, holes, lost = [], [], [], []
-    for row in facts.given():
+    for row in facts.from_log():
         if facts.matches(row):
             continue
         name = identity(row)

@@ -11,8 +11,9 @@ from harness.records import Check, Event, Txn
 
 Row = dict[str, Any]
 Identity = tuple[int, int, int, int]  # instance, lane, seq, attempt
-#: An identity; ("row", stream, position) for log rows and deliveries without one; ("stall", stream).
+#: An identity; ("row", *place) for log rows and deliveries without one; ("stall", stream).
 Name = tuple[Any, ...]
+Place = tuple[int, int, int, int]  # stream, ledger, position, batch index (none: 0)
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ def identity(row: Row) -> Identity:
     return row["instance"], row["lane"], row["seq"], row["attempt"]
 
 
-def place(row: Row) -> tuple[int, int]:
-    return row["stream"], row["position"]
+def place(row: Row) -> Place:
+    return row["stream"], row["ledger"], row["position"], max(row["batch"], 0)
 
 
 class Facts:
@@ -54,6 +55,7 @@ class Facts:
             if self.is_message(row) and row["txn"] <= Txn.COMMITTED:
                 self.copies.setdefault(identity(row), []).append(row)
         self.at = {place(row): row for row in self.log}
+        self.taken = {identity(r) for r in self.given() if context.is_queue[r["stream"]]}
 
     @staticmethod
     def is_message(row: Row) -> bool:
@@ -75,7 +77,15 @@ class Facts:
         """Highest sequence that the journal has of first attempts; -1 = none."""
         return max((s for i, ln, s, a in self.sent if (i, ln, a) == (instance, lane, 0)), default=-1)
 
-    def acked_place(self, name: Identity) -> tuple[int, int] | None:
+    def present(self, name: Identity) -> bool:
+        """It was certainly stored: the log holds it, or a queue gave it out."""
+        return name in self.copies or name in self.taken
+
+    def from_log(self) -> list[Row]:
+        """Deliveries of messages from where there is a log."""
+        return [r for r in self.given() if not self.context.is_queue[r["stream"]]]
+
+    def acked_place(self, name: Identity) -> Place | None:
         row = self.sent[name]
         return place(row) if row["stream"] > 0 and row["position"] >= 0 else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from harness.records import Check, Outcome
-from tests.oracles.facts import Facts, Hit, Identity, Row, identity, place
+from tests.oracles.facts import Facts, Hit, Identity, Place, Row, identity, place
 
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
 
@@ -18,15 +18,15 @@ def time_of(facts: Facts, name: Identity) -> int:
     return int(copies[0]["t_intended_ns"]) if copies else 0
 
 
-def absence(facts: Facts, name: Identity, where: tuple[int, int] | None, stream: int = 0) -> frozenset[str]:
+def absence(facts: Facts, name: Identity, where: Place | None, stream: int = 0) -> frozenset[str]:
     """What is missing to say that the log does not hold the message."""
     context = facts.context
     unmet = set()
     if where is not None:
-        bounds = context.stream_bounds(where[0])
-        if not (bounds.is_complete or where[1] < bounds.read_to):
+        bounds, position, counts = context.stream_bounds(where[0]), where[2], context.system == "kafka"
+        if not (bounds.is_complete or (counts and position < bounds.read_to)):
             unmet.add("audit-complete")
-        if not (bounds.begin == 0 or where[1] >= bounds.begin):
+        if not (bounds.begin == 0 or (counts and position >= bounds.begin)):
             unmet.add("log-kept")
     else:
         streams = [stream] if stream else facts.topic_streams(name[1])
@@ -44,11 +44,11 @@ def expected_absence(facts: Facts, name: Identity) -> frozenset[str]:
     return absence(facts, name, facts.acked_place(name), facts.lane_stream(name[1]))
 
 
-def claims(facts: Facts) -> dict[tuple[int, int], Identity]:
+def claims(facts: Facts) -> dict[Place, Identity]:
     """Corrupt rows by place, with the message whose acknowledgement named it."""
-    absent = [n for n, r in facts.sent.items() if r["outcome"] == OK and n not in facts.copies]
+    absent = [n for n, r in facts.sent.items() if r["outcome"] == OK and not facts.present(n)]
     elsewhere = [n for n in misplaced(facts)]
-    found: dict[tuple[int, int], Identity] = {}
+    found: dict[Place, Identity] = {}
     order = {name: number for number, name in enumerate(sorted(facts.sent, key=lambda n: (n[3] > 0, n)))}
     for name in (*sorted(absent, key=order.__getitem__), *sorted(elsewhere, key=order.__getitem__)):
         where = facts.acked_place(name)
@@ -72,22 +72,24 @@ def acked_lost(facts: Facts) -> list[Hit]:
     hits = []
     corrupt = set(claims(facts).values())
     for name, row in facts.sent.items():
-        if row["outcome"] != OK or name in facts.copies or name in corrupt or resent(facts, name):
+        if row["outcome"] != OK or facts.present(name) or name in corrupt or resent(facts, name):
             continue
         unmet = set(expected_absence(facts, name))
         if facts.context.instance(name[0]).end_ns <= 0:
             unmet.add("producer-ended")
-        hits.append(Hit("acked-lost", name, shape(facts, name), frozenset(unmet), time_of(facts, name)))
+        cls, split = ("acked-lost", shape(facts, name)) if row["ledger"] != -1 else ("dedup-silent-loss", "")
+        hits.append(Hit(cls, name, split, frozenset(unmet), time_of(facts, name)))
     return hits
 
 
 def resent(facts: Facts, name: Identity) -> bool:
     """Another attempt of the same message is stored."""
-    return any(other[:3] == name[:3] and other[3] != name[3] for other in facts.copies)
+    stored = [*facts.copies, *facts.taken]
+    return any(other[:3] == name[:3] and other[3] != name[3] for other in stored)
 
 
 def shape(facts: Facts, name: Identity) -> str:
-    stored = [n[2] for n in facts.copies if n[:2] == name[:2] and n in facts.sent]
+    stored = [n[2] for n in (*facts.copies, *facts.taken) if n[:2] == name[:2] and n in facts.sent]
     if not stored:
         return "all"
     return "prefix" if name[2] < min(stored) else "tail" if name[2] > max(stored) else "middle"
@@ -97,7 +99,7 @@ def false_nack(facts: Facts) -> list[Hit]:
     return [
         Hit("false-nack", name, t_ns=time_of(facts, name))
         for name, row in facts.sent.items()
-        if row["outcome"] == FAIL and name in facts.copies
+        if row["outcome"] == FAIL and facts.present(name)
     ]
 
 
@@ -118,7 +120,7 @@ def wrong_ack_position(facts: Facts) -> list[Hit]:
 def info(facts: Facts) -> list[Hit]:
     hits = []
     for name, row in facts.sent.items():
-        if row["outcome"] == INFO and name in facts.copies:
+        if row["outcome"] == INFO and facts.present(name):
             hits.append(Hit("info-stored", name, t_ns=time_of(facts, name)))
         elif row["outcome"] == INFO:
             unmet = expected_absence(facts, name) & {"audit-complete"}
@@ -138,7 +140,7 @@ def nobody_sent(facts: Facts, name: Identity) -> bool:
 
 def strangers(facts: Facts) -> list[Hit]:
     hits = []
-    for name in facts.copies:
+    for name in dict.fromkeys([*facts.copies, *sorted(facts.taken)]):
         if name in facts.sent:
             continue
         cls, split = (
@@ -157,7 +159,7 @@ def holes(facts: Facts) -> list[Hit]:
     for instance, lane in {n[:2] for n in facts.sent if n[3] == 0}:
         for seq in range(facts.top(instance, lane)):
             name = (instance, lane, seq, 0)
-            if name not in facts.sent and name not in facts.copies:
+            if name not in facts.sent and not facts.present(name):
                 hits.append(Hit("send-record-missing", name, "not stored"))
     return hits
 
@@ -210,6 +212,21 @@ def write_duplicate(facts: Facts) -> list[Hit]:
     return hits
 
 
+def unchecked(facts: Facts) -> list[Hit]:
+    """Failures that the client told and an application of `results: ignored` never read."""
+    hits = []
+    for name, row in facts.sent.items():
+        if facts.context.instance(name[0]).results != "ignored" or not row["t_done_ns"]:
+            continue
+        error = facts.context.names.get(row["error"], "error without a name")
+        if row["outcome"] == FAIL:
+            hits.append(Hit("unchecked-failure", name, error, t_ns=time_of(facts, name)))
+        elif row["outcome"] == INFO:
+            what = "stored after all" if facts.present(name) else "not stored"
+            hits.append(Hit("unchecked-failure", name, f"{error}, {what}", t_ns=time_of(facts, name)))
+    return hits
+
+
 def hang(facts: Facts) -> list[Hit]:
     hits = []
     for name, row in facts.sent.items():
@@ -240,5 +257,6 @@ ORACLES = (
     wrong_partition,
     write_duplicate,
     hang,
+    unchecked,
 )
 __all__ = ["ORACLES", "absence", "identity", "nobody_sent", "time_of"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tests.oracles.facts import Facts, Hit, Identity
+from tests.oracles.facts import Facts, Hit, Identity, Place, Row, identity, place
 from tests.oracles.logged import time_of
 
-Sequence = dict[Identity, list[int]]  # message -> its places in one stream, in order
+Sequence = dict[Identity, list[Place]]  # message -> its places in one stream, in order
 
 
 def by_lane_and_stream(facts: Facts) -> list[Sequence]:
@@ -15,7 +15,7 @@ def by_lane_and_stream(facts: Facts) -> list[Sequence]:
     for name, rows in facts.copies.items():
         if name in facts.sent and name[3] == 0:
             for row in rows:
-                found[name[0], name[1], row["stream"]].setdefault(name, []).append(row["position"])
+                found[name[0], name[1], row["stream"]].setdefault(name, []).append(place(row))
     return list(found.values())
 
 
@@ -27,7 +27,9 @@ def is_premature_repeat(name: Identity, sequence: Sequence) -> bool:
 
 
 def order(facts: Facts) -> list[Hit]:
-    hits = []
+    hits: list[Hit] = []
+    if facts.context.has_queues:  # what remains in a queue has no order to judge
+        return hits
     for sequence in by_lane_and_stream(facts):
         repeats = {name for name in sequence if is_premature_repeat(name, sequence)}
         settled = {n: places[-1] if n in repeats else places[0] for n, places in sequence.items()}
@@ -40,4 +42,21 @@ def order(facts: Facts) -> list[Hit]:
     return hits
 
 
-ORACLES = (order,)
+def numbering(facts: Facts) -> list[Hit]:
+    """The client's own numbers must grow along first copies; told where `order` does not tell it."""
+    told = {hit.name[:2] for hit in order(facts)}
+    firsts: dict[tuple[int, int, int], list[Row]] = defaultdict(list)
+    for row in facts.log:
+        name = identity(row)
+        is_first = facts.visible(row) and facts.copies[name][0] is row and name in facts.sent
+        if is_first and row["client_name"] > 0:
+            firsts[row["stream"], row["client_name"], name[0]].append(row)
+    return [
+        Hit("client-sequence-regression", identity(row), t_ns=time_of(facts, identity(row)))
+        for rows in firsts.values()
+        for i, row in enumerate(rows)
+        if any(r["client_seq"] > row["client_seq"] for r in rows[:i]) and identity(row)[:2] not in told
+    ]
+
+
+ORACLES = (order, numbering)

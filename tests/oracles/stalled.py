@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from analysis.context import Session
 from harness.records import Event, Outcome
 from tests.oracles.dispatched import group_of, groups
-from tests.oracles.facts import Facts, Hit, identity
+from tests.oracles.facts import Facts, Hit, Place, identity, place
 
 #: Small histories put every time on this grid, so a gap can be walked.
 STEP_NS = 500_000_000
@@ -21,38 +22,52 @@ def stall(facts: Facts) -> list[Hit]:
 
 def of_stream(facts: Facts, group: str, stream: int) -> list[Hit]:
     context = facts.context
+    reading = context.reading(group)
     mine = [r for r in facts.deliveries if group_of(facts, r) == group]
     held = [r["t_ns"] for r in mine if r["event"] == Event.ASSIGN and r["stream"] in (stream, 0)]
-    if not held or context.stall_ns <= 0:
+    if reading.is_individual and not held:
+        held = [s.start_ns or context.load_start_ns for s in readers(facts, group, stream)]
+    if not held or context.stall_ns <= 0 or reading.subscription == "queue":
         return []
     given = sorted(
-        (r["t_ns"], i, r["position"])
+        (r["t_ns"], i, place(r))
         for i, r in enumerate(mine)
         if r["event"] == Event.DELIVER and r["stream"] == stream and facts.is_message(r) and facts.matches(r)
     )
     members = [s for s in context.sessions.values() if s.group == group]
     end = max((s.end_ns for s in members), default=0) or context.end_ns
-    edges = [(min(held), -1), *((t, p) for t, _, p in given)]
+    edges: list[tuple[int, Place]] = [(min(held), (-1, -1, -1, -1)), *((t, p) for t, _, p in given)]
     stops = [*(t for t, _, _ in given), max(end, edges[-1][0])]
     hits = []
     for number, ((begin, _), stop) in enumerate(zip(edges, stops, strict=True)):
         above = max(p for _, p in edges[: number + 1])
-        waiting = [acked for acked, position in acknowledged(facts, stream) if position > above]
+        waiting = [acked for acked, where in acknowledged(facts, stream) if where > above]
+        if number == len(given) and reading.is_individual:
+            seen = {p for _, _, p in given}
+            waiting = [acked for acked, where in acknowledged(facts, stream) if where not in seen]
         start = max(begin, min(waiting, default=stop))
         if stop - start > context.stall_ns and idle_ns(facts, group, stream, start, stop) > context.stall_ns:
             unmet = frozenset() if context.readiness_restored else frozenset({"readiness-restored"})
-            split = "resumed" if number < len(given) else "to the end"
-            hits.append(Hit("stall", ("stall", stream, start), split, unmet, start))
+            cls, split = "stall", "resumed" if number < len(given) else "to the end"
+            if number == len(given) and reading.is_individual:
+                cls, split = "backlog-stuck", ""
+            hits.append(Hit(cls, ("stall", stream, start), split, unmet, start))
     return hits
 
 
-def acknowledged(facts: Facts, stream: int) -> list[tuple[int, int]]:
+def readers(facts: Facts, group: str, stream: int) -> list[Session]:
+    """Sessions of the group that subscribed to the stream's topic."""
+    topic = facts.context.stream_name(stream).rpartition("-")[0]
+    return [s for s in facts.context.sessions.values() if s.group == group and topic in s.topics]
+
+
+def acknowledged(facts: Facts, stream: int) -> list[tuple[int, Place]]:
     """When each message of the stream was acknowledged, and its position."""
     found = []
     for row in facts.log:
         sent = facts.sent.get(identity(row)) if facts.visible(row) else None
         if row["stream"] == stream and sent and sent["outcome"] == Outcome.OK:
-            found.append((sent["t_done_ns"], row["position"]))
+            found.append((sent["t_done_ns"], place(row)))
     return found
 
 
@@ -63,6 +78,14 @@ def idle_ns(facts: Facts, group: str, stream: int, start: int, stop: int) -> int
 
 
 def is_held(facts: Facts, group: str, stream: int, t_ns: int) -> bool:
+    told = [r for r in facts.deliveries if r["event"] == Event.ASSIGN and group_of(facts, r) == group]
+    if facts.context.reading(group).is_individual and not told:
+        return any(
+            (s.start_ns or facts.context.load_start_ns) <= t_ns
+            and (not s.end_ns or t_ns < s.end_ns)
+            and not any(a <= t_ns < b for a, b in s.frozen)
+            for s in readers(facts, group, stream)
+        )
     for number in {r["session"] for r in facts.deliveries if group_of(facts, r) == group}:
         session = facts.context.sessions.get(number)
         events = [

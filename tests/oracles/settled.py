@@ -1,0 +1,192 @@
+"""Oracles of subscriptions that settle message by message: every repeat beside the delivery before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.records import Event
+from tests.oracles.dispatched import group_of, groups
+from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
+
+NEVER = (1 << 63) - 1
+GRACEFUL = ("unload", "transfer", "split", "move", "restart")
+
+
+def given_in_time(facts: Facts, group: str) -> list[Row]:
+    """Matched deliveries of the group as they happened."""
+    rows = [r for r in facts.given() if facts.matches(r) and group_of(facts, r) == group]
+    return sorted(rows, key=lambda r: r["t_ns"])
+
+
+def first_event(facts: Facts, group: str, event: Event, where: Place, since: int = 0) -> int:
+    """When the message at a place was first acknowledged (refused, ...) at or after a time."""
+    cumulative = facts.context.reading(group).settle == "cumulative" and event != Event.NACK
+    rows = [
+        r
+        for r in facts.deliveries
+        if r["event"] == event
+        and r["stream"] == where[0]
+        and group_of(facts, r) == group
+        and place(r) in facts.at
+    ]
+    reached = False
+    for row in sorted(rows, key=lambda r: r["t_ns"]):
+        covers = place(row) >= where if cumulative else place(row) == where
+        reached = covers or (cumulative and reached)
+        if reached and row["t_ns"] >= since:
+            return int(row["t_ns"])
+    return NEVER
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A delivery, the one of the same message before it, and the messages of its batch."""
+
+    facts: Facts
+    group: str
+    before: Row
+    now: Row
+
+    def entry(self) -> list[Place]:
+        return [p for p in self.facts.at if p[:3] == place(self.now)[:3]]
+
+    def first_given(self, where: Place) -> int:
+        times = [r["t_ns"] for r in given_in_time(self.facts, self.group) if place(r) == where]
+        return min(times, default=NEVER)
+
+    def every(self, event: Event, *, since: int = 0) -> list[int]:
+        return [first_event(self.facts, self.group, event, p, since) for p in self.entry()]
+
+    def handed(self) -> int:
+        if len(self.entry()) == 1:
+            return int(self.before["t_ns"])
+        return min(self.first_given(p) for p in self.entry())
+
+    def acked(self) -> int:
+        if len(self.entry()) == 1:
+            return max(self.every(Event.ACK_CALLED, since=self.before["t_ns"]))
+        is_first_round = self.before["t_ns"] == self.first_given(place(self.now))
+        return max(self.every(Event.ACK_CALLED)) if is_first_round else NEVER
+
+    def nacked(self) -> int:
+        alone = len(self.entry()) == 1
+        return min(self.every(Event.NACK, since=self.before["t_ns"] if alone else 0))
+
+    def confirmed(self) -> int:
+        if self.facts.context.reading(self.group).batch_index_acks:
+            return first_event(self.facts, self.group, Event.ACK_CONFIRMED, place(self.now))
+        return max(self.every(Event.ACK_CONFIRMED))
+
+    def unhurt(self, start: int, end: int) -> bool:
+        context = self.facts.context
+        session = context.sessions.get(self.before["session"])
+        ended = session is not None and 0 < session.end_ns < end
+        faults = [f for f in context.faults if f.effective and f.start_ns <= end and f.end_ns >= start]
+        return not ended and not faults
+
+    def same_connection(self) -> bool:
+        a, b = self.before, self.now
+        return bool(a["session"] != b["session"] or a["epoch"] == b["epoch"])
+
+    def crashed(self) -> bool:
+        return any(
+            f.effective
+            and f.start_ns <= self.now["t_ns"]
+            and f.end_ns >= self.confirmed()
+            and not any(word in f.kind for word in GRACEFUL)
+            for f in self.facts.context.faults
+        )
+
+    def verdict(self) -> tuple[str, str]:
+        reading, t_ns, before = self.facts.context.reading(self.group), self.now["t_ns"], self.before["t_ns"]
+        limit = reading.ack_timeout_ns
+        in_time = bool(limit) and self.acked() < t_ns and self.acked() - self.handed() <= limit
+        young = bool(limit) and self.acked() >= t_ns and t_ns - self.handed() < limit
+        refused = self.nacked() < t_ns
+        shared = reading.subscription in ("shared", "key_shared")
+        calm = self.unhurt(before, t_ns) and self.same_connection()
+        if shared and (in_time or young) and not refused and calm:
+            return "premature-redelivery", "acknowledged in time" if in_time else "before the timeout"
+        overdue = bool(limit) and not in_time and not young
+        settled = self.confirmed() < t_ns and self.unhurt(self.handed(), self.confirmed())
+        if settled and not refused and not overdue:
+            if not reading.acks_confirmed:
+                return "delivery-duplicate", "no receipt"
+            return "redelivered-after-ack", "after a crash" if self.crashed() else "confirmed"
+        if refused:
+            return "delivery-duplicate", "after nack"
+        return "delivery-duplicate", "after ack timeout" if overdue else "not acknowledged"
+
+
+def repeats(facts: Facts) -> list[Hit]:
+    """Grouped as the report is: what is worst first, then by message and time."""
+    found: dict[tuple[str, str], list[Hit]] = {}
+    for group in groups(facts):
+        reading = facts.context.reading(group)
+        if not reading.is_individual or reading.subscription == "queue":
+            continue
+        last: dict[Place, Row] = {}
+        for row in given_in_time(facts, group):
+            if place(row) in last:
+                cls, split = Repeat(facts, group, last[place(row)], row).verdict()
+                found.setdefault((cls, split), []).append(
+                    Hit(cls, identity(row), split, unmet(facts, cls, group))
+                )
+            last[place(row)] = row
+    order = [
+        ("premature-redelivery", "acknowledged in time"),
+        ("premature-redelivery", "before the timeout"),
+        ("delivery-duplicate", "no receipt"),
+        ("redelivered-after-ack", "confirmed"),
+        ("redelivered-after-ack", "after a crash"),
+        ("delivery-duplicate", "after nack"),
+        ("delivery-duplicate", "after ack timeout"),
+        ("delivery-duplicate", "not acknowledged"),
+    ]
+    return [hit for key in order for hit in found.get(key, [])]
+
+
+def unmet(facts: Facts, cls: str, group: str) -> frozenset[str]:
+    members = [s for s in facts.context.sessions.values() if s.group == group]
+    judged = cls in ("premature-redelivery", "per-key-reorder")
+    return frozenset({"delivery-capture"}) if judged and not all(s.complete for s in members) else frozenset()
+
+
+def per_key(facts: Facts) -> list[Hit]:
+    """Every message of a key against every earlier one."""
+    hits: list[Hit] = []
+    context = facts.context
+    for group in groups(facts):
+        if context.reading(group).order != "key":
+            continue
+        firsts: dict[Place, Row] = {}
+        for row in given_in_time(facts, group):
+            if row["lane"] < context.n_lanes and context.lane_is_keyed[row["lane"]]:
+                firsts.setdefault(place(row), row)
+        keys = {(r["stream"], r["lane"]) for r in firsts.values()}
+        missing = unmet(facts, "per-key-reorder", group)
+        for key in sorted(keys):
+            own = [firsts[p] for p in sorted(firsts) if (firsts[p]["stream"], firsts[p]["lane"]) == key]
+            for i, row in enumerate(own):
+                name = identity(row)
+                if any(later["t_ns"] < row["t_ns"] for later in own[i + 1 :]):
+                    hits.append(Hit("per-key-reorder", name, "overtaken", missing, row["t_ns"]))
+                elif any(is_held(facts, group, earlier, row) for earlier in own[:i]):
+                    hits.append(Hit("per-key-reorder", name, "held elsewhere", missing, row["t_ns"]))
+    return hits
+
+
+def is_held(facts: Facts, group: str, earlier: Row, row: Row) -> bool:
+    """Another session was given the earlier message and has not settled it when this one is given."""
+    where, since = place(earlier), earlier["t_ns"]
+    session = facts.context.sessions.get(earlier["session"])
+    released = [
+        first_event(facts, group, Event.ACK_CALLED, where, since),
+        first_event(facts, group, Event.NACK, where, since),
+        *(r["t_ns"] for r in given_in_time(facts, group) if place(r) == where and r["t_ns"] > since),
+        (session.end_ns if session else 0) or NEVER,
+    ]
+    return bool(earlier["session"] != row["session"] and since <= row["t_ns"] < min(released))
+
+
+ORACLES = (repeats, per_key)

@@ -1,0 +1,274 @@
+"""Random small histories, drawn step by step, and the comparison of kernels and oracles on one of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import strategies as st
+
+from analysis import bucket
+from analysis.context import Context
+from analysis.kernels import history as indexed
+from analysis.kernels.words import place_text
+from harness.plan import PromisePlan
+from harness.records import Check, Kind, Txn
+from tests.oracles import Facts, Hit, judge
+from tests.oracles.judging import Label, context_from, judged_tables, labels
+from tests.planted.plans import DURABLE
+from tests.planted.tiny import EPOCH_NS, History
+
+STEP_MS = 500  # every time is on this grid, so that the stall oracle can walk it
+UNSAFE = PromisePlan(delivery="leader", order=False, dedup=False, because={}, required={})
+REQUIRED = PromisePlan(
+    delivery="leader", order=False, dedup=False, because={}, required={"dedup": True, "delivery": "durable"}
+)
+PROMISES = st.sampled_from([DURABLE, UNSAFE, REQUIRED])
+OUTCOMES = st.sampled_from(["ok"] * 6 + ["fail", "info", "open"])
+WAITS = st.sampled_from([0, 0, 0, 1, 1, 2, 40, 400])  # grid steps; 15 s is 30, 130 s is 260
+
+
+@dataclass(frozen=True)
+class Message:
+    instance: int
+    lane: int
+    seq: int
+    attempt: int = 0
+
+
+class Story:
+    """Draws one history step by step."""
+
+    def __init__(self, draw: Any) -> None:
+        self.draw = draw
+        self.mode = draw(st.sampled_from(["partition", "partition", "key", "routed"]))
+        self.h = History(
+            partitions=draw(st.integers(1, 3)),
+            mode=self.mode,
+            keys=2,
+            producers=draw(st.integers(1, 2)),
+            sessions=draw(st.integers(1, 2)),
+            promise=draw(PROMISES),
+        )
+        self.now = 0
+        self.sent: list[Message] = []
+
+    def rarely(self) -> bool:
+        return bool(self.draw(st.integers(0, 5)) == 0)
+
+    def tick(self) -> float:
+        self.now += self.draw(WAITS)
+        return float(self.now * STEP_MS)
+
+    def lanes(self) -> list[int]:
+        return {
+            "partition": list(range(self.h.partitions)),
+            "key": [0, 1],
+            "routed": [0],
+        }[self.mode]
+
+    def natural(self, message: Message) -> int:
+        """Partition where a message belongs."""
+        if self.mode == "partition":
+            return message.lane
+        by = message.lane if self.mode == "key" else message.seq
+        return by % self.h.partitions
+
+    def send_all(self) -> None:
+        for instance in range(1, self.h.producers + 1):
+            for lane in self.lanes():
+                for seq in range(self.draw(st.integers(0, 6))):
+                    if self.rarely() and self.rarely():
+                        continue  # a hole in the journal
+                    self.send(Message(instance, lane, seq))
+                    if self.rarely():
+                        self.send(Message(instance, lane, seq, 1))
+
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+        self.h.send(
+            message.seq,
+            self.draw(OUTCOMES),
+            instance=message.instance,
+            lane=message.lane,
+            partition=self.natural(message),
+            attempt=message.attempt,
+            kind=self.draw(st.sampled_from([Kind.LOAD, Kind.LOAD, Kind.WARM_UP])),
+            at_ms=self.tick(),
+            took_ms=float(STEP_MS * self.draw(st.sampled_from([1, 1, 1, 2, 300]))),
+            position=self.draw(st.integers(-1, 8)) if self.rarely() else None,
+        )
+
+    def store(self) -> None:
+        """Mostly what was sent, edited: dropped, repeated, moved, invented, misplaced, corrupt."""
+        stored = list(self.sent)
+        for _ in range(self.draw(st.integers(0, 4))):
+            self.edit(stored)
+        for message in stored:
+            away = self.rarely() and self.rarely()
+            partition = self.draw(st.integers(0, self.h.partitions - 1)) if away else self.natural(message)
+            odd = self.rarely() and self.rarely()
+            self.h.log(
+                message.seq,
+                instance=message.instance,
+                lane=message.lane,
+                partition=partition,
+                attempt=message.attempt,
+                kind=self.draw(st.sampled_from([Kind.PROBE, Kind.LOAD])) if odd else Kind.LOAD,
+                check=self.draw(st.sampled_from(list(Check))) if odd else Check.OK,
+            )
+            if self.rarely():
+                self.h.rows["log"][-1]["txn"] = self.draw(st.sampled_from(list(Txn)))
+
+    def edit(self, stored: list[Any]) -> None:
+        kind = self.draw(st.sampled_from(["drop", "repeat", "move", "block", "invent"]))
+        if kind == "invent":
+            where = self.draw(st.integers(0, len(stored)))
+            lane = self.draw(st.sampled_from([*self.lanes(), 9]))
+            seq = self.draw(st.sampled_from([0, 1, 3, 7, 97, 1 << 40]))
+            stored.insert(where, Message(self.draw(st.integers(1, 3)), lane, seq, int(self.rarely())))
+            return
+        if not stored:
+            return
+        i, j = sorted(
+            (self.draw(st.integers(0, len(stored) - 1)), self.draw(st.integers(0, len(stored) - 1)))
+        )
+        if kind == "drop":
+            del stored[i : j if self.rarely() else i + 1]
+        elif kind == "repeat":
+            stored.insert(j + 1, stored[i])
+        elif kind == "move":
+            stored.insert(i, stored.pop(j))
+        else:
+            stored[j + 1 : j + 1] = stored[i : j + 1]
+
+    def deliver(self) -> None:
+        """Sessions take turns with the streams: mostly the next position, sometimes another one."""
+        at: dict[tuple[int, int], int] = {}
+        for _ in range(self.draw(st.integers(0, 14))):
+            session = self.draw(st.integers(1, self.h.sessions))
+            partition = self.draw(st.integers(0, self.h.partitions - 1))
+            self.act(session, partition, at)
+
+    def act(self, session: int, partition: int, at: dict[tuple[int, int], int]) -> None:
+        draw, h, key = self.draw, self.h, (session, partition)
+        action = draw(st.sampled_from(["read"] * 6 + ["assign", "commit", "revoke", "seek", "epoch"]))
+        somewhere = draw(st.integers(0, 6))
+        at_ms = self.tick()
+        if action == "assign":
+            h.assign(
+                partition, session=session, position=draw(st.sampled_from([-1, -1, somewhere])), at_ms=at_ms
+            )
+            at[key] = somewhere
+        elif action == "commit":
+            h.commit(somewhere, partition, session=session, at_ms=at_ms)
+        elif action == "revoke":
+            h.revoke(partition, session=session, at_ms=at_ms)
+        elif action == "seek":
+            h.seek(somewhere, partition, session=session, at_ms=at_ms)
+            at[key] = somewhere
+        elif action == "epoch":
+            h._epoch[session] = h._epoch.get(session, 0) + 1
+        else:
+            start = somewhere if self.rarely() else at.get(key, 0)
+            at[key] = self.read(session, partition, start)
+
+    def read(self, session: int, partition: int, start: int) -> int:
+        """Up to three rows from ``start``; the next position."""
+        h = self.h
+        rows = [r for r in h.rows["log"] if r["stream"] == partition + 1 and r["position"] >= start]
+        rows.sort(key=lambda r: r["position"])
+        for row in rows[: self.draw(st.integers(1, 3))]:
+            h._owned.setdefault(session, set()).add(partition + 1)  # no assign unless drawn
+            here = Message(row["instance"], row["lane"], row["seq"], row["attempt"])
+            if self.rarely() and self.sent:
+                here = self.draw(st.sampled_from(self.sent))  # not what the log holds there
+            h.deliver(
+                here.seq,
+                session=session,
+                instance=here.instance,
+                lane=here.lane,
+                partition=partition,
+                attempt=here.attempt,
+                kind=Kind(row["kind"]),
+                position=row["position"],
+                at_ms=self.tick(),
+            )
+            check = row["check"]
+            if self.rarely() and self.rarely():
+                check = self.draw(st.sampled_from(list(Check)))
+            if check != Check.OK:
+                blank = dict.fromkeys(("instance", "lane", "seq", "attempt", "kind"), 0)
+                h.rows["deliveries"][-1] |= {**blank, "check": check}
+            start = row["position"] + 1
+        return start
+
+    def circumstances(self) -> None:
+        h = self.h
+        for partition in range(h.partitions):
+            if self.rarely():
+                h.bounds(partition, begin=self.draw(st.integers(0, 3)), read_to=self.draw(st.integers(0, 5)))
+        if self.rarely():
+            h.manifest["readiness_restored"] = False
+        if self.rarely():
+            h.manifest["drained"] = False
+        for name in ("p-1", "p-2", "c-1"):
+            if self.rarely():
+                change = {"done": False} if self.draw(st.booleans()) else {"t_end_ns": 0}
+                h.workers[name] = change
+        if self.rarely():
+            start = self.draw(st.integers(0, 100)) * STEP_MS
+            h.fault("kill", "kafka-1", start, start + 60 * STEP_MS, effective=self.draw(st.booleans()))
+        if self.rarely():
+            end = EPOCH_NS + self.draw(st.integers(30, 300)) * STEP_MS * 1_000_000
+            worker = self.draw(st.sampled_from(["p-1", "c-1"]))
+            h.events.append(
+                {"worker": worker, "kind": "frozen", "t_ns": end, "frozen_ns": 20 * STEP_MS * 10**6}
+            )
+
+
+@st.composite
+def histories(draw: Any) -> tuple[History, Context]:
+    story = Story(draw)
+    story.send_all()
+    story.store()
+    story.deliver()
+    story.circumstances()
+    end = EPOCH_NS + (story.now + draw(WAITS)) * STEP_MS * 1_000_000
+    context = context_from(story.h, end_ns=end, consumers=True)
+    strict = draw(st.booleans())  # the DSL's consumers have no options
+    sessions = {n: replace(s, committed_only=strict) for n, s in context.sessions.items()}
+    return story.h, replace(context, sessions=sessions)
+
+
+def label(facts: Facts, hit: Hit) -> Label:
+    return hit.cls, hit.split, hit.unmet, name(facts, hit)
+
+
+def name(facts: Facts, hit: Hit) -> str:
+    kind, *rest = hit.name
+    if kind == "event":
+        return name(facts, replace(hit, name=tuple(rest)))
+    if kind == "row":
+        stream, ledger, position, batch = rest
+        row = facts.at.get((stream, ledger, position, batch))
+        index = row["batch"] if row else batch
+        return f"{facts.context.stream_name(stream)}@{place_text(position, ledger, index)}"
+    if kind == "stall":
+        return facts.context.stream_name(rest[0])
+    instance, lane, seq, attempt = hit.name
+    return f"{instance}/{lane}/{seq}" + (f".{attempt}" if attempt else "")
+
+
+def check(history: History, context: Context, chunk_rows: int) -> None:
+    tables = history.tables()
+    facts = Facts(context, tables)
+    expected = Counter(label(facts, hit) for hit in judge(facts))
+    with patch.object(bucket, "CHUNK_ROWS", chunk_rows), patch.object(indexed, "CHUNK_ROWS", chunk_rows):
+        assert labels(judged_tables(tables, context)) == expected
+
+
+#: Tiny chunks put the borders between chunks everywhere.
+CHUNKS = st.sampled_from([1, 2, 3, 7, 1 << 20])

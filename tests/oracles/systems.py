@@ -1,0 +1,208 @@
+"""Random small histories of Pulsar subscriptions and of queues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from analysis.context import Context
+from harness.plan import ConsumerPromise, PromisePlan
+from harness.records import Check, Event, Kind
+from tests.oracles.judging import context_from
+from tests.oracles.stories import PROMISES, STEP_MS, Message, Story
+from tests.planted.plans import DURABLE
+from tests.planted.tiny import EPOCH_NS, History
+
+_ORDER = {"exclusive": "stream", "failover": "stream", "shared": "none", "key_shared": "key"}
+_RESULTS = st.sampled_from(["checked", "checked", "ignored", "resent"])
+REQUIRED_ORDER = DURABLE.model_copy(update={"dedup": False, "required": {"order": True}})
+
+
+class PulsarStory(Story):
+    """Individually settled messages, in batches or not, under any subscription type."""
+
+    def __init__(self, draw: Any) -> None:
+        super().__init__(draw)
+        kind = draw(st.sampled_from(list(_ORDER)))
+        self.reading = ConsumerPromise(
+            subscription=kind,
+            order=_ORDER[kind],
+            ack_timeout_s=draw(st.sampled_from([0.0, 1.0, 3.0])),
+            acks_confirmed=draw(st.booleans()),
+            batch_index_acks=draw(st.booleans()),
+        )
+        self.mode = draw(st.sampled_from(["key", "partition"])) if kind != "key_shared" else "key"
+        cumulative = kind in ("exclusive", "failover") and draw(st.booleans())
+        self.h = History(
+            partitions=draw(st.integers(1, 2)),
+            mode=self.mode,
+            keys=2,
+            producers=draw(st.integers(1, 2)),
+            sessions=draw(st.integers(1, 3)),
+            promise=draw(PROMISES),
+            system="pulsar",
+            batch=draw(st.sampled_from([1, 1, 2, 3])),
+            reading=self.reading,
+            settle="cumulative" if cumulative else "ack",
+            results=draw(_RESULTS),
+        )
+
+    def send(self, message: Message) -> None:
+        super().send(message)
+        row = self.h.rows["sends"][-1]
+        if self.rarely() and row["outcome"] == 1:
+            row |= {"position": -1, "ledger": -1}
+        if row["outcome"] != 1 and self.draw(st.booleans()):
+            row["error"] = self.h.name("error", "TimeoutException")
+
+    def store(self) -> None:
+        super().store()
+        if not self.rarely():
+            number = 0
+            for row in self.h.rows["log"]:
+                number += self.draw(st.sampled_from([1, 1, 1, 1, 2, -1]))
+                named = row["check"] == Check.OK and not self.rarely()
+                row |= {"client_name": self.h.name("client", "p"), "client_seq": number} if named else {}
+
+    def deliver(self) -> None:
+        at: dict[tuple[int, int], int] = {}
+        for _ in range(self.draw(st.integers(0, 12))):
+            session = self.draw(st.integers(1, self.h.sessions))
+            partition = self.draw(st.integers(0, self.h.partitions - 1))
+            self.act(session, partition, at)
+
+    def act(self, session: int, partition: int, at: dict[tuple[int, int], int]) -> None:
+        draw, h, key = self.draw, self.h, (session, partition)
+        action = draw(st.sampled_from(["read"] * 6 + ["ack"] * 4 + ["nack", "epoch"]))
+        if action == "read":
+            start = draw(st.integers(0, 6)) if self.rarely() else at.get(key, 0)
+            at[key] = self.read(session, partition, start)
+        elif action == "epoch":
+            h._epoch[session] = h._epoch.get(session, 0) + 1
+        else:
+            mine = [
+                r["position"] for r in h.rows["deliveries"] if r["session"] == session and r["event"] == 1
+            ]
+            position = draw(st.sampled_from(mine or [0]))
+            if action == "nack":
+                h.nack(position, partition=partition, session=session, at_ms=self.tick())
+            else:
+                confirmed = draw(st.sampled_from([True, True, True, False]))
+                called = self.tick()
+                h.acked(
+                    position,
+                    partition=partition,
+                    session=session,
+                    at_ms=called,
+                    confirmed=confirmed,
+                    confirmed_ms=self.tick() if confirmed else None,
+                )
+
+    def circumstances(self) -> None:
+        super().circumstances()
+        if self.rarely():
+            start = self.draw(st.integers(0, 40)) * STEP_MS
+            kind = self.draw(st.sampled_from(["unload", "kill"]))
+            self.h.fault(kind, "broker-1", start, start + STEP_MS)
+        for name in ("c-1", "c-2"):
+            if self.rarely():
+                end = EPOCH_NS + self.draw(st.integers(0, 80)) * STEP_MS * 1_000_000
+                self.h.workers[name] = {"t_start_ns": EPOCH_NS, "t_end_ns": end}
+
+
+class QueueStory(Story):
+    """Sessions that commit, roll back, recover, refuse; and what is left."""
+
+    def __init__(self, draw: Any) -> None:
+        super().__init__(draw)
+        self.mode = "partition"
+        promises: list[PromisePlan] = [DURABLE, REQUIRED_ORDER]
+        self.h = History(
+            partitions=draw(st.integers(1, 2)),
+            producers=draw(st.integers(1, 2)),
+            sessions=draw(st.sampled_from([1, 1, 2])),
+            promise=draw(st.sampled_from(promises)),
+            system="qpid",
+            reading=ConsumerPromise(subscription="queue", order="none"),
+            settle=draw(st.sampled_from(["transacted", "transacted", "ack", "auto", "none"])),
+            results=draw(_RESULTS),
+        )
+
+    def deliver(self) -> None:
+        """Before `store`, which keeps what was never given out, mostly."""
+        if not self.sent:
+            return
+        for _ in range(self.draw(st.integers(0, 14))):
+            session = self.draw(st.integers(1, self.h.sessions))
+            self.act(session, 0, {})
+
+    def act(self, session: int, partition: int, at: dict[tuple[int, int], int]) -> None:
+        draw, h = self.draw, self.h
+        action = draw(st.sampled_from(["read"] * 6 + ["commit", "back", "recover", "nack", "half", "epoch"]))
+        at_ms = self.tick()
+        events = {
+            "commit": (Event.COMMIT_CALLED, Event.COMMIT),
+            "back": (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END),
+            "recover": (Event.RECOVER,),
+            "nack": (Event.NACK,),
+            "half": (
+                draw(st.sampled_from([Event.COMMIT_CALLED, Event.ROLLBACK_BEGIN, Event.ACK_CONFIRMED])),
+            ),
+        }
+        if action in events:
+            h.ends(*events[action], session=session, at_ms=at_ms)
+        elif action == "epoch":
+            h._epoch[session] = h._epoch.get(session, 0) + 1
+        else:
+            first = draw(st.integers(0, len(self.sent) - 1))
+            for message in self.sent[first : first + draw(st.integers(1, 3))]:
+                seq = message.seq + (40 if self.rarely() and self.rarely() else 0)
+                where = {"instance": message.instance, "lane": message.lane, "attempt": message.attempt}
+                partition = self.natural(message)
+                h.deliver(seq, session=session, partition=partition, at_ms=self.tick(), **where)
+
+    def store(self) -> None:
+        for message in self.sent:
+            if self.rarely():
+                self.h.log(
+                    message.seq,
+                    instance=message.instance,
+                    lane=message.lane,
+                    attempt=message.attempt,
+                    partition=self.natural(message),
+                    kind=Kind.LOAD,
+                )
+
+    def circumstances(self) -> None:
+        super().circumstances()
+        if self.rarely():
+            end = EPOCH_NS + (self.now + 60) * STEP_MS * 1_000_000
+            self.h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": end}
+
+
+def _context(story: Story, draw: Any) -> Context:
+    end = EPOCH_NS + (story.now + draw(st.sampled_from([0, 1, 40, 400]))) * STEP_MS * 1_000_000
+    context = context_from(story.h, end_ns=end, consumers=True)
+    return replace(context, load_start_ns=EPOCH_NS)
+
+
+@st.composite
+def pulsar_histories(draw: Any) -> tuple[History, Context]:
+    story = PulsarStory(draw)
+    story.send_all()
+    story.store()
+    story.deliver()
+    story.circumstances()
+    return story.h, _context(story, draw)
+
+
+@st.composite
+def queue_histories(draw: Any) -> tuple[History, Context]:
+    story = QueueStory(draw)
+    story.send_all()
+    story.deliver()
+    story.store()
+    story.circumstances()
+    return story.h, _context(story, draw)
