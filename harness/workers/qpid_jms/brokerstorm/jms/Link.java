@@ -19,9 +19,11 @@ final class Link {
     private final int acknowledgeMode;
     private final Runnable onReconnect;
     private final AtomicLong reconnects = new AtomicLong();
-    private Connection connection;
+    private volatile Connection connection;
     private javax.jms.Session session;
     private JMSException lastError;
+    /** The client said that the connection is gone for good; on a thread of the client. */
+    private volatile JMSException loss;
     private long notBeforeNs = Long.MIN_VALUE;
 
     /** @param onReconnect called, on any thread, when the client or this made a lost connection again */
@@ -46,7 +48,12 @@ final class Link {
     }
 
     boolean isOpen() {
-        return session != null;
+        return session != null && loss == null;
+    }
+
+    /** Why the client gave its connection up; null while it has not. */
+    JMSException loss() {
+        return loss;
     }
 
     /**
@@ -55,6 +62,10 @@ final class Link {
      * @throws JMSException it cannot be made now; until a pause is over, the last reason without another try
      */
     javax.jms.Session session() throws JMSException {
+        if (loss != null) {
+            lastError = loss;
+            drop();
+        }
         if (session == null) {
             if (System.nanoTime() < notBeforeNs) {
                 throw lastError;
@@ -82,12 +93,19 @@ final class Link {
         }
         boolean isAgain = lastError != null;
         Connection made = library.connect(this::reconnected);
-        made.setExceptionListener(error -> worker.report.event("disconnect", Failures.text(error)));
+        made.setExceptionListener(error -> lost(made, error));
         connection = made;
         session = made.createSession(isTransacted, acknowledgeMode);
         made.start();
         if (isAgain) {
             reconnected();
+        }
+    }
+
+    private void lost(Connection from, JMSException error) {
+        worker.report.event("disconnect", Failures.text(error));
+        if (from == connection) {
+            loss = error;
         }
     }
 
@@ -110,6 +128,7 @@ final class Link {
         Connection old = connection;
         connection = null;
         session = null;
+        loss = null;
         if (old != null) {
             quietly(() -> old.close());
         }

@@ -59,6 +59,9 @@ final class ProducerRole extends OpenLoop {
 
     @Override
     protected void send(Send send, byte[] value) {
+        if (link.loss() != null) {
+            lost(link.loss());
+        }
         MessageProducer producer;
         try {
             producer = producer(send.lane);
