@@ -114,14 +114,21 @@ def _build(library: str, version: str, folder: Path) -> None:
         raise WorkerError(f"pip install {library}=={version} took over {BUILD_TIMEOUT_S:.0f} s") from error
     if result.returncode:
         shutil.rmtree(folder, ignore_errors=True)
-        raise WorkerError(_pip_error(library, version, result.stderr))
+        raise _pip_error(library, version, result.stderr)
     (folder / _MARKER).write_text(f"{library}=={version}\n")
 
 
-def _pip_error(library: str, version: str, stderr: str) -> str:
-    """One line out of pip's many."""
+def _pip_error(library: str, version: str, stderr: str) -> WorkerError:
+    """One line out of pip's many, and the versions there are for this Python."""
     errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
-    text = next((line for line in errors if "No matching distribution" in line), "")
-    if text:
-        return f"{library} has no version {version} for this Python ({text})"
-    return f"pip could not install {library}=={version}: {errors[-1] if errors else stderr.strip()[-300:]}"
+    if any("No matching distribution" in line for line in errors):
+        listed = re.search(r"\(from versions: ([^)]+)\)", stderr)
+        python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+        return WorkerError(
+            f"{library} has no version {version} for {python}",
+            hint=f"there is: {listed[1]}"
+            if listed and listed[1] != "none"
+            else "is the package index reachable?",
+        )
+    why = errors[-1] if errors else stderr.strip()[-300:]
+    return WorkerError(f"pip could not install {library}=={version}: {why}")

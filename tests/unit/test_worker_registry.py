@@ -81,12 +81,14 @@ def test_a_built_environment_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_pips_answer_becomes_one_line() -> None:
     stderr = (
-        "ERROR: Could not find a version that satisfies the requirement kafka-python==99\n"
+        "ERROR: Could not find a version that satisfies the requirement kafka-python==99 "
+        "(from versions: 2.8.0, 3.0.1)\n"
         "ERROR: No matching distribution found for kafka-python==99\n"
     )
-    text = environments._pip_error("kafka-python", "99", stderr)
-    assert text.startswith("kafka-python has no version 99")
-    assert "\n" not in text
+    error = environments._pip_error("kafka-python", "99", stderr)
+    assert str(error).startswith("kafka-python has no version 99 for Python 3.")
+    assert error.hint == "there is: 2.8.0, 3.0.1"
+    assert "\n" not in str(error)
 
 
 @pytest.mark.usefixtures("kit")
@@ -147,3 +149,71 @@ def test_text_options_become_kafka_pythons_values() -> None:
         "compression_type": "gzip", "delivery_timeout_ms": 1.5, "sasl_plain_password": "123",
     }  # fmt: skip
     assert typed({"client_id": "7"}, KafkaConsumer.DEFAULT_CONFIG) == {"client_id": "7"}
+
+
+@pytest.mark.usefixtures("kit")
+def test_outcomes_of_pulsar_client() -> None:
+    import pulsar
+
+    table = worker_module("pulsar-client", "outcomes")
+    ok, fail, info = 1, 2, 3
+    wanted = {
+        "Ok": ok,
+        "ProducerQueueIsFull": fail,
+        "MessageTooBig": fail,
+        "Timeout": info,
+        "AlreadyClosed": info,
+        "ConnectError": info,
+        "UnknownError": info,
+    }
+    for name, outcome in wanted.items():
+        result = getattr(pulsar.Result, name)
+        assert table.result_name(result) == name
+        assert table.outcome_of(name) == outcome
+    assert table.result_name(pulsar.Timeout("late")) == "Timeout"
+
+
+@pytest.mark.usefixtures("kit")
+def test_text_options_go_to_the_call_of_pulsar_client_that_knows_them() -> None:
+    import pulsar
+
+    split = worker_module("pulsar-client", "options").split
+    of_client, of_consumer = split(
+        {
+            "io_threads": "2",
+            "consumer_type": "Key_Shared",
+            "unacked_messages_timeout_ms": "10000",
+            "batch_index_ack_enabled": "true",
+            "batch_receive_policy": "max_num_message=10, max_num_bytes=-1, timeout_ms=100",
+        },
+        pulsar.Client.__init__,
+        pulsar.Client.subscribe,
+    )
+    policy = of_consumer.pop("batch_receive_policy").policy()
+    assert (policy.getMaxNumMessages(), policy.getTimeoutMs()) == (10, 100)
+    assert of_client == {"io_threads": 2}
+    assert of_consumer == {
+        "consumer_type": pulsar.ConsumerType.KeyShared,
+        "unacked_messages_timeout_ms": 10_000,
+        "batch_index_ack_enabled": True,
+    }
+
+
+@pytest.mark.usefixtures("kit")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"send_timeout_ms": "1"}, "has no option 'send_timeout_ms'"),
+        ({"schema": "x"}, "has no option 'schema'"),
+        ({"batching_enabled": "maybe"}, "option batching_enabled=maybe"),
+        ({"max_pending_messages": "many"}, "option max_pending_messages=many"),
+        ({"compression_type": "RAR"}, "must be one of"),
+    ],
+)
+def test_options_that_pulsar_client_lacks(options: dict[str, str], message: str) -> None:
+    import pulsar
+
+    split = worker_module("pulsar-client", "options").split
+    with pytest.raises(Exception, match=message) as caught:
+        split(options, pulsar.Client.__init__, pulsar.Client.create_producer)
+    assert type(caught.value).__name__ == "WorkerFailure"
