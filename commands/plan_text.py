@@ -8,7 +8,7 @@ from commands.console import table, write
 
 if TYPE_CHECKING:
     from faults import Timeline
-    from harness.plan import Plan, ProducerPlan
+    from harness.plan import ConsumerPlan, Plan, ProducerPlan, TopicPlan
 
 
 def show_plan(plan: Plan, timeline: Timeline) -> None:
@@ -21,23 +21,63 @@ def show_plan(plan: Plan, timeline: Timeline) -> None:
     messages = f", {int(plan.rate_per_s * plan.load_s):,} messages" if plan.rate_per_s else ""
     rows = [
         ["expect", f"{plan.expect}   seed {plan.seed}"],
-        ["cluster", f"{plan.system} {plan.version}{_settings(plan.broker_config)}"],
+        ["cluster", f"{plan.system} {plan.version}{_topology(plan)}{_settings(plan.broker_config)}"],
     ]
-    rows += [
-        ["topic", f"{topic.name}: {topic.partitions} partitions, {topic.replication} replicas"]
-        for topic in plan.topics
-    ]
+    rows += _topics(plan)
     load = f"{rate} of {plan.payload_bytes} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
     rows.append(["load", load + messages])
     for producer in plan.producers:
         rows += _producer(producer)
-    rows += [
-        ["consumer", f"{consumer.name}: {consumer.client}, group {consumer.group}"]
-        for consumer in plan.consumers
-    ]
+    for consumer in plan.consumers:
+        rows += _consumer(consumer)
     rows += [["fault" if number == 0 else "", line] for number, line in enumerate(faults.describe(timeline))]
     table(rows, indent="  ")
     write("")
+
+
+def _topology(plan: Plan) -> str:
+    return f", topology {plan.topology}" if plan.topology else ""
+
+
+def _topics(plan: Plan) -> list[list[str]]:
+    """A line for each entry of the scenario, which may stand for many topics."""
+    entries: dict[str, list[TopicPlan]] = {}
+    for topic in plan.topics:
+        entries.setdefault(topic.declared or topic.name, []).append(topic)
+    copies = {"kafka": ("replica", "replicas"), "pulsar": ("copy", "copies")}.get(plan.system)
+    rows = []
+    for name, topics in entries.items():
+        first = topics[0]
+        many = f"{len(topics)} topics, {first.name} to {topics[-1].name}" if len(topics) > 1 else ""
+        shape = _count(first.partitions, "partition") if plan.system != "qpid" else ""
+        kept = f"{first.replication} {copies[first.replication > 1]}" if copies else "a queue"
+        rows.append(["topic", f"{name}: {', '.join(word for word in (many, shape, kept) if word)}"])
+    return rows
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _client(worker: ProducerPlan | ConsumerPlan) -> str:
+    return f"{worker.client} {worker.client_version}".rstrip()
+
+
+def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
+    work = f", {consumer.work_s * 1000:g} ms a message" if consumer.work_s else ""
+    how = f", {consumer.receive}" if consumer.receive != "loop" else ""
+    settings = _settings(consumer.options)
+    promise = consumer.promise
+    order = {"stream": "of each partition", "key": "of each key", "none": "not kept"}[promise.order]
+    why = promise.because.get("order", "")
+    rows = [
+        ["consumer", f"{consumer.name}: {_client(consumer)}, group {consumer.group}{how}{work}{settings}"],
+        ["", f"  order {order}: {why}"],
+    ]
+    if promise.ack_timeout_s:
+        again = f"  again after {promise.ack_timeout_s:g} s without an acknowledgement"
+        rows.append(["", f"{again}: {promise.because.get('ack_timeout', '')}"])
+    return rows
 
 
 def _producer(producer: ProducerPlan) -> list[list[str]]:
@@ -45,7 +85,7 @@ def _producer(producer: ProducerPlan) -> list[list[str]]:
     rate = f", {producer.rate_per_s:,.0f} msg/s" if producer.rate_per_s else ""
     words = {True: "kept", False: "not kept"}
     return [
-        ["producer", f"{producer.name}: {producer.client}{rate}{_settings(producer.options)}"],
+        ["producer", f"{producer.name}: {_client(producer)}{rate}{_settings(producer.options)}"],
         ["", f"  delivery {promise.delivery}: {because['delivery']}"],
         ["", f"  order {words[promise.order]}: {because['order']}"],
         ["", f"  stored once {words[promise.dedup]}: {because['dedup']}"],
