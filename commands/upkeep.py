@@ -102,7 +102,9 @@ def fetch(settings: Settings, scenario: str) -> int:
             for name, version in _clients(plan):
                 worker = load_worker(name)
                 argv, _ = launch(worker, version, on_progress=progress.download)
-                folders[f"{name} {version or worker.installed_version}"] = argv[0]
+                # Python, Go: the program itself; Java: compiled classes and the client's jars
+                where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
+                folders[f"{name} {version or worker.installed_version}"] = where
         progress.download("class archive of Spark, so that it starts in half the time", None)
         record_classes()
     document = {"schema_version": SCHEMA_VERSION, "scenario": scenario, "fetched": folders}
