@@ -16,8 +16,9 @@ from harness.worker_process import WorkerProcess
 from harness.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
 from harness.workers import launch, load_worker
 
-#: From process start to the ``ready`` line: interpreter, client import, first connection.
-READY_TIMEOUT_S = 30.0
+#: From process start to the ``ready`` line: interpreter or JVM, client import, a producer for each of a
+#: hundred topics. Two cores that do other things need a multiple of the usual 3 s.
+READY_TIMEOUT_S = 90.0
 #: What a worker of a role is numbered by.
 NUMBER_KEYS = {"producer": "instance", "consumer": "session", "audit": "reader"}
 
