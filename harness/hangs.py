@@ -14,7 +14,7 @@ from typing import Any
 from harness.liveness import LOOK_EVERY_S, Hang
 from harness.progress import clock
 from harness.rundir import RunDir
-from harness.stacks import SHOWN_LINES, waiting
+from harness.stacks import shown, waiting
 from harness.worker_process import WorkerProcess
 
 
@@ -43,12 +43,17 @@ class HangWatch:
 
 def sentence(hang: Hang, epoch_ns: int) -> str:
     """Since when, how many, and when the client last answered; times from the start of load."""
-    since = clock((hang.since_ns - epoch_ns) / 1e9)
+    since = _time((hang.since_ns - epoch_ns) / 1e9)
     calls = "1 send" if hang.count == 1 else f"{hang.count:,} sends"
     last = hang.last_progress_ns
-    progress = f"last answer at {clock((last - epoch_ns) / 1e9)}" if last else "no answer ever"
+    progress = f"last answer at {_time((last - epoch_ns) / 1e9)}" if last else "no answer ever"
     oldest = f"the oldest since {since} ({hang.open_s:.1f} s, deadline {hang.deadline_s:g} s)"
     return f"{calls} open, {oldest}, {progress}"
+
+
+def _time(seconds: float) -> str:
+    """``00:07.1``, from the start of load."""
+    return f"{clock(seconds)}.{int(abs(seconds) * 10) % 10}"
 
 
 def take_stacks(worker: WorkerProcess, run: RunDir) -> dict[str, Any]:
@@ -64,5 +69,5 @@ def take_stacks(worker: WorkerProcess, run: RunDir) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {"stacks": str(target.relative_to(run.root))}
     if (stack := waiting(target.read_text(errors="replace"))) is not None:
-        found |= {"where": stack.where, "thread": stack.title, "stack": list(stack.lines[:SHOWN_LINES])}
+        found |= {"where": stack.where, "thread": stack.title, "stack": shown(stack)}
     return found

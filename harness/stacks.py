@@ -50,6 +50,12 @@ class Stack:
         return ""
 
 
+def shown(stack: Stack) -> list[str]:
+    """The innermost `SHOWN_LINES`; the place of a Go frame stands indented under its call."""
+    lines = stack.lines[:SHOWN_LINES]
+    return [f"    {line}" if _PLACE.match(line) else line for line in lines]
+
+
 def parse(dump: str) -> list[Stack]:
     """The stacks of a dump; text around them (a client's log goes to the same file) is left out."""
     stacks: list[Stack] = []

@@ -179,7 +179,7 @@ def _environment() -> Environment:
         "attribution": words.attribution,
         "sequence_text": lambda steps: words.sequence(steps, 200),
         "heading": finding_heading,
-        "lines": lambda texts: "\n".join(map(words.plain, texts)),
+        "lines": lambda texts: "\n".join(map(words.frame, texts)),
         "glyphs": STATUS_GLYPH,
     }
     return made

@@ -293,7 +293,10 @@ def _hang(hang: HangRow, *, verbose: bool) -> RenderableType:
         parts.append(_inset(f"waits in {hang.where}"))
     if verbose and hang.stack:
         parts.append(_inset(hang.thread))
-        parts += [_inset(f"  {line}", "dim") for line in hang.stack]
+        parts += [
+            Padding(Text(words.frame(line), style="dim", overflow="fold"), (0, 0, 0, 4))
+            for line in hang.stack
+        ]
     if hang.stacks:
         parts.append(_inset(f"every stack: {hang.stacks}", "dim"))
     return Group(*parts)

@@ -17,6 +17,11 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda found: " " if found[0] in "\n\t\r" else "�", text).strip()
 
 
+def frame(text: str) -> str:
+    """A line of a stack, as `plain`, with its indent."""
+    return " " * (len(text) - len(text.lstrip(" "))) + plain(text)
+
+
 def count(number: float) -> str:
     """``1234567`` -> ``1,234,567``."""
     return f"{number:,.0f}"

@@ -31,7 +31,10 @@ EVENTS: list[dict[str, Any]] = [
         "stacks": "stacks/producer-1.txt",
         "where": WHERE,
         "thread": "goroutine 35 [chan receive]",
-        "stack": ["github.com/Shopify/sarama.(*syncProducer).SendMessages(0x1)", "sync_producer.go:138"],
+        "stack": [
+            "github.com/Shopify/sarama.(*syncProducer).SendMessages(0x1)",
+            "    sync_producer.go:138\x1b[2J",
+        ],
     },
     {"worker": "producer-2", "kind": "hang", "t_ns": 32_000_000_000, "since_ns": 1, "text": "no dump came"},
 ]
@@ -62,6 +65,8 @@ def test_the_summary_names_the_call_and_verbose_the_stack(verbose: bool) -> None
     assert "producer-1, hang noticed at 00:22.000: 50 sends open" in text
     assert f"waits in {WHERE}" in text
     assert ("goroutine 35 [chan receive]" in text) is verbose
+    assert ("        sync_producer.go:138" in text) is verbose
+    assert "\x1b" not in text
 
 
 def test_it_survives_the_document(tmp_path: Path) -> None:

@@ -118,8 +118,8 @@ def test_a_consumer_stalls_when_it_is_handed_nothing_for_the_limit() -> None:
 
 
 def test_the_sentence_tells_since_when_and_the_last_progress() -> None:
-    text = sentence(Hang(20, 71 * S, 31.2, 30.0, 70 * S), epoch_ns=64 * S)
-    assert text == "20 sends open, the oldest since 00:07 (31.2 s, deadline 30 s), last answer at 00:06"
+    text = sentence(Hang(20, 71 * S, 31.2, 30.0, 70 * S), epoch_ns=64 * S - S // 4)
+    assert text == "20 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last answer at 00:06.2"
     assert sentence(Hang(1, 71 * S, 31.2, 30.0, 0), epoch_ns=64 * S).endswith("no answer ever")
 
 
