@@ -84,8 +84,26 @@ def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     for option, why in system.broker_config.items():
         if option in cluster.config:
             yield ("cluster", "config", option), f"is set by brokerstorm itself; {why}: leave it out"
+    if system.name == "pulsar":
+        yield from _quorum_problems(scenario)
     if system.name == "kafka" and str(cluster.config.get("min.insync.replicas", "1")) not in {"1", "2", "3"}:
         yield ("cluster", "config", "min.insync.replicas"), "must be 1, 2 or 3"
+
+
+def _quorum_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Of a ledger: ensemble >= write quorum >= ack quorum, and no more bookies than there are."""
+    cluster = scenario.cluster
+    bookies = 3 if cluster.topology == "bookies-3" else 1
+    most, limit = bookies, f"topology {cluster.topology or 'small'} has {bookies} of them"
+    for which in ("EnsembleSize", "WriteQuorum", "AckQuorum"):
+        key = f"managedLedgerDefault{which}"
+        if key not in cluster.config:
+            continue
+        text = str(cluster.config[key])
+        if not text.isdigit() or not 1 <= int(text) <= most:
+            yield ("cluster", "config", key), f"must be from 1 to {most} bookies; {limit}"
+            return
+        most, limit = int(text), f"{key} is {text}"
 
 
 def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:

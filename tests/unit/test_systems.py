@@ -107,6 +107,15 @@ REFUSED = [
     ),
     (PULSAR + "topics: {a: {config: {x: 1}}}\n", "topics.a.config: means nothing on pulsar"),
     (PULSAR + "cluster: {topology: node}\n", "cluster.topology: is no topology of pulsar, got 'node'; small"),
+    (
+        PULSAR + "cluster: {config: {managedLedgerDefaultAckQuorum: 2}}\n",
+        "managedLedgerDefaultAckQuorum: must be from 1 to 1 bookies, got 2; topology small has 1 of them",
+    ),
+    (
+        PULSAR + "cluster: {topology: bookies-3, config: {managedLedgerDefaultWriteQuorum: 2, "
+        "managedLedgerDefaultAckQuorum: 3}}\n",
+        "AckQuorum: must be from 1 to 2 bookies, got 3; managedLedgerDefaultWriteQuorum is 2",
+    ),
     ("name: x\ncluster: {topology: small}\n", "cluster.topology: is no topology of kafka, got 'small'"),
     (
         PULSAR + "cluster: {config: {defaultRetentionTimeInMinutes: 1}}\n",
