@@ -4,6 +4,9 @@ While a stream is out, nobody can hold the rate; that is an availability figure 
 Outside outages a shortfall means that the load was not the load that was asked for, and then a clean
 result proves little. Counted is, of the messages *due* while no stream was out, the share that was
 acknowledged, whenever that was: a message never offered, refused or unknown is missing from it.
+
+Of a hundred streams some one is out for most of a storm. Where that leaves too little time, what was
+acknowledged in all is held against the target for the share of time that the streams, on average, were up.
 """
 
 from __future__ import annotations
@@ -17,7 +20,11 @@ from analysis.series import Grid, Series
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Messages a second over the load phase; ``ratio`` is None with nothing to compare with."""
+    """Messages a second over the load phase; ``ratio`` is None with nothing to compare with.
+
+    ``up_share``: of the time of all streams together, what lay outside their outages; ``up_ratio``: what was
+    acknowledged, of the target for that share.
+    """
 
     target_per_s: float
     offered_per_s: float
@@ -27,6 +34,8 @@ class Rate:
     load_s: float
     longest_outage_s: float
     ratio: float | None
+    up_share: float = 1.0
+    up_ratio: float | None = None
 
     def document(self) -> dict[str, float]:
         """As it stands in ``Result.rate``."""
@@ -43,11 +52,12 @@ class Rate:
         return document
 
 
-def rate_of(series: Series, grid: Grid, load_end_ns: int, target_per_s: float) -> Rate:
+def rate_of(series: Series, grid: Grid, load_end_ns: int, target_per_s: float, *, streams: int = 1) -> Rate:
     """Rates of the load phase, which runs from ``grid.zero_ns`` to ``load_end_ns``.
 
     Args:
         target_per_s: all producers together; 0 = unlimited.
+        streams: how many the load went to.
     """
     load_s = max(load_end_ns - grid.zero_ns, 0) / 1e9
     borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
@@ -60,13 +70,19 @@ def rate_of(series: Series, grid: Grid, load_end_ns: int, target_per_s: float) -
     calm_ok = int(series.latency.per_step(grid.steps)[calm].sum())
     lengths = [min(o.end_ns, load_end_ns) - max(o.start_ns, grid.zero_ns) for o in series.outages]
     per_s = 1 / load_s if load_s else 0.0
+    out_s = sum(max(length, 0) for length in lengths) / 1e9
+    up_share = max(1.0 - out_s * per_s / max(streams, 1), 0.0)
+    up_target = target_per_s * load_s * up_share
+    load_ok = series.totals.get("load_ok", 0)
     return Rate(
         target_per_s=target_per_s,
         offered_per_s=series.totals.get("load_attempted", 0) * per_s,
-        achieved_per_s=series.totals.get("load_ok", 0) * per_s,
+        achieved_per_s=load_ok * per_s,
         calm_per_s=calm_ok / calm_s if calm_s else 0.0,
         calm_s=calm_s,
         load_s=load_s,
         longest_outage_s=max([0, *lengths]) / 1e9,
         ratio=min(calm_ok / (target_per_s * calm_s), 1.0) if calm_s and target_per_s else None,
+        up_share=up_share,
+        up_ratio=min(load_ok / up_target, 1.0) if up_target else None,
     )

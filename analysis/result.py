@@ -85,7 +85,7 @@ def result_of(
     rows = _summed(r.rows for r in reports)
     errors = [r.error for r in reports if r.error]
     load_end_ns = files.load_end_ns(context)
-    rate = rate_of(series, grid, load_end_ns, float(files.plan["rate_per_s"]))
+    rate = rate_of(series, grid, load_end_ns, float(files.plan["rate_per_s"]), streams=len(context.streams))
     findings = _findings(files, context, load_end_ns, reports)
     checks = coverage(
         RunFacts(

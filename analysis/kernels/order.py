@@ -192,7 +192,9 @@ def _repeat_words(history: History, s: _Sequence, at: Array) -> Callable[[int], 
         seqs = [str(seq) for seq in history.identity(s.slot[behind[:_SHOWN]])[:, 2].tolist()]
         here, again = place_of(history, int(s.first[me])), place_of(history, int(s.last[me]))
         late = f"{count_of(len(behind), 'earlier message')} late behind it ({some_of(seqs, len(behind))})"
-        ids = _client_ids(history, np.append(s.first[behind[:_SHOWN]], s.last[me]), int(s.first[me]))
+        ahead = own[s.first[own] < s.first[me]][-1:]
+        shown = np.concatenate([s.first[ahead], s.first[behind[:_SHOWN]], s.last[me : me + 1]])
+        ids = _client_ids(history, shown, int(s.first[me]))
         return Note(detail=f"first at position {here}, again in its place at {again}{ids}", symptoms=(late,))
 
     return note

@@ -304,7 +304,7 @@ def test_the_sequence_of_a_premature_message_is_told_by_both_counters() -> None:
     assert [(step.seq, step.mark) for step in witness.around] == [
         (0, ""), (3, "!"), (1, ""), (2, ""), (3, "+"), (4, "")
     ]  # fmt: skip
-    assert witness.detail.endswith("the client's own sequence ids: [13] 11 12 13")
+    assert witness.detail.endswith("the client's own sequence ids: 10 [13] 11 12 13")
     assert (
         "sequence ids" not in judged(reconnected(0, 3, 1, 2, 3, 4, ids=False)).episodes[0].witnesses[0].detail
     )

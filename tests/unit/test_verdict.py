@@ -206,6 +206,19 @@ def test_messages_never_offered_are_missing_from_the_rate() -> None:
     assert rate.ratio == pytest.approx(0.8)
 
 
+def test_of_many_streams_some_one_is_always_out() -> None:
+    """Each of twenty streams is out for half a second, in turn: together nearly the whole load."""
+    turns = [ZERO + turn * S // 2 for turn in range(20)]
+    outages = tuple(Outage(n, t, t + S // 2) for n, t in enumerate(turns, start=1))
+    for ok_share, verdict in ((0.96, Verdict.PASS), (0.9, Verdict.UNKNOWN)):
+        series = traffic(outages=outages, ok_share=ok_share)
+        rate = rate_of(series, GRID, LOAD_END, RATE, streams=20)
+        assert rate.calm_s == 0.0
+        assert rate.up_share == pytest.approx(0.95)
+        assert rate.up_ratio == pytest.approx(min(ok_share / 0.95, 1.0))
+        assert verdict_of(facts(series, rate=rate))[0] is verdict
+
+
 def test_an_unlimited_load_has_no_ratio_and_needs_none() -> None:
     series = traffic()
     run = facts(series, rate=rate_of(series, GRID, LOAD_END, 0.0))
