@@ -162,6 +162,7 @@ def judge_split(root_uri: str, split: Split, context: Context) -> tuple[list[Epi
             contradictions += _contradictions(whole["log"], log[stream], name)
         if stream in deliveries:
             own = np.concatenate([deliveries[stream], everywhere])
+            own = own[_promised_in_order(whole["deliveries"]["session"][own], context)]
             episodes += _reordered(whole["deliveries"], own, stream, name)
     return episodes, contradictions
 
@@ -234,6 +235,17 @@ class _Whole:
         order = np.argsort(stream, kind="stable")
         numbers, starts = np.unique(stream[order], return_index=True)
         return dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
+
+
+def _promised_in_order(session: Array, context: Context) -> Flags:
+    """Rows of sessions that are promised the order of a stream."""
+    ordered = []
+    for number in np.unique(session).tolist():
+        known = context.sessions.get(number)
+        reading = known.reading if known else context.reading("")
+        if reading.order == "stream":
+            ordered.append(number)
+    return np.isin(session, ordered)
 
 
 def _contradictions(log: _Whole, rows: Array, name: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.bucket import Array, Columns, is_constant
-from analysis.kernels.lookup import Ints, Lookup, distinct
+from analysis.kernels.lookup import Ints, Lookup, distinct, ragged
 from harness.errors import BrokerstormError
 
 _KEYS = ("stream", "ledger", "position", "batch")
@@ -25,13 +25,18 @@ class Places:
 
     def __init__(self, log: Columns) -> None:
         self._log = log
-        self._streams = Lookup(distinct(log["stream"]))
+        self._streams = Lookup(distinct(log["stream"]), unknown_last=True)
         stream, position = log["stream"], log["position"]
         first, last = _segments(stream, self._streams.values)
         low, high = position[first].astype(np.int64), position[last].astype(np.int64)
         plain = all(not len(log[k]) or (is_constant(log[k]) and log[k][0] == 0) for k in ("ledger", "batch"))
         self._dense = (high - low == last - first) & plain
-        self._low, self._high, self._base = low, high, first - low
+        # With an entry for "no such stream"; where there are holes nothing lies between low and high.
+        self._holed = np.append(~self._dense, False)
+        self._low = np.append(np.where(self._dense, low, 0), 0)
+        self._high = np.append(np.where(self._dense, high, -1), -1)
+        self._base = np.append(first - low, 0)
+        self._bounds = first, last
         self._packed: _Packed | None = None
 
     @property
@@ -44,14 +49,20 @@ class Places:
         if not self._log.rows or not len(stream):
             return np.full(len(stream), -1, np.int64)
         index = self._streams.index(np.maximum(stream, 0))
-        inside = (index >= 0) & self._dense[index]
-        inside &= (position >= self._low[index]) & (position <= self._high[index])
+        inside = (position >= self._low[index]) & (position <= self._high[index])
         found: Ints = np.where(inside, self._base[index] + position, -1)
-        if not self._dense.all():
-            rest = np.flatnonzero((index >= 0) & ~self._dense[index])
-            self._packed = self._packed or _Packed(self._log)
+        if self._holed.any():
+            rest = np.flatnonzero(self._holed[index])
+            self._packed = self._packed or _Packed(self._log, self._rows_with_holes())
             found[rest] = self._packed.rows(stream[rest], ledger[rest], position[rest], batch[rest])
         return found
+
+    def _rows_with_holes(self) -> Ints:
+        """Log rows of the streams that have holes."""
+        first, last = (bound[~self._dense] for bound in self._bounds)
+        index, offset = ragged(last - first + 1)
+        rows: Ints = first[index] + offset
+        return rows
 
 
 def _segments(stream: Array, values: Ints) -> tuple[Ints, Ints]:
@@ -64,17 +75,19 @@ def _segments(stream: Array, values: Ints) -> tuple[Ints, Ints]:
 
 
 class _Packed:
-    """The four parts of a place as one ascending int64 in mixed radix."""
+    """The four parts of a place as one ascending int64 in mixed radix, for some rows of the log."""
 
-    def __init__(self, log: Columns) -> None:
-        self._parts = [Lookup(distinct(log[key])) for key in ("stream", "ledger")]
+    def __init__(self, log: Columns, rows: Ints) -> None:
+        self._rows = rows
+        columns = {key: log[key][rows] for key in _KEYS}
+        self._parts = [Lookup(distinct(columns[key])) for key in ("stream", "ledger")]
         sizes = [len(part) for part in self._parts]
-        sizes += [max(int(log[key].max()), 0) + 1 for key in ("position", "batch")]
+        sizes += [max(int(columns[key].max()), 0) + 1 for key in ("position", "batch")]
         if np.prod([float(size) for size in sizes]) >= 2.0**63:
             raise BrokerstormError(f"places of {log.rows} log rows do not fit 63 bits: radices {sizes}")
         self._limits = sizes[2:]
         self._weights = [sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1]
-        self._keys = self._pack(*(log[key] for key in _KEYS))[0]
+        self._keys = self._pack(*(columns[key] for key in _KEYS))[0]
 
     def _pack(
         self, stream: Array, ledger: Array, position: Array, batch: Array
@@ -90,4 +103,4 @@ class _Packed:
     def rows(self, stream: Array, ledger: Array, position: Array, batch: Array) -> Ints:
         packed, known = self._pack(stream, ledger, position, batch)
         at = np.minimum(np.searchsorted(self._keys, packed), len(self._keys) - 1)
-        return np.where(known & (self._keys[at] == packed), at, -1)
+        return np.where(known & (self._keys[at] == packed), self._rows[at], -1)

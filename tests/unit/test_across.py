@@ -13,6 +13,7 @@ from analysis.across import FEW_ROWS, Split, judge_split, sighted, splits_of
 from analysis.bucket import load_bucket
 from analysis.context_files import load_context
 from analysis.partial import Episode
+from harness.plan import ConsumerPromise
 from harness.rundir import RunDir
 from tests.planted.tiny import History
 
@@ -89,6 +90,14 @@ def test_a_stray_delivered_after_its_successors_is_a_reorder(tmp_path: Path) -> 
     assert (witness.message, witness.where) == ("1/1/7", "orders-0")
     assert witness.detail == "after 1/0/2 at position 3"
     assert contradictions == []
+
+
+def test_where_no_order_is_promised_it_is_none(tmp_path: Path) -> None:
+    shared = ConsumerPromise(subscription="shared", order="none", ack_timeout_s=1.0, acks_confirmed=False)
+    history = History(partitions=2, buckets=2, reading=shared)
+    stored(history, [(0, 0), (1, 7), (0, 1), (0, 2)])
+    history.deliver(0, 1, 2, lane=0).deliver(7, lane=1)
+    assert judged(history, tmp_path / "run") == ([], [])
 
 
 def test_in_order_it_is_none(tmp_path: Path) -> None:
