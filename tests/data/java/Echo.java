@@ -1,0 +1,54 @@
+import brokerstorm.kit.Layout;
+import brokerstorm.kit.Near;
+import brokerstorm.kit.OpenLoop;
+import brokerstorm.kit.Place;
+import brokerstorm.kit.Send;
+import brokerstorm.kit.Session;
+import brokerstorm.kit.Worker;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+
+/** A worker without a client, to try the kit: it answers as its option {@code answers} says, after 2 ms. */
+public final class Echo extends OpenLoop {
+    private final ScheduledExecutorService client = Executors.newSingleThreadScheduledExecutor();
+    private final String answers;
+
+    private Echo(Session session) {
+        super(session);
+        answers = session.spec.options.getOrDefault("answers", "ok");
+    }
+
+    public static void main(String[] args) {
+        Worker.main(args, Map.of("producer", session -> new Echo(session).run()),
+                Map.of("client_version", "1"), IllegalStateException.class);
+    }
+
+    @Override
+    protected void connect() {
+        if (answers.equals("refuses options")) {
+            throw new IllegalStateException("no" + Near.guess("answer", List.of("answers", "linger")));
+        }
+    }
+
+    @Override
+    protected void send(Send send, byte[] value) {
+        if (answers.equals("refuses messages")) {
+            throw new IllegalArgumentException("message 17 is too large");
+        }
+        client.schedule(() -> answer(send), 2, TimeUnit.MILLISECONDS);
+    }
+
+    private void answer(Send send) {
+        if (answers.equals("ok") || (answers.equals("second time") && send.attempt > 0)) {
+            send.ok(new Place(1, send.seq));
+        } else if (!answers.equals("never")) {
+            send.failed(Layout.INFO, new IllegalStateException("timed out after 1.5 s"));
+        }
+    }
+
+    @Override
+    protected void close() {}
+}

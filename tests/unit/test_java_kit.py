@@ -1,0 +1,180 @@
+"""The kit of Java workers by the protocol, with a worker that has no client (tests/data/java/Echo.java)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from harness.records import RAW, Outcome, TableId
+from harness.worker_process import WorkerProcess
+from harness.workers import java_build
+
+ECHO = Path(__file__).parents[1] / "data" / "java" / "Echo.java"
+pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
+Start = Callable[..., WorkerProcess]
+Rows = npt.NDArray[np.void]
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    classes = tmp_path_factory.mktemp("classes")
+    kit = [str(path) for path in java_build.sources(java_build.KIT)]
+    subprocess.run(
+        ["javac", "--release", "11", "-nowarn", "-XDignore.symbol.file", "-d", classes, *kit, ECHO],
+        check=True,
+    )
+    return ["java", *java_build.JVM, "-cp", str(classes), "Echo"]
+
+
+@pytest.fixture
+def start(command: list[str], tmp_path: Path) -> Iterator[Start]:
+    started: list[WorkerProcess] = []
+
+    def begin(answers: str = "ok", env: dict[str, str] | None = None, **producer: Any) -> WorkerProcess:
+        part = {
+            "instance": 1,
+            "lane_groups": [{"topic": "t", "mode": "partition", "first": 0, "count": 4, "partitions": 4}],
+            "rate_per_s": 1000, "payload_bytes": 100, "when_full": "wait", "warm_up_s": 0.25, "load_s": 0.5,
+            "call_deadline_s": 60, **producer,
+        }  # fmt: skip
+        spec = {
+            "protocol": 1, "run_id": "x", "run_tag": 7, "role": "producer", "name": "p", "bootstrap": "",
+            "capture_dir": str(tmp_path / "p"), "streams": {f"t-{p}": p + 1 for p in range(4)},
+            "client": {"library": "echo", "version": "", "options": {"answers": answers}}, "producer": part,
+        }  # fmt: skip
+        worker = WorkerProcess("p", "producer", spec, tmp_path / "p")
+        started.append(worker)
+        worker.start(command, env or {})
+        return worker
+
+    yield begin
+    for worker in started:
+        worker.kill()
+        assert worker._process is not None
+        for pipe in (worker._process.stdin, worker._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def run(worker: WorkerProcess, *, rows: int, drain_s: float = 20) -> Rows:
+    """Start, wait for so many rows, drain; the rows that it left."""
+    worker.wait_ready(20)
+    worker.tell(f"start {time.monotonic_ns() + 50_000_000}")
+    deadline = time.monotonic() + 20
+    while len(sends(worker)) < rows:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    worker.tell(f"drain {time.monotonic_ns() + int(drain_s * 1e9)}")
+    assert worker.wait_done(drain_s + 10)
+    assert worker._wait_exit(5)
+    assert worker.exit_code == 0
+    return sends(worker)
+
+
+def sends(worker: WorkerProcess) -> Rows:
+    parts = [np.fromfile(path, RAW[TableId.SENDS], offset=64) for path in worker.folder.glob("sends-*.seg")]
+    rows = np.concatenate(parts) if parts else np.empty(0, RAW[TableId.SENDS])
+    return rows[rows["state"] != 0]
+
+
+def test_a_schedule_becomes_rows_and_numbers(start: Start) -> None:
+    worker = start()
+    rows = run(worker, rows=750)
+    assert len(rows) == 750 == worker.done_message["attempted"] == worker.done_message["ok"]
+    assert np.bincount(rows["kind"]).tolist() == [0, 250, 500]
+    assert [rows["seq"][rows["lane"] == lane].tolist() for lane in range(4)] == [
+        list(range(len(rows) // 4 + (lane < len(rows) % 4))) for lane in range(4)
+    ]
+    assert np.allclose(np.diff(rows["t_intended_ns"]), 1e6, atol=1)
+    assert (rows["t_start_ns"] >= rows["t_intended_ns"]).all()
+    assert (rows["position"] == rows["seq"]).all()
+
+
+def test_sync_calls_follow_each_other(start: Start) -> None:
+    rows = run(start(calls="sync", rate_per_s=200), rows=150)
+    assert (rows["t_start_ns"][1:] >= rows["t_done_ns"][:-1]).all()
+
+
+def test_an_application_that_sends_again(start: Start) -> None:
+    worker = start(answers="second time", results="resent", rate_per_s=100)
+    rows = run(worker, rows=150)
+    assert worker.done_message["resent"] == 75
+    first, second = (rows[rows["attempt"] == attempt] for attempt in (0, 1))
+    assert set(first["outcome"].tolist()) == {Outcome.INFO}
+    assert set(second["outcome"].tolist()) == {Outcome.OK}
+    again = {(int(r["lane"]), int(r["seq"])): r for r in second}
+    for row in first:
+        later = again[int(row["lane"]), int(row["seq"])]
+        assert later["t_start_ns"] - row["t_done_ns"] >= 100_000_000
+        assert later["t_intended_ns"] == row["t_intended_ns"]
+
+
+def test_calls_that_never_return_stay_open(start: Start) -> None:
+    worker = start(answers="never", rate_per_s=100)
+    rows = run(worker, rows=75, drain_s=0.3)
+    assert set(rows["outcome"].tolist()) == {Outcome.NONE}
+    assert worker.done_message["open"] == 75
+
+
+def test_a_call_that_raises_is_a_fail_with_one_text(start: Start) -> None:
+    worker = start(answers="refuses messages", rate_per_s=100)
+    rows = run(worker, rows=75)
+    assert set(rows["outcome"].tolist()) == {Outcome.FAIL}
+    assert len(set(rows["error"].tolist())) == 1
+    names = [json.loads(line) for line in (worker.folder / "names.jsonl").read_text().splitlines()]
+    assert names[-1]["text"] == "IllegalArgumentException: message * is too large"
+    assert [error["name"] for error in worker.errors] == ["IllegalArgumentException"]
+
+
+def test_the_clients_refusal_ends_it(start: Start) -> None:
+    worker = start(answers="refuses options")
+    assert worker._wait_exit(20)
+    assert worker.exit_code == 4
+    assert worker.errors[-1]["text"].endswith("no; did you mean answers?")
+
+
+@pytest.mark.parametrize("broken", [{"rate_per_s": "fast"}, {"lane_groups": []}, {"calls": "batch"}])
+def test_a_spec_that_cannot_be_used(start: Start, broken: dict[str, Any]) -> None:
+    worker = start(**broken)
+    assert worker._wait_exit(20)
+    assert worker.exit_code == 4
+    assert worker.errors[-1]["fatal"]
+
+
+def test_defaults_of_the_worker_give_way_to_the_scenario(start: Start) -> None:
+    env = {java_build.DEFAULT_OPTIONS: json.dumps({"producer": {"answers": "never"}})}
+    rows = run(start(env=env, rate_per_s=100), rows=75)
+    assert set(rows["outcome"].tolist()) == {Outcome.OK}
+
+
+def test_commands_it_does_not_know_and_stacks(start: Start) -> None:
+    worker = start(load_s=30)
+    worker.wait_ready(20)
+    worker.tell("dance")
+    worker.tell(f"start {time.monotonic_ns()}")
+    target = worker.folder / "stacks.txt"
+    worker.dump_stack(target)
+    assert "brokerstorm.kit.OpenLoop" in target.read_text()
+    assert worker._process is not None
+    worker._process.send_signal(signal.SIGINT)  # the harness's to handle
+    worker._process.send_signal(signal.SIGTERM)
+    assert worker._wait_exit(10)
+    assert worker.exit_code == 0
+    assert worker.done.is_set()
+    assert any("dance" in error["text"] for error in worker.errors)
+
+
+def test_usage(command: list[str]) -> None:
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage:")
