@@ -1,7 +1,8 @@
 """What the settings of a client of Qpid Broker-J promise (JMS 1.1, AMQP 0-9-1).
 
-* **delivery**: a persistent message is acknowledged when the broker's store has it; a transient one, or an
-  application that does not wait for the answer, has no such promise.
+* **delivery** ``durable``: a persistent message whose transaction was committed (AMQP 0-8 to 0-10; a send by
+  itself is only put on the wire) or that AMQP 1.0 settled. A transient message has no such promise, and a
+  store in memory (topology ``memory``) dies with its broker.
 * **order**: one producer, one queue (JMS 1.1, 4.4.10).
 * **dedup**: not promised: what an application or a failover sends again is another message to the broker.
 
@@ -27,8 +28,8 @@ from harness.promises.neutral import (
 
 JMS: Final = Dialect(
     client="qpid-jms-legacy",
-    names={"mode": ("deliveryMode",)},
-    defaults={"mode": "PERSISTENT"},
+    names={"mode": ("deliveryMode",), "transacted": ("transacted",)},
+    defaults={"mode": "PERSISTENT", "transacted": "20"},
 )
 PIKA: Final = Dialect(client="pika", names={"mode": ("delivery_mode",)}, defaults={"mode": "2"})
 _DIALECTS: Final = {dialect.client: dialect for dialect in (JMS, PIKA)}
@@ -38,7 +39,10 @@ CLIENTS: Final = tuple(_DIALECTS)
 
 class QpidProducerSettings(ProducerSettings):
     def __init__(self, client: str, version: str, options: Options) -> None:
-        self._mode = _DIALECTS[client].setting(options, "mode")
+        dialect = _DIALECTS[client]
+        self._mode = dialect.setting(options, "mode")
+        self._transacted = dialect.setting(options, "transacted") if "transacted" in dialect.names else None
+        self._waits = version.startswith("qpid-jms")
         if self._mode.value.lower() not in _PERSISTENT:
             raise ScenarioError(f"{self._mode.text}: must be PERSISTENT (2) or NON_PERSISTENT (1)")
 
@@ -46,7 +50,15 @@ class QpidProducerSettings(ProducerSettings):
         return unbounded_s + CALL_SLACK_S
 
     def delivery(self, topic: TopicPlan, ground: Ground) -> tuple[Delivery, str]:
-        return ("durable" if _PERSISTENT[self._mode.value.lower()] else "none"), self._mode.text
+        if not _PERSISTENT[self._mode.value.lower()]:
+            return "none", self._mode.text
+        if self._transacted and self._transacted.value == "0" and not self._waits:
+            return "none", f"{self._transacted.text}: a send returns before the broker has the message"
+        if ground.topology == "memory":
+            return "leader", "topology memory: the broker's store dies with it"
+        if self._transacted and self._transacted.value != "0":
+            return "durable", f"{self._mode.text}, {self._transacted.text}: the commit was confirmed"
+        return "durable", self._mode.text
 
     def order(self, ground: Ground) -> tuple[bool, str]:
         return True, "one producer and queue (JMS 1.1, 4.4.10)"

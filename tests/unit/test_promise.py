@@ -162,6 +162,25 @@ def test_pulsar_promises_order_and_only_with_deduplication_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("client", "version", "options", "topology", "delivery"),
+    [
+        ("qpid-jms-legacy", "", {}, "", "durable"),
+        ("qpid-jms-legacy", "andes 3.0.2", {}, "memory", "leader"),
+        ("qpid-jms-legacy", "", {"transacted": "0"}, "", "none"),
+        ("qpid-jms-legacy", "qpid-jms 1.12.1", {"transacted": "0"}, "", "durable"),
+        ("qpid-jms-legacy", "", {"deliveryMode": "NON_PERSISTENT"}, "", "none"),
+        ("pika", "", {}, "group", "durable"),
+        ("pika", "", {"delivery_mode": "1"}, "", "none"),
+    ],
+)
+def test_what_a_queue_keeps(
+    client: str, version: str, options: dict[str, str], topology: str, delivery: str
+) -> None:
+    settings = producer_settings(client, version, options)
+    assert settings.promise(Ground([topic()], {}, topology), RequireSpec()).delivery == delivery
+
+
+@pytest.mark.parametrize(
     ("client", "version", "options", "broker", "expected"),
     [
         ("confluent-kafka", "", {}, {}, ("group", "stream", 0.0, True, False)),
