@@ -1,0 +1,155 @@
+"""A connection and a channel of pika, and how an application comes to new ones when they are gone."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pika
+from pika.exceptions import AMQPError
+from worker_kit.failure import WorkerFailure
+from worker_kit.process import Session
+
+VIRTUAL_HOST = "brokerstorm"
+USER = "guest"
+#: Between two tries to connect.
+PAUSE_S = 0.25
+FAILURES = (AMQPError, OSError)
+#: Options of the application itself, by role, with what they are when nobody sets them.
+_OWN: Mapping[str, Mapping[str, int]] = {
+    "producer": {"transacted": 0, "delivery_mode": 2},
+    "consumer": {"prefetch_count": 0},
+}
+#: The harness says where the brokers are and who the client is.
+_OURS = {"host", "port", "virtual_host", "credentials", "client_properties", "self", "kwargs"}
+
+
+class Options:
+    """The scenario's options: keywords of `pika.ConnectionParameters`, and the application's own numbers.
+
+    Raises:
+        WorkerFailure: an unknown option, or a value that is no number where one is needed.
+    """
+
+    def __init__(self, given: Mapping[str, str], role: str) -> None:
+        self.own = dict(_OWN[role])
+        self.of_connection: dict[str, Any] = {}
+        known = set(inspect.signature(pika.ConnectionParameters.__init__).parameters) - _OURS
+        for name, text in given.items():
+            if name in self.own:
+                self.own[name] = int(_number(name, text))
+            elif name in known:
+                self.of_connection[name] = _value(name, text)
+            else:
+                near = difflib.get_close_matches(name, [*known, *self.own], n=1)
+                guess = f"; did you mean {near[0]}?" if near else ""
+                raise WorkerFailure(f"pika {pika.__version__} has no option {name}{guess}")
+
+
+def _value(name: str, text: str) -> Any:
+    if name == "locale":
+        return text
+    number = _number(name, text)
+    return int(number) if number == int(number) else number
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise WorkerFailure(f"pika: {name}={text} must be a number") from None
+
+
+class Link:
+    """One connection at a time, to whichever broker serves; one channel on it."""
+
+    def __init__(self, session: Session, options: Options) -> None:
+        self._session = session
+        self._parameters = [_parameters(at, session, options) for at in session.spec.bootstrap.split(",")]
+        self._connection: pika.BlockingConnection | None = None
+        self._channel: Any = None
+        self._not_before = 0.0
+        self._why: Exception = ConnectionError("not connected yet")
+        self.reconnects = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._channel is not None
+
+    def channel(self, prepare: Callable[[Any], None]) -> Any:
+        """The channel; a new one is made ready by ``prepare``. At most one try to connect a quarter second.
+
+        Raises:
+            AMQPError, OSError: there is none now.
+        """
+        if self._channel is not None:
+            return self._channel
+        if time.monotonic() < self._not_before:
+            raise self._why
+        try:
+            if self._connection is None or not self._connection.is_open:
+                again = self._connection is not None
+                self._connection = pika.BlockingConnection(self._parameters)
+                if again:
+                    self.reconnects += 1
+                    self._session.report.event("connect", "connected again")
+            channel = self._connection.channel()
+            prepare(channel)
+        except FAILURES as error:
+            self._why, self._not_before = error, time.monotonic() + PAUSE_S
+            raise
+        self._channel = channel
+        return channel
+
+    def serve(self, seconds: float) -> None:
+        """Let the client read from its socket, heartbeats included.
+
+        Raises:
+            AMQPError, OSError: the connection is gone.
+        """
+        if self._connection is not None and self._connection.is_open:
+            self._connection.process_data_events(seconds or 0)
+        elif seconds:
+            time.sleep(seconds)
+
+    def drop_channel(self) -> None:
+        """Close the channel: what it holds goes back to the queue."""
+        channel, self._channel = self._channel, None
+        channel.close()
+
+    def broken(self, error: Exception) -> None:
+        """The channel is of no use any more, and perhaps the connection."""
+        self._session.report.error(type(error).__name__, describe(error))
+        self._session.report.event("disconnect", describe(error))
+        self._channel = None
+        self._why = error
+        if self._connection is not None and self._connection.is_open:
+            try:
+                self._connection.close()
+            except FAILURES:
+                return
+
+    def close(self) -> None:
+        if self._connection is not None and self._connection.is_open:
+            self._connection.close()
+
+
+def describe(error: Exception) -> str:
+    """``ConnectionClosedByBroker: 320 Connection closed by external action``."""
+    return f"{type(error).__name__}: {' '.join(str(part) for part in error.args) or 'no reason given'}"
+
+
+def _parameters(at: str, session: Session, options: Options) -> pika.ConnectionParameters:
+    host, _, port = at.rpartition(":")
+    return pika.ConnectionParameters(
+        host=host,
+        port=int(port),
+        virtual_host=VIRTUAL_HOST,
+        credentials=pika.PlainCredentials(USER, USER),
+        client_properties={"instance": session.spec.name, "qpid.client_pid": str(os.getpid())},
+        **{"socket_timeout": 2, "stack_timeout": 5, **options.of_connection},
+    )

@@ -1,0 +1,141 @@
+"""Producer role on pika: one connection, one channel, one thread; messages are committed some at a time.
+
+A message has its outcome with the commit. Without transactions (``transacted: 0``) it has it when the client
+has written it to its socket, and nobody knows whether a broker has it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from typing import Any
+
+import pika
+from link import FAILURES, Link, Options, describe
+from worker_kit import layouts as lay
+from worker_kit.open_loop import ROW_BYTES, OpenLoop
+from worker_kit.payload import encode
+from worker_kit.process import Session
+from worker_kit.streams import StreamIds
+
+#: A call longer than this was blocked, not just busy.
+BLOCKED_NS = 5_000_000
+
+
+class ProducerRole(OpenLoop):
+    def __init__(self, session: Session, link: Link, options: Options) -> None:
+        super().__init__(session)
+        self.link = link
+        self.per_transaction = options.own["transacted"]
+        self.properties = pika.BasicProperties(delivery_mode=options.own["delivery_mode"])
+        self.streams = StreamIds(session)
+        #: Messages of the open transaction: where each row's completion is, and its stream.
+        self.uncommitted: list[tuple[mmap.mmap, int, int]] = []
+
+    def _prepare(self, channel: Any) -> None:
+        for lane in self.lanes:
+            channel.queue_declare(f"{lane.topic}-{max(0, lane.partition)}", passive=True)
+        if self.per_transaction:
+            channel.tx_select()
+
+    def connect(self) -> None:
+        self.link.channel(self._prepare)
+
+    def offer(self, first: int, stop: int, kind: int) -> int:
+        count, period, t0 = len(self.lanes), self.schedule.period_ns, self.schedule.t0_ns
+        for i in range(first, stop):
+            now = time.monotonic_ns()
+            due = t0 + int(i * period) if period else now
+            self.attempted = i + 1
+            self._send(i % count, i // count, due, kind)
+            if self.control.stop_load:
+                return i + 1
+        return stop
+
+    def _send(self, index: int, seq: int, due_ns: int, kind: int) -> None:
+        lane = self.lanes[index]
+        value = encode(
+            run_tag=self.session.spec.run_tag, instance=self.instance, lane=lane.lane, seq=seq,
+            t_intended_ns=due_ns, kind=kind, key=lane.key_number, attempt=0, length=self.length,
+        )  # fmt: skip
+        partition = max(0, lane.partition)
+        rows, at = self._open_row(lane.lane, kind, seq, due_ns)
+        begun = self.blocked_since_ns = time.monotonic_ns()
+        self._publish(rows, at, f"{lane.topic}-{partition}", value, self.streams[lane.topic][partition])
+        took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
+        self.blocked_ns += took if took > BLOCKED_NS else 0
+
+    def _open_row(self, lane: int, kind: int, seq: int, due_ns: int) -> tuple[mmap.mmap, int]:
+        if not self.capture:
+            return self.rows, 0
+        if self.at == self.end:
+            self.rows, self.at, self.end = self.segments.rotate()
+        at, self.at = self.at, self.at + ROW_BYTES
+        lay.SENDS_OPEN.pack_into(self.rows, at, lane, 0, kind, seq, due_ns, time.monotonic_ns(), 1)
+        return self.rows, at + lay.SENDS_DONE_OFFSET
+
+    def _publish(self, rows: mmap.mmap, at: int, queue: str, value: bytes, stream: int) -> None:
+        try:
+            channel = self.link.channel(self._prepare)
+        except FAILURES as error:  # nothing was sent
+            self._finish(rows, at, lay.FAIL, describe(error))
+            return
+        self.uncommitted.append((rows, at, stream))
+        try:
+            channel.basic_publish("", queue, value, self.properties)
+        except FAILURES as error:
+            self._lost(error)
+            return
+        if not self.per_transaction:
+            self._stored()
+        elif len(self.uncommitted) >= self.per_transaction:
+            self._commit(channel)
+
+    def _commit(self, channel: Any) -> None:
+        try:
+            channel.tx_commit()
+        except FAILURES as error:
+            self._lost(error)
+        else:
+            self._stored()
+
+    def _stored(self) -> None:
+        now = time.monotonic_ns()
+        for rows, at, stream in self.uncommitted:
+            if self.capture:
+                lay.SENDS_DONE.pack_into(rows, at, now, -1, 0, 0, stream, 0, 0, 0, lay.OK)
+            self.ok += 1
+        self.uncommitted.clear()
+
+    def _lost(self, error: Exception) -> None:
+        """The channel is broken: nobody knows what became of its transaction."""
+        text = describe(error)
+        for rows, at, _stream in self.uncommitted:
+            self._finish(rows, at, lay.INFO, text)
+        self.uncommitted.clear()
+        self.link.broken(error)
+
+    def _finish(self, rows: mmap.mmap, at: int, outcome: int, text: str) -> None:
+        if self.capture:
+            self.complete(rows, at, outcome, text)
+        else:
+            self.tally(outcome)
+
+    def serve(self, seconds: float) -> None:
+        try:
+            self.link.serve(seconds)
+        except FAILURES as error:
+            self._lost(error)
+
+    def flush(self, seconds: float) -> None:
+        """The last transaction may be a small one."""
+        if self.uncommitted and self.link.is_open:
+            self._commit(self.link.channel(self._prepare))
+        else:
+            self.serve(seconds)
+
+    def close(self) -> None:
+        try:
+            self.link.close()
+        except FAILURES as error:
+            self.session.report.error(type(error).__name__, describe(error))

@@ -1,0 +1,32 @@
+"""pika: one process, one role (docs/worker-protocol.md)."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pika
+from consumer import ConsumerRole
+from link import FAILURES, Link, Options
+from producer import ProducerRole
+from worker_kit.process import Session, main
+
+
+def options(session: Session) -> Options:
+    defaults = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())["options"]
+    return Options({**defaults[session.spec.role], **session.spec.options}, session.spec.role)
+
+
+def produce(session: Session) -> None:
+    chosen = options(session)
+    ProducerRole(session, Link(session, chosen), chosen).run()
+
+
+def consume(session: Session) -> None:
+    chosen = options(session)
+    ConsumerRole(session, Link(session, chosen), chosen).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main({"producer": produce, "consumer": consume}, {"client_version": pika.__version__}, FAILURES))
