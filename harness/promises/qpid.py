@@ -31,7 +31,11 @@ JMS: Final = Dialect(
     names={"mode": ("deliveryMode",), "transacted": ("transacted",)},
     defaults={"mode": "PERSISTENT", "transacted": "20"},
 )
-PIKA: Final = Dialect(client="pika", names={"mode": ("delivery_mode",)}, defaults={"mode": "2"})
+PIKA: Final = Dialect(
+    client="pika",
+    names={"mode": ("delivery_mode",), "transacted": ("transacted",)},
+    defaults={"mode": "2", "transacted": "20"},
+)
 _DIALECTS: Final = {dialect.client: dialect for dialect in (JMS, PIKA)}
 _PERSISTENT: Final = {"persistent": True, "2": True, "non_persistent": False, "1": False, "transient": False}
 CLIENTS: Final = tuple(_DIALECTS)
@@ -41,7 +45,7 @@ class QpidProducerSettings(ProducerSettings):
     def __init__(self, client: str, version: str, options: Options) -> None:
         dialect = _DIALECTS[client]
         self._mode = dialect.setting(options, "mode")
-        self._transacted = dialect.setting(options, "transacted") if "transacted" in dialect.names else None
+        self._transacted = dialect.setting(options, "transacted")
         self._waits = version.startswith("qpid-jms")
         if self._mode.value.lower() not in _PERSISTENT:
             raise ScenarioError(f"{self._mode.text}: must be PERSISTENT (2) or NON_PERSISTENT (1)")
@@ -52,13 +56,13 @@ class QpidProducerSettings(ProducerSettings):
     def delivery(self, topic: TopicPlan, ground: Ground) -> tuple[Delivery, str]:
         if not _PERSISTENT[self._mode.value.lower()]:
             return "none", self._mode.text
-        if self._transacted and self._transacted.value == "0" and not self._waits:
+        alone = self._transacted.value == "0"
+        if alone and not self._waits:
             return "none", f"{self._transacted.text}: a send returns before the broker has the message"
         if ground.topology == "memory":
             return "leader", "topology memory: the broker's store dies with it"
-        if self._transacted and self._transacted.value != "0":
-            return "durable", f"{self._mode.text}, {self._transacted.text}: the commit was confirmed"
-        return "durable", self._mode.text
+        how = "the broker settled it" if alone else f"{self._transacted.text}: the commit was confirmed"
+        return "durable", f"{self._mode.text}, {how}"
 
     def order(self, ground: Ground) -> tuple[bool, str]:
         return True, "one producer and queue (JMS 1.1, 4.4.10)"
