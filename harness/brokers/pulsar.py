@@ -21,6 +21,7 @@ _READY_BUNDLES = 3
 _THREADS = 8
 _ONE_LOOK_S = 3.0
 _ANSWER_S = 1.0
+_UNLOAD_S = 10.0  # one topic; old brokers have topics whose unload never ends
 _FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 T = TypeVar("T")
 R = TypeVar("R")
@@ -256,7 +257,7 @@ class PulsarAdmin:
 
     def unload_stream(self, stream: str) -> None:
         """Close it at its owner and disconnect its clients; returns when done."""
-        self._rest.put(f"{self._path(stream)}/unload")
+        self._rest.put(f"{self._path(stream)}/unload", within_s=_UNLOAD_S)
 
     def unload_bundle(self, bundle: str) -> None:
         self._rest.put(f"/namespaces/{self.namespace}/{bundle}/unload")

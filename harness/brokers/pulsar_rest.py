@@ -54,13 +54,9 @@ class Rest:
         """The JSON that a broker answers; ``only`` = the one node to ask, once."""
         return self._ask("GET", path, None, only, within_s, _ANSWER_S)
 
-    def put(self, path: str, body: Any = None) -> Any:
+    def put(self, path: str, body: Any = None, *, within_s: float = ACT_S) -> Any:
         """Do something; returns when the broker has done it."""
-        return self._ask("PUT", path, body, "", ACT_S, ACT_S)
-
-    def post(self, path: str, body: Any = None) -> Any:
-        """As `put`."""
-        return self._ask("POST", path, body, "", ACT_S, ACT_S)
+        return self._ask("PUT", path, body, "", within_s, within_s)
 
     def delete(self, path: str) -> None:
         """As `put`; what is not there is no error."""

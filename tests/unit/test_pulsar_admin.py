@@ -1,0 +1,145 @@
+"""Pulsar's names and bundles, and what becomes of the answers that its brokers give over HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
+from harness.brokers.pulsar_rest import NotThere, Rest
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols import Endpoint, Node
+
+FOUR = bundles_between(["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"])
+
+
+def test_streams_are_topics_or_their_partitions() -> None:
+    assert streams_of("orders", 2) == ["orders-0", "orders-1"]
+    assert local_name("orders-0", 1) == "orders"
+    assert local_name("orders-3", 4) == "orders-partition-3"
+    assert full_name("public/bs-1", "orders") == "persistent://public/bs-1/orders"
+
+
+def test_a_topic_is_in_the_bundle_that_pulsar_puts_it_in() -> None:
+    assert FOUR[0] == "0x00000000_0x40000000"
+    # Seen on a 4.0.8 broker with twelve bundles.
+    here = bundles_between(["0x15555555", "0x2aaaaaaa", "0x3fffffff"])
+    assert bundle_of("persistent://public/bs-0000abcd/orders-000", here) == "0x2aaaaaaa_0x3fffffff"
+    assert {bundle_of(f"persistent://public/x/t-{n}", FOUR) for n in range(50)} == set(FOUR)
+
+
+def test_bundles_with_a_gap_are_an_error() -> None:
+    with pytest.raises(UsageError, match="none of the bundles"):
+        bundle_of("persistent://public/bs-0000abcd/orders-000", FOUR[1:])
+
+
+Answer = tuple[int, object, dict[str, str]]
+
+
+class Broker:
+    """Answers what it was told to, on a port of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.asked: list[tuple[str, str, bytes]] = []
+        self.answer: Callable[[str, str], Answer] = lambda method, path: (200, [], {})
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _do(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                outer.asked.append((self.command, self.path, body))
+                status, document, headers = outer.answer(self.command, self.path)
+                data = json.dumps(document).encode()
+                self.send_response(status)
+                for key, value in {**headers, "Content-Length": str(len(data))}.items():
+                    self.send_header(key, value)
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_PUT = do_DELETE = _do
+
+            def log_message(self, *words: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        at = Endpoint("127.0.0.1", self.server.server_address[1])
+        self.node = Node(name, 1, at, at, at, Path(), ("broker",))
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[Broker, Broker]]:
+    brokers = Broker("broker-1"), Broker("broker-2")
+    yield brokers
+    for broker in brokers:
+        broker.server.shutdown()
+        broker.server.server_close()
+
+
+def rest_of(*brokers: Broker, away: str = "") -> Rest:
+    return Rest([broker.node for broker in brokers], lambda name: name != away)
+
+
+def test_a_redirect_is_followed_with_method_body_and_query(two: tuple[Broker, Broker]) -> None:
+    first, second = two
+    first.answer = lambda method, path: (307, "", {"Location": f"http://{second.node.admin}{path}"})
+    second.answer = lambda method, path: (204, None, {})
+    rest_of(first, second).put("/namespaces/public/x?a=b", {"bundles": 4})
+    assert second.asked == [("PUT", "/admin/v2/namespaces/public/x?a=b", b'{"bundles": 4}')]
+
+
+def test_brokers_that_send_us_round_are_given_up_in_time(two: tuple[Broker, Broker]) -> None:
+    first, second = two
+    first.answer = lambda method, path: (307, "", {"Location": f"http://{second.node.admin}{path}"})
+    second.answer = lambda method, path: (307, "", {"Location": f"http://{first.node.admin}{path}"})
+    with pytest.raises(EnvironmentNotReady, match="sent from broker to broker"):
+        rest_of(first, second).get("/x", within_s=0.3)
+
+
+def test_a_broker_that_is_starting_is_asked_again(two: tuple[Broker, Broker]) -> None:
+    first, _ = two
+    start = time.monotonic()
+    first.answer = lambda method, path: (
+        (503, {"reason": "starting"}, {}) if time.monotonic() < start + 0.3 else (200, {"a": 1}, {})
+    )
+    assert rest_of(first).get("/x") == {"a": 1}
+
+
+def test_the_next_broker_is_asked_when_one_is_dead(two: tuple[Broker, Broker]) -> None:
+    first, second = two
+    first.server.shutdown()
+    first.server.server_close()
+    second.answer = lambda method, path: (200, "here", {})
+    assert rest_of(first, second).get("/x") == "here"
+    assert rest_of(first, second, away="broker-1").get("/x") == "here"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (404, "Namespace does not exist", NotThere),
+        (409, "Namespace already exists", UsageError),
+        (412, "Namespace name is not valid", UsageError),
+        (412, "Invalid upper boundary for bundle", UsageError),
+        (400, "no", UsageError),
+    ],
+)
+def test_a_refusal_is_told_at_once(
+    two: tuple[Broker, Broker], status: int, reason: str, kind: type[UsageError]
+) -> None:
+    first, _ = two
+    first.answer = lambda method, path: (status, {"reason": reason}, {})
+    with pytest.raises(kind, match=reason):
+        rest_of(first).put("/namespaces/public/x")
+    assert len(first.asked) == 1
+
+
+def test_deleting_what_is_not_there_is_no_error(two: tuple[Broker, Broker]) -> None:
+    first, _ = two
+    first.answer = lambda method, path: (404, {"reason": "not found"}, {})
+    rest_of(first).delete("/namespaces/public/x")

@@ -1,0 +1,295 @@
+"""Faults on Pulsar's bundles and on client processes: steps, targets, storms, and what counts as bitten."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import faults
+from faults.bundles import Piece
+from faults.errors import NotNow
+from faults.kinds import KINDS
+from faults.ledger import Ledger, heal_from_ledger
+from faults.params import Shape
+from faults.site import Site
+from harness.brokers.pulsar_names import bundle_of, bundles_between
+from harness.errors import EnvironmentNotReady, ScenarioError
+from harness.protocols import Endpoint, Node, PartitionState, TopicSettings
+from harness.rundir import RunDir, read_jsonl
+from tests.unit.fault_cluster import StateRuntime
+
+NODES = {
+    "broker-1": ("broker",),
+    "broker-2": ("broker",),
+    "bookie-1": ("bookie",),
+    "zookeeper": ("zookeeper",),
+}
+TOPICS = [TopicSettings("orders", 1, 1), TopicSettings("clicks", 3, 1)]
+SHAPE = Shape(tuple(TOPICS), tuple(sorted(NODES)), NODES)
+
+
+class BundleAdmin:
+    """HasTransfers, in memory: every unload gives a stream another ledger."""
+
+    def __init__(self) -> None:
+        self.boundaries = ["0x00000000", "0x80000000", "0xffffffff"]
+        self.owner: dict[str, str | None] = dict.fromkeys(self._bundles(), "broker-1")
+        self.loads: dict[str, int] = {}
+        self.calls: list[str] = []
+        self.fails = False
+        self.deaf = False  # says done and does nothing
+
+    def _bundles(self) -> list[str]:
+        return bundles_between(self.boundaries)
+
+    def registered(self) -> set[str]:
+        return set(NODES)
+
+    def controller(self) -> str | None:
+        return "broker-1"
+
+    def bundles_of(self, streams: Sequence[str]) -> dict[str, str]:
+        return {stream: bundle_of(stream, self._bundles()) for stream in streams}
+
+    def bundle_owners(self) -> dict[str, str | None]:
+        return dict(self.owner)
+
+    def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
+        streams = [f"{t.name}-{p}" for t in TOPICS if t.name in topics for p in range(t.partitions)]
+        return {s: PartitionState(self.owner[b], (), ()) for s, b in self.bundles_of(streams).items()}
+
+    def leaders(self, topic: str) -> dict[int, str | None]:
+        return {
+            int(s.rpartition("-")[2]): state.leader for s, state in self.partition_states([topic]).items()
+        }
+
+    def incarnation(self, stream: str) -> int:
+        return self.loads.get(stream, 0)
+
+    def _unload(self, name: str, streams: Sequence[str]) -> None:
+        self.calls.append(name)
+        if self.fails:
+            raise EnvironmentNotReady("500 no")
+        for stream in () if self.deaf else streams:
+            self.loads[stream] = self.loads.get(stream, 0) + 1
+
+    def unload_stream(self, stream: str) -> None:
+        self._unload(stream, [stream])
+
+    def _in(self, bundle: str) -> list[str]:
+        every = [f"{t.name}-{p}" for t in TOPICS for p in range(t.partitions)]
+        return [stream for stream, at in self.bundles_of(every).items() if at == bundle]
+
+    def unload_bundle(self, bundle: str) -> None:
+        self._unload(bundle, self._in(bundle))
+
+    def unload_namespace(self) -> None:
+        self._unload("namespace", [f"{t.name}-{p}" for t in TOPICS for p in range(t.partitions)])
+
+    def transfer_bundle(self, bundle: str, to: str) -> None:
+        self._unload(f"{bundle} to {to}", self._in(bundle))
+        if not self.deaf:
+            self.owner[bundle] = to
+
+    def split_bundle(self, bundle: str) -> None:
+        self._unload(f"split {bundle}", self._in(bundle))
+        if not self.deaf:
+            self.boundaries = sorted({*self.boundaries, "0x40000000", "0xc0000000"})
+            self.owner = dict.fromkeys(self._bundles(), "broker-1")
+
+
+class BundleCluster:
+    system, version, bootstrap, admin_url = "state", "1", "", ""
+
+    def __init__(self) -> None:
+        self.runtime = StateRuntime()
+        end = Endpoint("127.0.0.1", 1)
+        self.runtime.nodes = [Node(n, i, end, end, end, Path(), r) for i, (n, r) in enumerate(NODES.items())]
+        self.runtime.running = set(NODES)
+        self.admin = BundleAdmin()
+
+
+@pytest.fixture
+def cluster() -> BundleCluster:
+    return BundleCluster()
+
+
+@pytest.fixture
+def site(cluster: BundleCluster) -> Site:
+    return Site(cluster, SHAPE)  # type: ignore[arg-type]
+
+
+def timeline(*steps: dict[str, Any]) -> faults.Timeline:
+    return faults.compile([{"at": 0, **s} for s in steps], seed=1, load_s=60, topics=TOPICS, nodes=NODES)
+
+
+def injection(site: Site, step: dict[str, Any], draw: int = 1) -> Any:
+    firing = timeline(step).firings[0]
+    kind = KINDS[firing.kind]
+    return kind.prepare(kind.params.model_validate(dict(firing.params)), site, draw)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ({"fault": "unload", "target": "topic:order"}, r"no topic 'order' \(did you mean 'orders'"),
+        ({"fault": "unload", "target": "bundle:0x1"}, "must be one of random, namespace"),
+        ({"fault": "unload-storm", "gap": ["1s", "10ms"]}, "the shortest comes first"),
+        ({"fault": "unload-storm", "target": "random"}, "must be one of topics"),
+        ({"fault": "transfer", "target": "namespace"}, "must be random, bundle-of:TOPIC"),
+        ({"fault": "transfer", "to": "bookie-1"}, "no broker 'bookie-1'. Allowed: other, broker-1, broker-2"),
+        ({"fault": "split-bundle", "target": "topic:orders"}, "must be random, bundle-of:TOPIC"),
+        ({"fault": "client-freeze", "target": "clients"}, "must be client, client:producer-1"),
+        ({"fault": "client-freeze", "freeze": "1s"}, "longer than `freeze`"),
+        ({"fault": "kill", "target": "role:bookies"}, "did you mean 'role:bookie'"),
+    ],
+)
+def test_a_bad_step_names_the_key_and_what_is_allowed(step: dict[str, Any], said: str) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        timeline(step)
+
+
+def test_a_timeline_says_what_a_storm_does() -> None:
+    steps = [{"fault": "unload-storm", "times": 9, "pairs": True}, {"fault": "transfer", "to": "broker-2"}]
+    assert faults.describe(timeline(*steps)) == [
+        "+0.0 s  unload-storm topics 9 pairs",
+        "+0.0 s  transfer random to broker-2",
+    ]
+
+
+def test_random_and_all_mean_brokers_and_a_role_its_nodes(site: Site) -> None:
+    hit = {injection(site, {"fault": "kill"}, draw).targets for draw in range(20)}
+    assert hit == {("broker-1",), ("broker-2",)}
+    assert injection(site, {"fault": "pause", "target": "role:zookeeper"}).targets == ("zookeeper",)
+    everybody = {"fault": "pause", "target": "all", "together": True}
+    assert set(injection(site, everybody).targets) == {"broker-1", "broker-2"}
+    assert injection(site, {"fault": "kill", "target": "owner-of:orders"}).targets == ("broker-1",)
+
+
+@pytest.mark.parametrize(
+    "target", ["topic:orders", "topic:clicks-1", "bundle-of:clicks", "namespace", "random"]
+)
+def test_an_unload_bit_when_streams_were_loaded_anew(site: Site, target: str) -> None:
+    one = injection(site, {"fault": "unload", "target": target})
+    assert not one.proof().effective
+    one.apply()
+    proof = one.proof()
+    assert proof.effective
+    assert proof.details["reloaded"]
+    assert one.missing() == ""
+
+
+def test_an_unload_that_changes_nothing_is_vacuous(cluster: BundleCluster, site: Site) -> None:
+    cluster.admin.deaf = True
+    one = injection(site, {"fault": "unload", "target": "namespace"})
+    one.apply()
+    assert not one.proof().effective
+
+
+def test_a_storm_goes_round_all_topics_and_in_pairs(cluster: BundleCluster, site: Site) -> None:
+    step = {"fault": "unload-storm", "times": 4, "pairs": True, "gap": [0, 0.001], "pair_gap": [0, 0.001]}
+    one = injection(site, step)
+    one.apply()
+    assert cluster.admin.calls.count("orders-0") == 4, "two rounds of two topics, each twice"
+    proof = one.proof()
+    assert proof.effective
+    assert (proof.details["done"], proof.details["failed"]) == (8, 0)
+
+
+def test_a_storm_goes_on_when_an_unload_fails_and_says_so(cluster: BundleCluster, site: Site) -> None:
+    one = injection(site, {"fault": "unload-storm", "times": 3, "gap": [0, 0.001]})
+    cluster.admin.fails = True
+    with pytest.raises(EnvironmentNotReady, match="none of 3 unloads was carried out: 500 no"):
+        one.apply()
+    assert "3 failed" in one.proof().evidence
+
+
+def test_a_storm_ends_when_everything_is_to_be_healed(site: Site) -> None:
+    one = injection(site, {"fault": "unload-storm", "times": 1000, "gap": ["1s", "1s"]})
+    site.stopping.set()
+    start = time.monotonic()
+    one.apply()
+    assert time.monotonic() - start < 1
+    assert one.done == 1
+
+
+def test_a_transfer_bit_when_another_broker_owns_it(cluster: BundleCluster, site: Site) -> None:
+    one = injection(site, {"fault": "transfer", "target": "bundle-of:orders"})
+    one.apply()
+    proof = one.proof()
+    assert proof.effective
+    assert proof.evidence == "owner broker-1 -> broker-2"
+    assert proof.details["arrived"]
+    cluster.admin.deaf = True  # brokers answer "done" also when they did not do it
+    other = injection(site, {"fault": "transfer", "target": "bundle-of:orders"})
+    other.apply()
+    assert not other.proof().effective
+
+
+def test_a_transfer_to_the_owner_is_skipped(site: Site) -> None:
+    with pytest.raises(NotNow, match="broker-1 owns bundle"):
+        injection(site, {"fault": "transfer", "target": "bundle-of:orders", "to": "broker-1"})
+
+
+def test_a_split_bit_when_there_are_more_bundles(cluster: BundleCluster, site: Site) -> None:
+    one = injection(site, {"fault": "split-bundle", "target": "bundle-of:orders"})
+    one.apply()
+    assert one.proof().details["bundles"] == [2, 4]
+    cluster.admin.deaf = True
+    again = injection(site, {"fault": "split-bundle", "target": "bundle-of:orders"})
+    again.apply()
+    assert not again.proof().effective
+
+
+def test_a_piece_prints_as_it_is_written() -> None:
+    assert str(Piece("namespace")) == "namespace"
+    assert str(Piece("topic", "orders")) == "topic:orders"
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield child
+    child.kill()
+    child.wait()
+
+
+def test_a_client_is_frozen_in_pulses_and_runs_afterwards(
+    cluster: BundleCluster, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    run = RunDir(tmp_path / "run").create()
+    steps = timeline({"fault": "client-freeze", "for": "1s", "target": "client:producer"})
+    storm = faults.Storm(steps, cluster, run)  # type: ignore[arg-type]
+    storm.start(time.monotonic_ns(), lambda: {"producer-1": process.pid, "consumer-1": 1})
+    storm.join(60)
+    assert storm.heal_all(10) == []
+    rows = {row["event"]: row for row in read_jsonl(run.faults)}
+    assert rows["inject"]["targets"] == ["producer-1"]
+    assert rows["effect"]["effective"], rows["effect"]
+    assert rows["effect"]["details"]["pulses"] >= 1
+    assert psutil.Process(process.pid).status() != psutil.STATUS_STOPPED
+    assert Ledger(run).entries() == []
+
+
+def test_a_freeze_left_by_a_killed_harness_is_healed_from_the_ledger(
+    cluster: BundleCluster, site: Site, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    run = RunDir(tmp_path / "run").create()
+    site.clients = lambda: {"producer-1": process.pid}
+    one = injection(site, {"fault": "client-freeze"})
+    Ledger(run).write(1, {"kind": "client-freeze", "targets": ["producer-1"], **one.ledger_entry()})
+    psutil.Process(process.pid).suspend()
+    assert heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
+    assert psutil.Process(process.pid).status() != psutil.STATUS_STOPPED
+
+
+def test_a_freeze_without_clients_is_skipped(site: Site) -> None:
+    with pytest.raises(NotNow, match=r"no client 'client' runs; there are: none"):
+        injection(site, {"fault": "client-freeze"})
