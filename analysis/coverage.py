@@ -222,18 +222,23 @@ def _readiness(facts: RunFacts) -> Check:
 
 
 def _drain(facts: RunFacts) -> Check:
+    if not _reached(facts, "drained"):
+        problems = _some(_problems(facts, "drain"))
+        return Check("drain", False, f"drain incomplete: {problems or 'deadline passed'}")
+    if waiting := _undecided(facts):
+        text = f"{waiting:,} sends were open when the drain ended, and not past their deadline yet"
+        return Check("drain", False, f"{text}: raise limits.drain, or lower limits.call")
+    return Check("drain", True, "producers closed and consumers drained")
+
+
+def _undecided(facts: RunFacts) -> int:
+    """Sends without an outcome that were not open for long enough to be a hang, of producers that ended."""
+    if any(not w.get("done") and not w.get("hung") for w in facts.manifest.get("workers", ())):
+        return 0  # died: the check of the capture tells
+    if not all(p.get("call_deadline_s") for p in facts.plan.get("producers", ())):
+        return 0  # imported: nobody knows how long its clients may take
     hanging = sum(f.split.get("never completed", 0) for f in facts.findings if f.cls == "hang")
-    waiting = facts.series.totals.get("open", 0) - hanging
-    if waiting > 0 and _reached(facts, "drained"):
-        return Check(
-            "drain",
-            False,
-            f"{waiting:,} sends were open when the drain ended, and not past their deadline yet: "
-            "raise limits.drain, or lower limits.call",
-        )
-    if _reached(facts, "drained"):
-        return Check("drain", True, "producers closed and consumers drained")
-    return Check("drain", False, f"drain incomplete: {_some(_problems(facts, 'drain')) or 'deadline passed'}")
+    return max(0, facts.series.totals.get("open", 0) - hanging)
 
 
 def _audit(facts: RunFacts) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from analysis.coverage import coverage
-from analysis.findings import HangRow
+from analysis.findings import HangRow, Status
 from analysis.hangs import hang_rows, waits_in
 from analysis.report.documents import read_result, write_result
 from analysis.report.html import run_page
 from analysis.report.terminal import print_result
 from harness.rundir import RunDir
 from tests.report_samples import failing
-from tests.unit.test_verdict import facts, manifest
+from tests.unit.test_verdict import facts, finding, manifest, traffic
 
 WHERE = "github.com/Shopify/sarama.(*syncProducer).SendMessages (sync_producer.go:138)"
 EVENTS: list[dict[str, Any]] = [
@@ -87,3 +88,34 @@ def test_a_worker_that_was_ended_for_hanging_lost_no_record() -> None:
     )
     assert not capture(hung=False)[0]
     assert not capture()[0]
+
+
+def test_sends_that_were_open_for_too_short_to_be_a_hang_make_it_unknown() -> None:
+    def drain(n_open: int, *, hang: int = 0, deadline_s: float = 20, **worker: Any) -> tuple[bool, str]:
+        series = traffic()
+        series.totals["open"] = n_open
+        found = (
+            [replace(finding(Status.VIOLATION, "hang", hang), split={"never completed": hang})]
+            if hang
+            else []
+        )
+        row = {"name": "producer-1", "done": True, **worker}
+        plan = {
+            "faults": [{"fault": "kill"}],
+            "rate_ratio": 0.99,
+            "producers": [{"call_deadline_s": deadline_s}],
+        }
+        run = facts(series, findings=found, manifest=manifest(workers=[row]), plan=plan)
+        check = next(c for c in coverage(run) if c.name == "drain")
+        return check.ok, check.text
+
+    assert drain(50) == (
+        False,
+        "50 sends were open when the drain ended, and not past their deadline yet: raise limits.drain, or "
+        "lower limits.call",
+    )
+    assert drain(0)[0]
+    assert drain(50, deadline_s=0)[0], "imported, without a deadline"
+    assert drain(50, hang=50)[0], "the hang is told already"
+    assert drain(50, done=False)[0], "it died: told already"
+    assert not drain(51, hang=50, done=False, hung=True)[0]

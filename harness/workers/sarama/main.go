@@ -14,7 +14,7 @@ import (
 func main() {
 	version := libraryVersion()
 	os.Exit(kit.Main(
-		map[string]kit.Role{"producer": produce},
+		map[string]kit.Role{"producer": produce, "consumer": consume},
 		map[string]string{"client_version": version, "go": strings.TrimPrefix(runtime.Version(), "go")},
 	))
 }

@@ -17,8 +17,10 @@ import (
 
 const optionsHint = "options are paths in sarama.Config: Producer.Retry.Max, Net.ReadTimeout, Version ..."
 
-// words for values that sarama gives names to.
+// words for values that sarama gives names to, by type or, for a plain number, by path.
 var words = map[string]map[string]int64{
+	"Consumer.Offsets.Initial": {"oldest": sarama.OffsetOldest, "newest": sarama.OffsetNewest},
+
 	"RequiredAcks":   {"all": -1, "waitforall": -1, "local": 1, "waitforlocal": 1, "none": 0, "noresponse": 0},
 	"IsolationLevel": {"readuncommitted": 0, "readcommitted": 1},
 }
@@ -61,6 +63,10 @@ func setOption(config *sarama.Config, path, text string) error {
 		if field = field.FieldByName(name); !field.IsValid() || !field.CanSet() {
 			return unknownOption(config, path)
 		}
+	}
+	if value, named := words[path][strings.ToLower(text)]; named {
+		field.SetInt(value)
+		return nil
 	}
 	if err := setField(field, text); err != nil {
 		return kit.Failuref(optionsHint, "sarama: option %s: %q is no %s: %v", path, text, field.Type(), err)

@@ -77,6 +77,7 @@ type ConsumerSpec struct {
 	Group        string   `json:"group"`
 	Topics       []string `json:"topics"`
 	CommitEveryS float64  `json:"commit_every_s"`
+	WorkS        float64  `json:"work_s"`
 }
 
 func readSpec(path string) (*Spec, error) {

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"log"
+	"strings"
+	"sync"
+	"time"
+
+	"brokerstorm/sarama/kit"
+	"github.com/IBM/sarama"
+)
+
+const (
+	assignWithin = 25 * time.Second
+	leaveWithin  = 4 * time.Second
+	joinGap      = 200 * time.Millisecond
+)
+
+// member of a consumer group. sarama calls Setup, ConsumeClaim (a goroutine a partition) and Cleanup.
+//
+// A commit of sarama's session says nothing back: an error that passes by itself (the coordinator moved) is neither
+// returned nor logged. So after each commit the group's position is asked of the broker, and what it answers is what
+// the journal calls confirmed.
+type member struct {
+	session *kit.Session
+	journal *kit.Journal
+	config  *sarama.Config
+	admin   sarama.ClusterAdmin
+	work    time.Duration
+
+	lock    sync.Mutex // one commit at a time, of the session that is in force
+	current sarama.ConsumerGroupSession
+}
+
+func consume(session *kit.Session) error {
+	spec := session.Spec
+	sarama.Logger = log.New(clientLog{}, "[sarama] ", log.LstdFlags|log.Lmicroseconds)
+	config, err := configOf(spec)
+	if err != nil {
+		return err
+	}
+	if config.ClientID == sarama.NewConfig().ClientID {
+		config.ClientID = spec.Name
+	}
+	brokers := strings.Split(spec.Bootstrap, ",")
+	admin, err := sarama.NewClusterAdmin(brokers, config)
+	if err != nil {
+		return refused("refused to start", err)
+	}
+	group, err := sarama.NewConsumerGroup(brokers, spec.Consumer.Group, config)
+	if err != nil {
+		return refused("refused to start", err)
+	}
+	m := &member{
+		session: session, journal: kit.NewJournal(session), config: config, admin: admin,
+		work: time.Duration(spec.Consumer.WorkS * float64(time.Second)),
+	}
+	return m.run(group)
+}
+
+func (m *member) run(group sarama.ConsumerGroup) error {
+	leave, cancel := context.WithCancel(context.Background())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		for leave.Err() == nil {
+			if err := group.Consume(leave, m.session.Spec.Consumer.Topics, m); err != nil {
+				m.session.Report.Error(errorText(err))
+				time.Sleep(joinGap)
+			}
+		}
+	}()
+	if err := m.awaitAssignment(); err != nil {
+		cancel()
+		return err
+	}
+	m.session.Ready()
+	every := time.Duration(m.session.Spec.Consumer.CommitEveryS * float64(time.Second))
+	for next := time.Now().Add(every); !m.session.Control.Over() && m.journal.Err() == nil; {
+		if time.Now().After(next) {
+			m.commit()
+			next = time.Now().Add(every)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	m.commit()
+	cancel()
+	select {
+	case <-left:
+		_ = group.Close()
+	case <-time.After(leaveWithin): // it hangs in leaving; the process ends all the same
+	}
+	return m.journal.Err()
+}
+
+func (m *member) awaitAssignment() error {
+	for giveUp := time.Now().Add(assignWithin); m.journal.Assignments() == 0; time.Sleep(10 * time.Millisecond) {
+		if m.session.Control.Over() {
+			return nil
+		}
+		if time.Now().After(giveUp) {
+			spec := m.session.Spec
+			return kit.Failuref("", "group %s: no assignment from %s within %s", spec.Consumer.Group, spec.Bootstrap, assignWithin)
+		}
+	}
+	return nil
+}
+
+func places(claims map[string][]int32) []kit.Place {
+	var found []kit.Place
+	for topic, partitions := range claims {
+		for _, partition := range partitions {
+			found = append(found, kit.Place{Topic: topic, Partition: partition})
+		}
+	}
+	return found
+}
+
+// Setup of a session: the group gave partitions.
+func (m *member) Setup(current sarama.ConsumerGroupSession) error {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.current = current
+	m.journal.Assigned(places(current.Claims()))
+	return nil
+}
+
+// Cleanup of a session: every claim has ended.
+func (m *member) Cleanup(current sarama.ConsumerGroupSession) error {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.current = nil
+	m.journal.Revoked(places(current.Claims()))
+	return nil
+}
+
+// ConsumeClaim hands over the messages of one partition until the session ends.
+func (m *member) ConsumeClaim(current sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	place := kit.Place{Topic: claim.Topic(), Partition: claim.Partition()}
+	for {
+		select {
+		case message, more := <-claim.Messages():
+			if !more {
+				return nil
+			}
+			m.journal.Delivered(place, message.Offset, message.Value)
+			if m.work > 0 {
+				time.Sleep(m.work)
+			}
+			m.journal.Processed(place, message.Offset)
+			if m.config.Consumer.Offsets.AutoCommit.Enable {
+				current.MarkMessage(message, "")
+			}
+		case <-current.Context().Done():
+			return nil
+		}
+	}
+}
+
+// commit what was processed, unless the scenario left it to the client.
+func (m *member) commit() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if m.current == nil || m.config.Consumer.Offsets.AutoCommit.Enable {
+		return
+	}
+	taken := m.journal.TakeUncommitted()
+	if len(taken) == 0 {
+		return
+	}
+	asked := map[string][]int32{}
+	for place, position := range taken {
+		m.current.MarkOffset(place.Topic, place.Partition, position, "")
+		asked[place.Topic] = append(asked[place.Topic], place.Partition)
+	}
+	m.current.Commit()
+	answer, err := m.admin.ListConsumerGroupOffsets(m.session.Spec.Consumer.Group, asked)
+	if err != nil {
+		m.session.Report.Error(errorText(err))
+		return
+	}
+	for place, position := range taken {
+		block := answer.GetBlock(place.Topic, place.Partition)
+		if block != nil && block.Err == sarama.ErrNoError && block.Offset == position {
+			m.journal.Committed(place, position)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package kit
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Place is a partition of a topic.
+type Place struct {
+	Topic     string
+	Partition int32
+}
+
+func (p Place) stream() string { return fmt.Sprintf("%s-%d", p.Topic, p.Partition) }
+
+// Journal of one consumer session, in the order in which the application saw things. Clients call from several
+// goroutines; one row after the other is written all the same.
+type Journal struct {
+	lock        sync.Mutex
+	session     *Session
+	segments    *Segments
+	epoch       uint32
+	delivered   int64
+	positions   map[Place]int64
+	uncommitted map[Place]int64
+	assigned    map[Place]bool
+	fails       error
+}
+
+// NewJournal of the session in the spec; its numbers go into `stats`.
+func NewJournal(session *Session) *Journal {
+	part := session.Spec.Consumer
+	journal := &Journal{
+		session: session, positions: map[Place]int64{}, uncommitted: map[Place]int64{}, assigned: map[Place]bool{},
+		segments: &Segments{
+			folder: session.Spec.Folder, table: tableDeliveries, owner: part.Session, runTag: session.Spec.RunTag,
+			subscription: uint32(session.Names.ID("subscription", part.Group)), capacity: defaultCapacity,
+		},
+	}
+	session.Report.Counts(journal.counts)
+	return journal
+}
+
+func (j *Journal) counts() map[string]any {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	positions := map[string]int64{}
+	for place, next := range j.positions {
+		positions[place.stream()] = next
+	}
+	return map[string]any{"delivered": j.delivered, "epoch": j.epoch, "positions": positions}
+}
+
+// Err is why the journal cannot go on (disk full); nil while it can.
+func (j *Journal) Err() error {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	return j.fails
+}
+
+func (j *Journal) write(place Place, d delivery) {
+	if j.fails != nil {
+		return
+	}
+	row, err := j.segments.next()
+	if err != nil {
+		j.fails = err
+		return
+	}
+	d.tNs, d.epoch, d.stream = NowNs(), j.epoch, j.session.Names.ID("stream", place.stream())
+	row.writeDelivery(d)
+}
+
+// Delivered: the client handed a message over.
+func (j *Journal) Delivered(place Place, position int64, value []byte) {
+	found := check(value, j.session.Spec.RunTag)
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	if len(value) > headerBytes {
+		value = value[:headerBytes]
+	}
+	j.write(place, delivery{event: Deliver, position: position, check: found, value: value})
+	j.delivered++
+	j.positions[place] = position + 1
+}
+
+// Processed: the application is done with it, and the next commit covers it.
+func (j *Journal) Processed(place Place, position int64) {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	j.uncommitted[place] = position + 1
+}
+
+// Assigned: the group gave these partitions, and a new epoch begins.
+func (j *Journal) Assigned(places []Place) {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	j.epoch++
+	for _, place := range places {
+		j.assigned[place] = true
+		j.write(place, delivery{event: Assign, position: -1})
+	}
+	text := fmt.Sprintf("%d partitions", len(places))
+	j.session.Report.Event("assign", text, map[string]any{"epoch": j.epoch})
+}
+
+// Revoked: these are for somebody else to read on; what was not committed too.
+func (j *Journal) Revoked(places []Place) {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	for _, place := range places {
+		position, read := j.positions[place]
+		if !read {
+			position = -1
+		}
+		delete(j.assigned, place)
+		delete(j.uncommitted, place)
+		j.write(place, delivery{event: Revoke, position: position})
+	}
+	text := fmt.Sprintf("%d partitions", len(places))
+	j.session.Report.Event("revoke", text, map[string]any{"epoch": j.epoch})
+}
+
+// Assignments so far, the current one included.
+func (j *Journal) Assignments() int {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	return int(j.epoch)
+}
+
+// TakeUncommitted is what to commit now, with a row for each.
+func (j *Journal) TakeUncommitted() map[Place]int64 {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	taken := j.uncommitted
+	j.uncommitted = map[Place]int64{}
+	for place, position := range taken {
+		j.write(place, delivery{event: CommitCalled, position: position})
+	}
+	return taken
+}
+
+// Committed: the group's position is confirmed.
+func (j *Journal) Committed(place Place, position int64) {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	j.write(place, delivery{event: Commit, position: position})
+}
