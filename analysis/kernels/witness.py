@@ -143,7 +143,7 @@ class Witnesses:
         return 0 <= stream < len(queues) and bool(queues[stream])
 
     def _in_session(self, delivery: int) -> tuple[Step, ...]:
-        """What a session was given from a queue, beside this delivery; queues show no positions."""
+        """What a session was given from a queue, beside this delivery, by its number in the journal."""
         history, table = self._history, self._history.bucket.deliveries
         own = history.queue_deliveries
         at = int(np.searchsorted(own, delivery))
@@ -157,7 +157,8 @@ class Witnesses:
             _, _, seq, attempt = history.identity_of(slot)
             mark = "!" if number == delivery else "+" if slot in seen else ""
             seen.add(slot)
-            steps.append(Step(seq=seq, attempt=attempt, position="", mark=mark))
+            ordinal = f"#{int(table['ordinal'][number])}"
+            steps.append(Step(seq=seq, attempt=attempt, position=ordinal, mark=mark))
         return tuple(steps)
 
     def _in_log(self, slot: int, row: int) -> tuple[Step, ...]:

@@ -24,7 +24,7 @@ class SendAttempt:
 class Neighbour:
     """A row of the log beside the message; ``mark`` as in `analysis.findings.Step`."""
 
-    position: int
+    position: str  # as its system writes it: "41203", "12:812", "12:812:3"
     message: str
     mark: str
 
@@ -43,7 +43,8 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """The message handed to a consumer. ``t_committed_s``: when the session's commit covered it."""
+    """The message handed to a consumer. ``t_committed_s``: when the session's commit covered it, or its
+    acknowledgement was confirmed."""
 
     session: int
     consumer: str

@@ -1,8 +1,9 @@
 """One message's life across all tables: when it was due and sent, where it is stored, who was given it.
 
 A message is named as everywhere: ``instance/lane/seq`` (optionally ``.attempt``), or by the place where
-somebody found it, ``topic-partition@offset``. Only the files of its bucket are opened, filtered while
-they are read, so a trace in a run of many millions of messages takes a moment.
+somebody found it, ``topic-partition@offset`` (Pulsar: ``@ledger:entry`` or ``@ledger:entry:index``). Only the
+files of its bucket are opened, filtered while they are read, so a trace in a run of many millions of messages
+takes a moment.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from analysis.context import Bounds, Context
 from analysis.context_files import load_context
 from analysis.faultlog import FaultFact, fold
+from analysis.kernels.words import place_text
 from analysis.report import words
 from analysis.report.life import Delivered, FaultNear, Neighbour, SendAttempt, Stored, Trace
 from harness.errors import UsageError
@@ -30,10 +32,13 @@ NEIGHBOURS = 5
 #: Faults this close to the message's send are part of its story.
 NEAR_S = 5.0
 EXAMPLES = (
-    "a message is INSTANCE/LANE/SEQ as in 1/3/88121, or a place TOPIC-PARTITION@OFFSET as in orders-3@41203"
+    "a message is INSTANCE/LANE/SEQ as in 1/3/88121, or a place TOPIC-PARTITION@OFFSET as in orders-3@41203, "
+    "on Pulsar @LEDGER:ENTRY[:INDEX]"
 )
 _IDENTITY = re.compile(r"^(\d+)/(\d+)/(\d+)(?:\.(\d+))?$")
-_PLACE = re.compile(r"^(.+-\d+)@(\d+)$")
+_PLACE = re.compile(r"^(.+-\d+)@(\d+(?::\d+){0,2})$")
+#: What ends a stretch of deliveries in a session of a queue; the first two settle it.
+_ENDS = (Event.COMMIT, Event.ACK_CONFIRMED, Event.ROLLBACK_END, Event.RECOVER)
 _MAX_NUMBER = 2**63 - 1
 
 
@@ -49,7 +54,7 @@ def trace(run: RunDir, message: str) -> Trace:
         )
     tables = _Tables(run)
     if place := _PLACE.match(message.strip()):
-        return tables.at_place(place[1], _number(place[2]), message)
+        return tables.at_place(place[1], [_number(part) for part in place[2].split(":")], message)
     if identity := _IDENTITY.match(message.strip()):
         instance, lane, seq = (_number(part) for part in identity.groups()[:3])
         attempt = None if identity[4] is None else _number(identity[4])
@@ -73,15 +78,20 @@ class _Tables:
         self._plan: Mapping[str, Any] = read_json(run.plan)
         self._wall_ms = _wall_ms(read_json(run.manifest))
 
-    def at_place(self, stream_text: str, position: int, asked: str) -> Trace:
+    def at_place(self, stream_text: str, place: Sequence[int], asked: str) -> Trace:
+        """``place``: offset; or ledger, entry and, in a batch, index."""
         stream = self._stream_id(stream_text)
-        where = (pc.field("stream") == stream) & (pc.field("position") == position)
+        where = (pc.field("stream") == stream) & (pc.field("position") == place[min(len(place) - 1, 1)])
+        if len(place) > 1:
+            where = where & (pc.field("ledger") == place[0])
+        if len(place) > 2:
+            where = where & (pc.field("batch") == place[2])
         rows = self._read_first("log", self._buckets_of_stream(stream_text), where)
         if not rows:
             bounds = self._context.stream_bounds(stream)
             raise UsageError(
-                f"{stream_text} has no row at {position}: the audit read {_range(bounds)}",
-                hint="positions of control records hold no message",
+                f"{stream_text} has no row at {':'.join(map(str, place))}: {self._range(bounds)}",
+                hint="positions of control records hold no message; on Pulsar name ledger and entry",
             )
         row = rows[0]
         if row["check"] != Check.OK:
@@ -109,9 +119,7 @@ class _Tables:
             lane=self._context.lane_text(lane),
             producer=self._producer(instance),
             sends=made_sends,
-            log=tuple(
-                self._stored(row, bucket) for row in sorted(log, key=lambda r: (r["stream"], r["position"]))
-            ),
+            log=tuple(self._stored(row, bucket) for row in sorted(log, key=_in_log_order)),
             log_text=self._log_text(lane, sends),
             deliveries=tuple(self._delivered(row, bucket) for row in sorted(events, key=lambda r: r["t_ns"])),
             faults=self._faults(made_sends),
@@ -168,7 +176,7 @@ class _Tables:
     def _place(self, row: Mapping[str, Any]) -> str:
         if not row["stream"] or row["position"] < 0:
             return ""
-        return f"{self._context.stream_name(row['stream'])}@{row['position']}"
+        return f"{self._context.stream_name(row['stream'])}@{_position(row)}"
 
     def _producer(self, instance: int) -> str:
         known = self._context.instance(instance)
@@ -205,22 +213,17 @@ class _Tables:
     def _around(self, row: Mapping[str, Any], bucket: int) -> tuple[Neighbour, ...]:
         position = pc.field("position")
         near = (position >= row["position"] - NEIGHBOURS) & (position <= row["position"] + NEIGHBOURS)
-        rows = self._read("log", bucket, (pc.field("stream") == row["stream"]) & near)
+        near = near & (pc.field("stream") == row["stream"]) & (pc.field("ledger") == row["ledger"])
+        rows = sorted(self._read("log", bucket, near), key=_in_log_order)
+        here = next((i for i, r in enumerate(rows) if _in_log_order(r) == _in_log_order(row)), 0)
         made = []
-        for other in sorted(rows, key=lambda r: r["position"]):
-            mark = "!" if other["position"] == row["position"] else "+" if _same(other, row) else ""
-            made.append(Neighbour(position=other["position"], message=_name(other), mark=mark))
-        return tuple(made)
+        for i, other in enumerate(rows):
+            mark = "!" if i == here else "+" if _same(other, row) else ""
+            made.append(Neighbour(position=_position(other), message=_name(other), mark=mark))
+        return tuple(made[max(here - NEIGHBOURS, 0) : here + NEIGHBOURS + 1])
 
     def _delivered(self, row: Mapping[str, Any], bucket: int) -> Delivered:
-        covering = (
-            (pc.field("event") == int(Event.COMMIT))
-            & (pc.field("session") == row["session"])
-            & (pc.field("stream") == row["stream"])
-            & (pc.field("position") > row["position"])
-            & (pc.field("ordinal") > row["ordinal"])
-        )
-        commits = [commit["t_ns"] for commit in self._read("deliveries", bucket, covering)]
+        commits = self._settled_ns(row, bucket)
         session = self._context.sessions.get(row["session"])
         return Delivered(
             session=row["session"],
@@ -234,6 +237,22 @@ class _Tables:
             t_committed_s=self._context.seconds(min(commits)) if commits else None,
         )
 
+    def _settled_ns(self, row: Mapping[str, Any], bucket: int) -> list[int]:
+        """When what the session did later settled this delivery."""
+        event, after = pc.field("event"), pc.field("ordinal") > row["ordinal"]
+        own = after & (pc.field("session") == row["session"])
+        if self._context.is_queue[row["stream"]]:
+            ends = self._read("deliveries", bucket, own & event.isin([int(e) for e in _ENDS]))
+            first = min(ends, key=lambda r: int(r["ordinal"]), default=None)
+            return [first["t_ns"]] if first and first["event"] in _ENDS[:2] else []
+        own = own & (pc.field("stream") == row["stream"])
+        if self._context.has_offsets:
+            own = own & (event == int(Event.COMMIT)) & (pc.field("position") > row["position"])
+        else:
+            own = own & (event == int(Event.ACK_CONFIRMED)) & (pc.field("position") == row["position"])
+            own = own & (pc.field("ledger") == row["ledger"]) & (pc.field("batch") == row["batch"])
+        return [found["t_ns"] for found in self._read("deliveries", bucket, own)]
+
     def _log_text(self, lane: int, sends: Sequence[Mapping[str, Any]]) -> str:
         """How far the log was read where the message should be."""
         acked = next((row["stream"] for row in sends if row["stream"]), 0)
@@ -242,7 +261,15 @@ class _Tables:
         if not stream:
             return "the client chose the partition and named none"
         bounds = self._context.stream_bounds(stream)
-        return f"{self._context.stream_name(stream)}: the audit read {_range(bounds)}"
+        return f"{self._context.stream_name(stream)}: {self._range(bounds)}"
+
+    def _range(self, bounds: Bounds) -> str:
+        if bounds.remaining:
+            return f"{bounds.read_to:,} messages remained in the queue, which keeps no log"
+        if self._context.has_offsets:
+            return f"the audit read {_range(bounds)}"
+        told = "its end" if bounds.is_complete else f"of {bounds.end:,} ({bounds.why})"
+        return f"the audit read {bounds.read_to:,} messages, {told}"
 
     def _faults(self, sends: Sequence[SendAttempt]) -> tuple[FaultNear, ...]:
         if not sends:
@@ -317,6 +344,14 @@ class _Tables:
 def _range(bounds: Bounds) -> str:
     text = f"{bounds.begin}..{bounds.read_to - 1}" if bounds.read_to > bounds.begin else "nothing"
     return f"{text}, its end" if bounds.is_complete else f"{text} of {bounds.end} ({bounds.why})"
+
+
+def _in_log_order(row: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(int(row[key]) for key in ("stream", "ledger", "position", "batch"))
+
+
+def _position(row: Mapping[str, Any]) -> str:
+    return place_text(row["position"], row["ledger"], row["batch"])
 
 
 def _same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
