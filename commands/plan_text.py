@@ -66,6 +66,7 @@ def _client(worker: ProducerPlan | ConsumerPlan) -> str:
 def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
     work = f", {consumer.work_s * 1000:g} ms a message" if consumer.work_s else ""
     how = f", {consumer.receive}" if consumer.receive != "loop" else ""
+    how += f", joins {consumer.joins_s:g} s into the load" if consumer.joins_s else ""
     settings = _settings(consumer.options)
     promise = consumer.promise
     order = {"stream": "of each partition", "key": "of each key", "none": "not kept"}[promise.order]
