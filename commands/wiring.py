@@ -191,7 +191,8 @@ def make_stage(
             load_s=plan.load_s,
         )
         timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
-        return faults.Storm(timeline, cluster, run, on_event=progress.fault, hurry=settings.interrupts.hurry)
+        stopping, hurry = settings.interrupts.stop, settings.interrupts.hurry
+        return faults.Storm(timeline, cluster, run, on_event=progress.fault, stopping=stopping, hurry=hurry)
 
     def on_phase(name: str) -> None:
         if name == "ready":

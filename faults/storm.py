@@ -19,6 +19,8 @@ from harness.rundir import RunDir
 #: A killed node takes 7 to 20 s to be in sync again on a busy machine, over a minute on a swamped one.
 VERIFY_S = 120.0
 _A_DAY_S = 24 * 3600.0
+#: Once somebody wants the run to stop, `heal_all` waits at most this long for the cluster to recover.
+STOPPING_S = 10.0
 #: How soon `heal_all` notices that it shall hurry.
 _SLICE_S = 0.1
 
@@ -41,10 +43,12 @@ class Storm:
         run: RunDir,
         *,
         on_event: OnEvent = ignore,
+        stopping: threading.Event | None = None,
         hurry: threading.Event | None = None,
         verify_s: float | None = None,
     ) -> None:
-        """``hurry``: once set, `heal_all` undoes but no longer waits for the cluster to recover."""
+        """``stopping``: once set, `heal_all` waits only `STOPPING_S` more for the cluster to recover.
+        ``hurry``: once set, it undoes but no longer waits at all."""
         self._timeline = timeline
         occupancy = Occupancy()
         site = Site(cluster, timeline.shape, faulted=occupancy.nodes)
@@ -54,6 +58,7 @@ class Storm:
         self._lives: list[Life] = []
         self._stopped = threading.Event()
         self._scheduler = threading.Thread(target=self._schedule, name="faults", daemon=True)
+        self._stopping = stopping or threading.Event()
         self._hurry = hurry or threading.Event()
         self._epoch_ns = 0
 
@@ -94,9 +99,12 @@ class Storm:
         if self._scheduler.ident is not None:
             self._scheduler.join(_left(deadline))
         lives = list(self._lives)
+        asked = self._stopping.is_set()  # before this call: its time has been set with that in mind
         for life in lives:
             while life.is_alive() and time.monotonic() < deadline and not self._hurry.is_set():
                 life.join(min(_SLICE_S, _left(deadline)))
+                if not asked and self._stopping.is_set():
+                    asked, deadline = True, min(deadline, time.monotonic() + STOPPING_S)
         for life in lives:
             life.cut()
         return [text for text in (life.failure or life.give_up() for life in lives) if text]

@@ -238,31 +238,39 @@ class KafkaAdmin:
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         """Return when every node is registered, every partition (internal topics too) has a leader and all
-        its replicas in sync, and a probe message was stored through each partition of ``topics``.
+        its replicas in sync, and a probe message was stored through each partition of ``topics``; and when
+        all that still holds after the probes.
 
         Raises:
             EnvironmentNotReady: what is still missing, by name.
         """
         deadline = time.monotonic() + timeout_s
-        watched = [*topics, *INTERNAL_TOPICS]
-        missing = ["no broker has answered yet"]
-        while missing:
-            self.watch()
-            try:
-                missing = self._missing(watched)
-            except EnvironmentNotReady as error:
-                missing = [str(error)]
-            if missing and time.monotonic() > deadline:
+        self._wait_whole(topics, deadline, timeout_s)
+        bootstrap = ",".join(str(node.client) for node in self._nodes)
+        while True:
+            counts = {topic: len(self._partitions(topic)) for topic in topics}
+            Probes(bootstrap, run_tag).through(counts, deadline=max(deadline, time.monotonic() + 5.0))
+            if not self._look([*topics, *INTERNAL_TOPICS]):
+                return
+            self._wait_whole(topics, deadline, timeout_s)
+
+    def _wait_whole(self, topics: Sequence[str], deadline: float, timeout_s: float) -> None:
+        while missing := self._look([*topics, *INTERNAL_TOPICS]):
+            if time.monotonic() > deadline:
                 raise EnvironmentNotReady(
                     f"the cluster is not ready after {timeout_s:.0f} s: {'; '.join(missing[:5])}"
                     + (f"; and {len(missing) - 5} more" if len(missing) > 5 else ""),
                     hint="the nodes' logs are in the run's cluster folder; on a busy machine raise the limit",
                 )
-            if missing:
-                time.sleep(POLL_S)
-        counts = {topic: len(self._partitions(topic)) for topic in topics}
-        bootstrap = ",".join(str(node.client) for node in self._nodes)
-        Probes(bootstrap, run_tag).through(counts, deadline=max(deadline, time.monotonic() + 5.0))
+            time.sleep(POLL_S)
+
+    def _look(self, topics: Sequence[str]) -> list[str]:
+        """What is missing now, as sentences."""
+        self.watch()
+        try:
+            return self._missing(topics)
+        except EnvironmentNotReady as error:
+            return [str(error)]
 
     def _missing(self, topics: Sequence[str]) -> list[str]:
         absent = sorted(set(self._numbers) - self.registered())
