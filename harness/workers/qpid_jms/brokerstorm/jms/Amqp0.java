@@ -115,6 +115,10 @@ final class Amqp0 extends Library {
         return factory.getPackage().getName().replaceAll("\\.client$", "");
     }
 
+    private boolean isAndes() {
+        return root().equals("org.wso2.andes");
+    }
+
     @Override
     Connection connect(Failovers failovers) throws JMSException {
         try {
@@ -142,7 +146,8 @@ final class Amqp0 extends Library {
 
     @Override
     Destination queue(javax.jms.Session session, String name) throws JMSException {
-        return session.createQueue(
-                "direct://amq.direct//" + name + "?durable='true'&autodelete='false'&exclusive='false'");
+        String options = "?durable='true'&autodelete='false'&exclusive='false'";
+        // andes takes a whole binding URL for the name of a queue.
+        return session.createQueue(isAndes() ? name : "direct://amq.direct//" + name + options);
     }
 }
