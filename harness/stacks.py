@@ -15,8 +15,10 @@ _HEADS = (
     re.compile(r'^".*" .*(tid|nid)=0x'),
     re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+.*:$"),
 )
+_JVM_HEAD = re.compile(r'^(?P<name>".*") .*\bnid=\w+ (?P<state>[^\[]*)')
 #: Lines of code of a worker: Go, the JVM kit and workers, the Python kit and workers.
 _WORKER = re.compile(r"^(main\.|brokerstorm/)|^at brokerstorm\.|^File .*/workers/[a-z_]+/.*\.py\"")
+_ROLE = re.compile(r"producer|consumer|openloop|open_loop|audit", re.IGNORECASE)
 #: Code of the language itself. Go's packages have no dot in front of their first slash.
 _STANDARD = re.compile(
     r"^(created by )?[a-z0-9_/]+\.[^/]*$"
@@ -64,11 +66,18 @@ def parse(dump: str) -> list[Stack]:
         line = raw.strip()
         if any(head.match(line) for head in _HEADS) or not line:
             if title:
-                stacks.append(Stack(title.removesuffix(":"), tuple(lines)))
+                stacks.append(Stack(_title(title), tuple(lines)))
             title, lines = line, []
         elif title:
             lines.append(line)
     return stacks
+
+
+def _title(head: str) -> str:
+    """Without addresses and scheduling figures, which say nothing to people."""
+    if jvm := _JVM_HEAD.match(head):
+        return f"{jvm['name']} {jvm['state']}".strip()
+    return head.removesuffix(":").removesuffix(" (most recent call first)")
 
 
 def waiting(dump: str) -> Stack | None:
@@ -82,7 +91,12 @@ def waiting(dump: str) -> Stack | None:
     if called:
         return max(called, key=_library_calls)
     own = [stack for stack in stacks if any(_WORKER.match(line) for line in stack.lines)]
-    return max(own, key=lambda stack: len(stack.lines), default=None)
+    return max(own, key=lambda stack: (_is_role(stack), len(stack.lines)), default=None)
+
+
+def _is_role(stack: Stack) -> bool:
+    """The thread that sends or reads, and not one that listens to the harness."""
+    return any(_WORKER.match(line) and _ROLE.search(line) for line in stack.lines)
 
 
 def _library_calls(stack: Stack) -> int:

@@ -206,7 +206,7 @@ Current thread 0x00007f2c (most recent call first):
         (
             JVM,
             2,
-            '"main" #1',
+            '"main" waiting on condition',
             "org.apache.pulsar.client.impl.ProducerImpl.canEnqueueRequest (ProducerImpl.java:990)",
         ),
         (PYTHON, 2, "Current thread", "_wait_on_metadata (kafka.py:733)"),
@@ -228,6 +228,20 @@ def test_a_client_in_c_shows_the_workers_own_thread() -> None:
     )
     assert found is not None
     assert found.where == "serve (producer.py:55)"
+
+
+def test_a_thread_that_listens_to_the_harness_is_not_shown() -> None:
+    listening = "\tat brokerstorm.kit.Control.listen(Control.java:107)\n" * 3
+    found = waiting(
+        f'"commands" #9 tid=0x1 nid=0x1 runnable\n\tat java.io.Reader.read(Reader.java:1)\n{listening}\n'
+        '"main" #1 tid=0x2 nid=0x2 waiting on condition [0x7f]\n'
+        "\tat brokerstorm.qpid.JmsConsumer.receive(JmsConsumer.java:7)\n"
+    )
+    assert found is not None
+    assert (found.title, found.where) == (
+        '"main" waiting on condition',
+        "brokerstorm.qpid.JmsConsumer.receive (JmsConsumer.java:7)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,7 +267,7 @@ def test_stacks_of_a_live_process_are_kept_and_it_goes_on(tmp_path: Path) -> Non
         assert not worker.is_stopped
         found = take_stacks(worker, RunDir(tmp_path))
         assert found["stacks"] == "stacks/producer-1.txt"
-        assert found["where"] == "<module> (producer.py:3)"
+        assert found["where"].startswith("<module> (producer.py:")
         assert worker.is_alive
         assert worker.pid is not None
         subprocess.run(["kill", f"-{int(signal.SIGSTOP)}", str(worker.pid)], check=True)
