@@ -87,6 +87,7 @@ class Reading:
         ack_timeout_ns: the client asks for a redelivery after this; 0 = never.
         acks_confirmed: the client's confirmation of an ack stands for the broker's.
         batch_index_acks: single messages of a batch are acknowledged, at both ends.
+        because: the setting that decided order, ack, ack_timeout and so on, as text for people.
     """
 
     subscription: str = "group"
@@ -95,6 +96,7 @@ class Reading:
     ack_timeout_ns: int = 0
     acks_confirmed: bool = False
     batch_index_acks: bool = False
+    because: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_individual(self) -> bool:
@@ -118,7 +120,7 @@ class Session:
     committed_only: bool = False
     frozen: tuple[tuple[int, int], ...] = ()
     start_ns: int = 0
-    reading: Reading = Reading()
+    reading: Reading = field(default_factory=Reading)
 
 
 #: Systems without a log, and how a session reads of which the plan says nothing.

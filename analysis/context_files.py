@@ -225,6 +225,7 @@ def _reading(consumer: Row, system: str) -> Reading:
         ack_timeout_ns=round(float(said.get("ack_timeout_s", float(timeout_ms) / 1e3)) * _NS),
         acks_confirmed=bool(said.get("acks_confirmed", _is_on(options, "ackReceiptEnabled"))),
         batch_index_acks=bool(said.get("batch_index_acks", False)),  # the broker must have it too
+        because=dict(said.get("because") or {}),
     )
 
 

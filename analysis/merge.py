@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from analysis.attribution import Span, attribute, nearest
@@ -44,6 +44,12 @@ def _promise(episode: Episode, context: Context) -> Promise | None:
     return context.promise(episode.instance)
 
 
+def _because(episode: Episode, context: Context) -> Mapping[str, str] | None:
+    """Settings of the consumer concerned, if one is."""
+    session = context.sessions.get(episode.session)
+    return session.reading.because if session else None
+
+
 def _finding(
     cls: str, status: Status, episodes: list[Episode], context: Context, span: Span, seed: int
 ) -> Finding:
@@ -58,7 +64,9 @@ def _finding(
         status=status,
         count=sum(e.count for e in episodes),
         sentence=CLASSES[cls].sentence,
-        promise=_texts(why_promise(cls, e.split, _promise(e, context)) for e in episodes),
+        promise=_texts(
+            why_promise(cls, e.split, _promise(e, context), _because(e, context)) for e in episodes
+        ),
         evidence=_texts(why_evidence(cls, e.unmet) for e in episodes),
         episodes=sum(e.episodes for e in episodes),
         split=dict(split.most_common()),

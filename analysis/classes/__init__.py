@@ -72,8 +72,18 @@ def status_of(cls: str, split: str, promise: Promise | None, unmet: Iterable[str
     return CLASSES[cls].status(split, promise, proved=not tuple(unmet))
 
 
-def why_promise(cls: str, split: str, promise: Promise | None) -> str:
-    """The promise the class breaks, or does not, and where that comes from: for people."""
+def why_promise(
+    cls: str, split: str, promise: Promise | None, because: Mapping[str, str] | None = None
+) -> str:
+    """The promise the class breaks, or does not, and where that comes from: for people.
+
+    ``because``: the consumer's settings that decided its promise, by name.
+    """
+    settings = [(because or {}).get(name, "") for name in CLASSES[cls].rests_on]
+    return "; ".join(filter(None, [_why_promise(cls, split, promise), *settings]))
+
+
+def _why_promise(cls: str, split: str, promise: Promise | None) -> str:
     entry = CLASSES[cls]
     own = entry.splits.get(split)
     if own is not None and own.status is not None:

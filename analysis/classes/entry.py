@@ -51,6 +51,7 @@ class AnomalyClass:
         unit: what ``count`` counts.
         sentence: one line for people; what happened, not what to think of it.
         example: a sequence that shows it.
+        rests_on: settings of the consumer that it rests on, by their name in its promise (order, ack ...).
         split_by: what the sub-kinds are where the capture and not the table names them.
     """
 
@@ -63,6 +64,7 @@ class AnomalyClass:
     explanation: str
     unit: str = "messages"
     splits: Mapping[str, Split] = field(default_factory=dict)
+    rests_on: tuple[str, ...] = ()
     split_by: str = ""
 
     def status(self, split: str, promise: Promise | None, *, proved: bool = True) -> Status:

@@ -91,6 +91,8 @@ def test_the_reason_names_the_setting_or_the_requirement() -> None:
     left_open = "not promised; redelivery-order: JMS leaves the order of redelivered messages open"
     assert why_promise("rollback-order", "after a roll back", DURABLE) == left_open
     assert why_promise("rollback-order", "after a roll back", ORDERED).startswith("breaks redelivery-order")
+    said = why_promise("per-key-reorder", "overtaken", None, {"order": "subscriptionType=Key_Shared"})
+    assert said == "never right, whatever the settings; subscriptionType=Key_Shared"
     assert "the application did not look" in why_promise("unchecked-failure", "", DURABLE)
 
 
