@@ -6,8 +6,9 @@ one source. What was compiled is kept in the cache by its content: sources, jars
 
 ``entry`` of a ``worker.toml`` is the main class; ``[java]`` has ``default`` (version), ``jvm`` (flags), and
 ``clients``, a list of tables: ``name``, ``from`` (first version the table is for, optional), ``java`` (oldest
-JDK that will do), ``coordinates`` with ``{version}``, ``exclude``. A version is asked for as ``2.8.1`` (of
-the first client), as ``andes 3.0.2`` (of a client by its name), or as ``jars:FOLDER`` (jars of the user).
+JDK that will do), ``coordinates`` with ``{version}``, ``exclude``, ``renames`` (packages). A version is asked
+for as ``2.8.1`` (of the first client), as ``andes 3.0.2`` (of a client by its name), or as ``jars:FOLDER``
+(jars of the user).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +60,14 @@ class Client:
     Attributes:
         jars: folder that the user brought; None = resolved from ``artifacts``.
         java: oldest JDK that will do; the worker is compiled for it.
+        renames: packages that have another name in this version than in the worker's source.
     """
 
     text: str
     artifacts: Artifacts
     jars: Path | None
     java: int
+    renames: Mapping[str, str] = field(default_factory=dict)
 
 
 def launch(
@@ -133,7 +136,8 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
         raise UsageError(
             f"{worker.library}: client_version {version!r} cannot be used", hint=f"there are: {known}"
         )
-    return Client(f"{name} {number}", _artifacts(table, number), None, table.get("java", OLDEST_JAVA))
+    java, renames = table.get("java", OLDEST_JAVA), table.get("renames", {})
+    return Client(f"{name} {number}", _artifacts(table, number), None, java, renames)
 
 
 def _artifacts(table: Mapping[str, Any], version: str) -> Artifacts:
@@ -201,10 +205,13 @@ def _compile_once(worker: WorkerSpec, client: Client, java: Java, jars: Path, fo
 
 
 def _compile(worker: WorkerSpec, client: Client, java: Java, jars: Path, target: Path) -> None:
+    written = list(sources(KIT, worker.folder))
+    if client.renames:
+        written = _renamed(written, client.renames, target / "sources")
     command = [
         javac_of(java), "--release", str(client.java), "-encoding", "UTF-8", "-nowarn", "-proc:none",
         "-XDignore.symbol.file", "-d", str(target), "-cp", f"{jars}/*",
-        *map(str, sources(KIT, worker.folder)),
+        *map(str, written),
     ]  # fmt: skip
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
@@ -215,6 +222,21 @@ def _compile(worker: WorkerSpec, client: Client, java: Java, jars: Path, target:
             f"{worker.library} does not compile against {client.text}: {first_error(done.stderr)}",
             hint=f"this worker is for {worker.versions}",
         )
+
+
+def _renamed(written: list[Path], renames: Mapping[str, str], folder: Path) -> list[Path]:
+    """Copies of sources, with packages under their other names."""
+    folder.mkdir()
+    made = []
+    for number, path in enumerate(written):
+        text = path.read_text()
+        for old, new in renames.items():
+            text = re.sub(rf"\b{re.escape(old)}\b", new, text)
+        copy = folder / str(number) / path.name  # a file may have the name of one in another package
+        copy.parent.mkdir()
+        copy.write_text(text)
+        made.append(copy)
+    return made
 
 
 def first_error(output: str) -> str:
