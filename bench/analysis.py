@@ -3,11 +3,13 @@
     python -m bench.analysis --messages 30000000        # 30M sends + 30M log rows + 30M deliveries
     python -m bench.analysis --messages 1000000 --rounds 1
     python -m bench.analysis --messages 30000000 100000000 --no-deliveries --only warm      # is it linear?
+    python -m bench.analysis --planted /tmp/brokerstorm-bench-x/30000000    # what --keep left, again
 
-A run with planted anomalies is made once (kept with ``--keep``), then in every round: `judge` in a process
-whose Spark session is open (what a run waits for after its drain), a cold ``brokerstorm analyze`` from
-process start to exit, and DuckDB, all at once and bucket by bucket, its start-up not counted. All counts
-must equal what was planted. Ratios compare with the faster of the two DuckDB forms, median of the rounds.
+A run with planted anomalies is made (kept with ``--keep``), or one that was kept is taken. Then, in every
+round: `judge` in a process whose Spark session is open (what a run waits for after its drain), a cold
+``brokerstorm analyze`` from process start to exit, and DuckDB, all at once and bucket by bucket, its start-up
+not counted. All counts must equal what was planted. Ratios compare with the faster of the two DuckDB forms,
+median of the rounds.
 """
 
 from __future__ import annotations
@@ -30,10 +32,12 @@ from typing import Any, Final
 import psutil
 
 from bench.process_tree import Meter, Usage, measure
-from tests.planted.anomalies import ALL_KINDS, Truth
+from harness.rundir import read_json, write_json
+from tests.planted.anomalies import ALL_KINDS
 from tests.planted.large import plant
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+TRUTH: Final = "truth.json"
 TARGETS: Final = {"warm": 0.4, "cold": 0.6}
 MAX_PEAK_BYTES: Final = 4 << 30
 MAX_GROWTH: Final = 1.2  # of the time a row, from the smallest to the largest size
@@ -106,9 +110,8 @@ CONTENDERS: Final[Mapping[str, Callable[[Path, int], Answer]]] = {
 }
 
 
-def wrong_counts(answer: Answer, truth: Truth) -> dict[str, tuple[int, int]]:
+def wrong_counts(answer: Answer, planted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Classes whose count differs: (found, planted)."""
-    planted = truth.counts()
     classes = set(planted) | set(answer.counts)
     return {
         c: (answer.counts[c], planted.get(c, 0))
@@ -117,8 +120,8 @@ def wrong_counts(answer: Answer, truth: Truth) -> dict[str, tuple[int, int]]:
     }
 
 
-def bench(options: argparse.Namespace, messages: int, folder: Path) -> tuple[dict[str, list[Answer]], Truth]:
-    """Plant ``messages`` and run all rounds, a printed line each."""
+def planted(options: argparse.Namespace, messages: int, folder: Path) -> dict[str, int]:
+    """Plant ``messages``; messages by class. Written down beside the run, for another time."""
     began = time.perf_counter()
     truth = plant(
         folder,
@@ -133,7 +136,12 @@ def bench(options: argparse.Namespace, messages: int, folder: Path) -> tuple[dic
     size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
     rows = sum(truth.rows.values())
     print(f"planted {truth.rows} in {time.perf_counter() - began:.0f} s, {size / rows:.1f} bytes a row")
-    print(f"anomalies {truth.counts()}")
+    write_json(folder / TRUTH, truth.counts())
+    return truth.counts()
+
+
+def bench(options: argparse.Namespace, folder: Path) -> dict[str, list[Answer]]:
+    """All rounds on a planted run, a printed line each."""
     print(f"{platform.platform()}, {psutil.cpu_count()} cores, {options.threads} threads\n")
     answers: dict[str, list[Answer]] = {name: [] for name in options.only}
     for round_number in range(options.rounds):
@@ -146,7 +154,7 @@ def bench(options: argparse.Namespace, messages: int, folder: Path) -> tuple[dic
                 f"{usage.peak_bytes / 2**30:5.2f} GiB  {answer.detail}",
                 flush=True,
             )
-    return answers, truth
+    return answers
 
 
 def _anomalies(options: argparse.Namespace) -> dict[str, int]:
@@ -159,7 +167,7 @@ def _wall_s(given: list[Answer]) -> float:
     return statistics.median(answer.usage.wall_s for answer in given)
 
 
-def summary(answers: Mapping[str, list[Answer]], truth: Truth) -> bool:
+def summary(answers: Mapping[str, list[Answer]], truth: Mapping[str, int]) -> bool:
     """A line a contender; whether counts are right and targets met."""
     references = [name for name in answers if name.startswith("duckdb")]
     reference = min(references, key=lambda name: _wall_s(answers[name]), default="")
@@ -217,15 +225,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--folder", type=Path, help="where the run goes; default: a temporary folder")
     parser.add_argument("--keep", action="store_true", help="leave the planted run there")
+    parser.add_argument("--planted", type=Path, help="a run that --keep left, instead of planting one")
     options = parser.parse_args()
+    if options.planted:
+        answers = bench(options, options.planted)
+        sys.exit(0 if summary(answers, read_json(options.planted / TRUTH)) else 1)
     folder = Path(tempfile.mkdtemp(prefix="brokerstorm-bench-", dir=options.folder))
     sizes: dict[int, dict[str, list[Answer]]] = {}
     met = True
     try:
         for messages in options.messages:
-            answers, truth = bench(options, messages, folder / str(messages))
-            sizes[messages] = answers
-            met &= summary(answers, truth)
+            truth = planted(options, messages, folder / str(messages))
+            print(f"anomalies {truth}")
+            sizes[messages] = bench(options, folder / str(messages))
+            met &= summary(sizes[messages], truth)
         if len(sizes) > 1:
             met &= growth(sizes)
     finally:
