@@ -54,13 +54,13 @@ final class Amqp0 extends Library {
             } else if (known.isEmpty() || known.contains(name)) {
                 ofUrl.add(name + "='" + value + "'");
                 choosesFailover |= name.equals("failover");
-            } else {
+            } else if (!name.equals(MAX_PREFETCH)) { // 0.5 has a property only, see below
                 throw new WorkerFailure(
                         "qpid-jms-legacy " + version() + " has no option " + name + Near.guess(name, known),
                         "options are those of its connection URL, broker.* of a broker, and qpid.* properties");
             }
         }
-        if (options.containsKey(MAX_PREFETCH)) { // 0.5 has the property only
+        if (options.containsKey(MAX_PREFETCH)) {
             System.setProperty("max_prefetch", options.get(MAX_PREFETCH));
         }
         String[] brokers = session.spec.bootstrap.split(",");
