@@ -274,6 +274,37 @@ def test_refused_messages_come_again(rig: PulsarRig, library: str) -> None:
     assert entries(again) <= entries(refused), "a refused entry comes again as a whole"
 
 
+@pytest.mark.slow
+def test_failover_gives_the_streams_to_who_is_left(rig: PulsarRig) -> None:
+    """The Java client tells of its turns; all before a cumulative acknowledgement is settled."""
+    topic = rig.topic()
+    how, options = {"settle": "cumulative"}, {"subscriptionType": "Failover"}
+    first = rig.consumer(READER, topic, how=how, options={**options, "consumerName": "a"})
+    first.wait_ready(40)
+    second = rig.consumer(READER, topic, how=how, options={**options, "consumerName": "b"})
+    second.wait_ready(40)
+    before = whole_run(rig.sender(READER, topic, mode="key")).done_message["ok"]
+    deadline = time.monotonic() + 60
+    while sum(consumer.stats.get("delivered", 0) for consumer in (first, second)) < before:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    first.tell("stop")
+    assert first.wait_end() == 0
+    after = whole_run(rig.sender(READER, topic, mode="key"))
+    second.wait_stats(lambda stats: stats["delivered"] >= after.done_message["ok"], 60)
+    second.tell("stop")
+    assert second.wait_end() == 0
+    turns = events(second, Event.ASSIGN)
+    assert set(turns["stream"].tolist()) == {1, 2, 3}
+    assert (np.diff(turns["epoch"].astype(np.int64)) >= 1).all()
+    got = events(second, Event.DELIVER)
+    assert set(identities(after.rows(TableId.SENDS))) <= set(identities(got["header"]))
+    confirmed = events(second, Event.ACK_CONFIRMED)
+    for stream in (1, 2, 3):
+        last = max(placed(got[got["stream"] == stream]))
+        assert max(placed(confirmed[confirmed["stream"] == stream])) == last
+
+
 # -- audit
 
 
