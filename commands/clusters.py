@@ -42,6 +42,7 @@ def up(settings: Settings, scenario: str | None, version: str, offline: bool) ->
             run_id=root.run_id,
             folder=root.cluster,
             version=version or (loaded.cluster.version if loaded else ""),
+            topology=loaded.cluster.topology if loaded else "",
             broker_config=loaded.cluster.config if loaded else {},
             offline=offline,
             on_progress=progress.download,

@@ -59,8 +59,8 @@ def machine_checks(plans: Sequence[Plan], run_dir: Path) -> list[Check]:
 
     found = {
         check.name: check
-        for system, version in dict.fromkeys((plan.system, plan.version) for plan in plans)
-        for check in machine.checks(system, version, folder=run_dir)
+        for cluster in dict.fromkeys((plan.system, plan.version, plan.topology) for plan in plans)
+        for check in machine.checks(*cluster, folder=run_dir)
     }
     return [*found.values(), *_client_checks(plans)]
 

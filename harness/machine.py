@@ -38,7 +38,12 @@ class Check:
 
 
 def checks(
-    system: str = "kafka", version: str = "", *, folder: Path | None = None, spark: bool = True
+    system: str = "kafka",
+    version: str = "",
+    topology: str = "",
+    *,
+    folder: Path | None = None,
+    spark: bool = True,
 ) -> list[Check]:
     """Every check that a run of a system at a version needs.
 
@@ -47,9 +52,9 @@ def checks(
         spark: whether the run is judged, which needs a JVM beside the brokers.
 
     Raises:
-        UsageError: no such system or version.
+        UsageError: no such system, version or topology.
     """
-    spec = spec_of(system, version)
+    spec = spec_of(system, version, topology)
     brokers_mb = sum(service.memory_mb for service in spec.nodes)
     needed_mb = brokers_mb + CLIENTS_MB + (SPARK_MB if spark else 0)
     return [
