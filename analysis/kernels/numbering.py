@@ -9,6 +9,7 @@ import numpy as np
 from analysis.bucket import Array, is_constant, narrow
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
+from analysis.kernels.lookup import Lookup, distinct
 from analysis.kernels.words import name_of, place_of
 
 #: Classes that tell the same of the payload's own order.
@@ -61,12 +62,8 @@ def _regressions(history: History, rows: Array) -> tuple[Array, Array]:
     log = history.bucket.log
     if not len(rows):
         return rows, rows
-    instance = history.groups.instance[history.group(history.log_slot[rows])]
-    owner = np.column_stack([log["stream"][rows], log["client_name"][rows], instance])
-    changes = (owner[1:] != owner[:-1]).any(axis=1)
-    number = np.append(0, np.cumsum(changes))
-    if changes.any():  # two names may take turns in a stream
-        number = np.unique(owner, axis=0, return_inverse=True)[1].ravel()
+    number = _owners(history, rows)
+    if (number[1:] < number[:-1]).any():  # two names may take turns in a stream
         order = np.argsort(narrow(number), kind="stable")
         rows, number = rows[order], number[order]
     seq = log["client_seq"][rows].astype(np.int64)
@@ -79,3 +76,17 @@ def _regressions(history: History, rows: Array) -> tuple[Array, Array]:
     holder = np.maximum.accumulate(np.where(value == highest, np.arange(len(value)), 0))
     order = np.argsort(rows[back], kind="stable")
     return rows[back][order], rows[holder[back]][order]
+
+
+def _owners(history: History, rows: Array) -> Array:
+    """One number for the stream, the name and the producer instance of each row; ascending with streams."""
+    log = history.bucket.log
+    instance = history.groups.instance
+    if (instance != instance[0]).any():
+        instance = instance[history.group(history.log_slot[rows])]
+    number = np.zeros(len(rows), np.int64)
+    for column in (log["stream"][rows], log["client_name"][rows], instance):
+        ranks = Lookup(distinct(column))
+        if len(ranks) > 1:
+            number = number * len(ranks) + ranks.index(column)
+    return number
