@@ -133,7 +133,7 @@ final class ConsumerRole {
             }
         }
         if (isIdle && System.nanoTime() - lastNs > IDLE_NS) {
-            settling.settleRest(link.session());
+            settling.settleRest(link.current());
         }
     }
 
@@ -147,7 +147,7 @@ final class ConsumerRole {
         }
         if (settling.isOpen() && System.nanoTime() - lastNs > IDLE_NS) {
             link.connection().stop();
-            settling.settleRest(link.session());
+            settling.settleRest(link.current());
             link.connection().start();
         }
     }
@@ -173,7 +173,7 @@ final class ConsumerRole {
             LockSupport.parkNanos(left);
             left = end - System.nanoTime();
         }
-        settling.settle(link.session(), message, number);
+        settling.settle(link.current(), message, number);
     }
 
     private void broken(JMSException error) {
@@ -187,7 +187,7 @@ final class ConsumerRole {
         try {
             if (link.isOpen()) {
                 link.connection().stop();
-                settling.settleRest(link.session());
+                settling.settleRest(link.current());
             }
         } catch (JMSException error) {
             worker.report.error(error.getClass().getSimpleName(), String.valueOf(error.getMessage()));

@@ -20,8 +20,8 @@ final class Link {
     private final Runnable onReconnect;
     private final AtomicLong reconnects = new AtomicLong();
     private volatile Connection connection;
-    private javax.jms.Session session;
-    private JMSException lastError;
+    private volatile javax.jms.Session session;
+    private volatile JMSException lastError;
     /** The client said that the connection is gone for good; on a thread of the client. */
     private volatile JMSException loss;
     private long notBeforeNs = Long.MIN_VALUE;
@@ -54,6 +54,20 @@ final class Link {
     /** Why the client gave its connection up; null while it has not. */
     JMSException loss() {
         return loss;
+    }
+
+    /**
+     * The session that there is: what belongs to a session that is lost must not be settled with another one.
+     *
+     * @throws JMSException it is lost
+     */
+    javax.jms.Session current() throws JMSException {
+        javax.jms.Session found = session;
+        JMSException lost = loss;
+        if (found == null || lost != null) {
+            throw lost != null ? lost : lastError;
+        }
+        return found;
     }
 
     /**

@@ -71,7 +71,7 @@ final class ProducerRole extends OpenLoop {
             return;
         }
         try {
-            producer.send(Bytes.message(link.session(), value));
+            producer.send(Bytes.message(link.current(), value));
         } catch (JMSException error) {
             send.failed(Outcomes.ofSend(error), error);
             lost(error);
@@ -96,7 +96,7 @@ final class ProducerRole extends OpenLoop {
             return;
         }
         try {
-            link.session().commit();
+            link.current().commit();
         } catch (JMSException error) {
             lost(error);
             return;
