@@ -107,13 +107,13 @@ def test_the_launcher_finds_the_checkout_through_links(tmp_path: Path) -> None:
 
 def test_the_launcher_says_when_nothing_was_set_up(tmp_path: Path) -> None:
     shutil.copy(ROOT / "brokerstorm", tmp_path / "brokerstorm")
-    done = subprocess.run([str(tmp_path / "brokerstorm")], capture_output=True, text=True, timeout=10)
+    done = subprocess.run([str(tmp_path / "brokerstorm")], capture_output=True, text=True, timeout=60)
     assert done.returncode == 4
     assert done.stderr == f"brokerstorm is not set up yet. Run: make -C {tmp_path} setup\n"
 
 
 def test_make_lists_its_targets() -> None:
-    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, timeout=10)
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     listed = {line.split()[1] for line in done.stdout.splitlines() if line.strip()}
     assert {"setup", "run", "test", "check", "bench", "docs", "clean"} <= listed

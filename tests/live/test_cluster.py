@@ -262,7 +262,7 @@ def test_a_killed_harness_leaves_only_what_is_found_and_removed(
     assert len(mine[0].claims) == 1
     started = time.monotonic()
     leftovers.remove(mine)
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 60.0
     assert leftovers.find(run_id) == []
     assert not any(identity.is_alive() for identity in mine[0].processes)
     assert run_id not in {claim.run_id for claim in addresses.claims()}

@@ -94,7 +94,7 @@ class Rig:
         assert_whole(self.cluster)
 
 
-def wait_until(what: Callable[[], bool], timeout_s: float = 5.0) -> None:
+def wait_until(what: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Brokers learn of a change one after the other: the next to be asked may still have to."""
     deadline = time.monotonic() + timeout_s
     while not what():

@@ -167,11 +167,12 @@ def test_a_stopped_process_reports_frozen_time(rig: Rig, library: str) -> None:
     begin(producer)
     producer.wait_stats(lambda stats: stats["attempted"] > 300)
     assert producer.pid is not None
+    begun_ns = time.monotonic_ns()
     os.kill(producer.pid, signal.SIGSTOP)
     time.sleep(1.5)
     os.kill(producer.pid, signal.SIGCONT)
     stats = producer.wait_stats(lambda stats: stats["frozen_ns"] > 0)
-    assert 1.0e9 < stats["frozen_ns"] < 2.5e9
+    assert 1.0e9 < stats["frozen_ns"] < time.monotonic_ns() - begun_ns
     assert any(line.get("kind") == "frozen" for line in producer.said)
     finish(producer)
     late = [line["late_max_ns"] for line in producer.said if line["type"] == "stats"]

@@ -111,11 +111,12 @@ def test_a_stopped_process_notices_that_it_was_frozen() -> None:
     )  # fmt: skip
     assert process.stdout is not None
     process.stdout.readline()
+    begun_ns = time.monotonic_ns()
     os.kill(process.pid, signal.SIGSTOP)
     time.sleep(0.8)
     os.kill(process.pid, signal.SIGCONT)
-    frozen_ns = int(process.communicate(timeout=10)[0])
-    assert 0.5e9 < frozen_ns < 1.4e9
+    frozen_ns = int(process.communicate(timeout=60)[0])
+    assert 0.5e9 < frozen_ns < time.monotonic_ns() - begun_ns
 
 
 def test_a_thread_that_hogs_the_cpu_is_not_a_freeze(monkeypatch: pytest.MonkeyPatch) -> None:

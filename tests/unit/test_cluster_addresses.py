@@ -140,7 +140,7 @@ def test_what_a_dead_harness_left_is_found_and_removed(
     assert f"127.0.{block}.0" in found[0].describe()
     started = time.monotonic()
     leftovers.remove(found)
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 60.0
     assert not orphan.is_alive()
     assert addresses.claims() == []
     assert not pid_file.exists()

