@@ -319,6 +319,8 @@ class PulsarAdmin:
             self.watch()
             try:
                 missing, why = sorted(names - self.registered()), ""
+                # A killed broker's session lasts on while it starts again.
+                missing = missing or [n.name for n in self._brokers if not self.answers(n.name)]
                 if not missing and self.controller() is None:
                     missing = ["a leader broker"]
             except EnvironmentNotReady as error:
@@ -326,7 +328,7 @@ class PulsarAdmin:
             if missing and time.monotonic() > deadline:
                 raise EnvironmentNotReady(
                     f"the cluster is not ready after {timeout_s:.0f} s: "
-                    f"not registered: {', '.join(missing)}{why}",
+                    f"not registered or not answering: {', '.join(missing)}{why}",
                     hint="the nodes' logs are in the run's cluster folder; on a busy machine raise the limit",
                 )
             if missing:

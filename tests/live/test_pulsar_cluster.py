@@ -1,0 +1,208 @@
+"""A real Pulsar cluster as processes: it works, bundles move, owners die, and what goes wrong is said."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import faults
+from harness.clusters import leftovers, open_cluster
+from harness.clusters.pulsar import PulsarCluster
+from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
+from harness.protocols import HasNamespaces, HasTransfers, TopicSettings
+from harness.rundir import RunDir, read_jsonl
+
+pytestmark = pytest.mark.live
+
+UP_S = 180.0  # a start takes 10 to 20 s; these tests also run on machines that do other things
+NAMESPACE = "public/bs-00000001"
+TOPICS = [*(TopicSettings(f"orders-{n}", 1, 1) for n in range(6)), TopicSettings("clicks", 4, 1)]
+NAMES = [topic.name for topic in TOPICS]
+
+
+def new_run_id() -> str:
+    return f"live-{os.getpid()}-{time.monotonic_ns()}"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarCluster]:
+    found = open_cluster("pulsar", run_id=new_run_id(), folder=tmp_path_factory.mktemp("cluster"))
+    try:
+        found.up(timeout_s=UP_S)
+        found.admin.enter_namespace(NAMESPACE)
+        found.admin.create_topics(TOPICS)
+        yield found
+    finally:
+        found.down()
+
+
+@pytest.fixture
+def whole(cluster: PulsarCluster) -> PulsarCluster:
+    """The module's cluster with every node up and every stream owned."""
+    for node in cluster.runtime.nodes:
+        cluster.runtime.resume(node.name)
+        cluster.runtime.start(node.name)
+    cluster.admin.wait_ready(NAMES, timeout_s=UP_S, run_tag=1)
+    return cluster
+
+
+@pytest.fixture
+def inject(whole: PulsarCluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Fires one step and returns its last effect row; it must be healed."""
+
+    def one(step: dict[str, Any]) -> dict[str, Any]:
+        run = RunDir(tmp_path / f"run-{time.monotonic_ns()}").create()
+        roles = {node.name: node.roles for node in whole.runtime.nodes}
+        timeline = faults.compile([{**step, "at": 0}], seed=3, load_s=60, topics=TOPICS, nodes=roles)
+        faults.refuse_unsupported(timeline, whole)
+        storm = faults.Storm(timeline, whole, run)
+        storm.start(time.monotonic_ns())
+        storm.join(UP_S)
+        assert storm.heal_all(UP_S) == []
+        rows = {row["event"]: row for row in read_jsonl(run.faults)}
+        assert rows["healed"]["ok"], rows
+        return rows["effect"]
+
+    return one
+
+
+def test_a_cluster_that_is_up_works(whole: PulsarCluster) -> None:
+    admin = whole.admin
+    assert isinstance(admin, HasTransfers)
+    assert isinstance(admin, HasNamespaces)
+    assert admin.registered() == {node.name for node in whole.runtime.nodes}
+    assert admin.controller() in {"broker-1", "broker-2", "broker-3"}
+    assert set(NAMES) <= set(admin.topics())
+    before = admin.end_offsets(NAMES)
+    assert set(before) == {*(f"orders-{n}-0" for n in range(6)), *(f"clicks-{n}" for n in range(4))}
+    admin.wait_ready(NAMES, timeout_s=UP_S, run_tag=1)
+    assert {stream: n - before[stream] for stream, n in admin.end_offsets(NAMES).items()} == dict.fromkeys(
+        before, 1
+    ), "one probe a stream"
+    assert whole.bootstrap.startswith("pulsar://127.0.")
+    assert len(whole.admin_url.split(",")) == 3
+
+
+def test_owners_are_those_that_a_lookup_finds(whole: PulsarCluster) -> None:
+    admin = whole.admin
+    states = admin.partition_states(NAMES)
+    assert len(states) == 10
+    for stream, state in states.items():
+        where = admin.address(stream).replace("://", "/")
+        found = admin._rest.get(f"/../../lookup/v2/topic/{where}")
+        assert admin._rest.name_of(found["httpUrl"]) == state.leader
+    assert len(set(admin.bundle_owners().values())) > 1, "not all bundles at one broker"
+
+
+def test_unloads_make_streams_load_anew(whole: PulsarCluster, inject: Callable[..., dict[str, Any]]) -> None:
+    effect = inject({"fault": "unload", "target": "topic:clicks"})
+    assert effect["effective"], effect
+    effect = inject({"fault": "unload-storm", "times": 4, "pairs": True})
+    assert effect["effective"], effect
+    assert effect["details"]["done"] == 8
+
+
+def test_a_bundle_goes_where_it_is_sent(whole: PulsarCluster, inject: Callable[..., dict[str, Any]]) -> None:
+    owner = whole.admin.leaders("orders-1")[0]
+    effect = inject({"fault": "transfer", "target": "bundle-of:orders-1"})
+    assert effect["effective"], effect
+    assert whole.admin.leaders("orders-1")[0] not in (owner, None)
+    effect = inject({"fault": "split-bundle", "target": "bundle-of:orders-2"})
+    assert effect["details"]["bundles"] == [12, 13]
+
+
+def test_a_killed_owner_is_missed_and_comes_back(
+    whole: PulsarCluster, inject: Callable[..., dict[str, Any]]
+) -> None:
+    effect = inject({"fault": "kill", "target": "owner-of:orders-3", "for": "2s"})
+    assert effect["effective"], effect
+    assert effect["details"]["unled"] + effect["details"].get("leaders_moved", 0) > 0
+    whole.admin.wait_ready(NAMES, timeout_s=UP_S, run_tag=1)
+    assert None not in {state.leader for state in whole.admin.partition_states(NAMES).values()}
+
+
+def test_a_bookie_that_stands_still_answers_nobody(inject: Callable[..., dict[str, Any]]) -> None:
+    effect = inject({"fault": "pause", "target": "role:bookie", "for": "2s"})
+    assert effect["effective"], effect
+    assert effect["details"]["silent"] == ["bookie-1"]
+
+
+def test_what_pulsar_refuses_is_told_in_its_words(whole: PulsarCluster) -> None:
+    with pytest.raises(UsageError, match="already exists"):
+        whole.admin.create_topics([TOPICS[0]])
+    with pytest.raises(UsageError, match="not valid"):
+        whole.admin.enter_namespace("public/no such name!")
+    with pytest.raises(UsageError, match="Tenant does not exist"):
+        whole.admin.enter_namespace("nobody/there")
+    with pytest.raises(UsageError, match="not found"):
+        whole.admin.unload_stream("nothing-0")
+
+
+def test_a_namespace_goes_with_all_its_topics(whole: PulsarCluster) -> None:
+    other = "public/bs-00000002"
+    admin = whole.admin
+    try:
+        admin.enter_namespace(other, bundles=4)
+        admin.create_topics(TOPICS)
+        admin.wait_ready(NAMES, timeout_s=UP_S, run_tag=2)
+        admin.drop_namespace(other)
+        assert other not in admin.namespaces()
+        admin.drop_namespace(other)  # twice is no error
+    finally:
+        admin._current, admin._partitions = NAMESPACE, {}
+
+
+def test_transfers_need_a_broker_that_can(tmp_path: Path) -> None:
+    run_id = new_run_id()
+    cluster = open_cluster("pulsar", version="2.8.1", run_id=run_id, folder=tmp_path)
+    try:
+        timeline = faults.compile(
+            [{"fault": "transfer", "at": 0}], seed=1, load_s=9, topics=TOPICS, nodes=["broker-1"]
+        )
+        with pytest.raises(ScenarioError, match="transfer needs HasTransfers"):
+            faults.refuse_unsupported(timeline, cluster)
+    finally:
+        cluster.down()
+
+
+def test_a_dead_zookeeper_ends_the_start_and_leaves_nothing(tmp_path: Path) -> None:
+    run_id = new_run_id()
+    cluster = open_cluster("pulsar", run_id=run_id, folder=tmp_path)
+
+    def kill() -> None:
+        while not cluster.runtime.is_running("zookeeper"):
+            time.sleep(0.01)
+        cluster.runtime.kill("zookeeper")
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(EnvironmentNotReady, match="zookeeper died"):
+            cluster.up(timeout_s=UP_S)
+    finally:
+        killer.join()
+        cluster.down()
+    assert leftovers.find(run_id) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "topology"), [("2.8.1", "small"), ("4.0.8", "bookies-3")])
+def test_other_clusters_work_too(version: str, topology: str, tmp_path: Path) -> None:
+    cluster = open_cluster("pulsar", version=version, topology=topology, run_id=new_run_id(), folder=tmp_path)
+    try:
+        cluster.up(timeout_s=UP_S)
+        cluster.admin.enter_namespace(NAMESPACE)
+        cluster.admin.create_topics(TOPICS)
+        cluster.admin.wait_ready(NAMES, timeout_s=UP_S, run_tag=1)
+        before = cluster.admin.incarnation("orders-0-0")
+        cluster.admin.unload_stream("orders-0-0")
+        assert cluster.admin.incarnation("orders-0-0") != before
+        assert cluster.admin.registered() == {node.name for node in cluster.runtime.nodes}
+    finally:
+        cluster.down()

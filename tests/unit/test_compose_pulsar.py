@@ -1,0 +1,137 @@
+"""Pulsar's compose file: topologies, an order of the start, jars from a distribution."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.clusters import artifacts
+from harness.clusters.artifacts import Artifacts
+from harness.clusters.compose import compose_file, read_compose
+from harness.clusters.java import Java
+from harness.clusters.process import Launch, ProcessRuntime
+from harness.errors import EnvironmentNotReady, UsageError
+
+PULSAR = compose_file("pulsar")
+
+
+def changed(tmp_path: Path, old: str, new: str) -> Path:
+    text = PULSAR.read_text()
+    assert old in text
+    path = tmp_path / "compose.yaml"
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+def settings(version: str, topology: str, node: str, target: str, folder: Path) -> dict[str, str]:
+    spec = read_compose(PULSAR, version=version, topology=topology)
+    launch = Launch(spec, Java("java", 17, "17"), folder, {})
+    runtime = ProcessRuntime("run-1", folder, 9, launch, lambda one, place: None)
+    found = next(one for one in runtime.nodes if one.name == node)
+    lines = [line for line in runtime.conf_text(found, target).splitlines() if line and line[0] != "#"]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_a_topology_says_which_services_there_are() -> None:
+    small, three = read_compose(PULSAR), read_compose(PULSAR, topology="bookies-3")
+    assert small.topology == "small"
+    assert [s.name for s in small.nodes] == ["zookeeper", "bookie-1", "broker-1", "broker-2", "broker-3"]
+    assert {s.name for s in three.services} - {s.name for s in small.services} == {"bookie-2", "bookie-3"}
+    with pytest.raises(UsageError, match="pulsar has no topology 'large'") as caught:
+        read_compose(PULSAR, topology="large")
+    assert "small, bookies-3" in caught.value.hint
+
+
+def test_services_start_after_what_they_need() -> None:
+    spec = read_compose(PULSAR)
+    assert [s.name for s in spec.services][:2] == ["zookeeper", "init"]
+    init = next(s for s in spec.services if s.name == "init")
+    assert init.once
+    assert init.after == {"zookeeper": "service_healthy"}
+    assert "init" not in {s.name for s in spec.nodes}
+    broker = next(s for s in spec.services if s.name == "broker-2")
+    assert broker.after == {"init": "service_completed_successfully"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("{condition: service_healthy}", "{condition: healthy}", "condition is 'healthy'"),
+        ("{zookeeper: {condition: service_healthy}}", "{broker-1: {}}", "services depend on each other"),
+        ("admin: bookie}", "admin: books}", "admin needs one of the ports"),
+        ("once: true", "ones: true", "did you mean 'once'"),
+    ],
+)
+def test_what_cannot_be_started_is_an_error(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_compose(changed(tmp_path, old, new))
+
+
+@pytest.mark.parametrize(
+    ("version", "from_archive"), [("4.0.8", True), ("3.3.6", True), ("2.8.1", False), ("4.2.4", False)]
+)
+def test_jars_come_from_where_the_repository_has_them(version: str, from_archive: bool) -> None:
+    wanted = read_compose(PULSAR, version=version).artifacts
+    assert bool(wanted.archive) is from_archive
+    assert wanted.title.endswith(f":{version}")
+
+
+def test_old_and_new_brokers_get_the_settings_they_know(tmp_path: Path) -> None:
+    new = settings("4.0.8", "", "broker-2", "broker.conf", tmp_path)
+    assert new["metadataStoreUrl"] == "zk:127.0.9.7:12181"
+    assert (new["bindAddress"], new["advertisedAddress"]) == ("127.0.9.2", "127.0.9.2")
+    assert new["managedLedgerDefaultAckQuorum"] == "1"
+    old = settings("2.8.1", "", "broker-2", "broker.conf", tmp_path)
+    assert old["zookeeperServers"] == "127.0.9.7:12181"
+    assert "metadataStoreUrl" not in old
+    assert old["defaultRetentionTimeInMinutes"] == new["defaultRetentionTimeInMinutes"] == "-1"
+
+
+def test_three_bookies_keep_two_copies_of_an_entry(tmp_path: Path) -> None:
+    broker = settings("4.0.8", "bookies-3", "broker-1", "broker.conf", tmp_path)
+    found = [broker[f"managedLedgerDefault{what}"] for what in ("EnsembleSize", "WriteQuorum", "AckQuorum")]
+    assert found == ["3", "2", "2"]
+    bookie = settings("4.0.8", "bookies-3", "bookie-3", "bookkeeper.conf", tmp_path)
+    assert bookie["advertisedAddress"] == "127.0.9.6"
+    assert bookie["metadataServiceUri"] == "metadata-store:zk:127.0.9.7:12181"
+
+
+def test_jars_are_unpacked_from_the_lib_folder_of_a_distribution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Copies:
+        name = "copies"
+
+        def fetch_archive(self, archive: str, target: Path, report: Any) -> Path:
+            tree = tmp_path / "tree"
+            for name in ("lib/a.jar", "lib/b.jar", "lib/deep/c.jar", "examples/d.jar", "lib/readme.txt"):
+                path = tree / "pulsar-1" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(name)
+            with tarfile.open(target / "x.tar.gz", "w:gz") as tar:
+                tar.add(tree / "pulsar-1", arcname="pulsar-1")
+            return target / "x.tar.gz"
+
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(artifacts.resolvers, "find_resolver", Copies)
+    folder = artifacts.resolve(Artifacts((), archive="g:a:1:tar.gz:bin"))
+    assert sorted(path.name for path in folder.glob("*.jar")) == ["a.jar", "b.jar"]
+    assert not list(folder.glob("*.tar.gz"))
+
+    def damaged(self: Copies, archive: str, target: Path, report: Any) -> Path:
+        (target / "x.tar.gz").write_bytes(b"no archive")
+        return target / "x.tar.gz"
+
+    monkeypatch.setattr(Copies, "fetch_archive", damaged)
+    with pytest.raises(EnvironmentNotReady, match="damaged"):
+        artifacts.resolve(Artifacts((), archive="g:a:2:tar.gz:bin"))
+
+
+def test_jars_have_one_origin() -> None:
+    with pytest.raises(UsageError, match="name one of the two"):
+        Artifacts(("g:a:1",), archive="g:a:1:tar.gz:bin")
+    with pytest.raises(UsageError, match="group:artifact:version:type:classifier"):
+        Artifacts((), archive="g:a:1")
