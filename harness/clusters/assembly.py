@@ -23,6 +23,7 @@ _MODULES: Mapping[str, str] = {
     "qpid": "harness.clusters.qpid",
     "pulsar": "harness.clusters.pulsar",
 }
+_REHEARSAL_S = 120.0  # without archives, perhaps on a machine that does other things
 
 
 class ClusterAdmin(Admin, Protocol):
@@ -62,7 +63,7 @@ class Assembly(ABC):
 
     def rehearse(self, admin: ClusterAdmin) -> None:
         """Make the cluster of `alone` load the classes that a run will need. Default: wait until it works."""
-        admin.wait_ready([], timeout_s=60.0, run_tag=0)
+        admin.wait_ready([], timeout_s=_REHEARSAL_S, run_tag=0)
 
 
 def brokers(nodes: Sequence[Node]) -> list[Node]:

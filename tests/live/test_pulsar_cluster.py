@@ -14,7 +14,7 @@ import pytest
 import faults
 from harness.clusters import leftovers, open_cluster
 from harness.clusters.pulsar import PulsarCluster
-from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import HasNamespaces, HasTransfers, TopicSettings
 from harness.rundir import RunDir, read_jsonl
 
@@ -156,19 +156,6 @@ def test_a_namespace_goes_with_all_its_topics(whole: PulsarCluster) -> None:
         admin.drop_namespace(other)  # twice is no error
     finally:
         admin._current, admin._partitions = NAMESPACE, {}
-
-
-def test_transfers_need_a_broker_that_can(tmp_path: Path) -> None:
-    run_id = new_run_id()
-    cluster = open_cluster("pulsar", version="2.8.1", run_id=run_id, folder=tmp_path)
-    try:
-        timeline = faults.compile(
-            [{"fault": "transfer", "at": 0}], seed=1, load_s=9, topics=TOPICS, nodes=["broker-1"]
-        )
-        with pytest.raises(ScenarioError, match="transfer needs HasTransfers"):
-            faults.refuse_unsupported(timeline, cluster)
-    finally:
-        cluster.down()
 
 
 def test_a_dead_zookeeper_ends_the_start_and_leaves_nothing(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from harness.clusters import artifacts
 from harness.clusters.artifacts import Artifacts
+from harness.clusters.assembly import assembly_of
 from harness.clusters.compose import compose_file, read_compose
 from harness.clusters.java import Java
 from harness.clusters.process import Launch, ProcessRuntime
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols import HasBundles, HasTransfers
 
 PULSAR = compose_file("pulsar")
 
@@ -26,10 +28,14 @@ def changed(tmp_path: Path, old: str, new: str) -> Path:
     return path
 
 
-def settings(version: str, topology: str, node: str, target: str, folder: Path) -> dict[str, str]:
+def runtime_of(version: str, topology: str, folder: Path) -> ProcessRuntime:
     spec = read_compose(PULSAR, version=version, topology=topology)
     launch = Launch(spec, Java("java", 17, "17"), folder, {})
-    runtime = ProcessRuntime("run-1", folder, 9, launch, lambda one, place: None)
+    return ProcessRuntime("run-1", folder, 9, launch, lambda one, place: None)
+
+
+def settings(version: str, topology: str, node: str, target: str, folder: Path) -> dict[str, str]:
+    runtime = runtime_of(version, topology, folder)
     found = next(one for one in runtime.nodes if one.name == node)
     lines = [line for line in runtime.conf_text(found, target).splitlines() if line and line[0] != "#"]
     return dict(line.split("=", 1) for line in lines)
@@ -97,6 +103,20 @@ def test_three_bookies_keep_two_copies_of_an_entry(tmp_path: Path) -> None:
     bookie = settings("4.0.8", "bookies-3", "bookie-3", "bookkeeper.conf", tmp_path)
     assert bookie["advertisedAddress"] == "127.0.9.6"
     assert bookie["metadataServiceUri"] == "metadata-store:zk:127.0.9.7:12181"
+
+
+@pytest.mark.parametrize(("version", "can"), [("2.8.1", False), ("2.10.1", False), ("4.0.8", True)])
+def test_only_brokers_that_can_transfer_have_the_ability(version: str, can: bool, tmp_path: Path) -> None:
+    admin = assembly_of("pulsar").admin(runtime_of(version, "", tmp_path), lambda name: True)
+    assert isinstance(admin, HasBundles)
+    assert isinstance(admin, HasTransfers) is can
+
+
+def test_clients_are_given_brokers_only(tmp_path: Path) -> None:
+    nodes = runtime_of("4.0.8", "", tmp_path).nodes
+    pulsar = assembly_of("pulsar")
+    assert pulsar.bootstrap(nodes) == "pulsar://127.0.9.1:16650,127.0.9.2:16650,127.0.9.3:16650"
+    assert pulsar.admin_url(nodes) == "http://127.0.9.1:18080,127.0.9.2:18080,127.0.9.3:18080"
 
 
 def test_jars_are_unpacked_from_the_lib_folder_of_a_distribution(
