@@ -122,7 +122,12 @@ class Campaign(Generic[ResultT]):
             )
         self._interrupts.raise_if_stopped()
         self._progress.phase("judge", "Spark")
-        result = self._stage.judge(run)
+        try:
+            result = self._stage.judge(run)
+        except Exception:
+            # A signal to the whole group ends the JVM too; what then fails first need not be our own stop.
+            self._interrupts.raise_if_stopped()
+            raise
         drop_segments(run)  # every row is in the sealed form, at a twentieth of the size
         return Round(plan, run, outcome, result)
 
