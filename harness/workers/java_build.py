@@ -125,7 +125,8 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
     name = name or clients[0]["name"]
     if not _VERSION.match(number):
         raise UsageError(
-            f"{worker.library}: client_version {version!r} is not a version", hint="write e.g. 4.0.8"
+            f"{worker.library}: client_version {version!r} is not a version",
+            hint=f"write e.g. {worker.build['default']}",
         )
     table = None
     for each in clients:
