@@ -104,7 +104,7 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     "no fault rows": (lambda: facts(faults=[]), "no planned fault was injected"),
     "fault after traffic": (lambda: facts(faults=[AFTERWARDS]), "met a message on its way"),
     "rate": (lambda: facts(traffic(ok_share=0.97)), "rate not reached: 970/s outside outages, 97.0% of"),
-    "out all the time": (lambda: facts(traffic(outages=(OUT,))), "the rate cannot be judged"),
+    "out all the time": (lambda: facts(traffic(ok_share=0.5, outages=(OUT,))), "the rate cannot be judged"),
     "saturated": (
         lambda: facts(manifest=manifest(problems=[{"kind": "saturated", "text": "p-1 late 900 ms"}])),
         "saturated: p-1 late 900 ms",
@@ -217,6 +217,14 @@ def test_of_many_streams_some_one_is_always_out() -> None:
         assert rate.up_share == pytest.approx(0.95)
         assert rate.up_ratio == pytest.approx(min(ok_share / 0.95, 1.0))
         assert verdict_of(facts(series, rate=rate))[0] is verdict
+
+
+def test_a_rate_held_through_outages_needs_no_calm() -> None:
+    """The stream was out nearly all the time, and in the end everything that was due was acknowledged."""
+    series = traffic(outages=(Outage(1, ZERO, ZERO + 99 * S // 10),))
+    run = facts(series, rate=rate_of(series, GRID, LOAD_END, RATE))
+    assert verdict_of(run)[0] is Verdict.PASS
+    assert any("outages included" in check.text for check in coverage(run))
 
 
 def test_an_unlimited_load_has_no_ratio_and_needs_none() -> None:
