@@ -117,7 +117,7 @@ DELIVERY: Final = (
         breaks=(ALWAYS,),
         needs=(),
         rests_on=("ack",),
-        sentence="one position delivered to the group more than once",
+        sentence="delivered to the group more than once",
         example="delivered 1 2 3, rebalance before the commit, delivered [2] [3] 4",
         explanation=(
             "At-least-once delivery repeats what was not committed when partitions change hands: that "

@@ -57,22 +57,26 @@ def is_dropped(history: History, slots: Array) -> Array:
 
 
 def _namesake(history: History, slots: Array) -> Callable[[int], Note]:
-    """The message that has the lost one's sequence id in the log, or the highest one before it."""
+    """The message in the log that has the lost one's sequence id, or the first with a higher one."""
 
     def note(i: int) -> Note:
         own = slots[i : i + 1]
         name, number = (int(history.of_send(column, own)[0]) for column in ("client_name", "client_seq"))
         if not name:
             return Note()
-        log = history.bucket.log
+        log, stream = history.bucket.log, int(expected_stream(history, own)[0])
         rows = np.flatnonzero((log["client_name"] == name) & (history.log_slot >= 0))
-        same = rows[log["client_seq"][rows] == number]
-        if len(same):
-            holder = name_of(history, int(history.log_slot[same[0]]), int(same[0]))
-            return Note(
-                detail=f"its sequence id {number} is that of {holder} at {place_of(history, int(same[0]))}"
-            )
-        return Note(detail=f"its sequence id {number} is not in the log")
+        rows = rows[log["stream"][rows] == stream] if stream else rows
+        ids = log["client_seq"][rows]
+        above = rows[ids >= number]
+        if not len(above):
+            return Note(detail=f"its sequence id {number} is above all in the log")
+        row = int(above[0])
+        holder = f"{name_of(history, int(history.log_slot[row]), row)} at {place_of(history, row)}"
+        held = int(log["client_seq"][row])
+        if held == number:
+            return Note(detail=f"its sequence id {number} is that of {holder}")
+        return Note(detail=f"its sequence id {number}; overtaken by {held}, {holder}")
 
     return note
 
@@ -129,6 +133,8 @@ def _shape(history: History, slots: Array) -> Array:
 
 def _what_lies_there(history: History, slots: Array) -> Callable[[int], Note]:
     def note(i: int) -> Note:
+        if history.context.has_queues:
+            return Note(detail="given to nobody, and it does not remain in the queue")
         row = int(history.acked_rows(slots[i : i + 1])[0])
         if row < 0:
             return Note()

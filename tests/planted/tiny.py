@@ -130,6 +130,7 @@ class History(Journals):
                 "error": self.name("error", error) if error else 0,
                 "position": -1 if dropped else position,
                 "ledger": -1 if dropped else 0,
+                "batch": -1 if dropped else 0,
                 "partition": partition,
             }
         )

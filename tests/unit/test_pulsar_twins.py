@@ -310,6 +310,17 @@ def test_the_sequence_of_a_premature_message_is_told_by_both_counters() -> None:
     )
 
 
+def test_a_silent_loss_names_what_overtook_it() -> None:
+    h = pulsar()
+    for seq in range(5):
+        h.send(seq, dropped=seq in (1, 2))
+        h.rows["sends"][-1] |= {"client_name": h.name("client", "p"), "client_seq": seq + 10}
+    h.log(0, 3, 4, client_seqs=(10, 13, 14))
+    witness = judged(h).episodes[0].witnesses[0]
+    assert witness.acked_position == "-1:-1"
+    assert witness.detail == "its sequence id 11; overtaken by 13, 1/0/3 at 7:1"
+
+
 def test_a_gap_that_nobody_was_told_of_is_shown_as_a_consumer_sees_it() -> None:
     details = {e.split: e.witnesses[0].detail for e in judged(failing("ignored")).episodes}
     assert details["ProducerQueueIsFullError"] == "a consumer goes from 0 to 3: a gap of 2"
