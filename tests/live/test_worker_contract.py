@@ -94,6 +94,19 @@ def test_every_send_is_one_row_with_one_outcome(rig: Rig, library: str, mode: st
         assert (log["header"]["key"] == log["header"]["lane"]).all()
 
 
+@pytest.mark.parametrize(("library", "version"), [("confluent-kafka", "2.1.0"), ("kafka-python", "2.3.0")])
+def test_an_older_release_in_an_environment_of_its_own_writes_the_same_rows(
+    rig: Rig, library: str, version: str
+) -> None:
+    producer = whole_run(rig.producer(library, rig.topic(), version=version, rate=1000))
+    assert producer.ready_message["client_version"].startswith(version)
+    sends = producer.rows(TableId.SENDS)
+    assert len(sends) == 2000 == producer.done_message["ok"]
+    assert set(sends["outcome"].tolist()) == {Outcome.OK}
+    assert (sends["position"] >= 0).all()
+    assert (sends["stream"] > 0).all()
+
+
 @every_producer
 def test_payload_size_and_unlimited_rate_without_capture(rig: Rig, library: str) -> None:
     topic = rig.topic()
