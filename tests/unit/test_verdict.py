@@ -279,3 +279,10 @@ def test_a_stream_that_never_comes_back_has_no_recovery_time() -> None:
 def test_a_fault_without_effect_has_no_outage() -> None:
     (kill, _) = fault_rows(fold(rows(effective=False)), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)], ZERO)
     assert (kill.outage_s, kill.recovery_s) == (None, None)
+
+
+def test_a_rate_that_is_not_required_cannot_be_missed() -> None:
+    always_out = traffic(ok_share=0.5, outages=(OUT,))
+    plan = {"faults": [{"fault": "kill"}], "rate_ratio": 0}
+    assert verdict_of(facts(always_out))[0] is Verdict.UNKNOWN
+    assert verdict_of(facts(always_out, plan=plan))[0] is Verdict.PASS
