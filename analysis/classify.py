@@ -79,6 +79,7 @@ def classify(bucket: Bucket) -> Partial:
 
 def _by_root_cause(history: History, found: Sequence[Hits]) -> list[Chosen]:
     """Of the hits of each message keep the most urgent; hits without a message all stay."""
+    found = [hits for hits in found if len(hits)]
     if not found:
         return []
     ranked = _Ranked.of(history, found)

@@ -197,6 +197,19 @@ SENDING: Final = (
         split_by="the client's error, and for unknown outcomes whether the message was stored",
     ),
     AnomalyClass(
+        name="given-up",
+        rank=195,
+        breaks=(INFORMATION,),
+        needs=(),
+        sentence="every attempt of the application failed, and none is stored",
+        example="sent 4: queue full; sent 4 again, ten times: queue full; stored 3 5",
+        explanation=(
+            "The application looked, sent the message again and gave up in the end (`results: resent`). It "
+            "knows of the gap, so nothing was lost behind its back; but what it set out to deliver is not "
+            "delivered. Counted once a message, under its first attempt."
+        ),
+    ),
+    AnomalyClass(
         name="info-stored",
         rank=200,
         breaks=(INFORMATION,),

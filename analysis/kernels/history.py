@@ -187,8 +187,11 @@ class History:
         stored = self.first >= 0
         return stored if self.taken is None else stored | self.taken
 
-    def sent_otherwise(self, slots: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Slots of which another attempt of the application is stored."""
+    def sent_otherwise(
+        self, slots: npt.NDArray[Any], flags: npt.NDArray[np.bool_] | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """Slots of which another attempt of the application is stored (or has the flag, by slot)."""
+        flags = self.present if flags is None else flags
         resent = np.flatnonzero(self.sparse[:, 3] > 0)
         if not len(resent) or not len(slots):
             return np.zeros(len(slots), np.bool_)
@@ -196,7 +199,7 @@ class History:
         originals = np.column_stack([self.sparse[resent, :3], np.zeros(len(resent), np.int64)])
         found = self.find(originals)
         attempts = np.concatenate([resent + self.n_dense, found[found >= 0]])
-        stored = np.unique(self.identity(attempts[self.present[attempts]])[:, :3], axis=0)
+        stored = np.unique(self.identity(attempts[flags[attempts]])[:, :3], axis=0)
         both, number = np.unique(np.concatenate([stored, seqs]), axis=0, return_inverse=True)
         known = np.zeros(len(both), np.bool_)
         known[number.ravel()[: len(stored)]] = True

@@ -1,4 +1,4 @@
-"""Sends that failed, of applications that do not look: what they later call a loss.
+"""Sends that failed: what an application did not look at and later calls a loss, and what it gave up.
 
 sent 3 [4] 5     the future of 4 failed, nobody read it
 stored 3 5       the consumer goes from 3 to 5
@@ -11,15 +11,21 @@ import numpy as np
 from analysis.bucket import Array
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
-from analysis.kernels.presence import stream_of_rows
+from analysis.kernels.presence import expected_stream, stream_of_rows
 from harness.records import Outcome
 
 _UNNAMED = "error without a name"
 
 
 def judge(history: History) -> list[Hits]:
-    """unchecked-failure, of producers that ignore results: split by error and by what the log says."""
-    slots = _failures(history)
+    """unchecked-failure, of producers that ignore results; given-up, of those that send again."""
+    return [*_unchecked(history), *_given_up(history)]
+
+
+def _unchecked(history: History) -> list[Hits]:
+    """Split by error and by what the log says."""
+    slots = _failures(history, "ignored")
+    slots = slots[history.of_send("t_done_ns", slots) > 0]
     if not len(slots):
         return []
     names, split = _splits(history, slots)
@@ -42,14 +48,28 @@ def judge(history: History) -> list[Hits]:
     ]
 
 
-def _failures(history: History) -> Array:
-    """Slots of these producers for which the client reported anything but success."""
-    deaf = [n for n, instance in history.context.instances.items() if instance.results == "ignored"]
+def _given_up(history: History) -> list[Hits]:
+    """First attempts of messages of which no attempt was acknowledged or is stored."""
+    slots = _failures(history, "resent")
+    slots = slots[(slots < history.n_dense) & ~history.present[slots]]
+    slots = slots[~history.sent_otherwise(slots, history.present | (history.outcome == Outcome.OK))]
+    if not len(slots):
+        return []
+
+    def note(i: int) -> Note:
+        return Note(detail=_gap(history, int(slots[i])))
+
+    stream = expected_stream(history, slots)
+    return [hits("given-up", slot=slots, t_ns=history.times(slots), stream=stream, note=note)]
+
+
+def _failures(history: History, results: str) -> Array:
+    """Slots for which the client reported anything but success, of producers that treat results so."""
+    deaf = [n for n, instance in history.context.instances.items() if instance.results == results]
     if not deaf:
         return np.empty(0, np.int64)
     slots = np.flatnonzero((history.outcome == Outcome.FAIL) | (history.outcome == Outcome.INFO))
-    slots = slots[np.isin(history.groups.instance[history.group(slots)], deaf)]
-    return slots[history.of_send("t_done_ns", slots) > 0]
+    return np.asarray(slots[np.isin(history.groups.instance[history.group(slots)], deaf)])
 
 
 def _splits(history: History, slots: Array) -> tuple[tuple[str, ...], Array]:

@@ -227,6 +227,19 @@ def unchecked(facts: Facts) -> list[Hit]:
     return hits
 
 
+def given_up(facts: Facts) -> list[Hit]:
+    """Messages that were sent again until the application had enough of it."""
+    hits = []
+    for name, row in facts.sent.items():
+        if facts.context.instance(name[0]).results != "resent" or name[3] or row["outcome"] == OK:
+            continue
+        every = [n for n in (*facts.sent, *facts.copies, *facts.taken) if n[:3] == name[:3]]
+        answered = any(n in facts.sent and facts.sent[n]["outcome"] == OK for n in every)
+        if not answered and not any(facts.present(n) for n in every):
+            hits.append(Hit("given-up", name, t_ns=time_of(facts, name)))
+    return hits
+
+
 def hang(facts: Facts) -> list[Hit]:
     hits = []
     for name, row in facts.sent.items():
@@ -258,5 +271,6 @@ ORACLES = (
     write_duplicate,
     hang,
     unchecked,
+    given_up,
 )
 __all__ = ["ORACLES", "absence", "identity", "nobody_sent", "time_of"]

@@ -415,6 +415,7 @@ ELSEWHERE = {
     "client-sequence-regression",
     "committed-and-redelivered",
     "dedup-silent-loss",
+    "given-up",
     "lost-after-rollback",
     "per-key-reorder",
     "premature-redelivery",

@@ -58,6 +58,18 @@ def resent(first: str, *attempts_stored: int) -> History:
     return h.log(2)
 
 
+def tried(*outcomes: str) -> History:
+    """Message 1 sent as often as there are outcomes, stored if the last one is ok."""
+    h = pulsar(results="resent", promise=NO_DEDUP).send(0)
+    for attempt, outcome in enumerate(outcomes):
+        error = "" if outcome == "ok" else "ProducerQueueIsFullError"
+        h.send(1, outcome, attempt=attempt, error=error)
+    h.send(2).log(0)
+    if outcomes[-1] == "ok":
+        h.log(1, attempt=len(outcomes) - 1)
+    return h.log(2)
+
+
 def threads(*ids: int) -> History:
     """Lanes of two threads of one producer; the client numbers all of their messages."""
     h = pulsar(partitions=1, mode="routed")
@@ -103,6 +115,13 @@ LOG_PAIRS = [
         },
         lambda: failing("checked"),
         {("info-not-stored", ""): ["1/0/2"], ("info-stored", ""): ["1/0/3"]},
+    ),
+    Pair(
+        "given up",
+        lambda: tried("fail", "fail", "fail"),
+        {("given-up", ""): ["1/0/1"]},
+        lambda: tried("fail", "fail", "ok"),
+        NOTHING,
     ),
     Pair(
         "sent again, and lost all the same",
