@@ -25,6 +25,7 @@ import org.apache.pulsar.client.impl.conf.ConsumerConfigurationData;
  */
 final class ConsumerRole {
     private static final int RECEIVE_MS = 50;
+    private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(1);
     private static final long LISTENER_NS = TimeUnit.SECONDS.toNanos(3);
 
     private final Session session;
@@ -40,6 +41,7 @@ final class ConsumerRole {
     private volatile boolean hasEnded;
     private long disconnectedMs;
     private long reconnects;
+    private long lookedNs;
 
     ConsumerRole(Session session) {
         Spec.Section part = session.spec.part;
@@ -149,6 +151,11 @@ final class ConsumerRole {
 
     /** A lost connection begins a new epoch: what was prefetched comes again. */
     private synchronized void lookForReconnect() {
+        long now = System.nanoTime();
+        if (now - lookedNs < LOOK_NS) { // with many topics it asks each of them
+            return;
+        }
+        lookedNs = now;
         Consumer<byte[]> known = consumer;
         long at = known == null ? disconnectedMs : known.getLastDisconnectedTimestamp();
         if (at != disconnectedMs) {
