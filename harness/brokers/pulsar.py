@@ -217,12 +217,18 @@ class PulsarAdmin:
         return {int(stream.rpartition("-")[2]): state.leader for stream, state in states.items()}
 
     def controller(self) -> str | None:
-        """The leader broker, which assigns bundles; None while none is known."""
-        try:
-            answer = self._rest.get("/brokers/leaderBroker", within_s=_ONE_LOOK_S)
-        except (EnvironmentNotReady, UsageError):
-            return None
-        return self._rest.name_of(str((answer or {}).get("serviceUrl", "")))
+        """The leader broker, which assigns bundles; None while none is known.
+
+        Each is asked in turn: a follower of 2.8 that started during the election never learns who won.
+        """
+        for name in self._rest.reachable():
+            try:
+                answer = self._rest.get("/brokers/leaderBroker", only=name, within_s=_ANSWER_S)
+            except (EnvironmentNotReady, UsageError):
+                continue
+            if found := self._rest.name_of(str((answer or {}).get("serviceUrl", ""))):
+                return found
+        return None
 
     def bundles(self) -> list[str]:
         """Bundles of the current namespace, in the order of their ranges."""
