@@ -38,10 +38,11 @@ class Paused(NodeLoss):
     def proof(self) -> Proof:
         """A freeze shorter than the session timeout moves nothing: then, at its end, an unanswered request
         proves it."""
+        # Asked first: when every node is frozen, the look at the cluster lasts longer than the freeze.
+        self._silent = self._silent or (self._stopped and self._nobody_answers())
         proof = super().proof()
         if proof.effective or not self._stopped:
             return proof
-        self._silent = self._silent or self._nobody_answers()
         if self._silent and self.is_undone():
             return Proof(True, f"{', '.join(self.targets)}: {self.happened()}; a request got no answer")
         return proof
