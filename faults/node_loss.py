@@ -94,8 +94,12 @@ class NodeLoss(Injection):
         """Nodes below the brokers (bookies, ZooKeeper) lead nothing: that nobody answers there is their loss.
         Remembered from while they are away."""
         below = [node for node in self.targets if node not in self.site.brokers]
-        if below and all(self.site.answers(node) is False for node in below):
+        if below and self.is_silent(below):
             self._changed["silent"] = below
+
+    def is_silent(self, nodes: Sequence[str]) -> bool:
+        """Whether none of the nodes answers now."""
+        return all(self.site.answers(node) is False for node in nodes)
 
     def _note_change(self) -> None:
         """Keep the largest change seen: leaders may be back before the next look."""

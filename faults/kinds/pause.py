@@ -47,6 +47,10 @@ class Paused(NodeLoss):
             return Proof(True, f"{', '.join(self.targets)}: {self.happened()}; a request got no answer")
         return proof
 
+    def is_silent(self, nodes: Sequence[str]) -> bool:
+        """Asked already, while they were stopped."""
+        return self._silent
+
     def _nobody_answers(self) -> bool:
         """Asked of a stopped process only: the silence of one that was just resumed proves nothing."""
         if not all(self.site.pausable.is_paused(node) for node in self.targets):
