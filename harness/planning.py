@@ -309,8 +309,9 @@ def _consumers(
     scenario: Scenario, topics: Sequence[TopicPlan], broker_config: Mapping[str, str]
 ) -> list[ConsumerPlan]:
     specs = [(name, spec) for name, spec in scenario.load.consumers.items() for _ in range(spec.count)]
+    senders = list(scenario.load.producers.values())
     return [
-        _consumer(scenario.system, name, session, spec, topics, broker_config)
+        _consumer(scenario.system, name, session, spec, topics, broker_config, senders)
         for session, (name, spec) in enumerate(specs, start=1)
     ]
 
@@ -322,11 +323,17 @@ def _consumer(
     spec: ConsumerSpec,
     topics: Sequence[TopicPlan],
     broker_config: Mapping[str, str],
+    senders: Sequence[ProducerSpec],
 ) -> ConsumerPlan:
     options = native(spec.options)
+    producers = [
+        (sender.client, native(sender.options))
+        for sender in senders
+        if not (sender.topics and spec.topics) or set(sender.topics) & set(spec.topics)
+    ]
     # What `auto` means: Kafka's is the commit every so often, JMS has a mode of that name.
     settle = "ack" if spec.settle == "auto" and system == "pulsar" else spec.settle
-    consuming = Consuming(spec.client, spec.client_version, options, broker_config, settle)
+    consuming = Consuming(spec.client, spec.client_version, options, broker_config, settle, producers)
     try:
         promise = consumer_promise(consuming)
     except ScenarioError as error:

@@ -107,6 +107,8 @@ class Consuming:
     options: Options
     broker_config: Mapping[str, str]
     settle: str
+    #: Clients and options of the producers whose messages it is given.
+    producers: Sequence[tuple[str, Options]] = ()
 
 
 ReadProducer = Callable[[str, str, Options], ProducerSettings]

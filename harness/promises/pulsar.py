@@ -16,7 +16,7 @@ the Python one; broker.conf of 4.0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from harness.errors import ScenarioError
@@ -38,6 +38,8 @@ JAVA: Final = Dialect(
     client="pulsar-client-java",
     names={
         "timeout_ms": ("sendTimeoutMs",),
+        "batching": ("batchingEnabled",),
+        "batcher": ("batcherBuilder",),
         "subscription": ("subscriptionType",),
         "ack_timeout_ms": ("ackTimeoutMillis",),
         "ack_receipt": ("ackReceiptEnabled",),
@@ -45,6 +47,8 @@ JAVA: Final = Dialect(
     },
     defaults={
         "timeout_ms": "30000",
+        "batching": "true",
+        "batcher": "DEFAULT",
         "subscription": "Exclusive",
         "ack_timeout_ms": "0",
         "ack_receipt": "false",
@@ -55,6 +59,8 @@ PYTHON: Final = Dialect(
     client="pulsar-client",
     names={
         "timeout_ms": ("send_timeout_millis",),
+        "batching": ("batching_enabled",),
+        "batcher": ("batching_type",),
         "subscription": ("consumer_type",),
         "ack_timeout_ms": ("unacked_messages_timeout_ms",),
         "ack_receipt": ("(no ack receipts)",),
@@ -62,6 +68,8 @@ PYTHON: Final = Dialect(
     },
     defaults={
         "timeout_ms": "30000",
+        "batching": "false",
+        "batcher": "Default",
         "subscription": "Exclusive",
         "ack_timeout_ms": "0",
         "ack_receipt": "false",
@@ -145,23 +153,37 @@ def read_consumer(consuming: Consuming) -> ConsumerPromise:
             f"{subscription.text}: has no cumulative acknowledgement",
             hint="settle: ack, or an Exclusive or Failover subscription",
         )
+    order, why_order = _order_of(kind, subscription.text, consuming.producers)
     ack_timeout_s, why_timeout = _ack_timeout(consuming, dialect)
     receipt = dialect.setting(options, "ack_receipt")
     batch = dialect.setting(options, "batch_index_ack")
     at_broker = consuming.broker_config.get("acknowledgmentAtBatchIndexLevelEnabled", "false").lower()
     return ConsumerPromise(
         subscription=kind,
-        order=_ORDER[kind],
+        order=order,
         ack_timeout_s=ack_timeout_s,
         acks_confirmed=receipt.is_true,
         batch_index_acks=batch.is_true and at_broker in TRUE,
         because={
-            "order": subscription.text,
+            "order": why_order,
             "ack_timeout": why_timeout,
             "ack": receipt.text if receipt.given else f"{consuming.client} answers without asking the broker",
             "batch_index_acks": f"{batch.text}, acknowledgmentAtBatchIndexLevelEnabled={at_broker}",
         },
     )
+
+
+def _order_of(
+    kind: Subscription, text: str, producers: Sequence[tuple[str, Options]]
+) -> tuple[Literal["stream", "key", "none"], str]:
+    """Key_Shared gives a batch to one consumer whole: it keeps a key's order if no batch mixes keys."""
+    if kind == "key_shared":
+        for client, options in producers:
+            dialect = _DIALECTS[client]
+            batching, batcher = dialect.setting(options, "batching"), dialect.setting(options, "batcher")
+            if batching.is_true and "key" not in batcher.value.lower():
+                return "none", f"{text}, but {batching.text} and {batcher.text}: a batch mixes keys"
+    return _ORDER[kind], text
 
 
 def _ack_timeout(consuming: Consuming, dialect: Dialect) -> tuple[float, str]:

@@ -226,6 +226,26 @@ def test_what_a_consumer_is_promised(
 
 
 @pytest.mark.parametrize(
+    ("client", "options", "order"),
+    [
+        ("pulsar-client-java", {}, "none"),
+        ("pulsar-client-java", {"batchingEnabled": "false"}, "key"),
+        ("pulsar-client-java", {"batcherBuilder": "KEY_BASED"}, "key"),
+        ("pulsar-client", {}, "key"),
+        ("pulsar-client", {"batching_enabled": "true"}, "none"),
+        ("pulsar-client", {"batching_enabled": "true", "batching_type": "KeyBased"}, "key"),
+    ],
+)
+def test_a_batch_of_mixed_keys_keeps_no_order_of_keys(
+    client: str, options: dict[str, str], order: str
+) -> None:
+    consuming = Consuming(
+        "pulsar-client-java", "", {"subscriptionType": "Key_Shared"}, {}, "ack", [(client, options)]
+    )
+    assert consumer_promise(consuming).order == order
+
+
+@pytest.mark.parametrize(
     ("options", "settle", "message"),
     [
         ({"subscriptionType": "Shard"}, "ack", "must be Exclusive, Failover, Shared or Key_Shared"),
