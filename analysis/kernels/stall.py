@@ -92,17 +92,20 @@ def _end_ns(given: Given) -> int:
 def _holdings(given: Given, stream: int) -> list[Holding]:
     """Who held the stream when, from assigns and revokes; without any, whoever was subscribed."""
     context = given.history.context
+    topic = context.stream_name(stream).rpartition("-")[0]
     since: dict[int, int] = {}
     found = []
     for change in given.matching.changes:
         if change.stream not in (stream, 0) or given.matching.group_of_session[change.session] != given.group:
             continue
+        known = context.sessions.get(change.session)
+        if change.stream == 0 and known and topic not in known.topics:
+            continue  # a change of everything that it reads, which this is not part of
         if change.event in (Event.ASSIGN, Event.REVOKE) and change.session in since:
             found.append(Holding(change.session, since.pop(change.session), change.t_ns))
         if change.event == Event.ASSIGN:
             since[change.session] = change.t_ns
     if not found and not since and context.reading(given.group).is_individual:
-        topic = context.stream_name(stream).rpartition("-")[0]
         members = context.group_sessions().get(given.group, [])
         since = {s.number: s.start_ns or context.load_start_ns for s in members if topic in s.topics}
     for session, start in since.items():

@@ -40,6 +40,7 @@ faults:
   - {fault: kill, target: "leader-of:orders-000", at: 4s, for: 2s}
 limits:
   drain: 120s
+  stall: 60s  # the back-off of a client that reconnects, on a machine that may be busy
 require:
   rate_ratio: 0  # the machine that runs the tests may be busy
 """

@@ -10,6 +10,7 @@ import pytest
 from analysis.classes import status_of
 from analysis.findings import Status
 from harness.plan import ConsumerPromise
+from harness.records import Event
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Found, Pair, found
 from tests.planted.plans import DURABLE
@@ -327,6 +328,17 @@ def test_the_sequence_of_a_premature_message_is_told_by_both_counters() -> None:
     assert (
         "sequence ids" not in judged(reconnected(0, 3, 1, 2, 3, 4, ids=False)).episodes[0].witnesses[0].detail
     )
+
+
+def test_a_reconnect_gives_a_consumer_no_streams_of_other_topics() -> None:
+    """A client that lost its connection assigns itself stream 0: everything that it reads."""
+    h = waited(SHARED)
+    reading_another = h.plan.consumers[0].model_copy(update={"topics": ["clicks"]})
+    h.plan = h.plan.model_copy(update={"consumers": [reading_another]})
+    h.ends(Event.ASSIGN, at_ms=1_600)
+    assert ("backlog-stuck", "") not in found(h)
+    again = waited(SHARED).ends(Event.ASSIGN, at_ms=1_600)
+    assert found(again)["backlog-stuck", ""] == ["orders-0"]
 
 
 def test_a_silent_loss_names_what_overtook_it() -> None:
