@@ -29,6 +29,11 @@ def print_campaign(out: Console, campaign: Campaign, *, report: Path | None = No
     for variant in campaign.variants:
         parts += witness_of(variant, out.width)
     parts += _undecided(campaign.variants)
+    emit(out, *parts, next_steps(campaign, report))
+
+
+def next_steps(campaign: Campaign, report: Path | None) -> RenderableType:
+    """Where the report lies, how to look at the first witness and to repeat the campaign, the exit code."""
     lines: list[tuple[str, Text | str]] = []
     if report is not None:
         lines.append(("report", str(report)))
@@ -39,7 +44,7 @@ def print_campaign(out: Console, campaign: Campaign, *, report: Path | None = No
             if is_message(witness)
         ]
     lines += [("repeat", words.plain(campaign.command)), ("exit", str(campaign.exit_code))]
-    emit(out, *parts, rows(lines))
+    return rows(lines)
 
 
 def outcome_of(campaign: Campaign) -> Expectation:

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from analysis.findings import Campaign, Proved, Question, Reproduction, VariantResult
 from analysis.report import words
-from analysis.report.terminal import emit, is_message, rows
-from analysis.report.terminal_campaign import first_witness, found, witness_of
+from analysis.report.terminal import emit
+from analysis.report.terminal_campaign import found, next_steps, witness_of
 
 STYLE = {
     Proved.REPRODUCED: "black on green",
@@ -33,17 +33,7 @@ def print_reproduction(out: Console, campaign: Campaign, *, report: Path | None 
     parts += ["", _side_by_side(campaign, reproduction), ""]
     for variant in campaign.variants:
         parts += witness_of(variant, out.width)
-    lines: list[tuple[str, Text | str]] = []
-    if report is not None:
-        lines.append(("report", str(report)))
-        shown = [first for variant in campaign.variants if (first := first_witness(variant))]
-        lines += [
-            ("trace", f"brokerstorm trace {witness.message} {report.parent / run.path}")
-            for run, _, witness in shown[:1]
-            if is_message(witness)
-        ]
-    lines += [("repeat", words.plain(campaign.command)), ("exit", str(campaign.exit_code))]
-    emit(out, *parts, rows(lines))
+    emit(out, *parts, next_steps(campaign, report))
 
 
 def sentences(campaign: Campaign, reproduction: Reproduction) -> list[str]:
