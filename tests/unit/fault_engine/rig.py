@@ -1,0 +1,41 @@
+"""A storm on a cluster that is only state, and a kill to plan."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import faults
+from harness.protocols import TopicSettings
+from harness.rundir import RunDir, read_jsonl
+from tests.unit.fault_cluster import NAMES, StateCluster
+
+TOPICS = [TopicSettings("orders", 6, 3)]
+
+
+class Rig:
+    """A storm that started, and what it wrote."""
+
+    def __init__(self, cluster: StateCluster, run: RunDir, *steps: dict[str, Any], **more: Any) -> None:
+        self.run = run
+        timeline = faults.compile(list(steps), seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
+        self.storm = faults.Storm(timeline, cluster, run, **more)  # type: ignore[arg-type]
+        self.epoch_ns = time.monotonic_ns()
+        self.storm.start(self.epoch_ns)
+
+    def rows(self, event: str = "", fault_id: int = 0) -> list[dict[str, Any]]:
+        rows = read_jsonl(self.run.faults)
+        return [r for r in rows if event in ("", r["event"]) and fault_id in (0, r["id"])]
+
+    def events(self, fault_id: int) -> list[str]:
+        return [row["event"] for row in self.rows(fault_id=fault_id)]
+
+    def wait_for(self, event: str, count: int = 1) -> None:
+        deadline = time.monotonic() + 20
+        while len(self.rows(event)) < count:
+            assert time.monotonic() < deadline, f"no {event} in {self.rows()}"
+            time.sleep(0.005)
+
+
+def kill(at: float, seconds: float = 0.2, **more: Any) -> dict[str, Any]:
+    return {"fault": "kill", "at": at, "for": seconds, **more}

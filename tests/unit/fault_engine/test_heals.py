@@ -1,0 +1,160 @@
+"""Nothing stays applied: heals on every way out, in a hurry, in trouble and in threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import faults
+from faults.ledger import Ledger
+from harness.rundir import RunDir, read_jsonl
+from tests.unit.fault_cluster import NAMES, StateCluster
+from tests.unit.fault_engine.rig import TOPICS, Rig, kill
+
+
+def test_heal_all_heals_at_once_and_again_does_nothing(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, kill(0.0, 300.0), kill(55.0))
+    rig.wait_for("effect")
+    start = time.monotonic()
+    assert rig.storm.heal_all(60) == []
+    assert time.monotonic() - start < 60
+    calls = list(cluster.runtime.calls)
+    assert rig.storm.heal_all(5) == []
+    assert cluster.runtime.calls == calls
+    assert rig.rows("healed")[0]["ok"] is True
+    assert rig.rows("skipped")[0]["reason"] == "the run stopped before it was due"
+    assert Ledger(run).entries() == []
+
+
+def test_heal_all_before_start_and_without_faults(cluster: StateCluster, run: RunDir) -> None:
+    timeline = faults.compile([], seed=1, load_s=10, topics=TOPICS, nodes=NAMES)
+    storm = faults.Storm(timeline, cluster, run)  # type: ignore[arg-type]
+    assert storm.heal_all(1) == []
+    storm.join(1)
+    storm.stop()
+
+
+def test_heal_all_from_several_threads(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, {"fault": "pause", "at": 0.0, "for": 30})
+    rig.wait_for("inject")
+    results: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: results.append(rig.storm.heal_all(5))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert results == [[], [], []]
+    assert cluster.runtime.paused == set()
+    assert len(rig.rows("healed")) == 1
+
+
+def test_what_recovers_late_is_undone_and_no_failure(run: RunDir) -> None:
+    """The node runs again: nothing is left behind, even if there is no time to wait for the ISR."""
+    cluster = StateCluster(join_s=30.0)
+    cluster.admin.join_s = 0.0
+    rig = Rig(cluster, run, kill(0.0, 30.0))
+    rig.wait_for("effect")
+    cluster.admin.join_s = 30.0
+    assert rig.storm.heal_all(0.3) == []
+    assert cluster.runtime.running == set(NAMES)
+    (healed,) = rig.rows("healed")
+    assert healed["ok"] is False
+    assert healed["evidence"].startswith("undone, but the cluster did not recover in time: kafka-")
+    assert Ledger(run).entries() == []
+
+
+def test_who_is_in_a_hurry_does_not_wait_for_the_cluster(run: RunDir) -> None:
+    cluster, hurry = StateCluster(join_s=0.0), threading.Event()
+    rig = Rig(cluster, run, kill(0.0, 30.0), hurry=hurry)
+    rig.wait_for("effect")
+    cluster.admin.join_s = 300.0
+    threading.Timer(0.2, hurry.set).start()
+    start = time.monotonic()
+    assert rig.storm.heal_all(200) == []
+    assert time.monotonic() - start < 100
+    assert cluster.runtime.running == set(NAMES)
+
+
+def test_a_stop_that_comes_while_healing_shortens_the_wait(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faults.storm.STOPPING_S", 0.5)
+    cluster, stopping = StateCluster(join_s=0.0), threading.Event()
+    rig = Rig(cluster, run, kill(0.0, 30.0), stopping=stopping)
+    rig.wait_for("effect")
+    cluster.admin.join_s = 300.0
+    threading.Timer(0.2, stopping.set).start()
+    start = time.monotonic()
+    assert rig.storm.heal_all(300) == []
+    assert time.monotonic() - start < 100
+    assert cluster.runtime.running == set(NAMES)
+    assert rig.rows("healed")[0]["ok"] is False
+
+
+def test_a_stop_that_takes_longer_than_there_is_time(cluster: StateCluster, run: RunDir) -> None:
+    cluster.runtime.stop_takes_s = 2.0
+    rig = Rig(cluster, run, {"fault": "restart", "at": 0, "target": "kafka-1"})
+    rig.wait_for("inject")
+    (failure,) = rig.storm.heal_all(0.1)
+    assert failure.startswith("fault 1 (restart kafka-1): still being applied")
+    assert len(Ledger(run).entries()) == 1
+    rig.storm.join(20)
+    assert cluster.runtime.running == set(NAMES)
+    assert rig.storm.heal_all(1) == []
+    assert Ledger(run).entries() == []
+
+
+def test_a_node_that_never_comes_back(cluster: StateCluster, run: RunDir) -> None:
+    cluster.runtime.start_fails = 10**9
+    rig = Rig(cluster, run, kill(0.0, 0.1, target="kafka-2"), kill(0.5, 0.1, target="kafka-1"), verify_s=0.3)
+    rig.storm.join(20)
+    (failure,) = rig.storm.heal_all(1)
+    assert failure == "fault 1 (kill kafka-2): kafka-2 not running (kafka-2 died at start)"
+    assert [entry["down"] for entry in Ledger(run).entries()] == [["kafka-2"]]
+    assert rig.rows("skipped")[0]["reason"].startswith("kafka-2 is still away (fault 1)")
+
+
+def test_a_start_that_fails_is_tried_again(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faults.life._RETRY_S", 0.05)
+    cluster.runtime.start_fails = 2
+    rig = Rig(cluster, run, kill(0.0, 0.1))
+    rig.storm.join(20)
+    assert rig.rows("healed")[0]["ok"] is True
+
+
+def test_an_apply_that_breaks_is_healed(cluster: StateCluster, run: RunDir) -> None:
+    def half(node: str) -> None:
+        cluster.runtime.paused.add(node)
+        raise ValueError("broke in the middle")
+
+    cluster.runtime.pause = half  # type: ignore[method-assign]
+    rig = Rig(cluster, run, {"fault": "pause", "at": 0, "for": 30})
+    rig.storm.join(20)
+    (effect,) = rig.rows("effect")
+    assert effect["effective"] is False
+    assert "broke in the middle" in effect["evidence"]
+    assert cluster.runtime.paused == set()
+    assert rig.rows("healed")[0]["ok"] is True
+
+
+def test_bugs_in_a_kind_are_recorded_and_nothing_stays(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> object:
+        raise KeyError("oh")
+
+    monkeypatch.setattr("faults.node_loss.NodeLoss.proof", broken)
+    Rig(cluster, run, kill(0.0, 0.1)).storm.join(20)
+    monkeypatch.setattr("faults.node_loss.NodeLoss.__init__", broken)
+    second = RunDir(run.root.parent / "second").create()
+    rig = Rig(cluster, second, kill(0.0, 0.1))
+    rig.storm.join(20)
+    effect = next(row for row in read_jsonl(run.faults) if row["event"] == "effect")
+    assert (effect["effective"], effect["evidence"]) == (False, "its proof failed, a bug: KeyError('oh')")
+    assert rig.rows("skipped")[0]["reason"] == "a bug: KeyError('oh')"
+    assert cluster.runtime.running == set(NAMES)
+    assert Ledger(run).entries() == Ledger(second).entries() == []

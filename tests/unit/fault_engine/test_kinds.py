@@ -1,0 +1,107 @@
+"""What each kind of fault does to nodes and leaders, and when it says that it bit."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.rundir import RunDir
+from tests.unit.fault_cluster import NAMES, StateCluster
+from tests.unit.fault_engine.rig import Rig, kill
+
+
+def test_pause_that_moves_nothing_is_vacuous(run: RunDir) -> None:
+    rig = Rig(StateCluster(fence_s=30.0, join_s=0.0), run, {"fault": "pause", "at": 0, "for": 0.1})
+    rig.storm.join(20)
+    (effect,) = rig.rows("effect")
+    assert effect["effective"] is False
+    assert "but no leader moved and no ISR shrank" in effect["evidence"]
+
+
+def test_restart_counts_down_after_the_stop(cluster: StateCluster, run: RunDir) -> None:
+    cluster.runtime.stop_takes_s = 0.15
+    rig = Rig(cluster, run, {"fault": "restart", "at": 0, "down": 0.1, "target": "controller"})
+    rig.storm.join(20)
+    inject, heal = rig.rows("inject")[0], rig.rows("heal")[0]
+    assert inject["targets"] == ["kafka-1"]
+    assert (heal["t_ns"] - inject["t_ns"]) / 1e9 >= 0.25
+    assert rig.rows("effect")[0]["effective"] is True
+    assert cluster.runtime.calls == ["stop kafka-1", "start kafka-1"]
+
+
+def test_controller_kill(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, {"fault": "controller-kill", "at": 0, "for": 0.2})
+    rig.storm.join(20)
+    assert rig.rows("inject")[0]["targets"] == ["kafka-1"]
+    assert rig.rows("effect")[0]["details"]["controller"] == "kafka-1 -> kafka-2"
+
+
+def test_rolling_restart_takes_one_after_the_other(cluster: StateCluster, run: RunDir) -> None:
+    away: list[set[str]] = []
+    original = cluster.runtime.stop
+
+    def stop_and_look(node: str, *, timeout_s: float = 30.0) -> None:
+        away.append(set(NAMES) - cluster.admin.registered())
+        original(node, timeout_s=timeout_s)
+
+    cluster.runtime.stop = stop_and_look  # type: ignore[method-assign]
+    cluster.admin.fence_s = 0.0  # an orderly stop hands over at once
+    rig = Rig(cluster, run, {"fault": "rolling-restart", "at": 0})
+    rig.storm.join(10)
+    assert cluster.runtime.calls == [f"{call} {node}" for node in NAMES for call in ("stop", "start")]
+    assert away == [set(), set(), set()]
+    (effect,) = rig.rows("effect")
+    assert effect["effective"] is True, effect
+    assert effect["evidence"].startswith("3 of 3 nodes restarted: kafka-1 back in sync after")
+    assert rig.rows("healed")[0]["ok"] is True
+
+
+def test_rolling_restart_stops_rolling_when_everything_heals(run: RunDir) -> None:
+    cluster = StateCluster(join_s=0.3)
+    rig = Rig(cluster, run, {"fault": "rolling-restart", "at": 0})
+    rig.wait_for("inject")
+    assert rig.storm.heal_all(5) == []
+    assert cluster.runtime.running == set(NAMES)
+    assert "stop kafka-3" not in cluster.runtime.calls
+    assert rig.rows("effect")[0]["effective"] is False
+
+
+def test_leader_move_is_proved_by_who_leads(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, {"fault": "leader-move", "topic": "orders", "partitions": 4, "at": 0})
+    rig.storm.join(20)
+    (effect,) = rig.rows("effect")
+    assert effect["details"]["moved"] == 4
+    moves = rig.rows("inject")[0]["params"]["moves"]
+    assert {p: cluster.admin.leader[int(p)] for p in moves} == moves
+    assert all(old != new for old, new in effect["details"]["leaders"].values())
+    assert rig.events(1) == ["inject", "effect", "heal", "healed"]
+
+
+def test_leader_move_that_nobody_carried_out(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faults.life.PROOF_S", 0.1)
+    cluster.admin.moves_ignored = True
+    rig = Rig(cluster, run, {"fault": "leader-move", "at": 0})
+    rig.storm.join(20)
+    assert rig.rows("effect")[0]["effective"] is False
+    assert rig.rows("effect")[0]["evidence"] == "0 of 6 leaders changed"
+
+
+def test_leader_move_goes_to_nodes_that_can_lead(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, kill(0.0, 30, target="kafka-1"), {"fault": "leader-move", "at": 0.3})
+    rig.wait_for("inject", 2)
+    rig.storm.heal_all(5)
+    moves = rig.rows("inject", 2)[0]["params"]["moves"]
+    assert moves
+    assert "kafka-1" not in moves.values()
+
+
+def test_preferred_election(cluster: StateCluster, run: RunDir) -> None:
+    cluster.admin.leader = dict.fromkeys(range(6), "kafka-1")
+    rig = Rig(
+        cluster, run, {"fault": "preferred-election", "at": 0}, {"fault": "preferred-election", "at": 0.5}
+    )
+    rig.storm.join(20)
+    assert rig.rows("inject")[0]["targets"] == ["orders-1", "orders-2", "orders-4", "orders-5"]
+    assert rig.rows("effect")[0]["effective"] is True
+    assert "already" in rig.rows("skipped")[0]["reason"]

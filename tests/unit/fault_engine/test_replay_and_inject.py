@@ -1,0 +1,96 @@
+"""The same faults again, and one fault by hand."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import faults
+from faults.ledger import Ledger
+from harness.errors import HealError, ScenarioError, UsageError
+from harness.rundir import RunDir, read_jsonl, write_json
+from tests.unit.fault_cluster import NAMES, StateCluster
+from tests.unit.fault_engine.rig import Rig, kill
+
+
+def test_replay_hits_the_same_nodes_at_the_real_times(tmp_path: Path, run: RunDir) -> None:
+    steps = [
+        kill(0.1, 0.2, target="leader-of:orders"),
+        {"fault": "leader-move", "partitions": 2, "every": 0.3, "jitter": 0.1, "from": 0.7, "until": 1.2},
+        kill(0.15, 0.2, target="kafka-1"),
+    ]
+    first = Rig(StateCluster(), run, *steps)
+    first.storm.join(10)
+    write_json(run.manifest, {"epoch_ns": first.epoch_ns})
+    topics = [{"name": "orders", "partitions": 6, "replication": 3, "config": {}}]
+    write_json(run.plan, {"topics": topics, "seed": 7, "load_s": 60.0})
+
+    timeline = faults.load_replay(run)
+    injected = first.rows("inject")
+    assert len(injected) >= 2
+    assert [f.t_s for f in timeline.firings] == [(r["t_ns"] - first.epoch_ns) / 1e9 for r in injected]
+    assert [f.params.get("moves") or f.target for f in timeline.firings] == [
+        r["params"].get("moves") or r["targets"][0] for r in injected
+    ]
+    again = RunDir(tmp_path / "again").create()
+    storm = faults.Storm(timeline, StateCluster(), again)  # type: ignore[arg-type]
+    storm.start(time.monotonic_ns())
+    storm.join(10)
+    repeated = [row for row in read_jsonl(again.faults) if row["event"] == "inject"]
+    assert [row["targets"] for row in repeated] == [row["targets"] for row in injected]
+    assert [row["params"] for row in repeated] == [row["params"] for row in injected]
+
+
+def test_nothing_to_replay(run: RunDir) -> None:
+    with pytest.raises(UsageError, match="injected no fault"):
+        faults.load_replay(run)
+
+
+def test_inject_for_a_while(cluster: StateCluster, run: RunDir) -> None:
+    result = faults.inject_once("kill", {"target": "leader-of:orders-2"}, cluster, run, 0.2)  # type: ignore[arg-type]
+    assert result["targets"] == ["kafka-3"]
+    assert (result["id"], result["effective"], result["healed"], result["applied"]) == (1, True, True, False)
+    result = faults.inject_once("leader-move", {"partitions": 1}, cluster, run, None)  # type: ignore[arg-type]
+    assert (result["id"], result["effective"], result["applied"]) == (2, True, False)
+
+
+def test_inject_and_leave(cluster: StateCluster, run: RunDir) -> None:
+    result = faults.inject_once("pause", {"target": "kafka-1"}, cluster, run, None)  # type: ignore[arg-type]
+    assert (result["effective"], result["healed"], result["applied"]) == (True, False, True)
+    assert cluster.runtime.paused == {"kafka-1"}
+    cluster.runtime.kill("kafka-2")
+    Ledger(run).write(9, {"kind": "kill", "targets": ["kafka-2"], "down": ["kafka-2"]})
+    assert faults.heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
+    assert cluster.runtime.running == set(NAMES)
+    assert Ledger(run).entries() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "for_s", "message"),
+    [
+        ("kil", {}, None, "unknown kind 'kil'"),
+        ("kill", {"target": "kafka-7"}, 1.0, "no node 'kafka-7'"),
+        ("kill", {"tagret": "all"}, 1.0, "tagret: unknown key (did you mean 'target'?)"),
+        ("leader-move", {"topic": "order"}, None, "no topic 'order' (did you mean 'orders'?)"),
+        ("leader-move", {}, 3.0, "for: leader-move ends by itself"),
+    ],
+)
+def test_inject_refuses(
+    cluster: StateCluster, run: RunDir, kind: str, params: dict[str, Any], for_s: float | None, message: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        faults.inject_once(kind, params, cluster, run, for_s)  # type: ignore[arg-type]
+    assert message in str(caught.value)
+    assert cluster.runtime.calls == []
+
+
+def test_inject_that_cannot_be_healed(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faults.storm.VERIFY_S", 0.2)
+    cluster.runtime.start_fails = 10**9
+    with pytest.raises(HealError, match="kafka-1 not running"):
+        faults.inject_once("kill", {"target": "kafka-1"}, cluster, run, 0.1)  # type: ignore[arg-type]

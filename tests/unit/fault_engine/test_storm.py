@@ -1,0 +1,198 @@
+"""A storm from its first row to its last: order of events, claims on nodes, refusals, the ledger."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import faults
+from faults.kinds import KINDS
+from faults.ledger import Ledger
+from faults.site import Site
+from harness.errors import ScenarioError
+from harness.protocols import PartitionState
+from harness.rundir import RunDir
+from tests.unit.fault_cluster import NAMES, StateCluster
+from tests.unit.fault_engine.rig import TOPICS, Rig, kill
+
+
+def test_kill_from_inject_to_healed(cluster: StateCluster, run: RunDir) -> None:
+    seen: list[str] = []
+    rig = Rig(
+        cluster, run, kill(0.05, target="leader-of:orders-1"), on_event=lambda row: seen.append(row["event"])
+    )
+    rig.storm.join(20)
+    inject, effect, heal, healed = rig.rows()
+    assert inject["kind"] == "kill"
+    assert inject["target"] == "leader-of:orders-1"
+    assert inject["targets"] == ["kafka-2"]
+    assert inject["planned_s"] == 0.05
+    assert (inject["t_ns"] - rig.epoch_ns) / 1e9 >= 0.05
+    assert effect["effective"] is True
+    assert effect["details"]["leaders_moved"] == 2
+    assert "process gone; leaders of 2 partitions moved" in effect["evidence"]
+    assert (heal["t_ns"] - inject["t_ns"]) / 1e9 >= 0.2
+    assert healed["ok"] is True
+    assert cluster.runtime.calls == ["kill kafka-2", "start kafka-2"]
+    assert seen == ["inject", "effect", "heal", "healed"]
+    assert Ledger(run).entries() == []
+    assert rig.storm.heal_all(1) == []
+
+
+def test_the_ledger_is_written_before_and_struck_out_after(cluster: StateCluster, run: RunDir) -> None:
+    entries: list[Any] = []
+    original = cluster.runtime.kill
+
+    def kill_and_look(node: str) -> None:
+        entries.extend(Ledger(run).entries())
+        original(node)
+
+    cluster.runtime.kill = kill_and_look  # type: ignore[method-assign]
+    rig = Rig(cluster, run, kill(0.0, target="kafka-3"))
+    rig.storm.join(20)
+    assert [(e["id"], e["kind"], e["targets"], e["down"]) for e in entries] == [
+        (1, "kill", ["kafka-3"], ["kafka-3"])
+    ]
+    assert Ledger(run).entries() == []
+
+
+def test_a_second_node_is_not_taken_away(cluster: StateCluster, run: RunDir) -> None:
+    pause = {"fault": "pause", "at": 0.1, "for": 0.1, "target": "kafka-2"}
+    rig = Rig(cluster, run, kill(0.0, 30, target="kafka-1"), pause)
+    rig.wait_for("skipped")
+    rig.storm.heal_all(5)
+    (skipped,) = rig.rows("skipped")
+    assert skipped["kind"] == "pause"
+    assert skipped["reason"] == "kafka-1 is still away (fault 1); `together: true` allows it"
+    assert "pause kafka-2" not in cluster.runtime.calls
+
+
+def test_a_firing_may_wait_for_its_turn(cluster: StateCluster, run: RunDir) -> None:
+    pause = {"fault": "pause", "at": 0.05, "for": 0.1, "target": "kafka-2", "wait": "20s"}
+    rig = Rig(cluster, run, kill(0.0, 0.5, target="kafka-1"), pause)
+    rig.storm.join(20)
+    assert rig.rows("skipped") == []
+    paused, whole = rig.rows("inject", 2)[0], rig.rows("healed", 1)[0]
+    assert paused["t_ns"] > whole["t_ns"]
+    assert paused["planned_s"] == 0.05
+
+
+def test_who_waits_is_skipped_when_everything_heals(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, kill(0.0, 30, target="kafka-1"), kill(0.05, target="kafka-2", wait="20s"))
+    rig.wait_for("effect")
+    assert rig.storm.heal_all(10) == []
+    assert len(rig.rows("skipped")) == 1
+    assert "kill kafka-2" not in cluster.runtime.calls
+
+
+def test_together_allows_it_but_never_the_same_node(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(
+        cluster,
+        run,
+        kill(0.0, 30, target="kafka-1"),
+        kill(0.1, 30, target="kafka-2", together=True),
+        kill(0.15, 30, target="kafka-1", together=True),
+    )
+    rig.wait_for("skipped")
+    rig.wait_for("effect", 2)
+    assert rig.storm.heal_all(5) == []
+    assert rig.events(2) == ["inject", "effect", "heal", "healed"]
+    assert rig.rows("skipped")[0]["reason"] == "kafka-1 is still faulted by fault 1"
+
+
+def test_a_node_that_died_by_itself_counts_as_away(cluster: StateCluster, run: RunDir) -> None:
+    cluster.runtime.kill("kafka-3")
+    rig = Rig(cluster, run, kill(0.0, target="kafka-1"))
+    rig.storm.join(20)
+    assert rig.rows("skipped")[0]["reason"].startswith("kafka-3 is not")
+
+
+def test_a_target_that_died_by_itself_is_no_target(cluster: StateCluster, run: RunDir) -> None:
+    cluster.runtime.kill("kafka-3")
+    rig = Rig(cluster, run, {"fault": "pause", "at": 0, "target": "kafka-3", "together": True})
+    rig.storm.join(20)
+    assert rig.rows("skipped")[0]["reason"] == "kafka-3 is not running, and no fault did that"
+
+
+def test_a_follower_out_of_sync_counts_as_away(run: RunDir) -> None:
+    cluster = StateCluster(join_s=30.0)
+    cluster.runtime.changed_at["kafka-3"] = time.monotonic()  # came back just now
+    rig = Rig(cluster, run, kill(0.0, target="kafka-1"))
+    rig.storm.join(20)
+    assert rig.rows("skipped")[0]["reason"].startswith("kafka-3 is not in sync for orders-0")
+
+
+def test_all_together(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, {"fault": "pause", "at": 0, "for": 0.2, "target": "all", "together": True})
+    rig.storm.join(20)
+    assert rig.rows("inject")[0]["targets"] == list(NAMES)
+    assert cluster.runtime.paused == set()
+
+
+def test_random_is_seeded(cluster: StateCluster) -> None:
+    def chosen(seed: int) -> list[str]:
+        steps = [kill(at) for at in range(20)]
+        timeline = faults.compile(steps, seed=seed, load_s=60, topics=TOPICS, nodes=NAMES)
+        site = Site(cluster, timeline.shape)  # type: ignore[arg-type]
+        kind, params = KINDS["kill"], KINDS["kill"].params.model_validate({})
+        return [kind.prepare(params, site, firing.draw).targets[0] for firing in timeline.firings]
+
+    assert chosen(7) == chosen(7) != chosen(8)
+    assert set(chosen(7)) == set(NAMES)
+
+
+def test_a_slow_admin_delays_no_other_firing(cluster: StateCluster, run: RunDir) -> None:
+    answered, original = threading.Event(), cluster.admin.partition_states
+
+    def slow_for_the_move(topics: Sequence[str]) -> dict[str, PartitionState]:
+        if threading.current_thread().name == "fault-1":
+            answered.wait(10)
+        return original(topics)
+
+    cluster.admin.partition_states = slow_for_the_move  # type: ignore[method-assign]
+    rig = Rig(cluster, run, {"fault": "leader-move", "at": 0.0}, kill(0.05, 0.1, target="kafka-3"))
+    rig.wait_for("healed")
+    assert [row["id"] for row in rig.rows("inject")] == [2]
+    answered.set()
+    rig.storm.join(20)
+    assert [row["id"] for row in rig.rows("inject")] == [2, 1]
+
+
+def test_a_cluster_that_does_not_say_whom_to_hit(cluster: StateCluster, run: RunDir) -> None:
+    cluster.admin.silent.set()
+    rig = Rig(cluster, run, kill(0.0, target="leader-of:orders"))
+    rig.storm.join(20)
+    assert "no broker answers" in rig.rows("skipped")[0]["reason"]
+    assert cluster.runtime.calls == []
+
+
+def test_a_broken_listener_keeps_nothing_from_healing(cluster: StateCluster, run: RunDir) -> None:
+    def listener(row: object) -> None:
+        raise RuntimeError("broken")
+
+    rig = Rig(cluster, run, kill(0.0, 0.1), on_event=listener)
+    rig.storm.join(20)
+    assert cluster.runtime.running == set(NAMES)
+    assert rig.events(1) == ["inject", "effect", "heal", "healed"] or rig.rows("healed")[0]["ok"]
+
+
+def test_refused_before_anything_starts(cluster: StateCluster) -> None:
+    timeline = faults.compile(
+        [kill(1), {"fault": "leader-move", "at": 2}], seed=1, load_s=9, topics=TOPICS, nodes=NAMES
+    )
+    faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
+    assert set(faults.abilities_needed(timeline)) == {"Killable", "HasPlacement", "HasLeaders"}
+
+    class NoAdmin(StateCluster):
+        def __init__(self) -> None:
+            super().__init__()
+            self.admin = object()  # type: ignore[assignment]
+
+    with pytest.raises(
+        ScenarioError, match=r"faults\[0\]\.fault: kill needs HasPlacement, which this state cluster"
+    ):
+        faults.refuse_unsupported(timeline, NoAdmin())  # type: ignore[arg-type]
