@@ -261,7 +261,8 @@ def _run(settings: Settings, request: ReproRequest, asked: Reproducing) -> None:
     from harness.campaign import Campaign
 
     with closing(settings.progress()) as progress, WarmSession(request.master) as session:
-        stage = wiring.make_stage(settings, progress, session, asked.root, offline=request.offline)
+        plans = [plan for pair in asked.plans for plan in pair]
+        stage = wiring.make_stage(settings, progress, session, asked.root, plans, offline=request.offline)
         campaign: Campaign[Result] = Campaign(
             asked.root,
             stage,

@@ -158,6 +158,7 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: Prepared) -> 
             progress,
             session,
             prepared.root,
+            prepared.plans,
             offline=request.offline,
             replay=request.replay,
         )

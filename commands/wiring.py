@@ -156,15 +156,18 @@ def make_stage(
     progress: BaseProgress,
     session: WarmSession,
     root: RunDir,
+    plans: Sequence[Plan],
     *,
     offline: bool,
     replay: RunDir | None = None,
 ) -> Stage[Result]:
-    """Cluster, faults and judging for `harness.campaign`."""
+    """Cluster, faults and judging for `harness.campaign`; a cluster has what the faults of all plans need."""
+    import faults
     from harness.campaign import Stage
 
+    timelines = [timeline_of(plan) for plan in plans]
+
     def open_cluster(plan: Plan, root: RunDir) -> Cluster:
-        import faults
         from harness.clusters import open_cluster as open_it
 
         cluster = open_it(
@@ -174,6 +177,7 @@ def make_stage(
             version=plan.version,
             topology=plan.topology,
             broker_config=plan.broker_config,
+            needs=faults.needs_of(timelines),
             offline=offline,
             on_progress=progress.download,
         )
@@ -181,8 +185,6 @@ def make_stage(
         return cluster
 
     def storm(plan: Plan, cluster: Cluster, run: RunDir) -> FaultStorm:
-        import faults
-
         words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
         progress.begin(
             " · ".join(word for word in words if word),

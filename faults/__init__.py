@@ -10,7 +10,15 @@ from faults.once import inject_once
 from faults.reference import kinds, schema
 from faults.replay import load_replay
 from faults.storm import Storm
-from faults.timeline import Firing, Timeline, abilities_needed, compile, describe, refuse_unsupported
+from faults.timeline import (
+    Firing,
+    Timeline,
+    abilities_needed,
+    compile,
+    describe,
+    needs_of,
+    refuse_unsupported,
+)
 
 __all__ = [
     "Firing",
@@ -23,6 +31,7 @@ __all__ = [
     "inject_once",
     "kinds",
     "load_replay",
+    "needs_of",
     "refuse_unsupported",
     "schema",
 ]

@@ -79,6 +79,8 @@ class FaultKind(ABC, Generic[P]):
 
     kind: ClassVar[str]
     abilities: ClassVar[tuple[type, ...]]
+    #: What the cluster must be started with (`harness.clusters.open_cluster`).
+    needs: ClassVar[frozenset[str]] = frozenset()
     params: ClassVar[type[Params]]
 
     @classmethod

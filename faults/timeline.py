@@ -6,7 +6,7 @@ Randomness is drawn per (seed, step, firing), so that editing one step leaves th
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -187,6 +187,12 @@ def abilities_needed(timeline: Timeline) -> dict[str, type]:
         for kind in sorted({firing.kind for firing in timeline.firings})
         for ability in KINDS[kind].abilities
     }
+
+
+def needs_of(timelines: Iterable[Timeline]) -> frozenset[str]:
+    """What a cluster must be started with, so that all of these timelines can be run on it."""
+    kinds = {firing.kind for timeline in timelines for firing in timeline.firings}
+    return frozenset(need for kind in kinds for need in KINDS[kind].needs)
 
 
 def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:

@@ -50,10 +50,8 @@ class Runtime(Protocol):
 
     @property
     def nodes(self) -> Sequence[Node]: ...
-    def up(self, *, needs: Iterable[str] = ()) -> None:
+    def up(self) -> None:
         """Start every node and return once their processes run (readiness is the admin's to say).
-
-        ``needs``: abilities beyond starting (a proxy before the client endpoint, a cut between peers).
 
         Raises:
             EnvironmentNotReady: no Java, ports taken, memory, a node that died (its last log lines).
@@ -270,7 +268,7 @@ class Cluster(Protocol):
     def admin_url(self) -> str:
         """What workers are given to administrate; empty when the system has no such endpoint."""
 
-    def up(self, *, needs: Iterable[str] = (), timeout_s: float = 60.0) -> None:
+    def up(self, *, timeout_s: float = 60.0) -> None:
         """Start, and return when it works."""
 
     def down(self) -> None: ...

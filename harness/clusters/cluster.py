@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -27,7 +27,7 @@ from harness.protocols import Node
 from harness.rundir import write_json
 
 STATE_FILE = "cluster.json"
-_STATE_VERSION = 2
+_STATE_VERSION = 3
 
 
 A = TypeVar("A", bound=ClusterAdmin)
@@ -50,14 +50,14 @@ class BrokerCluster(Generic[A]):
         self.bootstrap = bootstrap
         self.admin_url = admin_url
 
-    def up(self, *, needs: Iterable[str] = (), timeout_s: float = 60.0) -> None:
+    def up(self, *, timeout_s: float = 60.0) -> None:
         """Start, and return when it works, internal topics included: the first fault must not meet their
         creation.
 
         Raises:
             EnvironmentNotReady: a node died (its last log lines) or what is missing at the timeout.
         """
-        self.runtime.up(needs=needs)
+        self.runtime.up()
         self.admin.watch = self.runtime.check
         try:
             self.admin.wait_ready([], timeout_s=timeout_s, run_tag=zlib.crc32(self.runtime.run_id.encode()))
@@ -84,6 +84,7 @@ def open_cluster(
     version: str = "",
     topology: str = "",
     broker_config: Mapping[str, Any] | None = None,
+    needs: frozenset[str] = frozenset(),
     offline: bool = False,
     on_progress: artifacts.Progress | None = None,
 ) -> BrokerCluster[Any]:
@@ -95,11 +96,13 @@ def open_cluster(
         version: of the brokers, empty = the compose file's default.
         topology: which nodes there are, empty = the compose file's first.
         broker_config: native settings laid over the template.
+        needs: what faults need of it from its start on (`faults.needs_of`).
         offline: jars from the cache only.
         on_progress: called with a text and the share done or None, while jars are fetched.
 
     Raises:
-        UsageError: unknown system, version or topology, a setting that the runtime owns.
+        UsageError: unknown system, version or topology, a setting that the runtime owns, a need that the
+            runtime cannot give.
         EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses.
     """
     spec = spec_of(system, version, topology, run_id=run_id)
@@ -108,9 +111,9 @@ def open_cluster(
     launch = Launch(spec, java, jars, dict(broker_config or {}))
     block = addresses.claim(run_id, folder, spec.ports.values())
     try:
-        _assemble(run_id, folder, block, launch).runtime.check_conf()
+        _assemble(run_id, folder, block, launch, needs).runtime.layout.check_conf()
         launch = with_archives(launch, run_id, block, on_progress or (lambda text, share: None))
-        cluster = _assemble(run_id, folder, block, launch)
+        cluster = _assemble(run_id, folder, block, launch, needs)
         state = {
             "schema_version": _STATE_VERSION,
             "system": system,
@@ -118,6 +121,7 @@ def open_cluster(
             "topology": spec.topology,
             "run_id": run_id,
             "block": block,
+            "needs": sorted(needs),
             "jars": str(jars),
             "archives": {main: str(path) for main, path in launch.archives.items()},
             "broker_config": launch.settings,
@@ -159,21 +163,24 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
         launch = Launch(
             spec, find_java(spec.java), Path(state["jars"]), state["broker_config"], archives=archives
         )
-        run_id, block = state["run_id"], state["block"]
+        run_id, block, needs = state["run_id"], state["block"], frozenset(state["needs"])
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
             f"no cluster to attach to in {folder}: {path.name} is missing or unreadable",
             hint="start one with `brokerstorm up` or `run --keep-up`",
         ) from error
-    cluster = _assemble(run_id, folder, block, launch)
+    cluster = _assemble(run_id, folder, block, launch, needs)
     cluster.runtime.adopt()
     addresses.take_over(block, run_id)
     return cluster
 
 
-def _assemble(run_id: str, folder: Path, block: int, launch: Launch) -> BrokerCluster[Any]:
+def _assemble(
+    run_id: str, folder: Path, block: int, launch: Launch, needs: frozenset[str]
+) -> BrokerCluster[Any]:
     assembly = assembly_of(launch.spec.system)
-    runtime = ProcessRuntime(run_id, folder.resolve(), block, launch, assembly.prepare(run_id, launch))
+    prepare = assembly.prepare(run_id, launch)
+    runtime = ProcessRuntime(run_id, folder.resolve(), block, launch, prepare, needs=needs)
 
     def is_reachable(name: str) -> bool:
         return runtime.is_running(name) and not runtime.is_paused(name)

@@ -10,16 +10,16 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.clusters import addresses
-from harness.clusters.compose import ClusterSpec, Service, release_key
+from harness.clusters.compose import ClusterSpec, Service
 from harness.clusters.java import Java
+from harness.clusters.layout import Layout, LoopbackWiring
 from harness.clusters.node_process import NodeFolder, NodeProcess
-from harness.clusters.templates import render
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import Endpoint, Node
 
@@ -28,6 +28,8 @@ _CONNECT_TIMEOUT_S = 1.0
 _STEP_TIMEOUT_S = 120.0  # a step of the start on a machine that does other things
 #: Variables of our environment that would change a broker behind the scenario's back.
 _NOT_INHERITED = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
+#: What a fault may need of the cluster from its start on, and this runtime has.
+GIVES: frozenset[str] = frozenset()
 #: Called with a node and its folder before its first start: put formatted storage in place.
 Prepare = Callable[[Node, NodeFolder], None]
 
@@ -49,17 +51,28 @@ class Launch:
 class ProcessRuntime:
     """Runtime, Killable, Stoppable and Pausable over local processes. Thread-safe per node."""
 
-    def __init__(self, run_id: str, folder: Path, block: int, launch: Launch, prepare: Prepare) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        folder: Path,
+        block: int,
+        launch: Launch,
+        prepare: Prepare,
+        *,
+        needs: frozenset[str] = frozenset(),
+    ) -> None:
+        if lacking := sorted(needs - GIVES):
+            raise UsageError(f"the process runtime cannot give: {', '.join(lacking)}")
         self.run_id = run_id
         self.folder = folder
         self.block = block
+        self.layout = Layout(launch.spec, folder, block, LoopbackWiring(), settings=launch.settings)
         self._launch = launch
         self._prepare = prepare
-        self._services = {service.name: service for service in launch.spec.services}
-        self._all = {name: self._node(service) for name, service in self._services.items()}
-        self._nodes = tuple(self._all[service.name] for service in launch.spec.nodes)
+        self._services = self.layout.services
         self._processes = {
-            name: NodeProcess(name, NodeFolder(node.folder), run_id) for name, node in self._all.items()
+            name: NodeProcess(name, NodeFolder(node.folder), run_id)
+            for name, node in self.layout.all_nodes.items()
         }
 
     @property
@@ -68,19 +81,16 @@ class ProcessRuntime:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        return self._nodes
+        return self.layout.nodes
 
     def adopt(self) -> None:
         """Take over the nodes that an earlier harness process started and that still run."""
         for process in self._processes.values():
             process.adopt()
 
-    def up(self, *, needs: Iterable[str] = ()) -> None:
-        lacking = sorted(set(needs))
-        if lacking:
-            raise UsageError(f"the process runtime cannot give: {', '.join(lacking)}")
-        for node in self._all.values():
-            self._write_conf(node)
+    def up(self) -> None:
+        for node in self.layout.all_nodes.values():
+            self.layout.write_conf(node)
             self._prepare_data(node)
         for service in self._services.values():
             for name, condition in service.after.items():
@@ -95,7 +105,7 @@ class ProcessRuntime:
         Raises:
             EnvironmentNotReady: it died (its last log lines), failed, or is not far enough in time.
         """
-        process, endpoint = self._processes[name], self._all[name].client
+        process, endpoint = self._processes[name], self.layout.node(name).client
         deadline = time.monotonic() + _STEP_TIMEOUT_S
         if condition == "service_started":
             return
@@ -118,7 +128,7 @@ class ProcessRuntime:
         """Kill every node, drop its data and give the addresses back; logs and settings stay."""
         for process in self._processes.values():
             process.kill()
-        for node in self._all.values():
+        for node in self.layout.all_nodes.values():
             shutil.rmtree(NodeFolder(node.folder).data, ignore_errors=True)
         addresses.release(self.run_id)
 
@@ -128,7 +138,7 @@ class ProcessRuntime:
         Raises:
             EnvironmentNotReady: with the node's last log lines.
         """
-        for node in self._nodes:
+        for node in self.nodes:
             if not self._processes[node.name].is_running():
                 raise self._processes[node.name].why_dead()
 
@@ -161,76 +171,7 @@ class ProcessRuntime:
         return str(self._process(node).why_dead())
 
     def _process(self, node: str) -> NodeProcess:
-        try:
-            return self._processes[node]
-        except KeyError:
-            raise UsageError(
-                f"unknown node {node!r}", hint=f"the nodes are {', '.join(n.name for n in self._nodes)}"
-            ) from None
-
-    def _node(self, service: Service) -> Node:
-        host = addresses.address(self.block, service.number)
-        ports = self._launch.spec.ports
-        return Node(
-            name=service.name,
-            number=service.number,
-            client=Endpoint(host, ports[service.endpoints["client"]]),
-            peer=Endpoint(host, ports[service.endpoints["peer"]]),
-            admin=Endpoint(host, ports[service.endpoints["admin"]]),
-            folder=self.folder / service.name,
-            roles=service.roles,
-        )
-
-    def conf_text(self, node: Node, target: str) -> str:
-        """A native settings file of a node, rendered; ``target`` is its name in the node's conf folder."""
-        service, spec = self._services[node.name], self._launch.spec
-
-        def fields(one: Node) -> dict[str, Any]:
-            at = self._addresses(one)
-            return {
-                "name": one.name,
-                "number": one.number,
-                "roles": one.roles,
-                "host": one.client.host,
-                "bind": at,
-                "advertised": at,
-                "data": str(NodeFolder(one.folder).data),
-            }
-
-        values = {
-            "node": fields(node),
-            "nodes": [fields(one) for one in self._nodes],
-            "version": spec.version,
-            "release": release_key(spec.version),
-            "topology": spec.topology,
-            "ports": dict(spec.ports),
-        }
-        settings = self._launch.settings if target == service.settings else {}
-        return render(service.templates[target], values, settings, reserved=spec.reserved)
-
-    def _addresses(self, node: Node) -> dict[str, str]:
-        """Name of a port -> the node's address with it."""
-        return {name: f"{node.client.host}:{port}" for name, port in self._launch.spec.ports.items()}
-
-    def check_conf(self) -> None:
-        """Render every node's settings without writing them.
-
-        Raises:
-            UsageError: a setting that cannot be laid over the template.
-        """
-        for node in self._all.values():
-            for target in self._services[node.name].templates:
-                self.conf_text(node, target)
-
-    def _write_conf(self, node: Node) -> None:
-        folder = NodeFolder(node.folder)
-        try:
-            folder.conf.mkdir(parents=True, exist_ok=True)
-            folder.logs.mkdir(parents=True, exist_ok=True)
-            for target in self._services[node.name].templates:
-                (folder.conf / target).write_text(self.conf_text(node, target))
-        except OSError as error:
-            raise EnvironmentNotReady(f"cannot write {folder.conf}: {error.strerror}") from error
+        return self._processes[self.layout.node(node).name]
 
     def _prepare_data(self, node: Node) -> None:
         folder = NodeFolder(node.folder)
@@ -248,7 +189,9 @@ class ProcessRuntime:
     def _command(self, service: Service) -> list[str]:
         folder = NodeFolder(self.folder / service.name)
         places = {
-            f"{{{one.name}.{name}}}": at for one in self._nodes for name, at in self._addresses(one).items()
+            f"{{{one.name}.{name}}}": at
+            for one in self.nodes
+            for name, at in self.layout.advertised(one).items()
         }
         archive = self._launch.archives.get(service.main)
         return [

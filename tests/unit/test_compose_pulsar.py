@@ -37,7 +37,7 @@ def runtime_of(version: str, topology: str, folder: Path) -> ProcessRuntime:
 def settings(version: str, topology: str, node: str, target: str, folder: Path) -> dict[str, str]:
     runtime = runtime_of(version, topology, folder)
     found = next(one for one in runtime.nodes if one.name == node)
-    lines = [line for line in runtime.conf_text(found, target).splitlines() if line and line[0] != "#"]
+    lines = [line for line in runtime.layout.conf_text(found, target).splitlines() if line and line[0] != "#"]
     return dict(line.split("=", 1) for line in lines)
 
 
