@@ -39,14 +39,14 @@ def _repeats(given: Given) -> list[Hits]:
     """delivery-duplicate, rewind-past-commit, delivery-reorder; of messages settled one by one, their own."""
     reading = given.history.context.reading(given.group)
     twice, back = _disturbed(given)
+    streams = np.union1d(twice, back)  # the second time round may be out of order where the first was not
     if reading.is_individual:
         found = settling.judge(given, twice) if len(twice) else []
         if reading.order == "key":
             found += keyed.judge(given, twice)
-        elif reading.order == "stream" and len(back):
-            found += _reordered(given, given.matching.tenures(given.of_streams(back)))
+        elif reading.order == "stream" and len(streams):
+            found += _reordered(given, given.matching.tenures(given.of_streams(streams)))
         return found
-    streams = np.union1d(twice, back)
     if not len(streams):
         return []
     tenures = given.matching.tenures(given.of_streams(streams))

@@ -201,6 +201,15 @@ def one_key(*order: int, reading: ConsumerPromise = KEYED) -> History:
     return h
 
 
+def reconnecting(*given: int) -> History:
+    """Given 0 and 1, then, on a new connection, these; nothing is acknowledged."""
+    h = five(FAILOVER).deliver(0, 1)
+    h._epoch[1] = 1
+    for seq in given:
+        h.deliver(seq, position=seq)
+    return h
+
+
 def swapped(reading: ConsumerPromise) -> History:
     return five(reading).deliver(0, 2, 1, 3, 4)
 
@@ -298,6 +307,13 @@ DELIVERY_PAIRS = [
         {("delivery-reorder", ""): ["1/0/1"]},
         lambda: swapped(SHARED),
         NOTHING,
+    ),
+    Pair(
+        "delivery reorder after a reconnect",
+        lambda: reconnecting(2, 3, 1, 4),  # 1 is a repeat too, but its second round is out of order
+        {("delivery-reorder", ""): ["1/0/1"]},
+        lambda: reconnecting(1, 2, 3, 4),
+        TO_BE_ACKED,
     ),
     Pair(
         "backlog stuck",
