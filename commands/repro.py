@@ -11,14 +11,14 @@ import difflib
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands import wiring
 from commands.console import Settings
-from commands.running import MAX_SEED, keep, leave_in_order
+from commands.running import MAX_SEED, leave_in_order
+from commands.staging import opened_campaign
 from commands.summaries import Judged, answer_of, client_version, show_campaign, summarize
 from commands.upkeep import machine_checks
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
@@ -257,27 +257,11 @@ def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str
 
 
 def _run(settings: Settings, request: ReproRequest, asked: Reproducing) -> None:
-    from analysis.session import WarmSession
-    from harness.campaign import Campaign
-
-    with closing(settings.progress()) as progress, WarmSession(request.master) as session:
-        plans = [plan for pair in asked.plans for plan in pair]
-        stage = wiring.make_stage(settings, progress, session, asked.root, plans, offline=request.offline)
-        campaign: Campaign[Result] = Campaign(
-            asked.root,
-            stage,
-            progress=progress,
-            interrupts=settings.interrupts,
-            command=asked.command,
-            offline=request.offline,
-            keep_up=request.keep_up,
-        )
-        with campaign.opened():
-            for number, plan in _agenda(asked):
-                if not _count_one(campaign, asked, number, plan, progress):
-                    break
-            if request.keep_up:
-                keep(campaign)
+    opened = opened_campaign(settings, request, asked.root, asked.every_plan(), asked.command)
+    with opened as (campaign, progress):
+        for number, plan in _agenda(asked):
+            if not _count_one(campaign, asked, number, plan, progress):
+                break
 
 
 def _agenda(asked: Reproducing) -> Iterator[tuple[int, Plan]]:

@@ -6,12 +6,12 @@ import secrets
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commands import wiring
 from commands.console import Settings
+from commands.staging import opened_campaign
 from commands.summaries import Judged, show_campaign, show_result, summarize
 from commands.upkeep import machine_checks
 from harness.errors import BrokerstormError, UsageError
@@ -20,7 +20,7 @@ from harness.rundir import RunDir, write_json
 if TYPE_CHECKING:
     from analysis.findings import Campaign as Summary
     from analysis.findings import Result
-    from harness.campaign import Campaign, Round
+    from harness.campaign import Round
     from harness.plan import Plan
 
 MAX_SEED = 1_000_000
@@ -148,41 +148,21 @@ def _repeat_command(request: RunRequest, seed: int) -> str:
 
 
 def _run_rounds(settings: Settings, request: RunRequest, prepared: Prepared) -> list[Round[Result]]:
-    from analysis.session import WarmSession
-    from harness.campaign import Campaign
-
     rounds: list[Round[Result]] = []
-    with closing(settings.progress()) as progress, WarmSession(request.master) as session:
-        stage = wiring.make_stage(
-            settings,
-            progress,
-            session,
-            prepared.root,
-            prepared.plans,
-            offline=request.offline,
-            replay=request.replay,
-        )
-        campaign: Campaign[Result] = Campaign(
-            prepared.root,
-            stage,
-            progress=progress,
-            interrupts=settings.interrupts,
-            command=prepared.command,
-            offline=request.offline,
-            keep_up=request.keep_up,
-        )
-        with campaign.opened():
-            try:
-                for each in campaign.run(prepared.plans):
-                    rounds.append(each)
-                    if len(prepared.plans) > 1:
-                        progress.note(_one_line(each))
-            except BrokerstormError:
-                if rounds and len(prepared.plans) > 1:
-                    _summarize(prepared, rounds, 0.0)  # what is finished can be shown and analysed
-                raise
-            if request.keep_up:
-                keep(campaign)
+    several = len(prepared.plans) > 1
+    opened = opened_campaign(
+        settings, request, prepared.root, prepared.plans, prepared.command, replay=request.replay
+    )
+    with opened as (campaign, progress):
+        try:
+            for each in campaign.run(prepared.plans):
+                rounds.append(each)
+                if several:
+                    progress.note(_one_line(each))
+        except BrokerstormError:
+            if rounds and several:
+                _summarize(prepared, rounds, 0.0)  # what is finished can be shown and analysed
+            raise
     return rounds
 
 
@@ -196,15 +176,6 @@ def _summarize(prepared: Prepared, rounds: Sequence[Round[Result]], duration_s: 
         about=prepared.about,
         duration_s=duration_s,
     )
-
-
-def keep(campaign: Campaign[Result]) -> None:
-    """Leave the cluster running (``--keep-up``)."""
-    from harness.clusters import BrokerCluster
-
-    cluster = campaign.release()
-    if isinstance(cluster, BrokerCluster):
-        cluster.keep()
 
 
 def _one_line(each: Round[Result]) -> str:
