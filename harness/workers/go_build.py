@@ -13,46 +13,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from harness.clusters.artifacts import cache_folder
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.go_tool import BUILD_TIMEOUT_S, LIST_TIMEOUT_S, Go, build_once, find_go, first_error, run_go
 from harness.workers.spec import Readiness, WorkerSpec
 
-#: A first build downloads some 20 modules and compiles the standard library: 10 to 50 s.
-BUILD_TIMEOUT_S = 300.0
-LIST_TIMEOUT_S = 30.0
-OLDEST_GO = (1, 19)
-_GO_HINT = "install Go 1.19 or newer (Debian: apt install golang-go) and have `go` on PATH"
-_USUAL_PLACE = Path("/usr/local/go/bin/go")
 _VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
-#: Not the user's: a vendor folder, a workspace or another toolchain would give another binary.
-_ENVIRONMENT = {
-    "GOWORK": "off",
-    "GOFLAGS": "",
-    "GO111MODULE": "on",
-    "GOTOOLCHAIN": "local",
-    "CGO_ENABLED": "0",
-}
 Progress = Callable[[str, float | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Go:
-    """A Go toolchain; ``text`` is what ``go version`` says."""
-
-    path: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +97,6 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
-@cache
-def find_go() -> Go:
-    """The installed Go.
-
-    Raises:
-        EnvironmentNotReady: there is none, or it is too old.
-    """
-    path = shutil.which("go") or (str(_USUAL_PLACE) if _USUAL_PLACE.exists() else None)
-    if path is None:
-        raise EnvironmentNotReady("Go is needed for this client and is not installed", hint=_GO_HINT)
-    text = _run([path, "version"], Path.cwd(), LIST_TIMEOUT_S).stdout.strip()
-    number = re.search(r"go(\d+)\.(\d+)", text)
-    if number is not None and (int(number[1]), int(number[2])) < OLDEST_GO:
-        raise EnvironmentNotReady(f"{text!r} is too old for Go workers", hint=_GO_HINT)
-    return Go(path, text)
-
-
 def sources(folder: Path) -> Iterator[Path]:
     """What a worker is built from, in a fixed order."""
     yield from sorted(path for path in folder.rglob("*.go") if not path.name.endswith("_test.go"))
@@ -158,24 +114,11 @@ def binary_path(worker: WorkerSpec, module: Module, go: Go) -> Path:
 
 
 def _build_once(worker: WorkerSpec, module: Module, go: Go, binary: Path) -> None:
-    """Build, unless another process just did. The binary appears complete, by one rename."""
-    try:
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{binary.parent}.lock", timeout=BUILD_TIMEOUT_S):
-            if binary.exists():
-                return
-            with tempfile.TemporaryDirectory(prefix="brokerstorm-go-") as name:
-                copy = Path(name)
-                _copy_sources(worker, module, copy)
-                part = binary.with_name(f"{binary.name}.part")
-                _build(worker, module, go, copy, part)
-                os.replace(part, binary)
-    except Timeout as error:
-        raise WorkerError(f"{worker.library}: another process is still building it") from error
-    except OSError as error:
-        raise WorkerError(
-            f"cannot write to the cache {binary.parent.parent}: {error.strerror or error}"
-        ) from error
+    def build(folder: Path, part: Path) -> None:
+        _copy_sources(worker, module, folder)
+        _build(worker, module, go, folder, part)
+
+    build_once(worker.library, binary, build)
 
 
 def _copy_sources(worker: WorkerSpec, module: Module, target: Path) -> None:
@@ -194,7 +137,7 @@ def _copy_sources(worker: WorkerSpec, module: Module, target: Path) -> None:
 def _build(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path) -> None:
     command = [go.path, "build", "-mod=mod", "-trimpath", "-buildvcs=false", "-o", str(part), "."]
     try:
-        done = _run(command, folder, BUILD_TIMEOUT_S)
+        done = run_go(command, folder, BUILD_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise WorkerError(f"go build took over {BUILD_TIMEOUT_S:.0f} s for {worker.library}") from error
     if done.returncode == 0:
@@ -210,7 +153,7 @@ def _refuse_unknown(worker: WorkerSpec, module: Module, go: Go) -> None:
     """Raise UsageError when the module has no such version; say nothing when the proxy does not tell."""
     paths = [str(table["path"]) for table in worker.build["modules"]]
     try:
-        listed = _run([go.path, "list", "-m", "-versions", *paths], Path("/"), LIST_TIMEOUT_S)
+        listed = run_go([go.path, "list", "-m", "-versions", *paths], Path("/"), LIST_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return
     known = [text.removeprefix("v") for text in listed.stdout.split() if re.match(r"v\d", text)]
@@ -227,22 +170,3 @@ def nearest(version: str, known: Sequence[str], count: int = 4) -> list[str]:
     place = sum(_numbers(each) < _numbers(version) for each in ordered)
     first = max(0, min(place - count // 2, len(ordered) - count))
     return ordered[first : first + count]
-
-
-def first_error(output: str) -> str:
-    """Go's first complaint; what it downloads it says there too."""
-    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("go: downl", "#"))]
-    return lines[0].removeprefix("go: ").strip()[:300] if lines else "no output"
-
-
-def _run(command: list[str], folder: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **_ENVIRONMENT}
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
