@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,102 @@ class Pausable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class CpuUse:
+    """A node and its CPU quota: counters since the group was made, and the quota that holds now."""
+
+    periods: int
+    throttled: int
+    throttled_s: float
+    cores: float | None
+
+
+@runtime_checkable
+class LimitsCpu(Protocol):
+    """Can give a node less CPU than it would take. Needs ``cpu-quota`` of the cluster's start."""
+
+    def limit_cpu(self, node: str, cores: float | None) -> None:
+        """At most this share of a core from now on; None lifts it. Idempotent.
+
+        Raises:
+            EnvironmentNotReady: the machine refuses it.
+        """
+
+    def cpu_use(self, node: str) -> CpuUse: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """A node and its memory: bytes now, and counters since the group was made.
+
+    Attributes:
+        used: charged to the node, its page cache included.
+        fixed: what cannot be given back (heap, stacks, buffers).
+        limit: None when there is none.
+        met: how often an allocation met the limit.
+        killed: how often the kernel killed for want of memory.
+    """
+
+    used: int
+    fixed: int
+    limit: int | None
+    met: int
+    killed: int
+
+
+@runtime_checkable
+class LimitsMemory(Protocol):
+    """Can leave a node less memory. Needs ``memory-group`` of the cluster's start: only what a node takes
+    after it entered its group is counted."""
+
+    def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:
+        """At most this much from now on; None lifts it. Idempotent.
+
+        Returns:
+            The limit that holds: more than asked where what is in use cannot be given back.
+
+        Raises:
+            EnvironmentNotReady: the machine refuses it.
+        """
+
+    def memory_use(self, node: str) -> MemoryUse: ...
+
+
+@runtime_checkable
+class FillsDisk(Protocol):
+    """Has each node's data on a volume of its own. Needs ``data-volume`` of the cluster's start."""
+
+    def fill_disk(self, node: str) -> None:
+        """Take all that is free on the node's volume.
+
+        Raises:
+            EnvironmentNotReady: it cannot be filled.
+        """
+
+    def free_disk(self, node: str) -> None:
+        """Give it back. Idempotent."""
+
+    def is_filled(self, node: str) -> bool: ...
+    def try_write(self, node: str, size: int) -> tuple[str, float]:
+        """Write that much there and sync it: the system's complaint or "", and how long it took, seconds."""
+
+
+@runtime_checkable
+class SlowsDisk(FillsDisk, Protocol):
+    """Can slow a node's volume down. Needs ``slow-volume`` of the cluster's start."""
+
+    def slow_disk(self, node: str, bytes_per_s: int | None) -> None:
+        """Read and write at most this fast from now on; None lifts it. Idempotent.
+
+        Raises:
+            EnvironmentNotReady: the machine refuses it.
+        """
+
+    def is_slowed(self, node: str) -> bool: ...
+    def written(self, node: str) -> int:
+        """Bytes that the volume was given to write so far, by anybody."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionState:
     """Who leads a stream (Pulsar: owns its bundle), who holds it (preferred leader first) and who is in
     sync; nobody where brokers keep no data themselves."""
@@ -120,6 +216,83 @@ class HasLeaders(HasPlacement, Protocol):
         """Reassign with the wanted node first, elect it; returns when asked, not when moved."""
 
     def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None: ...
+
+
+#: What a cluster must be started with so that somebody can stand between clients and brokers, and between
+#: the nodes (`FaultKind.needs`).
+CLIENT_DETOURS, PEER_DETOURS = "client-detours", "peer-detours"
+#: The source of a wire that every client outside of the cluster uses.
+CLIENTS = "clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What carries the connections that ``source`` (a node, or `CLIENTS`) opens to ``target`` (a node).
+
+    ``endpoints``: name of a port -> where the source connects to, to reach it.
+    """
+
+    source: str
+    target: str
+    endpoints: Mapping[str, Endpoint]
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """What happens to the bytes on a wire.
+
+    hold      they wait until repaired, as those of lost packets do that are sent again
+    swallow   they vanish; the connection stays open and is closed when repaired
+    delay     each waits ``delay_s``, up to ``jitter_s`` more or less
+    throttle  ``kilobytes_per_s`` of each connection get through
+    reset     the connection is closed: a new one with RST at its first byte
+    """
+
+    how: Literal["hold", "swallow", "delay", "throttle", "reset"]
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    kilobytes_per_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One direction of a wire: the bytes towards its target, or those towards its source."""
+
+    wire: Wire
+    toward: Literal["target", "source"]
+
+    @property
+    def receiver(self) -> str:
+        return self.wire.target if self.toward == "target" else self.wire.source
+
+    @property
+    def sender(self) -> str:
+        return self.wire.source if self.toward == "target" else self.wire.target
+
+
+@runtime_checkable
+class HasDetours(Protocol):
+    """Stands between clients and brokers, or between the nodes, and can impair what passes."""
+
+    def wires(self) -> Sequence[Wire]: ...
+    def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
+        """From now on, until `repair` of the same name. On return it is so.
+
+        Raises:
+            EnvironmentNotReady: the proxy does not answer or refuses.
+        """
+
+    def repair(self, name: str) -> None:
+        """Undo. Idempotent; other impairments stay.
+
+        Raises:
+            HealError: the proxy does not answer.
+        """
+
+    def is_impaired(self, name: str) -> bool: ...
 
 
 @runtime_checkable
