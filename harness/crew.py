@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.hangs import sentence, take_stacks
-from harness.liveness import Hang, HangJudge, SendsJournal
+from harness.hangs import sentence, stall_sentence, take_stacks
+from harness.liveness import Hang, HangJudge, SendsJournal, Silence
 from harness.manifest import Manifest
 from harness.plan import Plan
 from harness.protocols import Progress
@@ -185,11 +185,18 @@ class Crew:
         self._keep_evidence(worker, "stuck", text)
         worker.kill()
 
-    def note_stall(self, worker: WorkerProcess, text: str) -> None:
+    def note_stall(self, worker: WorkerProcess, silence: Silence, waiting: int) -> None:
         """Keep the stacks of a consumer that is handed nothing, once; it may still go on."""
         if worker.is_alive and worker.name not in self._stalled:
             self._stalled.add(worker.name)
-            self._keep_evidence(worker, "stall", text)
+            epoch_ns = int(self._manifest.document["epoch_ns"])
+            text = stall_sentence(silence, waiting, epoch_ns)
+            self._keep_evidence(worker, "stall", text, since_ns=silence.since_ns, waiting=waiting)
+
+    def note_going_on(self, worker: WorkerProcess) -> None:
+        """A consumer that stalled is handed messages again."""
+        self._progress.waiting(worker.name, "")
+        self._progress.note(f"{worker.name} goes on: it is handed messages again")
 
     def _keep_evidence(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> None:
         """Tell at once, take the stacks, write the event down."""
@@ -201,6 +208,7 @@ class Crew:
         if kind != "stall":
             self._reported.add(worker.name)
         verb = {"hang": "hangs", "stall": "stalls", "stuck": "is stuck"}[kind]
+        self._progress.waiting(worker.name, f"{verb}: {text}")
         self._progress.note(f"{who} {verb}: {text}")
         number_key = NUMBER_KEYS[worker.role]
         row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": kind, "text": text}

@@ -93,6 +93,36 @@ def _group_topics(plan: Plan, without: set[str]) -> dict[str, set[str]]:
     return groups
 
 
+def waiting_for(plan: Plan, admin: Admin, stats: Sequence[Stats], number: int) -> int:
+    """Messages that lie there for consumer ``number`` of the plan, by its own account and the brokers'.
+
+    Where positions are dense: those above the last one handed over, in the partitions that it read last or
+    that no member of its group has read yet. Elsewhere: what its subscription, or the queue, still holds.
+
+    Raises:
+        BrokerstormError: the brokers cannot say now.
+    """
+    consumer = plan.consumers[number]
+    if isinstance(admin, HasBacklogs):
+        if consumer.settle == "none":
+            return 0  # it never gives back what it was handed: a backlog says nothing
+        held = admin.backlogs(consumer.topics)
+        name = group_id(plan, consumer.group)
+        return sum(found.get(name, found.get(ANY_SUBSCRIPTION, 0)) for found in held.values())
+    members = [
+        each.get("positions", {})
+        for each, member in zip(stats, plan.consumers, strict=True)
+        if member.group == consumer.group
+    ]
+    own = stats[number].get("positions", {})
+    waiting = 0
+    for stream, end in admin.end_offsets(consumer.topics).items():
+        read_to = max(int(member.get(stream, 0)) for member in members)
+        if read_to == int(own.get(stream, 0)):
+            waiting += max(0, end - read_to)
+    return waiting
+
+
 def caught_up(plan: Plan, ends: Mapping[str, int], positions: Sequence[Mapping[str, int]]) -> bool:
     """True when, for every group, some member stands at the end of each of its partitions."""
     members: dict[str, list[Mapping[str, int]]] = {}

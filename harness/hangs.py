@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from harness.liveness import LOOK_EVERY_S, Hang
+from harness.liveness import LOOK_EVERY_S, Hang, Silence
 from harness.progress import clock
 from harness.rundir import RunDir
 from harness.stacks import shown, waiting
@@ -49,6 +49,14 @@ def sentence(hang: Hang, epoch_ns: int) -> str:
     progress = f"last answer at {_time((last - epoch_ns) / 1e9)}" if last else "no answer ever"
     oldest = f"the oldest since {since} ({hang.open_s:.1f} s, deadline {hang.deadline_s:g} s)"
     return f"{calls} open, {oldest}, {progress}"
+
+
+def stall_sentence(silence: Silence, waiting: int, epoch_ns: int) -> str:
+    """Since when, what it had been handed until then, and what waits; times from the start of load."""
+    since = _time((silence.since_ns - epoch_ns) / 1e9)
+    messages = "1 message waits" if waiting == 1 else f"{waiting:,} messages wait"
+    quiet = f"handed nothing since {since} ({silence.quiet_s:.1f} s, limit {silence.limit_s:g} s)"
+    return f"{quiet}, {silence.delivered:,} delivered until then, {messages} for it"
 
 
 def _time(seconds: float) -> str:

@@ -117,21 +117,49 @@ class HangJudge:
         return sum(overlap_ns(span, (start_ns, end_ns)) for span in disjoint(self._frozen))
 
 
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A consumer with an assignment was handed nothing for longer than the limit.
+
+    Attributes:
+        since_ns: when a look last saw that it had been handed something (CLOCK_MONOTONIC).
+        quiet_s: since then, without time in which it was stopped or a fault was applied.
+        delivered: what it had been handed until then.
+    """
+
+    since_ns: int
+    quiet_s: float
+    limit_s: float
+    delivered: int
+
+
 class StallJudge:
-    """Says when a consumer that has an assignment was handed nothing for ``limit_s``, while messages wait."""
+    """Says when one consumer was handed nothing for ``limit_s``. `look` every `LOOK_EVERY_S`."""
 
     def __init__(self, limit_s: float) -> None:
-        self.limit_s = limit_s
-        self._seen: dict[str, tuple[int, float]] = {}
+        self._limit_s = limit_s
+        self._delivered = -1
+        self._since_ns = self._last_ns = 0
+        self._quiet_ns = 0
 
-    def look(self, name: str, stats: Mapping[str, Any], now_s: float, *, is_stopped: bool) -> bool:
-        """``stats``: its latest numbers. Time begins with the first look, and anew when it is stopped."""
+    def look(self, now_ns: int, stats: Mapping[str, Any], *, counts: bool) -> Silence | None:
+        """
+        Args:
+            now_ns: CLOCK_MONOTONIC.
+            stats: the consumer's latest numbers; ``epoch`` 0 = it has no assignment yet.
+            counts: the time since the last look counts: it ran, and no fault was applied.
+        """
+        passed_ns, self._last_ns = now_ns - self._last_ns, now_ns
         delivered = int(stats.get("delivered", 0))
-        before = self._seen.get(name)
-        if before is None or before[0] != delivered or is_stopped or not stats.get("epoch", 1):
-            self._seen[name] = (delivered, now_s)
-            return False
-        return now_s - before[1] > self.limit_s
+        if delivered != self._delivered or not stats.get("epoch", 1):
+            self._delivered, self._since_ns, self._quiet_ns = delivered, now_ns, 0
+            return None
+        if counts:
+            # Who looks late was held up itself, and so perhaps was the consumer: that counts as one look.
+            self._quiet_ns += min(passed_ns, int(2 * LOOK_EVERY_S * 1e9))
+        if self._quiet_ns <= self._limit_s * 1e9:
+            return None
+        return Silence(self._since_ns, self._quiet_ns / 1e9, self._limit_s, delivered)
 
 
 def overlap_ns(a: tuple[int, int], b: tuple[int, int]) -> int:

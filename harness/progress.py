@@ -54,11 +54,12 @@ class RunView:
     samples: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
     faults: dict[int, FaultSpan] = field(default_factory=dict)
     first_problem_s: float | None = None
+    waiting: dict[str, str] = field(default_factory=dict)
     download: tuple[str, float | None] | None = None
 
     def begin(self, title: str, rate_per_s: float, warm_up_s: float, load_s: float) -> None:
         self.title, self.rate_per_s, self.warm_up_s, self.load_s = title, rate_per_s, warm_up_s, load_s
-        self.numbers, self.samples, self.faults = {}, deque(), {}
+        self.numbers, self.samples, self.faults, self.waiting = {}, deque(), {}, {}
         self.elapsed_s, self.epoch_ns, self.first_problem_s = 0.0, 0, None
 
     def take(self, numbers: Mapping[str, Any]) -> None:
@@ -160,6 +161,13 @@ class BaseProgress:
     def note(self, text: str) -> None:
         """Something the user should know now."""
         self._say(text)
+
+    def waiting(self, worker: str, text: str) -> None:
+        """What a worker waits in vain for stays in view until the next run; empty when it goes on."""
+        with self._lock:
+            self.view.waiting.pop(worker, None)
+            if text:
+                self.view.waiting[worker] = text
 
     def close(self) -> None:
         """Leave the terminal as it was."""

@@ -1,9 +1,10 @@
-"""The live view on a terminal: six lines, four times a second, notes and faults scrolling above them.
+"""The live view on a terminal: a few lines, four times a second, notes and faults scrolling above them.
 
 kafka-quick · unsafe · seed 7     load 00:12 of 00:35 ━━━━━━━━━━╸━━━━━━━━━━━━━━━━━━━
 load      49,980/s of 50,000   ok 599,760   info 37   fail 0   open 812   delay 3 ms
 consume   49,731/s   delivered 597,001   behind 2,759
 errors    37 info, 0 fail, the first at 00:11
+waiting   producer-1 hangs: 50 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last answer ...
 faults    ▁▁▁▁▁▁███▁▁▁▁▁▁▁   ● #1 kill kafka-1 for 4 s
 Ctrl-C stops the load, heals, drains and still gives a verdict
 """
@@ -65,7 +66,7 @@ class LiveProgress(BaseProgress):
                 self._live.stop()
 
     def _say(self, text: str) -> None:
-        style = "bold red" if " hangs: " in text else "yellow" if "NOT" in text else ""
+        style = "bold red" if " hangs: " in text or " stalls: " in text else "yellow" if "NOT" in text else ""
         self._console.print(Text(f"{time.strftime('%H:%M:%S')} {one_line(text)}", style=style))
 
     def _draw(self) -> RenderableType:
@@ -133,6 +134,7 @@ def _figures(view: RunView) -> list[Text]:
     if fail or info:
         first = f", the first at {clock(view.first_problem_s or 0.0)}"
         lines.append(_labelled("errors", f"{info:,} info, {fail:,} fail{first}", "yellow"))
+    lines += [_labelled("waiting", f"{worker} {text}", "bold red") for worker, text in view.waiting.items()]
     if view.faults:
         lines.append(_fault_line(view))
     return lines

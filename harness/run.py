@@ -16,12 +16,12 @@ from harness.draining import Draining
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.hangs import HangWatch
 from harness.interrupts import Interrupts
-from harness.liveness import StallJudge
 from harness.manifest import Manifest, library_versions
 from harness.metering import Meter
 from harness.plan import Plan
 from harness.protocols import Cluster, FaultStorm, HasNamespaces, Progress, TopicSettings
 from harness.rundir import RunDir, write_json
+from harness.stalls import Stalls
 from harness.worker_process import WorkerProcess
 from harness.worker_specs import Endpoints
 
@@ -83,6 +83,8 @@ class LiveRun:
             offline=offline,
         )
         self._hangs = HangWatch(self._crew.notice_hangs)
+        stalls = Stalls(plan, run, lambda: cluster.admin, self._crew)
+        self._stalls = HangWatch(lambda: stalls.look(time.monotonic_ns()))
         self._meter = Meter(run, workers=self._crew.sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
         self._epoch_ns = 0
@@ -140,6 +142,7 @@ class LiveRun:
             self._phase("warm-up")
         crew.tell([*crew.consumers, *crew.producers], f"start {t0_ns}")
         self._hangs.start()
+        self._stalls.start()
         self._watch_until(self._epoch_ns)
         self._phase("load")
         self._storm.start(self._epoch_ns, crew.pids)
@@ -195,6 +198,7 @@ class LiveRun:
         self._hangs.stop()
         crew.notice_deaths()
         drained = self._wait_consumers(time.monotonic() + self._budget_s("drain"))
+        self._stalls.stop()
         if not drained:
             self._manifest.problem("drain", "consumers did not reach the end of every partition in time")
         crew.tell(crew.consumers, "stop")
@@ -214,15 +218,9 @@ class LiveRun:
         if not consumers:
             return True
         draining = Draining(self._plan, self._cluster.admin, stored=self._crew.totals()["ok"])
-        quiet = StallJudge(self._plan.limits["stall"])
         while time.monotonic() < end and not self._interrupts.hurry.is_set():
             if draining.is_done([worker.stats for worker in consumers]):
                 return True
-            for worker in consumers:
-                if quiet.look(worker.name, worker.stats, time.monotonic(), is_stopped=worker.is_stopped):
-                    self._crew.note_stall(
-                        worker, f"handed nothing for {quiet.limit_s:g} s, and messages wait"
-                    )
             if not all(worker.is_alive for worker in consumers):
                 self._crew.notice_deaths()
                 return False
@@ -253,6 +251,7 @@ class LiveRun:
             self._manifest.problem("not-healed", text)
         self._storm.join(HURRIED_S)
         self._hangs.stop()
+        self._stalls.stop()
         if self._interrupts.hurry.is_set():
             self._crew.kill()
         self._crew.stop()

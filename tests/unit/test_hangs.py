@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.hangs import HangWatch, sentence, take_stacks
-from harness.liveness import Hang, HangJudge, OpenCalls, SendsJournal, StallJudge
+from harness.liveness import Hang, HangJudge, OpenCalls, SendsJournal
 from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
 from harness.rundir import RunDir
 from harness.stacks import parse, waiting
@@ -100,21 +100,6 @@ def test_reports_of_one_freeze_count_once(tmp_path: Path) -> None:
         judged.froze(11 * S, 8 * S)
     assert look(judged, 16) is None
     assert look(judged, 17) is not None
-
-
-def test_a_consumer_stalls_when_it_is_handed_nothing_for_the_limit() -> None:
-    quiet = StallJudge(10)
-
-    def ask(now_s: float, delivered: int, **more: bool) -> bool:
-        return quiet.look("c", {"delivered": delivered, "epoch": 1}, now_s, **{"is_stopped": False, **more})
-
-    assert not any((ask(0, 5), ask(9, 5), ask(10, 6), ask(20, 6)))
-    assert ask(20.1, 6)
-    assert not ask(31, 6, is_stopped=True)
-    assert not ask(40, 6)
-    assert ask(41.5, 6)
-    for now in range(30):
-        assert not quiet.look("d", {"delivered": 0, "epoch": 0}, now, is_stopped=False), "has no assignment"
 
 
 def test_the_sentence_tells_since_when_and_the_last_progress() -> None:

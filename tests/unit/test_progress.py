@@ -183,3 +183,18 @@ def _drain(parent: int, heard: list[bytes]) -> None:
         if not chunk:
             return
         heard.append(chunk)
+
+
+def test_who_waits_in_vain_stays_in_view_until_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = begun(QuietProgress(io.StringIO()))
+    progress.view.phase = "load"
+    counted(progress.view, monkeypatch, ok=1)
+    progress.waiting("producer-1", "hangs: 50 sends open, the oldest since 00:07.2\x1b[2J")
+    (line,) = [line for line in drawn(progress.view) if line.startswith("waiting")]
+    assert line == "waiting  producer-1 hangs: 50 sends open, the oldest since 00:07.2 [2J"
+    assert all(len(line) <= 40 for line in drawn(progress.view, 40))
+    progress.waiting("producer-1", "")
+    assert not any(line.startswith("waiting") for line in drawn(progress.view))
+    progress.waiting("producer-1", "hangs")
+    begun(progress)
+    assert progress.view.waiting == {}
