@@ -24,7 +24,7 @@ _SERVICE = {
     "image", "hostname", "environment", "volumes", "networks", "ports", "depends_on", "healthcheck", "labels",
     "stop_grace_period", "mem_limit", "profiles", "command", "x-brokerstorm",
 }  # fmt: skip
-_SHARED = {"system", "default_version", "topologies", "ports", "reserved", "releases"}
+_SHARED = {"system", "default_version", "topologies", "ports", "detours", "reserved", "releases"}
 _RELEASE = {"from", "java", "coordinates", "archive", "exclude", "jvm", "templates", "args"}
 _PROCESS = {
     "number", "roles", "main", "args", "jvm", "templates", "settings", "memory_mb", "endpoints", "once",
@@ -67,7 +67,11 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A compose file, resolved for one version and topology of its system; services in start order."""
+    """A compose file, resolved for one version and topology of its system; services in start order.
+
+    Attributes:
+        detours: "clients" and "peers" -> role of a node -> names of the ports that these connect to.
+    """
 
     file: Path
     system: str
@@ -92,6 +96,7 @@ def release_key(version: str) -> tuple[int, int]:
         UsageError: not a version number.
     """
     match = _VERSION.match(version)
+    detours: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     if match is None:
         raise UsageError(f"version {version!r} is not a version number such as 4.1.2")
     return int(match[1]), int(match[2])
@@ -173,9 +178,26 @@ def _topology(shared: Mapping[str, Any], wanted: str, system: str) -> str:
 def _is_in(body: Any, topology: str) -> bool:
     profiles = body.get("profiles", ()) if isinstance(body, dict) else ()
     return not profiles or topology in profiles
+        detours=_detours(shared, ports, path),
 
 
 def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]:
+def _detours(
+    shared: Mapping[str, Any], ports: Mapping[str, int], path: Path
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    at = "x-brokerstorm.detours"
+    sides = _mapping(shared.get("detours", {}), path, at)
+    _known(sides, {"clients", "peers"}, path, at)
+    read = {
+        side: {str(role): tuple(map(str, listed)) for role, listed in _mapping(body, path, at).items()}
+        for side, body in sides.items()
+    }
+    for name in (name for roles in read.values() for listed in roles.values() for name in listed):
+        if name not in ports:
+            raise UsageError(f"{path}: {at}: no port {name!r}; there are {', '.join(ports)}")
+    return read
+
+
     """Services so that each comes after those it depends on; one that the topology lacks is no dependency."""
     there = {service.name: service for service in services}
     sorter: TopologicalSorter[str] = TopologicalSorter()

@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.clusters import addresses
 from harness.clusters.compose import ClusterSpec, Service, release_key
+from harness.clusters.detours import DetourMap
 from harness.clusters.node_process import NodeFolder
 from harness.clusters.templates import render
 from harness.errors import EnvironmentNotReady, UsageError
@@ -37,6 +38,10 @@ class Wiring(ABC):
     @abstractmethod
     def advertised(self, node: Node, port: str, number: int) -> str:
         """``host:port`` that whoever uses this port of the node is told to connect to."""
+
+    def client_host(self, service: Service, host: str) -> str:
+        """Where clients find a node of a service, given its own address. Default: there."""
+        return host
 
 
 class Layout:
@@ -132,7 +137,7 @@ class Layout:
         return Node(
             name=service.name,
             number=service.number,
-            client=Endpoint(host, ports[service.endpoints["client"]]),
+            client=Endpoint(self.wiring.client_host(service, host), ports[service.endpoints["client"]]),
             peer=Endpoint(host, ports[service.endpoints["peer"]]),
             admin=Endpoint(host, ports[service.endpoints["admin"]]),
             folder=self.folder / service.name,
@@ -154,16 +159,31 @@ class Layout:
 
 
 class LoopbackWiring(Wiring):
-    """Nodes as local processes: each has an address of its own, the same for everybody."""
+    """Nodes as local processes: each has an address of its own, the same for everybody, or is reached by the
+    detours of a cluster that has some."""
+
+    def __init__(self, detours: DetourMap | None = None) -> None:
+        self._detours = detours
 
     def data(self, node: Node) -> str:
         return str(NodeFolder(node.folder).data)
 
     def bind_host(self, node: Node) -> str:
-        return node.client.host
+        return node.admin.host
 
     def host(self, node: Node) -> str:
-        return node.client.host
+        return self._detours.peer_name(node.name) if self._detours else node.admin.host
 
     def advertised(self, node: Node, port: str, number: int) -> str:
-        return f"{node.client.host}:{number}"
+        detours = self._detours
+        if detours is not None and detours.is_client_port(node.name, port):
+            return f"{detours.client_host(node.name)}:{number}"
+        if detours is not None and detours.is_peer_port(node.name, port):
+            return f"{detours.peer_name(node.name)}:{number}"
+        return f"{node.admin.host}:{number}"
+
+    def client_host(self, service: Service, host: str) -> str:
+        detours = self._detours
+        if detours is not None and detours.is_client_port(service.name, service.endpoints["client"]):
+            return detours.client_host(service.name)
+        return host

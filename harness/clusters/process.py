@@ -19,6 +19,7 @@ from harness.clusters import addresses
 from harness.clusters.compose import ClusterSpec, Service
 from harness.clusters.java import Java
 from harness.clusters.layout import Layout, LoopbackWiring
+from harness.clusters.network import NEEDS, Detours, detours_of
 from harness.clusters.node_process import NodeFolder, NodeProcess
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import Endpoint, Node
@@ -29,7 +30,7 @@ _STEP_TIMEOUT_S = 120.0  # a step of the start on a machine that does other thin
 #: Variables of our environment that would change a broker behind the scenario's back.
 _NOT_INHERITED = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
 #: What a fault may need of the cluster from its start on, and this runtime has.
-GIVES: frozenset[str] = frozenset()
+GIVES: frozenset[str] = NEEDS | limits.GIVES
 #: Called with a node and its folder before its first start: put formatted storage in place.
 Prepare = Callable[[Node, NodeFolder], None]
 
@@ -66,7 +67,9 @@ class ProcessRuntime:
         self.run_id = run_id
         self.folder = folder
         self.block = block
-        self.layout = Layout(launch.spec, folder, block, LoopbackWiring(), settings=launch.settings)
+        self.detours: Detours | None = detours_of(run_id, folder, launch.spec, block, needs)
+        wiring = LoopbackWiring(self.detours.plan if self.detours else None)
+        self.layout = Layout(launch.spec, folder, block, wiring, settings=launch.settings)
         self._launch = launch
         self._prepare = prepare
         self._services = self.layout.services
@@ -97,11 +100,17 @@ class ProcessRuntime:
                 if name in self._services:
                     self._wait_for(name, condition)
             self.start(service.name)
+        if self.detours:
+            self.detours.adopt()
         self.check()
 
     def _wait_for(self, name: str, condition: str) -> None:
         """Wait until a service that another depends on is far enough.
 
+        if self.detours:
+            for node in self.layout.all_nodes.values():
+                self.detours.write_hosts(node.name, NodeFolder(node.folder).conf)
+            self.detours.start()
         Raises:
             EnvironmentNotReady: it died (its last log lines), failed, or is not far enough in time.
         """
@@ -138,6 +147,8 @@ class ProcessRuntime:
         Raises:
             EnvironmentNotReady: with the node's last log lines.
         """
+        if self.detours:
+            self.detours.down()
         for node in self.nodes:
             if not self._processes[node.name].is_running():
                 raise self._processes[node.name].why_dead()
@@ -212,6 +223,7 @@ class ProcessRuntime:
 
 def _filled(text: str, places: Mapping[str, str]) -> str:
     for name, at in places.items():
+            *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),
         text = text.replace(name, at)
     return text
 

@@ -1,0 +1,125 @@
+"""The detours of one cluster, at work: a proxy process, hosts files, and what is impaired now.
+
+Both runtimes use it: `Detours.start` before the first node, `write_hosts` into each node's conf folder,
+`down` after the last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness.clusters import toxiproxy
+from harness.clusters.compose import ClusterSpec
+from harness.clusters.detours import DetourMap, Route
+from harness.errors import BrokerstormError, HealError
+from harness.protocols import CLIENT_DETOURS, PEER_DETOURS, Flow, Impairment, Wire
+
+#: What a cluster can be started with.
+NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS})
+HOSTS_FILE: Final = "hosts"
+#: As good as forever; toxiproxy counts milliseconds.
+_TEN_DAYS_MS: Final = 864_000_000
+_STREAMS: Final = {"target": "upstream", "source": "downstream"}
+
+
+class Detours:
+    """`HasDetours` over one toxiproxy process. Thread-safe.
+
+    Args:
+        folder: of the cluster.
+    """
+
+    def __init__(self, run_id: str, folder: Path, plan: DetourMap) -> None:
+        self.plan = plan
+        self._routes = plan.routes()
+        self._proxy = toxiproxy.Proxy(run_id, folder, plan.api, self._routes)
+
+    def start(self) -> None:
+        """Start the proxy; returns when every route is open. No-op when it runs.
+
+        Raises:
+            EnvironmentNotReady: no Go, it does not start, or an address is taken.
+        """
+        if not self._proxy.is_running:
+            self._proxy.start(toxiproxy.fetch(), dict(os.environ))
+
+    def adopt(self) -> None:
+        """Take over the proxy that another harness process started."""
+        self._proxy.adopt()
+
+    def down(self) -> None:
+        """End the proxy. Idempotent."""
+        self._proxy.kill()
+
+    def write_hosts(self, service: str, conf: Path) -> None:
+        """Put the hosts file of a node into its conf folder; nothing without peer detours."""
+        if self.plan.peers:
+            (conf / HOSTS_FILE).write_text(self.plan.hosts_file(service))
+
+    def jvm_flags(self, conf: str) -> list[str]:
+        """What makes a JVM read the hosts file; ``conf`` is the node's conf folder as the JVM sees it."""
+        # Java 9 and later. The file is the only resolver then: it holds localhost and this machine's name.
+        return [f"-Djdk.net.hosts.file={conf}/{HOSTS_FILE}"] if self.plan.peers else []
+
+    def wires(self) -> Sequence[Wire]:
+        return self.plan.wires()
+
+    def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
+        for flow in flows:
+            toxic = toxic_of(name, flow, impairment)
+            for route in self._of(flow.wire):
+                self._proxy.add(route.name, toxic)
+                if impairment.how == "reset":  # the toxic waits for a byte, and resets new connections only
+                    self._proxy.bounce(route.name)
+
+    def repair(self, name: str) -> None:
+        try:
+            for route, toxic in self._applied(name):
+                self._proxy.remove(route, toxic)
+        except BrokerstormError as error:
+            if not self._proxy.is_running:
+                return  # nothing goes through it any more; that the cluster is cut off is seen elsewhere
+            raise HealError(f"{name} stays on the network: {error}", hint=error.hint) from error
+
+    def is_impaired(self, name: str) -> bool:
+        try:
+            return bool(self._applied(name))
+        except BrokerstormError:
+            return self._proxy.is_running  # not to know is not to be repaired
+
+    def _applied(self, name: str) -> list[tuple[str, str]]:
+        found = self._proxy.toxics()
+        return [(route, t) for route, names in found.items() for t in names if t.startswith(f"{name}-")]
+
+    def _of(self, wire: Wire) -> list[Route]:
+        return [r for r in self._routes if (r.source, r.target) == (wire.source, wire.target)]
+
+
+def toxic_of(name: str, flow: Flow, impairment: Impairment) -> dict[str, Any]:
+    """An impairment as toxiproxy's toxic on one direction of a route. Times are milliseconds.
+
+    To hold is a delay without end: bytes that wait are passed on in order when it is removed, as packets are
+    that TCP sends again. toxiproxy's own ``timeout`` drops them and must close the connection afterwards.
+    """
+    kind, attributes = {
+        "hold": ("latency", {"latency": _TEN_DAYS_MS, "jitter": 0}),
+        "swallow": ("timeout", {"timeout": 0}),
+        "delay": (
+            "latency",
+            {"latency": round(impairment.delay_s * 1000), "jitter": round(impairment.jitter_s * 1000)},
+        ),
+        "throttle": ("bandwidth", {"rate": impairment.kilobytes_per_s}),
+        "reset": ("reset_peer", {"timeout": 0}),
+    }[impairment.how]
+    stream = _STREAMS[flow.toward]
+    return {"name": f"{name}-{stream}", "type": kind, "stream": stream, "attributes": attributes}
+
+
+def detours_of(
+    run_id: str, folder: Path, spec: ClusterSpec, block: int, needs: frozenset[str]
+) -> Detours | None:
+    """The detours that a cluster is started with; None when its faults need none."""
+    return Detours(run_id, folder, DetourMap(spec, block, needs)) if needs & NEEDS else None
