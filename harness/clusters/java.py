@@ -14,6 +14,7 @@ from harness.errors import EnvironmentNotReady
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)[^"]*"')
 INSTALL_HINT = "install a JDK or JRE 17 (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME"
+NEWER_HINT = "set JAVA_HOME to a JDK or JRE {minimum} or newer, or take an older version of the brokers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def find_java(minimum: int = 0) -> Java:
     if java.major < minimum:
         raise EnvironmentNotReady(
             f"Java {java.major} ({path}) is too old: this version needs Java {minimum} or newer",
-            hint=INSTALL_HINT,
+            hint=INSTALL_HINT if minimum <= 17 else NEWER_HINT.format(minimum=minimum),
         )
     return java
 

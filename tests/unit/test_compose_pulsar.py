@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import artifacts
+from harness.clusters import artifacts, java
 from harness.clusters.artifacts import Artifacts
 from harness.clusters.assembly import assembly_of
 from harness.clusters.compose import compose_file, read_compose
@@ -148,6 +148,15 @@ def test_jars_are_unpacked_from_the_lib_folder_of_a_distribution(
     monkeypatch.setattr(Copies, "fetch_archive", damaged)
     with pytest.raises(EnvironmentNotReady, match="damaged"):
         artifacts.resolve(Artifacts((), archive="g:a:2:tar.gz:bin"))
+
+
+def test_brokers_that_need_a_newer_java_say_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = read_compose(PULSAR, version="5.0.1").java
+    monkeypatch.setattr(java, "_probe", lambda path: Java(path, 17, "17"))
+    with pytest.raises(EnvironmentNotReady, match=f"needs Java {needed}") as caught:
+        java.find_java(needed)
+    assert f"JRE {needed}" in caught.value.hint
+    assert "17" not in caught.value.hint
 
 
 def test_jars_have_one_origin() -> None:
