@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 def show_plan(plan: Plan, timeline: Timeline) -> None:
     """Print one plan."""
-    import faults
-
     title = f"{plan.scenario} · {plan.variant}" if plan.variant else plan.scenario
     write(f"{title}: {plan.about}" if plan.about else title)
     rate = f"{plan.rate_per_s:,.0f} msg/s" if plan.rate_per_s else "unlimited"
@@ -30,9 +28,21 @@ def show_plan(plan: Plan, timeline: Timeline) -> None:
         rows += _producer(producer)
     for consumer in plan.consumers:
         rows += _consumer(consumer)
-    rows += [["fault" if number == 0 else "", line] for number, line in enumerate(faults.describe(timeline))]
     table(rows, indent="  ")
+    _show_faults(timeline)
     write("")
+
+
+def _show_faults(timeline: Timeline) -> None:
+    """Each firing with what it sends; what the cluster is started with because of them."""
+    import faults
+
+    if needs := faults.needs_of([timeline]):
+        table([["needs", ", ".join(sorted(needs))]], indent="  ")
+    for number, (firing, line) in enumerate(faults.described(timeline)):
+        write(f"  {'faults' if number == 0 else '':8}  {line}")
+        for command in faults.commands_of(firing, timeline) if firing else ():
+            write(f"  {'':8}      {command}")
 
 
 def _topology(plan: Plan) -> str:

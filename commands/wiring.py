@@ -109,7 +109,9 @@ def read_plan(run: RunDir) -> Plan:
 
 
 def timeline_rows(timeline: Timeline) -> list[dict[str, Any]]:
-    """Firings as JSON."""
+    """Firings as JSON, each with the commands that it would send."""
+    import faults
+
     return [
         {
             "id": f.id,
@@ -118,6 +120,7 @@ def timeline_rows(timeline: Timeline) -> list[dict[str, Any]]:
             "t_s": f.t_s,
             "for_s": f.for_s,
             "params": dict(f.params),
+            "commands": faults.commands_of(f, timeline),
         }
         for f in timeline.firings
     ]

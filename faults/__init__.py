@@ -5,6 +5,7 @@ faults.refuse_unsupported(timeline, cluster)
 storm = faults.Storm(timeline, cluster, run, on_event=progress.fault)
 """
 
+from faults.commands import commands_of
 from faults.ledger import heal_from_ledger
 from faults.once import inject_once
 from faults.reference import kinds, schema
@@ -16,6 +17,7 @@ from faults.timeline import (
     abilities_needed,
     compile,
     describe,
+    described,
     needs_of,
     refuse_unsupported,
 )
@@ -25,8 +27,10 @@ __all__ = [
     "Storm",
     "Timeline",
     "abilities_needed",
+    "commands_of",
     "compile",
     "describe",
+    "described",
     "heal_from_ledger",
     "inject_once",
     "kinds",

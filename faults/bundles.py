@@ -131,3 +131,37 @@ def _bundle_of(name: str, site: Site) -> str:
 
 def _listed(known: Sequence[str]) -> str:
     return names([*known[:_SHOWN], *(["..."] if len(known) > _SHOWN else [])])
+
+
+#: Pulsar's admin API below a broker's web address; the namespace is made for the run.
+NAMESPACE_URL: Final = "/admin/v2/namespaces/public/{namespace of the run}"
+
+
+def bundle_rule(text: str) -> str:
+    """A bundle for `plan`: its range, or the rule by which it is found."""
+    if text.startswith(_BUNDLE_OF):
+        return f"{{the bundle of {text.removeprefix(_BUNDLE_OF)} then}}"
+    return text.removeprefix(_BUNDLE) if text != "random" else "{a bundle with a topic, chosen then}"
+
+
+def unload_requests(text: str, shape: Shape) -> list[str]:
+    """What unloading a target sends, for `plan`; ``random`` is a topic."""
+    if text == "namespace":
+        return [f"PUT {NAMESPACE_URL}/unload"]
+    if text.startswith((_BUNDLE, _BUNDLE_OF)):
+        return [f"PUT {NAMESPACE_URL}/{bundle_rule(text)}/unload"]
+    topics = "/admin/v2/persistent/public/{namespace of the run}"
+    if text == "random":
+        return [f"PUT {topics}/{{each partition of a topic, chosen then}}/unload"]
+    name = text.removeprefix(_TOPIC)
+    topic = shape.topic(name)
+    if topic is None:  # one stream
+        topic, numbers = shape.topic(name.rpartition("-")[0]), [int(name.rpartition("-")[2])]
+    else:
+        numbers = list(range(topic.partitions))
+    assert topic is not None  # checked when compiled
+    # Pulsar names the only stream of a topic like the topic.
+    local = (
+        [topic.name] if topic.partitions == 1 else [f"{topic.name}-partition-{number}" for number in numbers]
+    )
+    return [f"PUT {topics}/{each}/unload" for each in local]

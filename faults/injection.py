@@ -81,6 +81,8 @@ class FaultKind(ABC, Generic[P]):
     abilities: ClassVar[tuple[type, ...]]
     #: What the cluster must be started with (`harness.clusters.open_cluster`).
     needs: ClassVar[frozenset[str]] = frozenset()
+    #: It takes nodes away, or may do so: the draws of a mix keep two of those apart.
+    takes_nodes: ClassVar[bool] = False
     params: ClassVar[type[Params]]
 
     @classmethod
@@ -102,6 +104,19 @@ class FaultKind(ABC, Generic[P]):
     def lasts_s(self, params: P) -> float | None:
         """Seconds from applied to heal; None when it ends by itself."""
         return None
+
+    def ends_within_s(self, params: P) -> float | None:
+        """Longest time from injected to the beginning of its heal; None when nobody knows. Faults that end by
+        themselves say how long they go on."""
+        return self.lasts_s(params) or 0.0
+
+    def commands(self, params: P, shape: Shape) -> list[str]:
+        """What would be sent, in order, for `plan`; nothing is asked or touched.
+
+        A target that is decided when the fault fires is named by its rule: `faults.targets.whom`. Every kind
+        has words of its own (a test says so); this default is for one that is being written.
+        """
+        return [f"{self.kind} {self.target(params)}"]
 
     @abstractmethod
     def prepare(self, params: P, site: Site, draw: int) -> Injection:

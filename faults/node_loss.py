@@ -132,6 +132,8 @@ class NodeLoss(Injection):
 class NodeFault(FaultKind[N], Generic[N]):
     """Base of the kinds with a node as target."""
 
+    takes_nodes = True
+
     def complete(self, params: N, shape: Shape) -> N:
         target = parse(params.target, shape)
         if target.form == "all" and not params.together and len(shape.nodes) > 1:

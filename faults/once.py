@@ -11,8 +11,9 @@ from faults.journal import OnEvent
 from faults.ledger import Ledger
 from faults.params import Shape, keys_of
 from faults.site import find_ability
+from faults.steps import find_kind, read_step
 from faults.storm import Storm, ignore
-from faults.timeline import Firing, Timeline, find_kind, read_step, refuse_unsupported
+from faults.timeline import Firing, Timeline, refuse_unsupported
 from harness.errors import HealError, ScenarioError
 from harness.protocols import Cluster, HasPlacement, HasTopics, TopicSettings
 from harness.rundir import RunDir, read_jsonl

@@ -7,8 +7,10 @@ from typing import Any
 
 from faults.injection import FaultKind
 from faults.kinds import KINDS
+from faults.mix import MixParams, Weight
 from faults.params import Params, Schedule
 
+_MIX_ABOUT = "Random draws from a weighted set of the others, with quiet periods in which all is healed."
 _DESCRIPTION = "faults to inject while the load runs; see docs/reference/faults.md"
 
 
@@ -17,21 +19,54 @@ def schema() -> dict[str, Any]:
     return {
         "type": "array",
         "description": _DESCRIPTION,
-        "items": {"oneOf": [_step_schema(kind) for kind in KINDS.values()]},
+        "items": {"oneOf": [*(_step_schema(kind) for kind in KINDS.values()), _mix_schema()]},
     }
 
 
 def kinds() -> list[dict[str, Any]]:
     """Kind, one line about it, abilities it needs and its own keys, for people and for ``--json``."""
-    return [
+    rows = [
         {
             "kind": kind.kind,
             "about": kind.doc(),
             "abilities": [ability.__name__ for ability in kind.abilities],
+            "needs": sorted(kind.needs),
             "keys": _keys(kind.params),
         }
         for kind in KINDS.values()
     ]
+    mix = {"kind": "mix", "about": _MIX_ABOUT, "abilities": [], "needs": [], "keys": _keys(MixParams)}
+    return [*rows, mix]
+
+
+def _mix_schema() -> dict[str, Any]:
+    """A mix: a step whose only key is ``mix``."""
+    inner = _properties(MixParams)
+    alternatives = [
+        {
+            "type": "object",
+            "title": kind.kind,
+            "properties": {"fault": {"const": kind.kind}, **_properties(Weight), **_properties(kind.params)},
+            "required": ["fault"],
+            "additionalProperties": False,
+        }
+        for kind in KINDS.values()
+    ]
+    inner["of"] = {**inner["of"], "items": {"oneOf": alternatives}}
+    keys = {
+        "type": "object",
+        "properties": inner,
+        "required": ["of", "every"],
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "title": "mix",
+        "description": _MIX_ABOUT,
+        "properties": {"mix": keys},
+        "required": ["mix"],
+        "additionalProperties": False,
+    }
 
 
 def _step_schema(kind: FaultKind[Any]) -> dict[str, Any]:
@@ -85,7 +120,10 @@ def reference_page() -> str:
         "  - {fault: kill, target: leader-of:orders, at: 10s, for: 5s}",
         "  - {fault: leader-move, topic: orders, partitions: 6, every: 5s, jitter: 1s, from: 5s, until: 40s}",
         "  - {fault: leader-move, topic: orders, at: 20s, storm: {times: 3, gap: [20ms, 200ms]}}",
+        "  - mix: {of: [{fault: kill, weight: 2}, {fault: pause, for: 3s}], every: 8s, jitter: 2s}",
         "```",
+        "",
+        "`brokerstorm plan SCENARIO` prints every firing with its time and the commands that it would send.",
         "",
         "## When: keys of every step",
         "",
@@ -95,13 +133,44 @@ def reference_page() -> str:
         "place in the list and the number of the firing. A firing that meets a node which another fault",
         "still holds, or that would take a second node away without `together: true`, is skipped and",
         "recorded, after `wait`.",
+        *_mix_page(),
     ]
     for kind in KINDS.values():
         lines += ["", f"## {kind.kind}", "", kind.doc(), ""]
         lines += [*_table(_keys(kind.params)), ""]
         needs = ", ".join(f"`{ability.__name__}`" for ability in kind.abilities)
-        lines.append(f"Needs: {needs or 'nothing of the cluster'}.")
+        start = ", ".join(f"`{need}`" for need in sorted(kind.needs))
+        started = f" The cluster is started with {start}." if start else ""
+        lines.append(f"Needs: {needs or 'nothing of the cluster'}.{started}")
     return "\n".join(lines) + "\n"
+
+
+def _mix_page() -> list[str]:
+    return [
+        "",
+        "## mix: random draws",
+        "",
+        _MIX_ABOUT,
+        "",
+        "```yaml",
+        "  - mix:",
+        "      of:",
+        "        - {fault: kill, target: random, for: 5s, weight: 3}",
+        "        - {fault: leader-move, topic: orders, weight: 5}",
+        "      every: 4s",
+        "      jitter: 2s",
+        "      quiet: {every: 30s, for: 10s}",
+        "      from: 5s",
+        "```",
+        "",
+        *_table(_keys(MixParams)),
+        "",
+        "A draw becomes a firing with its place in the timeline before the run starts: the same seed gives",
+        "the same mix, and `run --replay` repeats it. What could not be healed before the next quiet period",
+        "or the end of the load is not drawn, nor is a fault that takes a node away while another one does.",
+        "Kinds of which nobody knows how long they take (rolling-restart, unload-storm) cannot be part of a",
+        "mix.",
+    ]
 
 
 def _table(keys: list[dict[str, Any]]) -> list[str]:
@@ -110,7 +179,7 @@ def _table(keys: list[dict[str, Any]]) -> list[str]:
 
 
 def _default(value: Any) -> str:
-    if value in (None, "", {}):
+    if value in (None, "", {}, []):
         return ""
     if isinstance(value, str):
         return value

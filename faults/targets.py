@@ -66,6 +66,32 @@ def _parse_leader(rest: str, shape: Shape) -> Target:
     return Target("leader", topic=topic.name, partition=int(number))
 
 
+def whom(text: str, shape: Shape) -> str:
+    """A target for `plan`: names where they are known, else the rule by which they are chosen.
+
+    Raises:
+        StepProblem: as `parse`.
+    """
+    target = parse(text, shape)
+    if target.form == "node":
+        return target.node
+    if target.form == "all":
+        brokers = [node for node in shape.nodes if "broker" in shape.roles.get(node, ("broker",))]
+        return names(brokers)
+    if target.form == "leader":
+        what = target.topic if target.partition is None else f"{target.topic}-{target.partition}"
+        rule = (
+            f"the leader of {what}" if target.partition is not None else f"the node that leads most of {what}"
+        )
+    else:
+        rule = {
+            "random": "a random broker",
+            "controller": "the active controller",
+            "role": f"a random {target.node}",
+        }[target.form]
+    return f"{rule}, chosen then"
+
+
 def resolve(target: Target, site: Site, draw: int) -> tuple[str, ...]:
     """The nodes meant now. Candidates are sorted, the choice among them is the seed's.
 

@@ -8,35 +8,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from pydantic import ValidationError
-
-from faults.errors import StepProblem, did_you_mean
-from faults.injection import FaultKind
+from faults.errors import StepProblem
 from faults.kinds import KINDS
-from faults.params import Params, Schedule, Shape, TopicShape, keys_of, names
+from faults.mix import Draw, draws, read_mix
+from faults.params import Shape, TopicShape, names
 from faults.schedule import firing_times
 from faults.site import find_ability
+from faults.steps import read_step
 from harness.errors import ScenarioError
 from harness.protocols import Cluster
 
 _HINT: Final = "`brokerstorm list faults` shows every kind and its keys"
-#: pydantic's words for programmers -> ours for people.
-_SENTENCES: Final = {
-    "missing": "is missing",
-    "extra_forbidden": "unknown key",
-    "tuple_type": "must be a pair such as [20ms, 200ms]",
-    "too_long": "has too many values",
-    "model_type": "must be a mapping of keys and values",
-    "dict_type": "must be a mapping of keys and values",
-    "string_type": "must be text",
-    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),
-    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
-    **dict.fromkeys(("float_type", "float_parsing"), "must be a duration such as 10s, 250ms or 2m"),
-}
-
-M = TypeVar("M", bound=Params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +51,16 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The firings of a run, sorted by time, and the names they were checked against."""
+    """The firings of a run, sorted by time, and the names they were checked against.
+
+    ``quiet``: begin and end of the periods in which a mix leaves the cluster whole, seconds.
+    """
 
     firings: tuple[Firing, ...]
     seed: int
     load_s: float
     shape: Shape
+    quiet: tuple[tuple[float, float], ...] = ()
 
 
 def compile(
@@ -99,7 +87,7 @@ def compile(
     ]
     drafts.sort(key=lambda draft: (draft.t_s, draft.step))
     firings = tuple(_numbered(draft, number) for number, draft in enumerate(drafts, start=1))
-    return Timeline(firings, seed, load_s, shape)
+    return Timeline(firings, seed, load_s, shape, tuple(_quiet(steps, load_s, shape)))
 
 
 def _numbered(draft: Firing, number: int) -> Firing:
@@ -107,77 +95,37 @@ def _numbered(draft: Firing, number: int) -> Firing:
 
 
 def _firings(index: int, step: Any, seed: int, load_s: float, shape: Shape) -> list[Firing]:
+    """The firings of one step, not numbered yet."""
     try:
-        kind, schedule, params = read_step(step, shape)
-        for_s = kind.lasts_s(params)
-        times = firing_times(schedule, f"{seed}:{index}", load_s, for_s or 0.0)
+        if isinstance(step, Mapping) and "mix" in step:
+            drawn = draws(read_mix(step, shape), f"{seed}:{index}", load_s)
+        else:
+            kind, schedule, params = read_step(step, shape)
+            times = firing_times(schedule, f"{seed}:{index}", load_s, kind.lasts_s(params) or 0.0)
+            drawn = [Draw(t_s, kind, params, schedule.wait) for t_s in times]
     except StepProblem as problem:
         where = f"faults[{index}]" + (f".{problem.key}" if problem.key else "")
         raise ScenarioError(f"{where}: {problem}", hint=_HINT) from None
-    target, dumped = kind.target(params), params.model_dump(mode="json", by_alias=True)
     return [
         Firing(
             0,
-            kind.kind,
-            target,
-            t_s,
-            for_s,
-            dumped,
+            one.kind.kind,
+            one.kind.target(one.params),
+            one.t_s,
+            one.kind.lasts_s(one.params),
+            one.params.model_dump(mode="json", by_alias=True),
             index,
             random.Random(f"{seed}:{index}:{number}").getrandbits(63),
-            schedule.wait,
+            one.wait_s,
         )
-        for number, t_s in enumerate(times)
+        for number, one in enumerate(drawn)
     ]
 
 
-def read_step(step: Any, shape: Shape) -> tuple[FaultKind[Any], Schedule, Any]:
-    """Kind, schedule and complete parameters of one raw step.
-
-    Raises:
-        StepProblem: the key and what is wrong with it.
-    """
-    if not isinstance(step, Mapping):
-        raise StepProblem("", f"must be a mapping such as {{fault: kill, at: 10s}}, not {step!r}")
-    kind = find_kind(step.get("fault"))
-    schedule_keys = keys_of(Schedule)
-    known = ["fault", *schedule_keys, *keys_of(kind.params)]
-    for key in step:
-        if key not in known:
-            text = f"unknown key{did_you_mean(str(key), known)}. Keys of {kind.kind}: {names(known)}"
-            raise StepProblem(str(key), text)
-    schedule = _validate(Schedule, {key: value for key, value in step.items() if key in schedule_keys})
-    rest = {key: value for key, value in step.items() if key not in ("fault", *schedule_keys)}
-    return kind, schedule, kind.complete(_validate(kind.params, rest), shape)
-
-
-def find_kind(name: object) -> FaultKind[Any]:
-    """A registered kind.
-
-    Raises:
-        StepProblem: none of that name.
-    """
-    if not name:
-        raise StepProblem("fault", f"is missing. Kinds: {names(KINDS)}")
-    kind = KINDS.get(str(name))
-    if kind is None:
-        raise StepProblem(
-            "fault", f"unknown kind {name!r}{did_you_mean(str(name), KINDS)}. Kinds: {names(KINDS)}"
-        )
-    return kind
-
-
-def _validate(model: type[M], values: Mapping[str, Any]) -> M:
-    """pydantic's first complaint as a `StepProblem`."""
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"] if part != "[key]")
-        said = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-        text = _SENTENCES.get(first["type"], said)
-        got = f", got {first['input']!r}" if key and first["type"] != "missing" else ""
-        raise StepProblem(key, text + got) from None
+def _quiet(steps: Sequence[Any], load_s: float, shape: Shape) -> list[tuple[float, float]]:
+    """The quiet periods of every mix; the steps were checked."""
+    mixes = [read_mix(step, shape) for step in steps if "mix" in step]
+    return sorted(period for mix in mixes for period in mix.quiet_periods(load_s))
 
 
 def abilities_needed(timeline: Timeline) -> dict[str, type]:
@@ -213,8 +161,19 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
 
 def describe(timeline: Timeline) -> list[str]:
     """The timeline for people: ``+10.0 s  kill leader-of:orders for 5 s``."""
-    width = max((len(f"{firing.t_s:.1f}") for firing in timeline.firings), default=0)
-    return [f"+{firing.t_s:{width}.1f} s  {_sentence(firing)}" for firing in timeline.firings]
+    return [line for _, line in described(timeline)]
+
+
+def described(timeline: Timeline) -> list[tuple[Firing | None, str]]:
+    """As `describe`, each line with its firing; None for the beginning of a quiet period."""
+    lines: list[tuple[float, Firing | None, str]] = [
+        (firing.t_s, firing, _sentence(firing)) for firing in timeline.firings
+    ]
+    for start_s, end_s in timeline.quiet:
+        lines.append((start_s, None, f"quiet for {end_s - start_s:g} s: all healed, nothing is drawn"))
+    lines.sort(key=lambda line: line[0])
+    width = max((len(f"{t_s:.1f}") for t_s, _, _ in lines), default=0)
+    return [(firing, f"+{t_s:{width}.1f} s  {text}") for t_s, firing, text in lines]
 
 
 def _sentence(firing: Firing) -> str:

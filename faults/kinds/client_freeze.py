@@ -146,6 +146,13 @@ class ClientFreeze(FaultKind[ClientFreezeParams]):
     def lasts_s(self, params: ClientFreezeParams) -> float | None:
         return params.for_
 
+    def commands(self, params: ClientFreezeParams, shape: Shape) -> list[str]:
+        shortest, longest = params.period
+        return [
+            f"SIGSTOP {params.target}, SIGCONT {params.freeze:g} s later; again every "
+            f"{shortest:g} to {longest:g} s for {params.for_:g} s"
+        ]
+
     def prepare(self, params: ClientFreezeParams, site: Site, draw: int) -> Frozen:
         live = dict(site.clients())
         name = params.target.removeprefix(_ONE)

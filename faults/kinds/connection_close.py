@@ -87,6 +87,9 @@ class ConnectionClose(FaultKind[ConnectionCloseParams]):
     def target(self, params: ConnectionCloseParams) -> str:
         return params.target
 
+    def commands(self, params: ConnectionCloseParams, shape: Shape) -> list[str]:
+        return [f"DELETE /api/latest/connection/{{each connection of {params.target} then}}"]
+
     def prepare(self, params: ConnectionCloseParams, site: Site, draw: int) -> ConnectionsClosed:
         name = params.target.removeprefix(_ONE)
         live = dict(site.clients())

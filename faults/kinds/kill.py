@@ -7,8 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from faults.node_loss import NodeFault, NodeLoss
-from faults.params import NodeParams
+from faults.params import NodeParams, Shape
 from faults.site import Site
+from faults.targets import whom
 from harness.durations import Seconds
 from harness.protocols import HasPlacement, Killable
 
@@ -50,6 +51,9 @@ class Kill(NodeFault[KillParams]):
 
     def lasts_s(self, params: KillParams) -> float | None:
         return params.for_
+
+    def commands(self, params: KillParams, shape: Shape) -> list[str]:
+        return [f"SIGKILL {whom(params.target, shape)}", f"after {params.for_:g} s: start it again"]
 
     def injection(self, site: Site, targets: tuple[str, ...], params: KillParams) -> Killed:
         return Killed(site, targets, params.model_dump(mode="json", by_alias=True))

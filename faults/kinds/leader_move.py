@@ -56,6 +56,19 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
                 raise StepProblem("moves", f"no node {node!r}. Nodes: {names(shape.nodes)}")
         return params
 
+    def commands(self, params: LeaderMoveParams, shape: Shape) -> list[str]:
+        name = params.topic
+        if params.moves:
+            order = [f"{name}-{p} -> [{node}, its other replicas]" for p, node in params.moves.items()]
+        else:
+            topic = shape.topic(name)
+            count = params.partitions or (topic.partitions if topic else 0)
+            order = [f"{name}, {count} partitions -> [another replica first], chosen then"]
+        return [
+            *(f"AlterPartitionReassignments {each}" for each in order),
+            f"ElectLeaders preferred {name}, the same",
+        ]
+
     def prepare(self, params: LeaderMoveParams, site: Site, draw: int) -> LeaderMoved:
         states = site.states_of(params.topic)
         count = params.partitions or len(states)

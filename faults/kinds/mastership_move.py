@@ -82,6 +82,10 @@ class MastershipMove(FaultKind[MastershipMoveParams]):
     def target(self, params: MastershipMoveParams) -> str:
         return params.to
 
+    def commands(self, params: MastershipMoveParams, shape: Shape) -> list[str]:
+        to = params.to if params.to != "other" else "{a replica, chosen then}"
+        return [f'PUT /api/latest/virtualhostnode/{to} {{"role": "MASTER"}}']
+
     def prepare(self, params: MastershipMoveParams, site: Site, draw: int) -> MastershipMoved:
         group = mastership(site)
         master = group.master()

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from faults.ledger import process_identity
 from faults.node_loss import NodeFault, NodeLoss
-from faults.params import NodeParams
+from faults.params import NodeParams, Shape
 from faults.site import Site
+from faults.targets import whom
 from harness.durations import Seconds
 from harness.protocols import HasPlacement, Killable, Pausable, Proof
 
@@ -83,6 +84,9 @@ class Pause(NodeFault[PauseParams]):
 
     def lasts_s(self, params: PauseParams) -> float | None:
         return params.for_
+
+    def commands(self, params: PauseParams, shape: Shape) -> list[str]:
+        return [f"SIGSTOP {whom(params.target, shape)}", f"after {params.for_:g} s: SIGCONT"]
 
     def injection(self, site: Site, targets: tuple[str, ...], params: PauseParams) -> Paused:
         return Paused(site, targets, params.model_dump(mode="json", by_alias=True))

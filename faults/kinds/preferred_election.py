@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from faults.errors import NotNow
 from faults.leadership import LeaderChange, TopicFault
-from faults.params import TopicParams
+from faults.params import Shape, TopicParams
 from faults.site import Site
 from harness.protocols import HasLeaders, PartitionState
 
@@ -29,6 +29,10 @@ class PreferredElection(TopicFault[PreferredParams]):
     kind = "preferred-election"
     abilities = (HasLeaders,)
     params = PreferredParams
+
+    def commands(self, params: PreferredParams, shape: Shape) -> list[str]:
+        count = f"{params.partitions} of the partitions" if params.partitions else "every partition"
+        return [f"ElectLeaders preferred {params.topic}: {count} that another replica leads then"]
 
     def prepare(self, params: PreferredParams, site: Site, draw: int) -> PreferredElected:
         states = site.states_of(params.topic)

@@ -8,8 +8,9 @@ from pydantic import Field
 
 from faults.kinds.kill import Killed
 from faults.node_loss import NodeFault
-from faults.params import NodeParams
+from faults.params import NodeParams, Shape
 from faults.site import Site
+from faults.targets import whom
 from harness.durations import Seconds
 from harness.protocols import HasPlacement, Killable, Stoppable
 
@@ -42,6 +43,14 @@ class Restart(NodeFault[RestartParams]):
 
     def lasts_s(self, params: RestartParams) -> float | None:
         return params.down
+
+    def commands(self, params: RestartParams, shape: Shape) -> list[str]:
+        stop = f"SIGTERM {whom(params.target, shape)}"
+        later = f"{params.down:g} s later: " if params.down else "then "
+        return [
+            f"{stop}; SIGKILL if it has not stopped within {params.stop_within:g} s",
+            f"{later}start it again",
+        ]
 
     def injection(self, site: Site, targets: tuple[str, ...], params: RestartParams) -> Stopped:
         return Stopped(site, targets, params.model_dump(mode="json", by_alias=True))

@@ -12,6 +12,7 @@ from faults.kinds.kill import Killed
 from faults.node_loss import as_text, what_changed
 from faults.params import Params, Shape
 from faults.site import Site
+from faults.targets import whom
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
 from harness.protocols import HasPlacement, Killable, Proof, Stoppable
@@ -76,7 +77,19 @@ class RollingRestart(FaultKind[RollingRestartParams]):
 
     kind = "rolling-restart"
     abilities = (Stoppable, Killable, HasPlacement)
+    takes_nodes = True
     params = RollingRestartParams
+
+    def ends_within_s(self, params: RollingRestartParams) -> float | None:
+        """As long as the nodes take."""
+        return None
+
+    def commands(self, params: RollingRestartParams, shape: Shape) -> list[str]:
+        stop = f"SIGTERM, SIGKILL after {params.stop_within:g} s"
+        ready = f"wait until it is in sync, {params.ready_within:g} s at most"
+        later = f" {params.down:g} s later" if params.down else " again"
+        steps = f"{stop}; start it{later}; {ready}"
+        return [f"{node}: {steps}" for node in whom("all", shape).split(", ")]
 
     def complete(self, params: RollingRestartParams, shape: Shape) -> RollingRestartParams:
         return params

@@ -6,7 +6,7 @@ import random
 
 from pydantic import Field
 
-from faults.bundles import Piece, choose_bundle
+from faults.bundles import NAMESPACE_URL, Piece, bundle_rule, choose_bundle
 from faults.injection import FaultKind
 from faults.kinds.transfer import bundle_target
 from faults.params import Params, Shape
@@ -58,6 +58,9 @@ class SplitBundle(FaultKind[SplitBundleParams]):
 
     def target(self, params: SplitBundleParams) -> str:
         return params.target
+
+    def commands(self, params: SplitBundleParams, shape: Shape) -> list[str]:
+        return [f"PUT {NAMESPACE_URL}/{bundle_rule(params.target)}/split?unload=true"]
 
     def prepare(self, params: SplitBundleParams, site: Site, draw: int) -> Split:
         return Split(site, choose_bundle(params.target, site, random.Random(draw)))

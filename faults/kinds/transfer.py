@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.bundles import Piece, choose_bundle, parse_piece
+from faults.bundles import NAMESPACE_URL, Piece, bundle_rule, choose_bundle, parse_piece
 from faults.errors import NotNow, StepProblem
 from faults.injection import FaultKind
 from faults.params import Params, Shape, names
@@ -68,6 +68,10 @@ class Transfer(FaultKind[TransferParams]):
 
     def target(self, params: TransferParams) -> str:
         return params.target
+
+    def commands(self, params: TransferParams, shape: Shape) -> list[str]:
+        to = params.to if params.to != "other" else "{a broker that does not own it, chosen then}"
+        return [f"PUT {NAMESPACE_URL}/{bundle_rule(params.target)}/unload?destinationBroker={to}"]
 
     def prepare(self, params: TransferParams, site: Site, draw: int) -> Transferred:
         rng = random.Random(draw)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.bundles import Piece, choose_piece, parse_piece
+from faults.bundles import Piece, choose_piece, parse_piece, unload_requests
 from faults.injection import FaultKind
 from faults.params import Params, Shape
 from faults.reload import Reload
@@ -47,6 +47,9 @@ class Unload(FaultKind[UnloadParams]):
 
     def target(self, params: UnloadParams) -> str:
         return params.target
+
+    def commands(self, params: UnloadParams, shape: Shape) -> list[str]:
+        return unload_requests(params.target, shape)
 
     def prepare(self, params: UnloadParams, site: Site, draw: int) -> Unloaded:
         piece = choose_piece(params.target, site, random.Random(draw))

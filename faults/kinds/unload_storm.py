@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from faults.bundles import Piece, parse_piece
+from faults.bundles import Piece, parse_piece, unload_requests
 from faults.errors import NotNow
 from faults.injection import FaultKind
 from faults.params import Params, Shape
@@ -105,6 +105,18 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
 
     def target(self, params: UnloadStormParams) -> str:
         return params.target
+
+    def ends_within_s(self, params: UnloadStormParams) -> float | None:
+        """How long the brokers take for each unload is theirs."""
+        return None
+
+    def commands(self, params: UnloadStormParams, shape: Shape) -> list[str]:
+        what = params.target if params.target != "topics" else "random"
+        times = f"{params.times} times, {params.gap[0]:g} to {params.gap[1]:g} s apart"
+        again = ""
+        if params.pairs:
+            again = f"; each again {params.pair_gap[0]:g} to {params.pair_gap[1]:g} s later"
+        return [f"{request} ({times}{again})" for request in unload_requests(what, shape)]
 
     def prepare(self, params: UnloadStormParams, site: Site, draw: int) -> Stormed:
         piece = parse_piece(params.target, site.shape, extra=("topics",))

@@ -15,7 +15,7 @@ from harness.clusters.limits_groups import CpuGroup, MemoryGroup, group_of, hier
 from harness.clusters.limits_groups import why_not as why_no_group
 from harness.clusters.limits_volumes import Volume, why_no_volume, why_not_slow
 from harness.errors import EnvironmentNotReady, HealError
-from harness.protocols import CpuUse, MemoryUse
+from harness.resources import CpuUse, MemoryUse
 
 CPU, MEMORY, VOLUME, SLOW = "cpu-quota", "memory-group", "data-volume", "slow-volume"
 #: Need -> why this machine cannot give it, empty when it can.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import EnvironmentNotReady
-from harness.protocols import CpuUse, MemoryUse
+from harness.resources import CpuUse, MemoryUse
 
 PREFIX: Final = "brokerstorm."
 CONTROLLERS: Final = ("cpu", "memory")

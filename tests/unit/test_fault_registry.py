@@ -33,6 +33,8 @@ GOOD: list[dict[str, Any]] = [
     {"fault": "preferred-election", "at": 1},
     {"fault": "mastership-move", "at": 1, "to": "kafka-2"},
     {"fault": "connection-close", "at": 1, "target": "client:consumer"},
+    {"mix": {"of": [{"fault": "kill", "weight": 3, "for": "5s"}, {"fault": "leader-move"}], "every": "4s"}},
+    {"mix": {"of": [{"fault": "pause"}], "every": 9, "quiet": {"every": "30s", "for": "10s"}, "wait": 1}},
 ]
 BAD: list[dict[str, Any]] = [
     {"fault": "kil", "at": 1},
@@ -44,6 +46,15 @@ BAD: list[dict[str, Any]] = [
     {"fault": "controller-kill", "at": 1, "target": "kafka-1"},
     {"fault": "leader-move", "at": 1, "storm": {"times": 3}},
     {"fault": "mastership-move", "at": 1, "target": "kafka-1"},
+    {"mix": {"of": [], "every": 4}},
+    {"mix": {"of": [{"fault": "kill"}]}},
+    {"mix": {"of": [{"fault": "kill", "at": 1}], "every": 4}},
+    {"mix": {"of": [{"fault": "kill", "weight": 0}], "every": 4}},
+    {"mix": {"of": [{"fault": "kil"}], "every": 4}},
+    {"mix": {"of": [{"fault": "kill"}], "every": 4, "at": 1}},
+    {"mix": {"of": [{"fault": "kill"}], "every": 4, "quiet": {"every": 9}}},
+    {"mix": {"of": [{"fault": "kill"}], "every": 4}, "wait": 1},
+    {"mix": []},
 ]
 
 
@@ -70,10 +81,10 @@ def test_schema_and_compile_refuse_the_same_steps(validator: Any, step: dict[str
 
 def test_every_kind_is_described() -> None:
     listed = {row["kind"]: row for row in faults.kinds()}
-    assert set(listed) == set(KINDS)
+    assert set(listed) == {*KINDS, "mix"}
     for row in listed.values():
         assert row["about"].endswith(".")
-        assert row["abilities"] or row["kind"] == "client-freeze"
+        assert row["abilities"] or row["kind"] in ("client-freeze", "mix")
         assert all(key["about"] for key in row["keys"]), row
 
 

@@ -21,7 +21,14 @@ MAX_TEST_FILE_LINES = 600
 ALLOWED = {
     "cli": ("harness", "faults", "analysis", "commands"),
     "commands": ("harness", "faults", "analysis", "commands"),
-    "faults": ("faults", "harness.protocols", "harness.errors", "harness.rundir", "harness.durations"),
+    "faults": (
+        "faults",
+        "harness.protocols",
+        "harness.resources",
+        "harness.errors",
+        "harness.rundir",
+        "harness.durations",
+    ),
     "analysis": ("analysis", "harness.records", "harness.rundir", "harness.errors"),
     "harness": ("harness",),
     "bench": ("harness", "faults", "analysis", "bench", "tests.planted"),
@@ -29,7 +36,7 @@ ALLOWED = {
     "tests": ("harness", "faults", "analysis", "cli", "commands", "tests", "bench", "docs"),
 }
 #: The bottom of the graph.
-BARE = ("harness/protocols.py", "harness/errors.py", "harness/durations.py")
+BARE = ("harness/protocols.py", "harness/resources.py", "harness/errors.py", "harness/durations.py")
 #: Client and broker libraries: only who talks to brokers may know them.
 CLIENT_LIBRARIES = {"confluent_kafka", "kafka", "pika", "pulsar"}
 CLIENT_LIBRARIES_IN = ("harness/brokers", "harness/workers", "tests", "bench")

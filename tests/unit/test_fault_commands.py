@@ -1,0 +1,102 @@
+"""What `plan` says would be sent: every kind has its words, with rules where nothing is decided yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import faults
+from faults.injection import FaultKind
+from faults.kinds import KINDS
+from harness.protocols import TopicSettings
+
+ROLES = {
+    "kafka-1": ("broker", "controller"),
+    "kafka-2": ("broker", "controller"),
+    "bookie-1": ("bookie",),
+}
+TOPICS = [TopicSettings("orders", 3, 3), TopicSettings("lone", 1, 1)]
+RUN = "public/{namespace of the run}"
+
+
+def sent(step: dict[str, Any]) -> list[str]:
+    timeline = faults.compile([{"at": 1, **step}], seed=7, load_s=600, topics=TOPICS, nodes=ROLES)
+    return faults.commands_of(timeline.firings[0], timeline)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_every_kind_says_what_it_sends(kind: FaultKind[Any]) -> None:
+    assert type(kind).commands is not FaultKind.commands, "see docs/howto/add-a-fault.md"
+
+
+AGAIN = "after 5 s: start it again"
+ROLLED = "SIGTERM, SIGKILL after 30 s; start it again; wait until it is in sync, 60 s at most"
+WORDS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"fault": "kill", "target": "kafka-2"}, ["SIGKILL kafka-2", AGAIN]),
+    (
+        {"fault": "kill", "target": "leader-of:orders-2"},
+        ["SIGKILL the leader of orders-2, chosen then", AGAIN],
+    ),
+    (
+        {"fault": "pause", "target": "leader-of:orders", "for": 2},
+        ["SIGSTOP the node that leads most of orders, chosen then", "after 2 s: SIGCONT"],
+    ),
+    (
+        {"fault": "pause", "target": "all", "together": True},
+        ["SIGSTOP kafka-1, kafka-2", "after 5 s: SIGCONT"],
+    ),
+    ({"fault": "controller-kill"}, ["SIGKILL the active controller, chosen then", AGAIN]),
+    (
+        {"fault": "restart", "target": "role:bookie", "down": 3},
+        [
+            "SIGTERM a random bookie, chosen then; SIGKILL if it has not stopped within 30 s",
+            "3 s later: start it again",
+        ],
+    ),
+    ({"fault": "rolling-restart"}, [f"kafka-1: {ROLLED}", f"kafka-2: {ROLLED}"]),
+    (
+        {"fault": "leader-move", "topic": "orders", "moves": {0: "kafka-2"}},
+        [
+            "AlterPartitionReassignments orders-0 -> [kafka-2, its other replicas]",
+            "ElectLeaders preferred orders, the same",
+        ],
+    ),
+    (
+        {"fault": "leader-move", "topic": "orders", "partitions": 2},
+        [
+            "AlterPartitionReassignments orders, 2 partitions -> [another replica first], chosen then",
+            "ElectLeaders preferred orders, the same",
+        ],
+    ),
+    (
+        {"fault": "unload", "target": "topic:orders-1"},
+        [f"PUT /admin/v2/persistent/{RUN}/orders-partition-1/unload"],
+    ),
+    ({"fault": "unload", "target": "topic:lone"}, [f"PUT /admin/v2/persistent/{RUN}/lone/unload"]),
+    ({"fault": "unload", "target": "namespace"}, [f"PUT /admin/v2/namespaces/{RUN}/unload"]),
+    (
+        {"fault": "split-bundle", "target": "bundle:0x00000000_0x15555555"},
+        [f"PUT /admin/v2/namespaces/{RUN}/0x00000000_0x15555555/split?unload=true"],
+    ),
+    (
+        {"fault": "transfer", "target": "bundle-of:orders", "to": "kafka-1"},
+        [f"PUT /admin/v2/namespaces/{RUN}/{{the bundle of orders then}}/unload?destinationBroker=kafka-1"],
+    ),
+    (
+        {"fault": "mastership-move", "to": "kafka-2"},
+        ['PUT /api/latest/virtualhostnode/kafka-2 {"role": "MASTER"}'],
+    ),
+]
+
+
+@pytest.mark.parametrize(("step", "commands"), WORDS, ids=[str(step) for step, _ in WORDS])
+def test_the_words(step: dict[str, Any], commands: list[str]) -> None:
+    assert sent(step) == commands
+
+
+def test_storms_say_how_often() -> None:
+    (line,) = sent({"fault": "unload-storm", "times": 40, "pairs": True})
+    assert "chosen then}/unload (40 times, 0.02 to 0.2 s apart; each again 0.02 to 0.15 s later)" in line
+    (line,) = sent({"fault": "client-freeze", "target": "client:producer"})
+    assert line == "SIGSTOP client:producer, SIGCONT 0.06 s later; again every 0.16 to 0.25 s for 5 s"
