@@ -71,6 +71,12 @@ class LimitsMemory(Protocol):
 
 
 @runtime_checkable
+class LiftsLimits(Protocol):
+    def lift_limits(self, node: str) -> None:
+        """Lift whatever limits a node, for who knows only that something was set. Idempotent."""
+
+
+@runtime_checkable
 class FillsDisk(Protocol):
     """Has each node's data on a volume of its own. Needs ``data-volume`` of the cluster's start."""
 

@@ -1,0 +1,91 @@
+"""cpu-limit: a noisy neighbour, an instance that is too small, a throttled container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import Field
+
+from faults.node_loss import NodeFault
+from faults.params import NodeParams, Shape
+from faults.site import Site
+from faults.starved import Starved, ability
+from faults.targets import whom
+from harness.durations import Seconds
+from harness.protocols import HasPlacement, Killable
+from harness.resources import LimitsCpu
+
+#: Held back in fewer periods than this, the node hardly wanted more than its quota.
+_PERIODS: Final = 3
+
+
+class CpuLimitParams(NodeParams):
+    cores: float = Field(0.1, ge=0.01, le=1024, description="CPU time that is left to it, in cores")
+    for_: Seconds = Field(10.0, alias="for", gt=0, description="full speed again after this long")
+
+
+class CpuLimited(Starved):
+    """Nodes under a quota; who wants more is held back until the next period."""
+
+    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(site, targets, params)
+        self._cpu: LimitsCpu = ability(site, LimitsCpu)
+        self._at_first = {node: self._cpu.cpu_use(node) for node in targets}
+        self._limited = False
+
+    def apply(self) -> None:
+        for node in self.targets:
+            self._cpu.limit_cpu(node, float(self.params["cores"]))
+        self._limited = True
+
+    def bit(self) -> str:
+        throttled, periods, held_s = self._since()
+        if not self._limited or throttled < _PERIODS:
+            return ""
+        cores = float(self.params["cores"])
+        return f"held to {cores:g} cores in {throttled} of {periods} periods, it waited {held_s:.1f} s"
+
+    def nothing(self) -> str:
+        return f"never wanted more than {float(self.params['cores']):g} cores"
+
+    def details(self) -> dict[str, Any]:
+        throttled, periods, held_s = self._since()
+        return {**super().details(), "throttled": throttled, "periods": periods, "held_s": round(held_s, 2)}
+
+    def _since(self) -> tuple[int, int, float]:
+        """Throttled periods, all periods and the time held back, of all targets."""
+        throttled, periods, held_s = 0, 0, 0.0
+        for node, before in self._at_first.items():
+            now = self._cpu.cpu_use(node)
+            throttled += now.throttled - before.throttled
+            periods += now.periods - before.periods
+            held_s += now.throttled_s - before.throttled_s
+        return throttled, periods, held_s
+
+    def lift(self, node: str) -> None:
+        self._cpu.limit_cpu(node, None)
+
+    def is_lifted(self, node: str) -> bool:
+        return self._cpu.cpu_use(node).cores is None
+
+
+class CpuLimit(NodeFault[CpuLimitParams]):
+    """Leave a node a share of a core (a CPU quota) for `for`."""
+
+    kind = "cpu-limit"
+    abilities = (LimitsCpu, Killable, HasPlacement)
+    needs = frozenset({"cpu-quota"})
+    params = CpuLimitParams
+
+    def lasts_s(self, params: CpuLimitParams) -> float | None:
+        return params.for_
+
+    def commands(self, params: CpuLimitParams, shape: Shape) -> list[str]:
+        return [
+            f"CPU quota of {params.cores * 100:g} ms each 100 ms for {whom(params.target, shape)}",
+            f"after {params.for_:g} s: no quota",
+        ]
+
+    def injection(self, site: Site, targets: tuple[str, ...], params: CpuLimitParams) -> CpuLimited:
+        return CpuLimited(site, targets, params.model_dump(mode="json", by_alias=True))

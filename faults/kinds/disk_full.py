@@ -1,0 +1,80 @@
+"""disk-full: not one block is left where a node keeps its data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import Field
+
+from faults.node_loss import NodeFault, as_text
+from faults.params import NodeParams, Shape
+from faults.site import Site
+from faults.starved import Starved, ability
+from faults.targets import whom
+from harness.durations import Seconds
+from harness.protocols import HasPlacement, Killable
+from harness.resources import FillsDisk
+
+_PROBE_BYTES: Final = 65_536
+
+
+class DiskFullParams(NodeParams):
+    for_: Seconds = Field(10.0, alias="for", gt=0, description="the space is given back after this long")
+
+
+class DiskFilled(Starved):
+    """Nodes whose volume holds a ballast file and no free block. Kafka takes its log dir offline and ends."""
+
+    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(site, targets, params)
+        self._disk: FillsDisk = ability(site, FillsDisk)
+        self._said = ""
+
+    def apply(self) -> None:
+        for node in self.targets:
+            self._disk.fill_disk(node)
+
+    def bit(self) -> str:
+        """A write of ours fails, and the node shows that its own do. Nodes below the brokers lead nothing:
+        of them the failing write is all there is to see."""
+        for node in self.targets:
+            if not self._said and self._disk.is_filled(node):
+                self._said = self._disk.try_write(node, _PROBE_BYTES)[0]
+        if self._said != "ENOSPC":
+            return ""
+        below = not set(self.targets) & set(self.site.brokers)
+        noticed = below or self._died or as_text(self._changed)
+        return "no space left on its data volume (a write got ENOSPC)" if noticed else ""
+
+    def nothing(self) -> str:
+        if self._said == "ENOSPC":
+            return "no space left on its data volume, but it has not tried to write"
+        return f"its data volume can be written to{f' ({self._said})' if self._said else ''}"
+
+    def lift(self, node: str) -> None:
+        self._disk.free_disk(node)
+
+    def is_lifted(self, node: str) -> bool:
+        return not self._disk.is_filled(node)
+
+
+class DiskFull(NodeFault[DiskFullParams]):
+    """Fill the data volume of a node to the last block, and give the space back after `for`."""
+
+    kind = "disk-full"
+    abilities = (FillsDisk, Killable, HasPlacement)
+    needs = frozenset({"data-volume"})
+    params = DiskFullParams
+
+    def lasts_s(self, params: DiskFullParams) -> float | None:
+        return params.for_
+
+    def commands(self, params: DiskFullParams, shape: Shape) -> list[str]:
+        return [
+            f"fallocate a ballast file until ENOSPC on the data volume of {whom(params.target, shape)}",
+            f"after {params.for_:g} s: delete it; start the node again if it died",
+        ]
+
+    def injection(self, site: Site, targets: tuple[str, ...], params: DiskFullParams) -> DiskFilled:
+        return DiskFilled(site, targets, params.model_dump(mode="json", by_alias=True))

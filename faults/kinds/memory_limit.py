@@ -1,0 +1,102 @@
+"""memory-limit: a node that has to live with what it holds, until it gives its page cache up or is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import Field
+
+from faults.node_loss import NodeFault
+from faults.params import NodeParams, Shape, Size, in_units
+from faults.site import Site
+from faults.starved import Starved, ability
+from faults.targets import whom
+from harness.durations import Seconds
+from harness.protocols import HasPlacement, Killable
+from harness.resources import LimitsMemory, MemoryUse
+
+_HEADROOM: Final = 16_000_000
+
+
+class MemoryLimitParams(NodeParams):
+    limit: Size | None = Field(
+        None, description="bytes, its page cache included; default: what it cannot give back plus `headroom`"
+    )
+    headroom: Size = Field(_HEADROOM, description="room above what it cannot give back, without `limit`")
+    for_: Seconds = Field(10.0, alias="for", gt=0, description="no limit any more after this long")
+
+
+class MemoryLimited(Starved):
+    """Nodes under a memory limit: the kernel takes their page cache, and kills who wants still more."""
+
+    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(site, targets, params)
+        self._memory: LimitsMemory = ability(site, LimitsMemory)
+        self._at_first = {node: self._memory.memory_use(node) for node in targets}
+        self._limits: dict[str, int] = {}
+
+    def apply(self) -> None:
+        asked = self.params.get("limit")
+        for node, use in self._at_first.items():
+            wanted = int(asked) if asked else use.fixed + int(self.params["headroom"])
+            self._limits[node] = self._memory.limit_memory(node, wanted) or wanted
+
+    def bit(self) -> str:
+        """Allocations met the limit."""
+        texts = []
+        for node, limit in self._limits.items():
+            before, now = self._at_first[node], self._memory.memory_use(node)
+            if met := now.met - before.met:
+                killed = now.killed - before.killed
+                texts.append(
+                    f"{in_units(limit)} of memory, {in_units(before.used)} before: met {met:,} times"
+                    + (f", the kernel killed {killed} for it" if killed else "")
+                )
+        return "; ".join(texts)
+
+    def nothing(self) -> str:
+        return f"never wanted more than {', '.join(in_units(limit) for limit in self._limits.values())}"
+
+    def details(self) -> dict[str, Any]:
+        uses: dict[str, MemoryUse] = {node: self._memory.memory_use(node) for node in self._limits}
+        rows = {
+            node: {
+                "limit": self._limits[node],
+                "used_before": self._at_first[node].used,
+                "used": use.used,
+                "met": use.met - self._at_first[node].met,
+                "killed": use.killed - self._at_first[node].killed,
+            }
+            for node, use in uses.items()
+        }
+        return {**super().details(), "memory": rows}
+
+    def lift(self, node: str) -> None:
+        self._memory.limit_memory(node, None)
+
+    def is_lifted(self, node: str) -> bool:
+        return self._memory.memory_use(node).limit is None
+
+
+class MemoryLimit(NodeFault[MemoryLimitParams]):
+    """Leave a node little more memory than it cannot give back; who wants more is killed by the kernel."""
+
+    kind = "memory-limit"
+    abilities = (LimitsMemory, Killable, HasPlacement)
+    needs = frozenset({"memory-group"})
+    params = MemoryLimitParams
+
+    def lasts_s(self, params: MemoryLimitParams) -> float | None:
+        return params.for_
+
+    def commands(self, params: MemoryLimitParams, shape: Shape) -> list[str]:
+        fixed = f"what it cannot give back then + {in_units(params.headroom)}"
+        limit = in_units(params.limit) if params.limit else fixed
+        return [
+            f"memory limit of {limit} for {whom(params.target, shape)}",
+            f"after {params.for_:g} s: no limit; start it again if the kernel killed it",
+        ]
+
+    def injection(self, site: Site, targets: tuple[str, ...], params: MemoryLimitParams) -> MemoryLimited:
+        return MemoryLimited(site, targets, params.model_dump(mode="json", by_alias=True))

@@ -1,0 +1,95 @@
+"""slow-disk: a disk that is wearing out, a volume whose credits are used up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import Field
+
+from faults.node_loss import NodeFault
+from faults.params import NodeParams, Shape, Size, in_units
+from faults.site import Site
+from faults.starved import Starved, ability
+from faults.targets import whom
+from harness.durations import Seconds
+from harness.protocols import HasPlacement, Killable
+from harness.resources import SlowsDisk
+
+_PROBE_BYTES: Final = 131_072
+#: A synced write that takes so much longer than before, and at least this long, is slow.
+_FACTOR, _SLOW_S = 5.0, 0.05
+
+
+class SlowDiskParams(NodeParams):
+    rate: Size = Field(1_000_000, ge=4096, description="bytes a second that it reads, and that it writes")
+    for_: Seconds = Field(10.0, alias="for", gt=0, description="full speed again after this long")
+
+
+class DiskSlowed(Starved):
+    """Nodes whose volume is throttled."""
+
+    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(site, targets, params)
+        self._disk: SlowsDisk = ability(site, SlowsDisk)
+        self._before_s = max(self._disk.try_write(node, _PROBE_BYTES)[1] for node in targets)
+        self._longest_s, self._probes = 0.0, 0
+        self._written = {node: self._disk.written(node) for node in targets}
+
+    def apply(self) -> None:
+        for node in self.targets:
+            self._disk.slow_disk(node, int(self.params["rate"]))
+
+    def bit(self) -> str:
+        """A synced write of ours takes long, and the node writes too."""
+        for node in self.targets:
+            if self._disk.is_slowed(node):
+                self._probes += 1
+                self._longest_s = max(self._longest_s, self._disk.try_write(node, _PROBE_BYTES)[1])
+        if self._longest_s < max(_SLOW_S, _FACTOR * self._before_s) or not self._by_the_node():
+            return ""
+        slow = f"{self._longest_s:.2f} s for a synced write of {in_units(_PROBE_BYTES)}"
+        return f"{in_units(int(self.params['rate']))}/s at most: {slow}, {self._before_s:.3f} s before"
+
+    def _by_the_node(self) -> int:
+        """Bytes that the volumes were given to write, beyond our own."""
+        written = sum(self._disk.written(node) - before for node, before in self._written.items())
+        return int(max(0, written - self._probes * 2 * _PROBE_BYTES))
+
+    def nothing(self) -> str:
+        if self._longest_s >= max(_SLOW_S, _FACTOR * self._before_s):
+            return "its disk is slow, but it wrote nothing meanwhile"
+        return f"a synced write took {self._longest_s:.3f} s, {self._before_s:.3f} s before"
+
+    def details(self) -> dict[str, Any]:
+        row = {"write_s": round(self._longest_s, 3), "write_before_s": round(self._before_s, 3)}
+        return {**super().details(), **row, "written_by_node": self._by_the_node()}
+
+    def lift(self, node: str) -> None:
+        if self._disk.is_slowed(node):
+            self._disk.slow_disk(node, None)
+
+    def is_lifted(self, node: str) -> bool:
+        return not self._disk.is_slowed(node)
+
+
+class SlowDisk(NodeFault[SlowDiskParams]):
+    """Throttle the data volume of a node to `rate` bytes a second for `for`."""
+
+    kind = "slow-disk"
+    abilities = (SlowsDisk, Killable, HasPlacement)
+    needs = frozenset({"slow-volume"})
+    params = SlowDiskParams
+
+    def lasts_s(self, params: SlowDiskParams) -> float | None:
+        return params.for_
+
+    def commands(self, params: SlowDiskParams, shape: Shape) -> list[str]:
+        device = f"the device of the data volume of {whom(params.target, shape)}"
+        return [
+            f"throttle {device} to {in_units(params.rate)}/s, reading and writing",
+            f"after {params.for_:g} s: full speed",
+        ]
+
+    def injection(self, site: Site, targets: tuple[str, ...], params: SlowDiskParams) -> DiskSlowed:
+        return DiskSlowed(site, targets, params.model_dump(mode="json", by_alias=True))
