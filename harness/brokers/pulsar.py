@@ -37,6 +37,7 @@ class PulsarAdmin:
 
     Args:
         nodes: of every role.
+        ids: broker -> ``host:port`` as the brokers name it among themselves; default: its admin endpoint.
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
     """
@@ -45,6 +46,7 @@ class PulsarAdmin:
         self,
         nodes: Sequence[Node],
         *,
+        ids: Mapping[str, str] | None = None,
         is_reachable: Callable[[str], bool] = lambda name: True,
         watch: Callable[[], None] = lambda: None,
     ) -> None:
@@ -52,7 +54,8 @@ class PulsarAdmin:
         self._storage = [node for node in nodes if "broker" not in node.roles]
         self._is_reachable = is_reachable
         self.watch = watch
-        self._rest = Rest(self._brokers, is_reachable)
+        self._ids = dict(ids or {node.name: str(node.admin) for node in self._brokers})
+        self._rest = Rest(self._brokers, is_reachable, self._ids)
         self._current = ""
         self._partitions: dict[str, int] = {}
 
@@ -255,7 +258,7 @@ class PulsarAdmin:
         return owners
 
     def _owned_by(self, node: Node) -> Iterable[str]:
-        path = f"/brokers/{CLUSTER}/{node.admin}/ownedNamespaces"
+        path = f"/brokers/{CLUSTER}/{self._ids[node.name]}/ownedNamespaces"
         try:
             return list(self._rest.get(path, only=node.name, within_s=_ONE_LOOK_S))
         except EnvironmentNotReady:
@@ -394,4 +397,4 @@ class TransferringPulsarAdmin(PulsarAdmin):
                 f"cannot transfer a bundle to {to!r}",
                 hint=f"the brokers are {', '.join(node.name for node in self._brokers)}",
             )
-        self._rest.put(f"/namespaces/{self.namespace}/{bundle}/unload?destinationBroker={node.admin}")
+        self._rest.put(f"/namespaces/{self.namespace}/{bundle}/unload?destinationBroker={self._ids[to]}")

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import urllib3
 
@@ -37,12 +38,21 @@ class Rest:
     Args:
         brokers: nodes with a web endpoint.
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+        ids: broker -> ``host:port`` as the brokers name it among themselves, where that differs: what they
+            send us on to may mean nothing here.
     """
 
-    def __init__(self, brokers: Sequence[Node], is_reachable: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        brokers: Sequence[Node],
+        is_reachable: Callable[[str], bool],
+        ids: Mapping[str, str] | None = None,
+    ) -> None:
         self._brokers = tuple(brokers)
         self._is_reachable = is_reachable
         self._by_address = {str(node.admin): node.name for node in brokers}
+        self._by_address |= {address: name for name, address in (ids or {}).items()}
+        self._admin = {node.name: str(node.admin) for node in brokers}
         self._last = ""
         self._pool = self._open()
 
@@ -115,8 +125,14 @@ class Rest:
             location = response.headers.get("Location")
             if response.status != 307 or not location:
                 return response.status, _decoded(response.data)
-            url = location
+            url = self._here(location)
         return 307, "sent from broker to broker"
+
+    def _here(self, url: str) -> str:
+        """A broker's address in a URL as it is for us."""
+        parts = urlsplit(url)
+        name = self._by_address.get(parts.netloc)
+        return url if name is None else parts._replace(netloc=self._admin[name]).geturl()
 
     def _order(self, only: str) -> list[Node]:
         if only:

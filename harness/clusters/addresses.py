@@ -1,9 +1,9 @@
 """One block of loopback addresses a run, 127.0.R.0/24, so that runs side by side never collide.
 
 A claim is a file named after R that holds the run id and the process that made it. It is valid while that
-process, or any process of the run, lives: a kept cluster outlives its harness, and a killed harness needs
-no clean-up to give its block back. The ports are then bound once as a check, because another user's runs
-and foreign services have no claims here.
+process, or any process or container of the run, lives: a kept cluster outlives its harness, and a killed
+harness needs no clean-up to give its block back. The ports are then bound once as a check, because another
+user's runs and foreign services have no claims here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import os
 import socket
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +38,7 @@ class Claim:
     folder: str
     owner: ProcessId
     kept: bool
+    runtime: str = "process"
 
 
 def state_folder() -> Path:
@@ -70,14 +71,26 @@ def claims() -> list[Claim]:
         try:
             row = json.loads(path.read_text())
             owner = ProcessId(row["pid"], row["started_s"])
-            found.append(Claim(row["block"], row["run_id"], row["folder"], owner, row["kept"]))
+            runtime = row.get("runtime", "process")
+            found.append(Claim(row["block"], row["run_id"], row["folder"], owner, row["kept"], runtime))
         except (OSError, ValueError, KeyError):
             continue  # torn by a crash: claimable again
     return found
 
 
-def claim(run_id: str, folder: Path, ports: Iterable[int]) -> int:
+def claim(
+    run_id: str,
+    folder: Path,
+    ports: Iterable[int],
+    *,
+    runtime: str = "process",
+    living: Callable[[], Collection[str]] = frozenset,
+) -> int:
     """Take a free block for a run and return R.
+
+    Args:
+        runtime: of the run's cluster.
+        living: run ids that have containers; asked only when a run that had some has lost its harness.
 
     Raises:
         EnvironmentNotReady: no block is free on these ports.
@@ -86,8 +99,7 @@ def claim(run_id: str, folder: Path, ports: Iterable[int]) -> int:
     refused: OSError | None = None
     with _lock():
         held = {c.block for c in claims() if c.owner.is_alive()}
-        living = {found for _, found in run_processes()}
-        held |= {c.block for c in claims() if c.run_id in living}
+        held |= _held_by_nodes(living)
         # Start somewhere else for every run: users on one machine have separate claims.
         first = zlib.crc32(run_id.encode())
         for block in ((first + step) % BLOCKS + 1 for step in range(BLOCKS)):
@@ -95,7 +107,7 @@ def claim(run_id: str, folder: Path, ports: Iterable[int]) -> int:
                 continue
             refused = _refused(block, ports)
             if refused is None:
-                _write(Claim(block, run_id, str(folder), _self(), kept=False))
+                _write(Claim(block, run_id, str(folder), _self(), kept=False, runtime=runtime))
                 return block
     listed = ", ".join(map(str, ports))
     if refused is not None and refused.errno == errno.EADDRNOTAVAIL:
@@ -134,6 +146,14 @@ def release(run_id: str) -> None:
                 _path(found.block).unlink(missing_ok=True)
 
 
+def _held_by_nodes(living: Callable[[], Collection[str]]) -> set[int]:
+    """Blocks of runs of which processes or containers live, with or without a harness."""
+    alive = {found for _, found in run_processes()}
+    if any(claim.runtime == "docker" and not claim.owner.is_alive() for claim in claims()):
+        alive |= set(living())
+    return {claim.block for claim in claims() if claim.run_id in alive}
+
+
 def _self() -> ProcessId:
     identity = identify(os.getpid())
     assert identity is not None
@@ -164,6 +184,7 @@ def _write(claimed: Claim) -> None:
         "pid": claimed.owner.pid,
         "started_s": claimed.owner.started_s,
         "kept": claimed.kept,
+        "runtime": claimed.runtime,
     }
     path = _path(claimed.block)
     temporary = path.with_suffix(".part")

@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import Any, Protocol, cast
 
 from harness.clusters.compose import ClusterSpec
-from harness.clusters.process import Launch, Prepare, ProcessRuntime
+from harness.clusters.process import Launch, Prepare
+from harness.clusters.runtime import NodeRuntime
 from harness.errors import UsageError
 from harness.protocols import Admin, Node
 
@@ -33,10 +34,10 @@ class ClusterAdmin(Admin, Protocol):
 
 
 class Assembly(ABC):
-    """One system, as the process runtime needs to know it. Stateless."""
+    """One system, as the runtimes need to know it. Stateless."""
 
     @abstractmethod
-    def admin(self, runtime: ProcessRuntime, is_reachable: Callable[[str], bool]) -> ClusterAdmin:
+    def admin(self, runtime: NodeRuntime, is_reachable: Callable[[str], bool]) -> ClusterAdmin:
         """The admin of a cluster.
 
         Args:
@@ -44,7 +45,7 @@ class Assembly(ABC):
         """
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:
-        """What makes the data folder of a node before its first start; default: nothing is prepared."""
+        """What makes the data folder of a process before its first start; default: nothing is prepared."""
         return lambda node, folder: None
 
     def bootstrap(self, nodes: Sequence[Node]) -> str:

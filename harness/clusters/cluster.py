@@ -1,4 +1,4 @@
-"""Opens a cluster: compose file + version -> jars, addresses, runtime and admin.
+"""Opens a cluster: compose file + version -> jars or images, addresses, runtime and admin.
 
 cluster = open_cluster("kafka", run_id=..., folder=run_dir.cluster)
 cluster.up()          # returns when it works
@@ -19,29 +19,31 @@ from typing import Any, Generic, TypeVar
 from harness.clusters import addresses, artifacts
 from harness.clusters.assembly import ClusterAdmin, assembly_of
 from harness.clusters.compose import ClusterSpec, compose_file, read_compose
-from harness.clusters.java import find_java
-from harness.clusters.process import Launch, ProcessRuntime
-from harness.clusters.rehearsal import with_archives
-from harness.errors import UsageError
+from harness.clusters.runtime import NodeRuntime
+from harness.clusters.sources import ContainerSource, Place, ProcessSource, Source
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import Node
 from harness.rundir import write_json
 
 STATE_FILE = "cluster.json"
-_STATE_VERSION = 3
+_STATE_VERSION = 4
+#: Runtime, as the user calls it -> what its nodes are started from.
+_SOURCES: Mapping[str, type[Source]] = {"process": ProcessSource, "docker": ContainerSource}
+RUNTIMES = tuple(_SOURCES)
 
 
 A = TypeVar("A", bound=ClusterAdmin)
 
 
 class BrokerCluster(Generic[A]):
-    """protocols.Cluster on the process runtime, for any system.
+    """protocols.Cluster for any system on any runtime.
 
     Attributes:
         bootstrap: what clients are given to connect to.
         admin_url: what workers are given to administrate; empty when the system has no such endpoint.
     """
 
-    def __init__(self, runtime: ProcessRuntime, admin: A, *, bootstrap: str, admin_url: str) -> None:
+    def __init__(self, runtime: NodeRuntime, admin: A, *, bootstrap: str, admin_url: str) -> None:
         self.system = runtime.spec.system
         self.version = runtime.spec.version
         self.topology = runtime.spec.topology
@@ -83,6 +85,7 @@ def open_cluster(
     folder: Path,
     version: str = "",
     topology: str = "",
+    runtime: str = "process",
     broker_config: Mapping[str, Any] | None = None,
     needs: frozenset[str] = frozenset(),
     offline: bool = False,
@@ -91,41 +94,44 @@ def open_cluster(
     """A cluster that is ready to be started; nothing runs yet, but its addresses are taken.
 
     Args:
-        run_id: in the environment of every process, for `clean`.
+        run_id: in the environment of every process and on the label of every container, for `clean`.
         folder: the cluster's folder, one sub-folder a node (`RunDir.cluster`).
         version: of the brokers, empty = the compose file's default.
         topology: which nodes there are, empty = the compose file's first.
+        runtime: "process" or "docker" (`docker_choice.choose` decides for "auto").
         broker_config: native settings laid over the template.
         needs: what faults need of it from its start on (`faults.needs_of`).
-        offline: jars from the cache only.
-        on_progress: called with a text and the share done or None, while jars are fetched.
+        offline: jars from the cache only, images of the engine only.
+        on_progress: called with a text and the share done or None, while jars or images are fetched.
 
     Raises:
         UsageError: unknown system, version or topology, a setting that the runtime owns, a need that the
             runtime cannot give.
-        EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses.
+        EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images.
     """
     spec = spec_of(system, version, topology, run_id=run_id)
-    java = find_java(spec.java)
-    jars = artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress)
-    launch = Launch(spec, java, jars, dict(broker_config or {}))
-    block = addresses.claim(run_id, folder, spec.ports.values())
+    source = _SOURCES[runtime].get(spec, offline=offline, on_progress=on_progress)
+    block = addresses.claim(
+        run_id, folder, spec.ports.values(), runtime=runtime, living=_runs_with_containers
+    )
     try:
-        _assemble(run_id, folder, block, launch, needs).runtime.layout.check_conf()
-        launch = with_archives(launch, run_id, block, on_progress or (lambda text, share: None))
-        cluster = _assemble(run_id, folder, block, launch, needs)
+        settings = dict(broker_config or {})
+        where = Place(run_id, folder.resolve(), block, settings, needs)
+        source.runtime(spec, where).layout.check_conf()
+        source = source.rehearsed(spec, where, on_progress or (lambda text, share: None))
         state = {
             "schema_version": _STATE_VERSION,
+            "runtime": runtime,
             "system": system,
             "version": spec.version,
             "topology": spec.topology,
             "run_id": run_id,
             "block": block,
             "needs": sorted(needs),
-            "jars": str(jars),
-            "archives": {main: str(path) for main, path in launch.archives.items()},
-            "broker_config": launch.settings,
+            "broker_config": settings,
+            "source": source.state(),
         }
+        cluster = _assemble(source.runtime(spec, where))
         write_json(folder / STATE_FILE, state)
     except BaseException:
         addresses.release(run_id)
@@ -153,45 +159,50 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
 
     Raises:
         UsageError: there is none.
-        EnvironmentNotReady: Java is gone.
+        EnvironmentNotReady: Java, or the engine that runs it, is gone.
     """
     path = folder / STATE_FILE
     try:
         state = json.loads(path.read_text())
         spec = spec_of(state["system"], state["version"], state["topology"], run_id=state["run_id"])
-        archives = {main: Path(path) for main, path in state["archives"].items()}
-        launch = Launch(
-            spec, find_java(spec.java), Path(state["jars"]), state["broker_config"], archives=archives
+        where = Place(
+            state["run_id"],
+            folder.resolve(),
+            state["block"],
+            state["broker_config"],
+            frozenset(state["needs"]),
         )
-        run_id, block, needs = state["run_id"], state["block"], frozenset(state["needs"])
+        source = _SOURCES[state["runtime"]].restored(spec, state["source"])
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
             f"no cluster to attach to in {folder}: {path.name} is missing or unreadable",
             hint="start one with `brokerstorm up` or `run --keep-up`",
         ) from error
-    cluster = _assemble(run_id, folder, block, launch, needs)
+    cluster = _assemble(source.runtime(spec, where))
     cluster.runtime.adopt()
-    addresses.take_over(block, run_id)
+    addresses.take_over(where.block, where.run_id)
     return cluster
 
 
-def _assemble(
-    run_id: str, folder: Path, block: int, launch: Launch, needs: frozenset[str]
-) -> BrokerCluster[Any]:
-    assembly = assembly_of(launch.spec.system)
-    prepare = assembly.prepare(run_id, launch)
-    runtime = ProcessRuntime(run_id, folder.resolve(), block, launch, prepare, needs=needs)
-
-    def is_reachable(name: str) -> bool:
-        return runtime.is_running(name) and not runtime.is_paused(name)
-
+def _assemble(runtime: NodeRuntime) -> BrokerCluster[Any]:
+    assembly = assembly_of(runtime.spec.system)
     nodes: Sequence[Node] = runtime.nodes
     return BrokerCluster(
         runtime,
-        assembly.admin(runtime, is_reachable),
+        assembly.admin(runtime, runtime.is_reachable),
         bootstrap=assembly.bootstrap(nodes),
         admin_url=assembly.admin_url(nodes),
     )
+
+
+def _runs_with_containers() -> set[str]:
+    """Empty when no engine answers: then no container runs."""
+    from harness.clusters import docker_engine
+
+    try:
+        return docker_engine.runs(docker_engine.connect())
+    except EnvironmentNotReady:
+        return set()
 
 
 def default_version(system: str) -> str:

@@ -37,6 +37,19 @@ _VERSION = re.compile(r"^(\d+)\.(\d+)(\.\d+)*([-.][A-Za-z0-9]+)*$")
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """A service as a container, as far as we must know; the compose plugin knows the rest.
+
+    Attributes:
+        image: its full name, tag included.
+        data: where its data volume is mounted, empty when it has none.
+    """
+
+    image: str = ""
+    data: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
     """One node, as a process: ``java <jvm> -cp <jars> <main> <args>``.
 
@@ -63,6 +76,7 @@ class Service:
     once: bool = False
     endpoints: Mapping[str, str] = field(default_factory=dict)
     after: Mapping[str, str] = field(default_factory=dict)
+    container: Container = field(default_factory=Container)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,7 @@ class ClusterSpec:
     services: tuple[Service, ...] = field(default=())
     topology: str = ""
     reserved: frozenset[str] = frozenset()
+    detours: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[Service, ...]:
@@ -96,7 +111,6 @@ def release_key(version: str) -> tuple[int, int]:
         UsageError: not a version number.
     """
     match = _VERSION.match(version)
-    detours: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     if match is None:
         raise UsageError(f"version {version!r} is not a version number such as 4.1.2")
     return int(match[1]), int(match[2])
@@ -164,24 +178,10 @@ def read_compose(
         services=_start_order(read, path),
         topology=topology,
         reserved=frozenset(shared.get("reserved", ())),
+        detours=_detours(shared, ports, path),
     )
 
 
-def _topology(shared: Mapping[str, Any], wanted: str, system: str) -> str:
-    known = [str(name) for name in shared.get("topologies", ())]
-    if wanted and wanted not in known:
-        listed = ", ".join(known) or "none, leave it out"
-        raise UsageError(f"{system} has no topology {wanted!r}", hint=f"there is: {listed}")
-    return wanted or next(iter(known), "")
-
-
-def _is_in(body: Any, topology: str) -> bool:
-    profiles = body.get("profiles", ()) if isinstance(body, dict) else ()
-    return not profiles or topology in profiles
-        detours=_detours(shared, ports, path),
-
-
-def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]:
 def _detours(
     shared: Mapping[str, Any], ports: Mapping[str, int], path: Path
 ) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -198,6 +198,20 @@ def _detours(
     return read
 
 
+def _topology(shared: Mapping[str, Any], wanted: str, system: str) -> str:
+    known = [str(name) for name in shared.get("topologies", ())]
+    if wanted and wanted not in known:
+        listed = ", ".join(known) or "none, leave it out"
+        raise UsageError(f"{system} has no topology {wanted!r}", hint=f"there is: {listed}")
+    return wanted or next(iter(known), "")
+
+
+def _is_in(body: Any, topology: str) -> bool:
+    profiles = body.get("profiles", ()) if isinstance(body, dict) else ()
+    return not profiles or topology in profiles
+
+
+def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]:
     """Services so that each comes after those it depends on; one that the topology lacks is no dependency."""
     there = {service.name: service for service in services}
     sorter: TopologicalSorter[str] = TopologicalSorter()
@@ -260,7 +274,20 @@ def _service(name: str, body: Any, release: Mapping[str, Any], path: Path) -> Se
         once=bool(process.get("once", False)),
         endpoints={name: str(process.get("endpoints", {}).get(name, name)) for name in _ENDPOINTS},
         after=_after(body.get("depends_on", {}), path, f"{at}.depends_on"),
+        container=_container(body, path, at),
     )
+
+
+def _container(body: Mapping[str, Any], path: Path, at: str) -> Container:
+    """The data volume is the one with a name; folders of the host are mounted by path."""
+    data = ""
+    for volume in body.get("volumes", ()):
+        source, colon, target = str(volume).partition(":")
+        if not colon:
+            raise UsageError(f"{path}: {at}.volumes: {volume!r} has no name, so `clean` could not find it")
+        if "/" not in source:
+            data = target.partition(":")[0]
+    return Container(str(body.get("image", "")), data)
 
 
 def _flat(flags: Sequence[Any]) -> list[str]:

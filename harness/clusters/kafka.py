@@ -1,4 +1,4 @@
-"""Kafka as a cluster of processes: formatted storage for each node, and its admin."""
+"""Kafka as a cluster: formatted storage for each node, and its admin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.compose import ClusterSpec
 from harness.clusters.node_process import NodeFolder
-from harness.clusters.process import Launch, Prepare, ProcessRuntime
+from harness.clusters.process import Launch, Prepare
+from harness.clusters.runtime import NodeRuntime
 from harness.protocols import Node, TopicSettings
 
 KafkaCluster = BrokerCluster[KafkaAdmin]
@@ -27,7 +28,7 @@ _ALONE: Mapping[str, str] = {
 
 
 class _Kafka(Assembly):
-    def admin(self, runtime: ProcessRuntime, is_reachable: Callable[[str], bool]) -> KafkaAdmin:
+    def admin(self, runtime: NodeRuntime, is_reachable: Callable[[str], bool]) -> KafkaAdmin:
         return KafkaAdmin(runtime.nodes, is_reachable=is_reachable)
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:

@@ -182,7 +182,7 @@ class NodeProcess:
         """The error for a node that should run and does not: its last telling log lines and a remedy."""
         code = f" (exit code {self._child.returncode})" if self._child and self._child.returncode else ""
         tail = self._log_tail()
-        hint = next((remedy for pattern, remedy in _CAUSES if re.search(pattern, tail)), "")
+        hint = cause_of(tail)
         logs = f"its log is {self.folder.logs / 'stdout.log'}"
         lines = "\n".join(f"    {line}" for line in telling_lines(tail)) or "    (it wrote nothing)"
         return EnvironmentNotReady(
@@ -216,6 +216,11 @@ class NodeProcess:
                 return False
             time.sleep(_POLL_S)
         return True
+
+
+def cause_of(log: str) -> str:
+    """The remedy for what a log complains of; empty when nothing in it is known."""
+    return next((remedy for pattern, remedy in _CAUSES if re.search(pattern, log)), "")
 
 
 def telling_lines(log: str, count: int = 6) -> list[str]:

@@ -10,17 +10,18 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from harness.clusters import addresses
+from harness.clusters import addresses, limits
 from harness.clusters.compose import ClusterSpec, Service
 from harness.clusters.java import Java
 from harness.clusters.layout import Layout, LoopbackWiring
 from harness.clusters.network import NEEDS, Detours, detours_of
 from harness.clusters.node_process import NodeFolder, NodeProcess
+from harness.clusters.runtime import NodeRuntime
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import Endpoint, Node
 
@@ -49,8 +50,16 @@ class Launch:
     archives: Mapping[str, Path] = field(default_factory=dict)
 
 
-class ProcessRuntime:
-    """Runtime, Killable, Stoppable and Pausable over local processes. Thread-safe per node."""
+class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
+    """NodeRuntime and limits over local processes.
+
+    Raises:
+        UsageError: a need that this runtime never gives.
+        EnvironmentNotReady: a need that this machine cannot give, and why.
+    """
+
+    name: ClassVar[str] = "process"
+    gives: ClassVar[frozenset[str]] = GIVES
 
     def __init__(
         self,
@@ -64,6 +73,13 @@ class ProcessRuntime:
     ) -> None:
         if lacking := sorted(needs - GIVES):
             raise UsageError(f"the process runtime cannot give: {', '.join(lacking)}")
+        for need in sorted(needs & limits.GIVES):
+            if problem := limits.why_not(need):
+                raise EnvironmentNotReady(
+                    f"a fault of this scenario needs {need}: {problem}",
+                    hint="leave that fault out, or run as root on Linux; see docs/reference/faults.md",
+                )
+        self.needs = needs
         self.run_id = run_id
         self.folder = folder
         self.block = block
@@ -77,40 +93,34 @@ class ProcessRuntime:
             name: NodeProcess(name, NodeFolder(node.folder), run_id)
             for name, node in self.layout.all_nodes.items()
         }
-
-    @property
-    def spec(self) -> ClusterSpec:
-        return self._launch.spec
-
-    @property
-    def nodes(self) -> Sequence[Node]:
-        return self.layout.nodes
+        data = {node.name: NodeFolder(node.folder).data for node in self.layout.nodes}
+        self.limits = limits.Limits(run_id, data, needs)
 
     def adopt(self) -> None:
         """Take over the nodes that an earlier harness process started and that still run."""
         for process in self._processes.values():
             process.adopt()
+        if self.detours:
+            self.detours.adopt()
 
     def up(self) -> None:
         for node in self.layout.all_nodes.values():
             self.layout.write_conf(node)
             self._prepare_data(node)
+        if self.detours:
+            for node in self.layout.all_nodes.values():
+                self.detours.write_hosts(node.name, NodeFolder(node.folder).conf)
+            self.detours.start()
         for service in self._services.values():
             for name, condition in service.after.items():
                 if name in self._services:
                     self._wait_for(name, condition)
             self.start(service.name)
-        if self.detours:
-            self.detours.adopt()
         self.check()
 
     def _wait_for(self, name: str, condition: str) -> None:
         """Wait until a service that another depends on is far enough.
 
-        if self.detours:
-            for node in self.layout.all_nodes.values():
-                self.detours.write_hosts(node.name, NodeFolder(node.folder).conf)
-            self.detours.start()
         Raises:
             EnvironmentNotReady: it died (its last log lines), failed, or is not far enough in time.
         """
@@ -137,6 +147,8 @@ class ProcessRuntime:
         """Kill every node, drop its data and give the addresses back; logs and settings stay."""
         for process in self._processes.values():
             process.kill()
+        if self.detours:
+            self.detours.down()
         for node in self.layout.all_nodes.values():
             shutil.rmtree(NodeFolder(node.folder).data, ignore_errors=True)
         addresses.release(self.run_id)
@@ -147,8 +159,6 @@ class ProcessRuntime:
         Raises:
             EnvironmentNotReady: with the node's last log lines.
         """
-        if self.detours:
-            self.detours.down()
         for node in self.nodes:
             if not self._processes[node.name].is_running():
                 raise self._processes[node.name].why_dead()
@@ -160,7 +170,9 @@ class ProcessRuntime:
         return self._process(node).is_running()
 
     def start(self, node: str) -> None:
-        self._process(node).launch(self._command(self._services[node]), self._environment())
+        process = self._process(node)
+        process.launch(self._command(self._services[node]), self._environment())
+        self.limits.enter(node, process.pid)
 
     def kill(self, node: str) -> None:
         self._process(node).kill()
@@ -191,6 +203,7 @@ class ProcessRuntime:
         try:
             self._prepare(node, folder)
             folder.data.mkdir(exist_ok=True)
+            self.limits.prepare(node.name)
         except OSError as error:
             raise EnvironmentNotReady(
                 f"cannot prepare {folder.data}: {error.strerror or error}",
@@ -210,6 +223,7 @@ class ProcessRuntime:
             *([f"-XX:SharedArchiveFile={archive}"] if archive else []),
             *(flag.replace("{main}", service.main) for flag in self._launch.jvm),
             *(folder.fill(flag) for flag in service.jvm),
+            *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),
             "-cp",
             f"{self._launch.jars}/*",
             service.main,
@@ -223,7 +237,6 @@ class ProcessRuntime:
 
 def _filled(text: str, places: Mapping[str, str]) -> str:
     for name, at in places.items():
-            *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),
         text = text.replace(name, at)
     return text
 

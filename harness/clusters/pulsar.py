@@ -1,4 +1,4 @@
-"""Pulsar as a cluster of processes: brokers over ZooKeeper and bookies, and its admin."""
+"""Pulsar as a cluster: brokers over ZooKeeper and bookies, and its admin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.brokers.pulsar import PulsarAdmin, TransferringPulsarAdmin
 from harness.clusters.assembly import Assembly, brokers
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.compose import ClusterSpec, release_key
-from harness.clusters.process import ProcessRuntime
+from harness.clusters.runtime import NodeRuntime
 from harness.protocols import Node
 
 PulsarCluster = BrokerCluster[PulsarAdmin]
@@ -18,10 +18,12 @@ _TRANSFERS_SINCE = (3, 0)
 
 
 class _Pulsar(Assembly):
-    def admin(self, runtime: ProcessRuntime, is_reachable: Callable[[str], bool]) -> PulsarAdmin:
+    def admin(self, runtime: NodeRuntime, is_reachable: Callable[[str], bool]) -> PulsarAdmin:
         transfers = release_key(runtime.spec.version) >= _TRANSFERS_SINCE
         kind = TransferringPulsarAdmin if transfers else PulsarAdmin
-        return kind(runtime.nodes, is_reachable=is_reachable)
+        web = runtime.spec.ports["web"]
+        ids = {node.name: f"{runtime.layout.wiring.host(node)}:{web}" for node in brokers(runtime.nodes)}
+        return kind(runtime.nodes, ids=ids, is_reachable=is_reachable)
 
     def bootstrap(self, nodes: Sequence[Node]) -> str:
         return "pulsar://" + super().bootstrap(nodes)

@@ -1,4 +1,4 @@
-"""Qpid Broker-J as a cluster of processes: one broker, or a group of three with one replicated store."""
+"""Qpid Broker-J as a cluster: one broker, or a group of three with one replicated store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.brokers.qpid import QpidAdmin
 from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.compose import ClusterSpec
-from harness.clusters.process import ProcessRuntime
+from harness.clusters.runtime import NodeRuntime
 from harness.protocols import Node, TopicSettings
 
 QpidCluster = BrokerCluster[QpidAdmin]
@@ -18,7 +18,7 @@ _READY_S = 60.0
 
 
 class _Qpid(Assembly):
-    def admin(self, runtime: ProcessRuntime, is_reachable: Callable[[str], bool]) -> QpidAdmin:
+    def admin(self, runtime: NodeRuntime, is_reachable: Callable[[str], bool]) -> QpidAdmin:
         return QpidAdmin(runtime.nodes, is_reachable=is_reachable)
 
     def admin_url(self, nodes: Sequence[Node]) -> str:

@@ -1,0 +1,192 @@
+"""The Docker engine: reaching it, finding what runs of ours have there, and removing exactly that.
+
+Everything a run makes carries the label `LABEL` with the run id, and is found by that, never by a name.
+Docker's library is imported when an engine is asked for: a third of a second that other runs need not wait.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness.errors import BrokerstormError, EnvironmentNotReady, HealError
+
+LABEL = "brokerstorm.run"
+SERVICE_LABEL = "com.docker.compose.service"
+START_HINT = "start it (`systemctl start docker`, or `dockerd`), or use --runtime process"
+_DEFAULT_SOCKET = "/var/run/docker.sock"
+_TIMEOUT_S = 30
+_PING_S = 3
+_REMOVE_S = 20.0
+_THREADS = 8
+
+
+def socket_path() -> Path | None:
+    """The engine's socket on this machine; None when DOCKER_HOST names an engine by address."""
+    host = os.environ.get("DOCKER_HOST", "")
+    if not host:
+        return Path(_DEFAULT_SOCKET)
+    return Path(host.removeprefix("unix://")) if host.startswith("unix://") else None
+
+
+def connect() -> Any:
+    """A client of the engine (`docker.DockerClient`) that answered just now. Thread-safe.
+
+    Raises:
+        EnvironmentNotReady: no engine, no permission, or it does not answer.
+    """
+    path = socket_path()
+    if path is not None:
+        _look_at(path)
+    import docker
+    from docker.errors import DockerException
+
+    where = os.environ.get("DOCKER_HOST") or str(path)
+    try:
+        client = docker.from_env(timeout=_PING_S)  # asks for the version at once
+    except DockerException as error:
+        raise EnvironmentNotReady(
+            f"no Docker engine answers at {where}: {_reason(error)}", hint=START_HINT
+        ) from error
+    client.api.timeout = _TIMEOUT_S
+    return client
+
+
+def _look_at(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except PermissionError:
+        mode = stat.S_IFSOCK
+    except OSError:
+        raise EnvironmentNotReady(f"no Docker engine: there is no {path}", hint=START_HINT) from None
+    if not stat.S_ISSOCK(mode):
+        raise EnvironmentNotReady(f"no Docker engine: {path} is not a socket", hint=START_HINT)
+    if not os.access(path, os.W_OK):
+        raise EnvironmentNotReady(
+            f"no permission on the socket of the Docker engine, {path}",
+            hint="join its group (`sudo usermod -aG docker $USER`, then log in again), or use"
+            " --runtime process",
+        )
+
+
+@contextmanager
+def asking(what: str, error_type: type[BrokerstormError] = EnvironmentNotReady) -> Iterator[None]:
+    """Turn what Docker's library raises into an error that says what could not be done."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        yield
+    except (DockerException, RequestException) as error:
+        raise error_type(
+            f"{what}: {_reason(error)}", hint="is the Docker engine well? `docker info`"
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """The engine's own words where it said some, else the innermost cause in one line."""
+    explanation = getattr(error, "explanation", None)
+    if explanation:
+        return " ".join(str(explanation).split())[:300]
+    inner = error
+    while isinstance(inner, BaseException) and (inner.__cause__ or inner.__context__):
+        inner = inner.__cause__ or inner.__context__ or inner
+    return " ".join(str(inner).split())[:300] or type(inner).__name__
+
+
+def runs(client: Any) -> set[str]:
+    """Run ids of all containers, networks and volumes of ours, running or not."""
+    with asking("cannot list what runs left in the Docker engine"):
+        labels = [each.labels for each in client.containers.list(all=True, sparse=True, filters=_filter())]
+        labels += [each.attrs.get("Labels") for each in client.networks.list(filters=_filter())]
+        labels += [each.attrs.get("Labels") for each in client.volumes.list(filters=_filter())]
+    return {found[LABEL] for found in labels if found and found.get(LABEL)}
+
+
+def containers(client: Any, run_id: str) -> list[Any]:
+    """The containers of a run, in any state, as the engine's list shows them (no inspection)."""
+    with asking(f"cannot list the containers of {run_id}"):
+        return list(client.containers.list(all=True, sparse=True, filters=_filter(run_id)))
+
+
+def leftovers(client: Any, run_id: str) -> dict[str, list[str]]:
+    """ "containers", "networks" and "volumes" of a run -> their names."""
+    found = {"containers": [each.attrs["Names"][0].lstrip("/") for each in containers(client, run_id)]}
+    with asking(f"cannot list the networks and volumes of {run_id}"):
+        found["networks"] = [each.name for each in client.networks.list(filters=_filter(run_id))]
+        found["volumes"] = [each.name for each in client.volumes.list(filters=_filter(run_id))]
+    return {kind: names for kind, names in found.items() if names}
+
+
+def remove(client: Any, run_id: str) -> None:
+    """Remove all containers (with their volumes), networks and volumes of a run. Idempotent.
+
+    What a killed harness asked for last may appear while we look: it is looked for until nothing is left.
+
+    Raises:
+        HealError: something is still there after some seconds.
+    """
+    deadline = time.monotonic() + _REMOVE_S
+    problems: list[str] = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while left := _everything(client, run_id):
+            if time.monotonic() > deadline:
+                said = f": {problems[-1]}" if problems else ""
+                raise HealError(
+                    f"{len(left)} containers, networks or volumes of {run_id} cannot be removed{said}",
+                    hint=f"docker ps -a --filter label={LABEL}={run_id}",
+                )
+            # One kind after the other: a network and a volume go when no container uses them.
+            first = left[0][0]
+            problems = [
+                said for said in pool.map(_attempt, [do for kind, do in left if kind == first]) if said
+            ]
+            if problems:
+                time.sleep(0.1)
+
+
+def _everything(client: Any, run_id: str) -> list[tuple[str, Callable[[], None]]]:
+    found: list[tuple[str, Callable[[], None]]] = []
+    with asking(f"cannot list what {run_id} left in the Docker engine", HealError):
+        for each in client.containers.list(all=True, sparse=True, filters=_filter(run_id)):
+            found.append(("container", partial(_drop, each)))
+        for each in client.networks.list(filters=_filter(run_id)):
+            found.append(("network", each.remove))
+        for each in client.volumes.list(filters=_filter(run_id)):
+            found.append(("volume", partial(each.remove, force=True)))
+    return found
+
+
+def _drop(container: Any) -> None:
+    from docker.errors import APIError
+
+    if container.attrs.get("State") == "paused":
+        # An engine that finds it stopped all the same says so; the removal is what counts.
+        with suppress(APIError):
+            container.unpause()
+    container.remove(force=True, v=True)
+
+
+def _attempt(do: Callable[[], None]) -> str:
+    """Why it could not be done; empty when it is done, by us or by somebody else."""
+    from docker.errors import APIError, NotFound
+    from requests.exceptions import RequestException
+
+    try:
+        do()
+    except NotFound:
+        return ""
+    except (APIError, RequestException) as error:
+        return _reason(error)
+    return ""
+
+
+def _filter(run_id: str | None = None) -> dict[str, str]:
+    return {"label": LABEL if run_id is None else f"{LABEL}={run_id}"}

@@ -1,0 +1,277 @@
+"""The docker runtime: each service of a compose file as a container.
+
+The compose plugin starts the topology once. From then on containers are asked, stopped, frozen and started
+through the engine's API, found by the labels of the run and of the service. (`compose start` would run the
+steps of the start again.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+
+from harness.clusters import addresses, docker_engine, docker_topology
+from harness.clusters.compose import ClusterSpec
+from harness.clusters.docker_engine import asking
+from harness.clusters.docker_wiring import DockerWiring, variables
+from harness.clusters.layout import Layout
+from harness.clusters.network import Detours, detours_of
+from harness.clusters.node_process import NodeFolder, cause_of, telling_lines
+from harness.clusters.runtime import NodeRuntime
+from harness.errors import EnvironmentNotReady, HealError, UsageError
+from harness.protocols import CLIENT_DETOURS, Node
+
+_POLL_S = 0.02
+_GONE_S = 10.0
+_LOG_LINES = 400
+_ENGINE_GONE = 255  # the exit code that an engine gives to containers that it finds dead at its start
+
+
+class DockerRuntime(NodeRuntime):
+    """NodeRuntime over containers. Thread-safe: the engine puts what is asked at once in order.
+
+    Args:
+        client: of the engine (`docker.DockerClient`).
+        environment: of the compose plugin's process.
+    """
+
+    name: ClassVar[str] = "docker"
+    gives: ClassVar[frozenset[str]] = frozenset({CLIENT_DETOURS})
+
+    def __init__(
+        self,
+        run_id: str,
+        folder: Path,
+        block: int,
+        spec: ClusterSpec,
+        client: Any,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        needs: frozenset[str] = frozenset(),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        if lacking := sorted(needs - self.gives):
+            raise UsageError(
+                f"the docker runtime cannot give: {', '.join(lacking)}",
+                hint="--runtime process may; docs/explanation/runtimes.md says which fault exists where",
+            )
+        self.run_id = run_id
+        self.folder = folder
+        self.block = block
+        self.client = client
+        self.detours: Detours | None = detours_of(run_id, folder, spec, block, needs)
+        wiring = DockerWiring(spec, self.detours.plan if self.detours else None)
+        self.layout = Layout(spec, folder, block, wiring, settings=settings)
+        self._environment = os.environ if environment is None else environment
+        self._ids: dict[str, str] = {}
+
+    def up(self) -> None:
+        for node in self.layout.all_nodes.values():
+            self._write_conf(node)
+        if self.detours:
+            self.detours.start()
+        values = variables(self.spec, self.run_id, self.folder, self.block)
+        try:
+            docker_topology.up(self.spec, self.folder, values, self._environment)
+        except docker_topology.CannotCompose as error:
+            self.adopt()
+            raise self._unhealthy(error) from None
+        self.adopt()
+        self.check()
+
+    def _write_conf(self, node: Node) -> None:
+        """The user inside the container is another one: what it reads must be open to everybody."""
+        self.layout.write_conf(node)
+        conf = NodeFolder(node.folder).conf
+        conf.chmod(0o755)
+        for path in conf.iterdir():
+            path.chmod(0o644)
+
+    def adopt(self) -> None:
+        if self.detours:
+            self.detours.adopt()
+        for container in docker_engine.containers(self.client, self.run_id):
+            service = container.labels.get(docker_engine.SERVICE_LABEL)
+            if service in self.layout.all_nodes:
+                self._ids[service] = container.id
+
+    def down(self) -> None:
+        self.keep_logs()
+        docker_engine.remove(self.client, self.run_id)
+        if self.detours:
+            self.detours.down()
+        self._ids.clear()
+        addresses.release(self.run_id)
+
+    def keep_logs(self) -> None:
+        """Write what every container said so far where processes write theirs."""
+        for node in self._ids:
+            with contextlib.suppress(EnvironmentNotReady, OSError):
+                self._keep_log(node)
+
+    def _keep_log(self, node: str) -> None:
+        container, logs = self.container(node), NodeFolder(self.layout.node(node).folder).logs
+        logs.mkdir(parents=True, exist_ok=True)
+        for name, wanted in (("stdout", {"stderr": False}), ("stderr", {"stdout": False})):
+            with asking(f"cannot read the log of {node}"), (logs / f"{name}.log").open("wb") as file:
+                for chunk in container.logs(stream=True, follow=False, **wanted):
+                    file.write(chunk)
+
+    def check(self) -> None:
+        for node in self.nodes:
+            if not self.is_running(node.name):
+                raise self._why_dead(node.name)
+
+    def container(self, node: str) -> Any:
+        """The container of a node (`docker.models.containers.Container`), as it is now.
+
+        Raises:
+            EnvironmentNotReady: it is gone, or the engine does not answer.
+        """
+        name = self.layout.node(node).name
+        if name not in self._ids:
+            raise EnvironmentNotReady(f"{name} has no container", hint="the cluster is not up")
+        with asking(f"cannot ask for the container of {name}"):
+            return self.client.containers.get(self._ids[name])
+
+    def _state(self, node: str) -> dict[str, Any]:
+        """The engine's words on a container; empty when there is none."""
+        from docker.errors import NotFound
+
+        name = self.layout.node(node).name
+        if name not in self._ids:
+            return {}
+        with asking(f"cannot ask for the state of {name}"):
+            try:
+                found: dict[str, Any] = self.client.api.inspect_container(self._ids[name])["State"]
+            except NotFound:
+                return {}
+        return found
+
+    def pid(self, node: str) -> int | None:
+        state = self._state(node)
+        pid = int(state.get("Pid") or 0) if state.get("Running") else 0
+        # The engine may run on another machine, or in a virtual one: then the number means nothing here.
+        return pid if pid and self._is_ours(node, pid) else None
+
+    def _is_ours(self, node: str, pid: int) -> bool:
+        try:
+            groups = Path(f"/proc/{pid}/cgroup").read_text()
+        except OSError:
+            return False
+        return self._ids[self.layout.node(node).name] in groups and psutil.pid_exists(pid)
+
+    def is_running(self, node: str) -> bool:
+        return bool(self._state(node).get("Running"))
+
+    def is_paused(self, node: str) -> bool:
+        return bool(self._state(node).get("Paused"))
+
+    def is_reachable(self, node: str) -> bool:
+        state = self._state(node)
+        return bool(state.get("Running")) and not state.get("Paused")
+
+    def start(self, node: str) -> None:
+        if self.is_running(node):
+            return
+        container = self.container(node)
+        with asking(f"cannot start {node}"):
+            container.start()
+
+    def kill(self, node: str) -> None:
+        self._act(node, "kill", lambda container: container.kill())
+        if not self._wait(lambda: not self.is_running(node)):
+            raise HealError(f"{node} still runs {_GONE_S:.0f} s after SIGKILL", hint="docker ps")
+
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
+        self.resume(node)  # a frozen process gets its SIGTERM only when it runs
+        self._act(node, "stop", lambda container: container.stop(timeout=math.ceil(timeout_s)))
+        if not self._wait(lambda: not self.is_running(node)):
+            raise HealError(f"{node} still runs {timeout_s + _GONE_S:.0f} s after SIGTERM", hint="docker ps")
+
+    def pause(self, node: str) -> None:
+        if self.is_paused(node):
+            return
+        if not self.is_running(node):
+            raise EnvironmentNotReady(f"cannot pause {node}: it is not running")
+        container = self.container(node)
+        with asking(f"cannot pause {node}"):
+            container.pause()
+        if not self._wait(lambda: self.is_paused(node)):
+            raise EnvironmentNotReady(f"cannot pause {node}: it is not running")
+
+    def resume(self, node: str) -> None:
+        if self.is_paused(node):
+            self._act(node, "resume", lambda container: container.unpause(), if_paused=True)
+
+    def _act(self, node: str, what: str, do: Callable[[Any], None], *, if_paused: bool = False) -> None:
+        """Do it to a container that runs; that it ended (or went on) meanwhile is no error."""
+        from docker.errors import APIError, NotFound
+
+        if not self.is_running(node):
+            return
+        container = self.container(node)
+        with asking(f"cannot {what} {node}"):
+            try:
+                do(container)
+            except NotFound:
+                return
+            except APIError:
+                state = self._state(node)
+                if state.get("Running") and (state.get("Paused") or not if_paused):
+                    raise
+
+    @staticmethod
+    def _wait(condition: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + _GONE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def log_tail(self, node: str) -> str:
+        return str(self._why_dead(node))
+
+    def _why_dead(self, node: str) -> EnvironmentNotReady:
+        return self._error(f"{node} died{self._how(node)}", node)
+
+    def _how(self, node: str) -> str:
+        state = self._state(node)
+        if not state:
+            return " (its container is gone)"
+        if state.get("OOMKilled"):
+            return " (killed at its memory limit)"
+        if state.get("ExitCode") == _ENGINE_GONE:
+            return " (the Docker engine went away while it ran)"
+        return f" (exit code {state['ExitCode']})" if state.get("ExitCode") else ""
+
+    def _unhealthy(self, error: docker_topology.CannotCompose) -> EnvironmentNotReady:
+        """The plugin's error, or that of the first container that is to blame for it."""
+        for node in self.layout.all_nodes:
+            state = self._state(node)
+            failed = state.get("Status") in ("exited", "dead") and state.get("ExitCode")
+            if failed:
+                return self._why_dead(node)
+            if state.get("Health", {}).get("Status") == "unhealthy":
+                return self._error(f"{node} never became healthy", node)
+        return error
+
+    def _error(self, what: str, node: str) -> EnvironmentNotReady:
+        tail = ""
+        with contextlib.suppress(EnvironmentNotReady, OSError):
+            self._keep_log(node)
+            container = self.container(node)
+            with asking(f"cannot read the log of {node}"):
+                tail = container.logs(tail=_LOG_LINES).decode(errors="replace")
+        lines = "\n".join(f"    {line}" for line in telling_lines(tail)) or "    (it wrote nothing)"
+        logs = f"its log is {NodeFolder(self.layout.node(node).folder).logs / 'stdout.log'}"
+        hint = cause_of(tail)
+        return EnvironmentNotReady(f"{what}; last lines:\n{lines}", hint=f"{hint}; {logs}" if hint else logs)

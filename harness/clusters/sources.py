@@ -1,0 +1,137 @@
+"""What the nodes of a cluster are started from, one class a runtime: Java and jars, or images."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from harness.clusters import artifacts
+from harness.clusters.assembly import assembly_of
+from harness.clusters.compose import ClusterSpec
+from harness.clusters.java import Java, find_java
+from harness.clusters.process import Launch, ProcessRuntime
+from harness.clusters.rehearsal import with_archives
+from harness.clusters.runtime import NodeRuntime
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose cluster it is, where it is, and what is asked of it."""
+
+    run_id: str
+    folder: Path
+    block: int
+    settings: Mapping[str, Any]
+    needs: frozenset[str]
+
+
+class Source(ABC):
+    """Got once for a cluster, kept as JSON in its folder, and made again from that by a later process."""
+
+    @classmethod
+    @abstractmethod
+    def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+        """Find or fetch it.
+
+        Raises:
+            EnvironmentNotReady: what is missing.
+        """
+
+    @classmethod
+    @abstractmethod
+    def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
+        """From what `state` gave."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def runtime(self, spec: ClusterSpec, place: Place) -> NodeRuntime:
+        """The runtime of a cluster; nothing is started."""
+
+    def rehearsed(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> Self:
+        """With whatever makes later starts quick; default: as it is."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSource(Source):
+    """A Java and a folder of jars; main class -> class archive."""
+
+    java: Java
+    jars: Path
+    archives: Mapping[str, Path]
+
+    @classmethod
+    def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+        java = find_java(spec.java)
+        return cls(java, artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress), {})
+
+    @classmethod
+    def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
+        archives = {main: Path(path) for main, path in state["archives"].items()}
+        return cls(find_java(spec.java), Path(state["jars"]), archives)
+
+    def state(self) -> dict[str, Any]:
+        archives = {main: str(path) for main, path in self.archives.items()}
+        return {"jars": str(self.jars), "archives": archives}
+
+    def runtime(self, spec: ClusterSpec, place: Place) -> ProcessRuntime:
+        launch = self._launch(spec, place)
+        prepare = assembly_of(spec.system).prepare(place.run_id, launch)
+        return ProcessRuntime(place.run_id, place.folder, place.block, launch, prepare, needs=place.needs)
+
+    def rehearsed(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> Self:
+        launch = with_archives(self._launch(spec, place), place.run_id, place.block, report)
+        return type(self)(self.java, self.jars, launch.archives)
+
+    def _launch(self, spec: ClusterSpec, place: Place) -> Launch:
+        return Launch(spec, self.java, self.jars, place.settings, archives=self.archives)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSource(Source):
+    """A Docker engine that has the images.
+
+    Attributes:
+        client: of the engine (`docker.DockerClient`).
+        environment: of the compose plugin's process.
+    """
+
+    client: Any
+    environment: Mapping[str, str]
+
+    @classmethod
+    def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+        from harness.clusters import docker_engine, docker_images
+
+        client = docker_engine.connect()
+        docker_images.provide(client, spec, offline=offline, on_progress=on_progress)
+        return cls(client, os.environ)
+
+    @classmethod
+    def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
+        from harness.clusters import docker_engine
+
+        return cls(docker_engine.connect(), os.environ)
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def runtime(self, spec: ClusterSpec, place: Place) -> NodeRuntime:
+        from harness.clusters.docker_runtime import DockerRuntime
+
+        return DockerRuntime(
+            place.run_id,
+            place.folder,
+            place.block,
+            spec,
+            self.client,
+            settings=place.settings,
+            needs=place.needs,
+            environment=self.environment,
+        )
