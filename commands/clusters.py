@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import click
 
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from harness.errors import Exit, UsageError
+from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
     from harness.clusters import BrokerCluster
@@ -23,9 +25,12 @@ cluster_option = click.option("--cluster", "name", metavar="RUN", help="Which ke
 
 @command("up", example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --for 5s\nbrokerstorm down")
 @click.argument("scenario", required=False)
+@click.option(
+    "--system", type=click.Choice(list(SYSTEMS)), help="The broker; default kafka, or the scenario's."
+)
 @click.option("--version", default="", help="Version of the brokers.")
 @offline_option
-def up(settings: Settings, scenario: str | None, version: str, offline: bool) -> int:
+def up(settings: Settings, scenario: str | None, system: str | None, version: str, offline: bool) -> int:
     """Start a cluster and leave it running.
 
     SCENARIO gives version and broker settings; without it the defaults. `down` stops the cluster.
@@ -34,19 +39,25 @@ def up(settings: Settings, scenario: str | None, version: str, offline: bool) ->
     from harness.clusters import open_cluster
 
     loaded = wiring.read_scenario(scenario) if scenario else None
-    system = loaded.system if loaded else "kafka"
+    if loaded and system not in (None, loaded.system):
+        raise UsageError(f"--system {system}: {scenario} is a scenario of {loaded.system}")
+    system = system or (loaded.system if loaded else "kafka")
     root = wiring.new_run(settings.run_dir, "cluster")
     with closing(settings.progress()) as progress:
-        cluster = open_cluster(
-            system,
-            run_id=root.run_id,
-            folder=root.cluster,
-            version=version or (loaded.cluster.version if loaded else ""),
-            topology=loaded.cluster.topology if loaded else "",
-            broker_config=loaded.cluster.config if loaded else {},
-            offline=offline,
-            on_progress=progress.download,
-        )
+        try:
+            cluster = open_cluster(
+                system,
+                run_id=root.run_id,
+                folder=root.cluster,
+                version=version or (loaded.cluster.version if loaded else ""),
+                topology=loaded.cluster.topology if loaded else "",
+                broker_config=loaded.cluster.config if loaded else {},
+                offline=offline,
+                on_progress=progress.download,
+            )
+        except BaseException:
+            shutil.rmtree(root.root)  # a version that is not there leaves nothing to look at
+            raise
         try:
             progress.phase("up", f"{system} {cluster.version}")
             cluster.up(timeout_s=UP_TIMEOUT_S)

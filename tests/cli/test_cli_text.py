@@ -237,3 +237,23 @@ def test_a_run_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.Capture
     code, _, err = answer(capsys, "run", "kafka-smoke", "--run-dir", str(tmp_path / "file" / "runs"))
     assert code == Exit.USAGE
     assert "cannot write to the run folder" in err
+
+
+# ----- up ---------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_is_refused_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = answer(
+        capsys, "--run-dir", str(tmp_path), "up", "--system", "pulsar", "--version", "2.7.4"
+    )
+    assert code == Exit.USAGE
+    assert "pulsar 2.7.4 is older than what brokerstorm can start" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_up_takes_the_system_or_a_scenario_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = answer(capsys, "up", "pulsar-smoke", "--system", "kafka")
+    assert code == Exit.USAGE
+    assert "--system kafka: pulsar-smoke is a scenario of pulsar" in err
