@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from faults.params import Params, Shape
 from faults.site import Site
-from harness.protocols import Proof
+from harness.protocols import Cluster, Proof
 
 P = TypeVar("P", bound=Params)
 
@@ -117,6 +117,14 @@ class FaultKind(ABC, Generic[P]):
         has words of its own (a test says so); this default is for one that is being written.
         """
         return [f"{self.kind} {self.target(params)}"]
+
+    def needs_for(self, params: P) -> frozenset[str]:
+        """What the cluster must be started with for these parameters."""
+        return self.needs
+
+    def refusal(self, params: P, cluster: Cluster) -> str:
+        """Why a cluster that has the abilities cannot do it nevertheless; empty when it can."""
+        return ""
 
     @abstractmethod
     def prepare(self, params: P, site: Site, draw: int) -> Injection:

@@ -6,6 +6,8 @@ the next run on a kept cluster) takes them from there.
 
     {"id": 3, "kind": "pause", "targets": ["kafka-1"], "t_ns": ..., "paused": [{"node", "pid", "started_s"}]}
     {"id": 4, "kind": "kill", "targets": ["kafka-2"], "t_ns": ..., "down": ["kafka-2"]}
+    {"id": 5, "kind": "disk-full", "targets": ["kafka-3"], "t_ns": ..., "limited": [...], "down": [...]}
+    {"id": 5, "kind": "latency", "targets": ["kafka-3"], "t_ns": ..., "impaired": ["fault-1a2b3c4d"]}
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import psutil
 
 from faults.site import find_ability
 from harness.errors import BrokerstormError, UsageError
-from harness.protocols import Cluster, Killable, Pausable
+from harness.protocols import Cluster, HasDetours, Killable, Pausable
+from harness.resources import LiftsLimits
 from harness.rundir import RunDir, append_jsonl, read_json, write_json
 
 #: psutil computes start times from the boot time, which moves a little when the clock is set.
@@ -149,15 +152,23 @@ def _restore(cluster: Cluster, entry: Mapping[str, Any]) -> list[str]:
     """Resume and start nodes through a cluster that is kept."""
     paused: Sequence[str] = [process["node"] for process in entry.get("paused", ())]
     pausable, killable = find_ability(cluster, Pausable), find_ability(cluster, Killable)
+    limited = find_ability(cluster, LiftsLimits)
     problems = []
     nodes = {node.name for node in cluster.runtime.nodes}  # a paused process may also be a client's
     try:
         for node in nodes & set(paused):
             if pausable is not None and pausable.is_paused(node):
                 pausable.resume(node)
+        for node in entry.get("limited", ()):  # before the start: a full disk ends it again
+            if limited is not None:
+                limited.lift_limits(node)
         for node in entry.get("down", ()):
             if killable is not None and not killable.is_running(node):
                 killable.start(node)
+        detours = find_ability(cluster, HasDetours)
+        for name in entry.get("impaired", ()):
+            if detours is not None:
+                detours.repair(name)
     except BrokerstormError as error:
         problems.append(str(error))
     return problems

@@ -30,8 +30,9 @@ POLL_S = 0.2
 
 
 def find_ability(cluster: Cluster, ability: type) -> Any | None:
-    """The part of the cluster (itself, its runtime or its admin) that has an ability; None when none has."""
-    parts = (cluster, cluster.runtime, cluster.admin)
+    """The part of the cluster (itself, its runtime, its admin or its detours) that has an ability; None when
+    none has."""
+    parts = (cluster, cluster.runtime, cluster.admin, getattr(cluster.runtime, "detours", None))
     return next((part for part in parts if isinstance(part, ability)), None)
 
 

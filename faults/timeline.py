@@ -139,8 +139,13 @@ def abilities_needed(timeline: Timeline) -> dict[str, type]:
 
 def needs_of(timelines: Iterable[Timeline]) -> frozenset[str]:
     """What a cluster must be started with, so that all of these timelines can be run on it."""
-    kinds = {firing.kind for timeline in timelines for firing in timeline.firings}
-    return frozenset(need for kind in kinds for need in KINDS[kind].needs)
+    firings = [firing for timeline in timelines for firing in timeline.firings]
+    return frozenset(need for firing in firings for need in _kind_needs(firing))
+
+
+def _kind_needs(firing: Firing) -> frozenset[str]:
+    kind = KINDS[firing.kind]
+    return kind.needs_for(kind.params.model_validate(dict(firing.params)))
 
 
 def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
@@ -155,8 +160,20 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
             raise ScenarioError(
                 f"faults[{firing.step}].fault: {firing.kind} needs {names(lacking)},"
                 f" which this {cluster.system} cluster ({type(cluster.runtime).__name__}) does not have",
-                hint="`brokerstorm list faults` shows what each kind needs",
+                hint=_needs_hint(firing),
             )
+        kind = KINDS[firing.kind]
+        if reason := kind.refusal(kind.params.model_validate(dict(firing.params)), cluster):
+            raise ScenarioError(
+                f"faults[{firing.step}].fault: {firing.kind} is not possible on this cluster: {reason}",
+                hint=_needs_hint(firing),
+            )
+
+
+def _needs_hint(firing: Firing) -> str:
+    listed = "`brokerstorm list faults` shows what each kind needs"
+    needs = " ".join(f"--needs {need}" for need in sorted(_kind_needs(firing)))
+    return f"{listed}; a cluster that is kept is started with `brokerstorm up {needs}`" if needs else listed
 
 
 def describe(timeline: Timeline) -> list[str]:

@@ -33,6 +33,7 @@ class Detours:
     """
 
     def __init__(self, run_id: str, folder: Path, plan: DetourMap) -> None:
+        self.folder = folder
         self.plan = plan
         self._routes = plan.routes()
         self._proxy = toxiproxy.Proxy(run_id, folder, plan.api, self._routes)
@@ -68,12 +69,14 @@ class Detours:
         return self.plan.wires()
 
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
+        flows = list(flows)
         for flow in flows:
             toxic = toxic_of(name, flow, impairment)
             for route in self._of(flow.wire):
                 self._proxy.add(route.name, toxic)
-                if impairment.how == "reset":  # the toxic waits for a byte, and resets new connections only
-                    self._proxy.bounce(route.name)
+        if impairment.how == "reset":  # the toxic waits for a byte, and resets new connections only
+            for listener in {route.name for flow in flows for route in self._of(flow.wire)}:
+                self._proxy.bounce(listener)
 
     def repair(self, name: str) -> None:
         try:

@@ -1,0 +1,72 @@
+"""bandwidth: each connection of a node gets a few bytes a second through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from faults.network import Impaired, NetworkFault, NetworkParams
+from faults.round_trips import can_carry_ballast
+from faults.site import Site
+from harness.protocols import Cluster, Flow, Impairment
+
+_MEASURE_S = 0.4  # worth of bytes to measure with
+_SHARE = 0.5
+_MOST_BYTES = 4_000_000
+
+
+class BandwidthParams(NetworkParams):
+    rate: int = Field(
+        1000, ge=1, le=1_000_000, description="kilobytes a second, of each connection and direction"
+    )
+
+
+class Throttled(Impaired):
+    """Flows of which little gets through; measured with a request that is as long as it takes."""
+
+    def __init__(
+        self,
+        site: Site,
+        targets: Sequence[str],
+        params: dict[str, Any],
+        flows: Sequence[Flow],
+        impairment: Impairment,
+    ) -> None:
+        self.ballast = min(int(impairment.kilobytes_per_s * 1000 * _MEASURE_S), _MOST_BYTES)
+        self.least_s = self.ballast / (impairment.kilobytes_per_s * 1000)
+        self.timeout_s = 2.0 + 3 * self.least_s
+        super().__init__(site, targets, params, flows, impairment)
+        self.away = ()
+
+    def bit(self, name: str, took_s: float | None) -> bool:
+        calm_s = self.calm.get(name)
+        return took_s is not None and calm_s is not None and took_s >= calm_s + _SHARE * self.least_s
+
+    def sentence(self, bitten: dict[str, float | None]) -> str:
+        name = next(iter(bitten))
+        before_ms, now_ms = (self.calm[name] or 0.0) * 1e3, (bitten[name] or 0.0) * 1e3
+        size = self.ballast // 1000
+        return f"a request of {size} kB takes {now_ms:.0f} ms, {before_ms:.0f} ms before ({name})"
+
+
+class Bandwidth(NetworkFault[BandwidthParams]):
+    """Let only `rate` kilobytes a second of each connection with a node through, for `for`."""
+
+    kind = "bandwidth"
+    params = BandwidthParams
+
+    def refusal(self, params: BandwidthParams, cluster: Cluster) -> str:
+        if not can_carry_ballast(cluster.system):
+            return f"of {cluster.system} no request is known that is long enough to prove it with"
+        return super().refusal(params, cluster)
+
+    def deed(self, params: BandwidthParams) -> str:
+        return f"pass {params.rate} kB/s of a connection, bytes"
+
+    def impaired(
+        self, site: Site, targets: tuple[str, ...], params: BandwidthParams, flows: Sequence[Flow]
+    ) -> Throttled:
+        impairment = Impairment("throttle", kilobytes_per_s=params.rate)
+        return Throttled(site, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)

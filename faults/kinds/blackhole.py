@@ -1,0 +1,30 @@
+"""blackhole: connections stay open and nothing comes through, as behind a router that forgot them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from faults.network import Impaired, NetworkFault, NetworkParams
+from faults.site import Site
+from harness.protocols import Flow, Impairment
+
+
+class BlackholeParams(NetworkParams):
+    """The keys of every network fault."""
+
+
+class Blackhole(NetworkFault[BlackholeParams]):
+    """Swallow all bytes of a node's connections: they stay open (half-open) for `for` and are closed then."""
+
+    kind = "blackhole"
+    takes_nodes = True
+    params = BlackholeParams
+
+    def deed(self, params: BlackholeParams) -> str:
+        return "swallow all bytes"
+
+    def impaired(
+        self, site: Site, targets: tuple[str, ...], params: BlackholeParams, flows: Sequence[Flow]
+    ) -> Impaired:
+        dumped = params.model_dump(mode="json", by_alias=True)
+        return Impaired(site, targets, dumped, flows, Impairment("swallow"))

@@ -1,0 +1,34 @@
+"""connection-reset: connections end without a word, as when a firewall or a load balancer drops them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from faults.network import Impaired, NetworkFault, NetworkParams
+from faults.site import Site
+from harness.durations import Seconds
+from harness.protocols import Flow, Impairment
+
+
+class ConnectionResetParams(NetworkParams):
+    for_: Seconds = Field(
+        1.0, alias="for", gt=0, description="new connections are reset, too, until this long after"
+    )
+
+
+class ConnectionReset(NetworkFault[ConnectionResetParams]):
+    """Close every connection of a node, and reset (RST) each new one at its first byte during `for`."""
+
+    kind = "connection-reset"
+    params = ConnectionResetParams
+
+    def deed(self, params: ConnectionResetParams) -> str:
+        return "close connections, reset new ones, at bytes"
+
+    def impaired(
+        self, site: Site, targets: tuple[str, ...], params: ConnectionResetParams, flows: Sequence[Flow]
+    ) -> Impaired:
+        dumped = params.model_dump(mode="json", by_alias=True)
+        return Impaired(site, targets, dumped, flows, Impairment("reset"))

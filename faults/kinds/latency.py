@@ -1,0 +1,72 @@
+"""latency: every byte to or from a node takes longer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from faults.network import Impaired, NetworkFault, NetworkParams, Way
+from faults.site import Site
+from harness.durations import Seconds
+from harness.protocols import Flow, Impairment
+
+_SHARE = 0.5  # of the delay that must be seen, jitter apart: a machine that is busy is slow before, too
+
+
+class LatencyParams(NetworkParams):
+    delay: Seconds = Field(0.1, gt=0, le=60, description="how much longer each byte takes")
+    delay_jitter: Seconds = Field(0.0, description="up to so much more or less")
+    way: Way = Field("in", description="bytes to the node, `out`: from it; `both`: twice the delay a request")
+
+    @model_validator(mode="after")
+    def _less(self) -> Self:
+        if self.delay_jitter > self.delay:
+            raise ValueError(
+                f"delay_jitter ({self.delay_jitter:g} s) must not be more than delay ({self.delay:g} s)"
+            )
+        return self
+
+
+class Delayed(Impaired):
+    """Flows that are late."""
+
+    def __init__(
+        self,
+        site: Site,
+        targets: Sequence[str],
+        params: dict[str, Any],
+        flows: Sequence[Flow],
+        impairment: Impairment,
+    ) -> None:
+        self.timeout_s = 2.0 + 3 * (impairment.delay_s + impairment.jitter_s)
+        super().__init__(site, targets, params, flows, impairment)
+        self.away = ()  # slow is not gone
+
+    def bit(self, name: str, took_s: float | None) -> bool:
+        least_s = max(self.impairment.delay_s - self.impairment.jitter_s, 0.02) * _SHARE
+        calm_s = self.calm.get(name)
+        return took_s is not None and calm_s is not None and took_s >= calm_s + least_s
+
+    def sentence(self, bitten: dict[str, float | None]) -> str:
+        name = next(iter(bitten))
+        before_ms, now_ms = (self.calm[name] or 0.0) * 1e3, (bitten[name] or 0.0) * 1e3
+        return f"a request takes {now_ms:.0f} ms, {before_ms:.0f} ms before ({name})"
+
+
+class Latency(NetworkFault[LatencyParams]):
+    """Delay what clients or other nodes send to a node, or it to them, with jitter, for `for`."""
+
+    kind = "latency"
+    params = LatencyParams
+
+    def deed(self, params: LatencyParams) -> str:
+        jitter = f" +- {params.delay_jitter * 1e3:g} ms" if params.delay_jitter else ""
+        return f"delay by {params.delay * 1e3:g} ms{jitter} all bytes"
+
+    def impaired(
+        self, site: Site, targets: tuple[str, ...], params: LatencyParams, flows: Sequence[Flow]
+    ) -> Delayed:
+        impairment = Impairment("delay", delay_s=params.delay, jitter_s=params.delay_jitter)
+        return Delayed(site, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)

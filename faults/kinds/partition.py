@@ -1,0 +1,91 @@
+"""partition: bytes between a node and others do not arrive until the network is whole again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from faults.errors import NotNow
+from faults.network import Impaired, NetworkFault, NetworkParams, Way, detours
+from faults.params import Shape
+from faults.site import Site
+from faults.targets import whom
+from harness.protocols import CLIENTS, Flow, Impairment, Wire
+
+
+class PartitionParams(NetworkParams):
+    way: Way = Field("both", description="`in`: only bytes to the node are held, `out`: only those from it")
+    shape: Literal["node", "ring", "bridge"] = Field(
+        "node",
+        description="among peers: `node` is cut off, `ring`: each broker hears another majority, `bridge`: "
+        "the node reaches all, the others not each other",
+    )
+
+    @model_validator(mode="after")
+    def _of_peers(self) -> Self:
+        if self.shape != "node" and (self.link != "peers" or self.way != "both"):
+            raise ValueError(f"shape: {self.shape} goes with link: peers, and with both ways")
+        if self.shape == "ring" and self.target not in ("random", "all"):
+            raise ValueError("shape: a ring has no target, it is made of all brokers")
+        return self
+
+
+class Partitioned(Impaired):
+    """Flows that are held."""
+
+
+def ring(wires: Sequence[Wire], nodes: Sequence[str]) -> list[Flow]:
+    """Each node hears itself and those that follow it, together just a majority: no two the same one."""
+    majority = len(nodes) // 2 + 1
+    heard = {
+        node: {nodes[(at + step) % len(nodes)] for step in range(majority)} for at, node in enumerate(nodes)
+    }
+    return [flow for flow in _among(wires, nodes) if flow.sender not in heard[flow.receiver]]
+
+
+def bridge(wires: Sequence[Wire], nodes: Sequence[str], middle: str) -> list[Flow]:
+    """All that does not go to or from the middle."""
+    return [flow for flow in _among(wires, nodes) if middle not in (flow.sender, flow.receiver)]
+
+
+def _among(wires: Sequence[Wire], nodes: Sequence[str]) -> list[Flow]:
+    known = set(nodes)
+    inner = [wire for wire in wires if wire.source != CLIENTS and {wire.source, wire.target} <= known]
+    return [flow for wire in inner for flow in (Flow(wire, "target"), Flow(wire, "source"))]
+
+
+class Partition(NetworkFault[PartitionParams]):
+    """Cut nodes off from clients, from the other nodes or from both, in one direction or both, for `for`."""
+
+    kind = "partition"
+    takes_nodes = True
+    params = PartitionParams
+
+    def deed(self, params: PartitionParams) -> str:
+        return "hold all bytes"
+
+    def target(self, params: PartitionParams) -> str:
+        return "all" if params.shape == "ring" else params.target
+
+    def commands(self, params: PartitionParams, shape: Shape) -> list[str]:
+        if params.shape == "node":
+            return super().commands(params, shape)
+        what = {
+            "ring": "hold all bytes to each broker from those outside of its majority",
+            "bridge": f"hold all bytes between brokers other than {whom(params.target, shape)}",
+        }[params.shape]
+        return [f"toxiproxy: {what}", f"after {params.for_:g} s: remove it"]
+
+    def impaired(
+        self, site: Site, targets: tuple[str, ...], params: PartitionParams, flows: Sequence[Flow]
+    ) -> Partitioned:
+        wires, brokers = detours(site.cluster).wires(), site.brokers
+        if params.shape != "node":
+            if len(brokers) < 3:
+                raise NotNow(f"a {params.shape} needs three brokers, there are {len(brokers)}")
+            flows = ring(wires, brokers) if params.shape == "ring" else bridge(wires, brokers, targets[0])
+            targets = brokers if params.shape == "ring" else tuple(b for b in brokers if b != targets[0])
+        dumped = params.model_dump(mode="json", by_alias=True)
+        return Partitioned(site, targets, dumped, flows, Impairment("hold"))

@@ -1,0 +1,196 @@
+"""The real proxy before servers of our own that answer as brokers do: what each impairment does to bytes."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faults.round_trips import measure
+from harness.clusters import addresses
+from harness.clusters.cluster import spec_of
+from harness.clusters.detours import DetourMap
+from harness.clusters.network import Detours
+from harness.clusters.processes import run_processes
+from harness.protocols import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
+
+pytestmark = pytest.mark.live
+NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS})
+
+
+class Broker:
+    """Answers requests of Kafka's form, each with its correlation id, on one address."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._listening = socket.create_server((host, port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                link, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(link,), daemon=True).start()
+
+    def _serve(self, link: socket.socket) -> None:
+        with link:
+            try:
+                while size := link.recv(4, socket.MSG_WAITALL):
+                    body = link.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL)
+                    link.sendall(struct.pack(">i", 6) + body[4:8] + b"\0\0")
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+class Rig:
+    """Three such brokers behind the detours of a Kafka cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        spec = spec_of("kafka")
+        self.run_id = f"test-detours-{time.monotonic_ns()}"
+        self.block = addresses.claim(self.run_id, folder, spec.ports.values())
+        self.detours = Detours(self.run_id, folder, DetourMap(spec, self.block, NEEDS))
+        ports = [spec.ports[name] for name in ("client", "peer", "controller")]
+        self.brokers = [Broker(addresses.address(self.block, n), p) for n in (1, 2, 3) for p in ports]
+        self.detours.start()
+        self.wire = self.between(CLIENTS, "kafka-1")
+
+    def between(self, source: str, target: str) -> Wire:
+        return next(w for w in self.detours.wires() if (w.source, w.target) == (source, target))
+
+    def both(self) -> list[Flow]:
+        return [Flow(self.wire, "target"), Flow(self.wire, "source")]
+
+    def took(self, ballast: int = 0, timeout_s: float = 3.0) -> float | None:
+        return measure("kafka", [self.wire], timeout_s=timeout_s, ballast=ballast)[str(self.wire)]
+
+    def open(self) -> socket.socket:
+        """A connection of a client, used once already."""
+        end = self.wire.endpoints["client"]
+        link = socket.create_connection((end.host, end.port), timeout=5)
+        self.say(link)
+        assert link.recv(10, socket.MSG_WAITALL)
+        return link
+
+    def say(self, link: socket.socket) -> None:
+        link.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+
+    def close(self) -> None:
+        self.detours.down()
+        for broker in self.brokers:
+            broker.close()
+        addresses.release(self.run_id)
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    made = Rig(tmp_path_factory.mktemp("detours"))
+    yield made
+    made.close()
+    assert list(run_processes(made.run_id)) == []
+
+
+@pytest.fixture(autouse=True)
+def _as_before(rig: Rig) -> Iterator[None]:
+    yield
+    rig.detours.repair("fault")
+    assert not rig.detours.is_impaired("fault")
+    assert rig.took() is not None
+
+
+def test_every_way_is_open(rig: Rig) -> None:
+    wires = rig.detours.wires()
+    assert len(wires) == 3 + 6
+    assert all(took is not None for took in measure("kafka", wires).values())
+
+
+def test_what_is_held_arrives_when_repaired(rig: Rig) -> None:
+    with rig.open() as link:
+        rig.detours.impair("fault", [Flow(rig.wire, "target")], Impairment("hold"))
+        rig.say(link)
+        link.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            link.recv(10)
+        assert rig.took(timeout_s=0.3) is None
+        rig.detours.repair("fault")
+        link.settimeout(5)
+        assert len(link.recv(10, socket.MSG_WAITALL)) == 10
+
+
+def test_one_direction_of_one_pair(rig: Rig) -> None:
+    pair, back = rig.between("kafka-1", "kafka-2"), rig.between("kafka-2", "kafka-1")
+    rig.detours.impair("fault", [Flow(pair, "target")], Impairment("hold"))
+    seen = measure("kafka", [pair, back, rig.wire], timeout_s=0.3)
+    assert seen[str(pair)] is None
+    assert seen[str(back)] is not None
+    assert seen[str(rig.wire)] is not None
+
+
+def test_what_is_swallowed_never_arrives(rig: Rig) -> None:
+    with rig.open() as link:
+        rig.detours.impair("fault", rig.both(), Impairment("swallow"))
+        rig.say(link)
+        link.settimeout(0.3)
+        with pytest.raises(TimeoutError):  # open, and silent
+            link.recv(10)
+        rig.detours.repair("fault")
+        link.settimeout(5)
+        assert link.recv(10) == b""
+
+
+def test_delay(rig: Rig) -> None:
+    before = rig.took()
+    rig.detours.impair("fault", [Flow(rig.wire, "target")], Impairment("delay", delay_s=0.3))
+    now = rig.took()
+    assert before is not None
+    assert now is not None
+    assert before < 0.3 <= now
+
+
+def test_throttle(rig: Rig) -> None:
+    before = rig.took(ballast=100_000)
+    rig.detours.impair("fault", rig.both(), Impairment("throttle", kilobytes_per_s=200))
+    now = rig.took(ballast=100_000)
+    assert before is not None
+    assert now is not None
+    assert now > before + 0.3
+
+
+def test_reset(rig: Rig) -> None:
+    with rig.open() as link:
+        rig.detours.impair("fault", rig.both(), Impairment("reset"))
+        assert link.recv(10) == b""
+    end = rig.wire.endpoints["client"]
+    with socket.create_connection((end.host, end.port), timeout=5) as link:
+        rig.say(link)
+        with pytest.raises(ConnectionResetError):
+            link.recv(10)
+
+
+def test_impairments_of_one_wire_are_repaired_each_by_its_name(rig: Rig) -> None:
+    rig.detours.impair("other", [Flow(rig.wire, "source")], Impairment("delay", delay_s=0.2))
+    rig.detours.impair("fault", rig.both(), Impairment("hold"))
+    rig.detours.repair("fault")
+    assert rig.detours.is_impaired("other")
+    assert (rig.took() or 0) >= 0.2
+    rig.detours.repair("other")
+    rig.detours.repair("other")
+    assert not rig.detours.is_impaired("other")
+
+
+def test_a_later_process_takes_over(rig: Rig) -> None:
+    rig.detours.impair("fault", rig.both(), Impairment("hold"))
+    later = Detours(rig.run_id, rig.detours.folder, rig.detours.plan)
+    later.adopt()
+    assert later.is_impaired("fault")
+    later.repair("fault")
+    assert rig.took() is not None

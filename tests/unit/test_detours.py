@@ -1,0 +1,206 @@
+"""Where detours lead, and which flows a network fault is about: all of it is known before anything starts."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from pathlib import Path
+
+import pytest
+
+import faults
+from faults.errors import StepProblem
+from faults.kinds.partition import Partition, PartitionParams, bridge, ring
+from faults.network import flows_of, wires_of
+from faults.params import Shape
+from faults.timeline import needs_of
+from harness.clusters.cluster import spec_of
+from harness.clusters.detours import DetourMap
+from harness.clusters.layout import Layout, LoopbackWiring
+from harness.clusters.network import detours_of, toxic_of
+from harness.errors import ScenarioError, UsageError
+from harness.protocols import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_DETOURS,
+    Endpoint,
+    Flow,
+    Impairment,
+    TopicSettings,
+    Wire,
+)
+
+BOTH = frozenset({CLIENT_DETOURS, PEER_DETOURS})
+CLUSTERS = [("kafka", ""), ("pulsar", "small"), ("pulsar", "bookies-3"), ("qpid", "group")]
+NODES = ("kafka-1", "kafka-2", "kafka-3")
+
+
+def plan(system: str = "kafka", topology: str = "", needs: frozenset[str] = BOTH) -> DetourMap:
+    return DetourMap(spec_of(system, topology=topology), 7, needs)
+
+
+@pytest.mark.parametrize(("system", "topology"), CLUSTERS)
+def test_every_listener_has_a_loopback_address_of_its_own(system: str, topology: str) -> None:
+    detours = plan(system, topology)
+    listening = [str(route.listen) for route in detours.routes()] + [str(detours.api)]
+    nodes = [s.number for s in spec_of(system, topology=topology).services]
+    assert len(listening) == len(set(listening)) > 3
+    hosts = {ipaddress.ip_address(listen.partition(":")[0]) for listen in listening}
+    assert hosts <= set(ipaddress.ip_network("127.0.7.0/24").hosts())
+    assert not hosts & {ipaddress.ip_address(f"127.0.7.{number}") for number in nodes}
+    assert len({route.name for route in detours.routes()}) == len(detours.routes())
+
+
+def test_a_pair_of_nodes_has_two_ways() -> None:
+    pairs = {(wire.source, wire.target) for wire in plan().wires() if wire.source != CLIENTS}
+    assert pairs == {(a, b) for a in NODES for b in NODES if a != b}
+    assert [str(w) for w in plan(needs=frozenset({CLIENT_DETOURS})).wires()] == [
+        f"clients -> {node}" for node in NODES
+    ]
+
+
+def test_pulsars_brokers_are_cut_from_storage_and_not_from_each_other() -> None:
+    pairs = {(w.source, w.target) for w in plan("pulsar", "bookies-3").wires() if w.source != CLIENTS}
+    assert ("broker-1", "zookeeper") in pairs
+    assert ("broker-2", "bookie-3") in pairs
+    assert ("broker-1", "broker-2") not in pairs
+
+
+def test_a_hosts_file_knows_the_cluster_and_this_machine() -> None:
+    names = dict(line.split()[::-1] for line in plan().hosts_file("kafka-2").splitlines())
+    assert names["localhost"] == names[socket.gethostname()] == "127.0.0.1"
+    assert names["kafka-2.peer"] == "127.0.7.2"
+    routes = {(r.source, r.target): r.listen.host for r in plan().routes()}
+    assert names["kafka-1.peer"] == routes["kafka-2", "kafka-1"] != routes["kafka-3", "kafka-1"]
+    moved = plan().hosts_file("kafka-2", {"kafka-1": "127.0.7.9"})
+    assert "127.0.7.9 kafka-1.peer\n" in moved
+
+
+def test_a_step_of_the_start_is_never_cut_off() -> None:
+    assert "127.0.7.7 zookeeper.peer\n" in plan("pulsar", "small").hosts_file("init")
+
+
+def test_brokers_advertise_the_detour_and_listen_where_they_always_did() -> None:
+    spec = spec_of("kafka")
+    detours = detours_of("run-1", Path("/tmp"), spec, 7, BOTH)
+    assert detours is not None
+    layout = Layout(spec, Path("/tmp"), 7, LoopbackWiring(detours.plan))
+    node = layout.node("kafka-1")
+    assert str(node.client) == "127.0.7.101:19092"
+    assert str(node.admin) == "127.0.7.1:19094"
+    text = layout.conf_text(node, "server.properties")
+    assert "listeners=CLIENT://127.0.7.1:19092,PEER://127.0.7.1:19093" in text
+    assert "CLIENT://127.0.7.101:19092,PEER://kafka-1.peer:19093,ADMIN://127.0.7.1:19094" in text
+    assert "1@kafka-1.peer:19095,2@kafka-2.peer:19095" in text
+    assert detours.jvm_flags("/x") == ["-Djdk.net.hosts.file=/x/hosts"]
+
+
+def test_a_cluster_without_needs_has_no_proxy() -> None:
+    assert detours_of("run-1", Path("/tmp"), spec_of("kafka"), 7, frozenset({"cpu-quota"})) is None
+
+
+def test_compose_files_that_name_no_such_port_are_refused(tmp_path: Path) -> None:
+    from harness.clusters.compose import read_compose
+
+    path = tmp_path / "compose.yaml"
+    release = "{from: '4.0', java: 17, coordinates: ['a:b:1']}"
+    path.write_text(
+        "x-brokerstorm: {system: kafka, default_version: '4.1.2', ports: {client: 1},"
+        f" detours: {{clients: {{broker: [door]}}}}, releases: [{release}]}}\nservices: {{}}\n"
+    )
+    with pytest.raises(UsageError, match="no port 'door'; there are client"):
+        read_compose(path)
+
+
+@pytest.mark.parametrize(("way", "expected"), [("both", 2), ("in", 1), ("out", 1)])
+def test_ways_are_as_the_node_sees_them(way: str, expected: int) -> None:
+    wires = plan().wires()
+    flows = flows_of(wires, ["kafka-1"], "peers", way)
+    assert len(wires_of(flows)) == 4
+    assert len(flows) == 4 * expected
+    if way == "in":
+        assert {flow.receiver for flow in flows} == {"kafka-1"}
+    if way == "out":
+        assert {flow.sender for flow in flows} == {"kafka-1"}
+
+
+def test_links_choose_wires() -> None:
+    wires = plan().wires()
+    assert {f.wire.source for f in flows_of(wires, ["kafka-1"], "clients", "both")} == {CLIENTS}
+    assert len(wires_of(flows_of(wires, ["kafka-1"], "all", "both"))) == 5
+    assert flows_of(wires, ["nobody"], "all", "both") == []
+
+
+def test_a_ring_of_three_leaves_each_a_majority_of_its_own() -> None:
+    cut = {(flow.sender, flow.receiver) for flow in ring(plan().wires(), NODES)}
+    heard = {node: {a for a in NODES if (a, node) not in cut} for node in NODES}
+    assert all(len(heard[node]) == 2 and node in heard[node] for node in NODES)
+    assert len({frozenset(each) for each in heard.values()}) == 3
+
+
+def test_a_bridge_reaches_all() -> None:
+    cut = {(flow.sender, flow.receiver) for flow in bridge(plan().wires(), NODES, "kafka-2")}
+    assert cut == {("kafka-1", "kafka-3"), ("kafka-3", "kafka-1")}
+
+
+WIRE = Wire(CLIENTS, "kafka-1", {"client": Endpoint("127.0.7.101", 1)})
+
+
+@pytest.mark.parametrize(
+    ("impairment", "kind", "attributes"),
+    [
+        (Impairment("delay", delay_s=0.25, jitter_s=0.05), "latency", {"latency": 250, "jitter": 50}),
+        (Impairment("throttle", kilobytes_per_s=64), "bandwidth", {"rate": 64}),
+        (Impairment("swallow"), "timeout", {"timeout": 0}),
+        (Impairment("reset"), "reset_peer", {"timeout": 0}),
+    ],
+)
+def test_impairments_are_toxics(impairment: Impairment, kind: str, attributes: dict[str, int]) -> None:
+    toxic = toxic_of("fault-1", Flow(WIRE, "source"), impairment)
+    assert toxic == {
+        "name": "fault-1-downstream", "type": kind, "stream": "downstream", "attributes": attributes
+    }  # fmt: skip
+
+
+def timeline(*steps: dict[str, object]) -> faults.Timeline:
+    topics = [TopicSettings("orders", 3, 3)]
+    return faults.compile(
+        [{"at": 1, **step} for step in steps], seed=1, load_s=60, topics=topics, nodes=NODES
+    )
+
+
+def test_needs_follow_from_the_link() -> None:
+    assert needs_of([timeline({"fault": "latency"})]) == {CLIENT_DETOURS}
+    assert needs_of([timeline({"fault": "partition", "link": "peers"})]) == {PEER_DETOURS}
+    assert needs_of([timeline({"fault": "blackhole", "link": "all"})]) == BOTH
+    assert needs_of([timeline({"fault": "kill"})]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ({"fault": "partition", "shape": "ring"}, "goes with link: peers"),
+        ({"fault": "partition", "shape": "ring", "link": "peers", "target": "kafka-1"}, "has no target"),
+        ({"fault": "partition", "shape": "bridge", "link": "peers", "way": "in"}, "both ways"),
+        ({"fault": "partition", "link": "peers", "target": "all"}, "together: true"),
+        ({"fault": "partition", "link": "brokers"}, "link"),
+        ({"fault": "latency", "delay": "10ms", "delay_jitter": "20ms"}, "must not be more than delay"),
+        ({"fault": "bandwidth", "rate": 0}, "rate"),
+    ],
+)
+def test_steps_that_mean_nothing_are_refused(step: dict[str, object], said: str) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        timeline(step)
+
+
+def test_all_nodes_may_be_cut_from_clients_at_once() -> None:
+    assert timeline({"fault": "partition", "target": "all"}).firings[0].target == "all"
+
+
+def test_a_ring_is_told_of_all() -> None:
+    params = PartitionParams(shape="ring", link="peers")
+    shape = Shape((), NODES)
+    assert Partition().target(Partition().complete(params, shape)) == "all"
+    assert "outside of its majority" in Partition().commands(params, shape)[0]
+    with pytest.raises(StepProblem):
+        Partition().complete(PartitionParams(target="kafka-9"), shape)
