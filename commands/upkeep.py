@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from commands.console import SCHEMA_VERSION, Settings, command, table, write
-from harness.errors import Exit, HealError
+from commands.network import fetch_proxy, network_checks
+from harness.errors import Exit, HealError, UsageError
 
 if TYPE_CHECKING:
     from harness.clusters.addresses import Claim
+    from harness.clusters.artifacts import Progress
     from harness.clusters.leftovers import Leftover
     from harness.machine import Check
     from harness.plan import Plan
@@ -30,39 +32,68 @@ def _plans(scenario: str) -> list[Plan]:
 
 @command("doctor", example="brokerstorm doctor kafka-storm")
 @click.argument("scenario", default=DEFAULT_SCENARIO)
-def doctor(settings: Settings, scenario: str) -> int:
+@click.option(
+    "--runtime",
+    type=click.Choice(["auto", "process", "docker"]),
+    default="auto",
+    help="For brokers as processes, or in containers; auto asks for processes and tells of Docker.",
+)
+def doctor(settings: Settings, scenario: str, runtime: str) -> int:
     """Check what a scenario needs, with a remedy for each.
 
     SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing.
     """
-    checks = machine_checks(_plans(scenario), settings.run_dir)
-    missing = [check for check in checks if not check.ok]
+    plans = _plans(scenario)
+    checks = machine_checks(plans, settings.run_dir, "process" if runtime == "auto" else runtime)
+    if runtime == "auto":
+        checks += _docker_checks(plans, needed=False)
+    missing = [check for check in checks if check.needed and not check.ok]
     code = Exit.ENVIRONMENT if missing else Exit.PASS
-    rows = [{"name": c.name, "ok": c.ok, "text": c.text, "remedy": c.remedy} for c in checks]
+    rows = [
+        {"name": c.name, "ok": c.ok, "needed": c.needed, "text": c.text, "remedy": c.remedy} for c in checks
+    ]
     document = {"schema_version": SCHEMA_VERSION, "exit_code": int(code), "checks": rows}
 
     def text() -> None:
         for check in checks:
-            table([["ok     " if check.ok else "MISSING", f"{check.name}: {check.text}"]])
+            absent = "MISSING" if check.needed else "absent "
+            table([["ok     " if check.ok else absent, f"{check.name}: {check.text}"]])
             if not check.ok:
                 write(f"         {check.remedy}")
-        what = f"{len(missing)} of {len(checks)} missing" if missing else "ready"
+        needed = sum(check.needed for check in checks)
+        what = f"{len(missing)} of {needed} missing" if missing else "ready"
         write(f"{scenario}: {what}")
 
     settings.show(document, text)
     return code
 
 
-def machine_checks(plans: Sequence[Plan], run_dir: Path) -> list[Check]:
-    """What the machine must have to run these plans."""
+def machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str = "process") -> list[Check]:
+    """What the machine must have to run these plans with brokers as processes, or with runtime "docker"."""
     from harness import machine
 
     found = {
         check.name: check
-        for cluster in dict.fromkeys((plan.system, plan.version, plan.topology) for plan in plans)
-        for check in machine.checks(*cluster, folder=run_dir)
+        for cluster in _clusters(plans)
+        for check in machine.checks(*cluster, folder=run_dir, runtime=runtime)
     }
-    return [*found.values(), *_client_checks(plans)]
+    docker = _docker_checks(plans, needed=True) if runtime == "docker" else []
+    return [*found.values(), *_client_checks(plans), *network_checks(plans), *docker]
+
+
+def _clusters(plans: Sequence[Plan]) -> list[tuple[str, str, str]]:
+    """System, version and topology of every cluster that these plans need, each once."""
+    return list(dict.fromkeys((plan.system, plan.version, plan.topology) for plan in plans))
+
+
+def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
+    from harness.machine_docker import docker_checks
+
+    found = [check for cluster in _clusters(plans) for check in docker_checks(*cluster, needed=needed)]
+    # Two versions have an image each; engine and plugin they share.
+    return list(
+        {(check.name, check.text if check.name == "images" else ""): check for check in found}.values()
+    )
 
 
 def _clients(plan: Plan) -> list[tuple[str, str]]:
@@ -85,31 +116,82 @@ def _client_checks(plans: Sequence[Plan]) -> list[Check]:
     return checks
 
 
-@command("fetch", example="brokerstorm fetch kafka-storm")
-@click.argument("scenario", default=DEFAULT_SCENARIO)
-def fetch(settings: Settings, scenario: str) -> int:
-    """Download and build what a scenario needs, for `run --offline`."""
+@command(
+    "fetch",
+    example="brokerstorm fetch kafka-storm\nbrokerstorm fetch --images --system pulsar --version 2.8.1",
+)
+@click.argument("scenario", required=False)
+@click.option("--images", is_flag=True, help="Build images for brokers in containers, too.")
+@click.option("--system", help="Only the images of this system; with --images, in place of SCENARIO.")
+@click.option("--version", default="", help="Version of that system; default: as in its compose file.")
+def fetch(settings: Settings, scenario: str | None, images: bool, system: str | None, version: str) -> int:
+    """Download and build what a scenario needs, for `run --offline`.
+
+    SCENARIO defaults to kafka-quick. --images is for machines where no image registry answers: it builds
+    stand-ins with the official images' names, folders and commands from the distribution's packages and
+    the published jars. An official image that is there is left alone.
+    """
+    _refuse_mixture(scenario, images, system, version)
+    plans = [] if system else _plans(scenario or DEFAULT_SCENARIO)
+    clusters = [(system, version)] if system else [(plan.system, plan.version) for plan in plans]
+    with closing(settings.progress()) as progress:
+        folders = _fetch_files(plans, progress.download)
+        if images:
+            folders |= _fetch_images(list(dict.fromkeys(clusters)), progress.download)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "scenario": scenario or DEFAULT_SCENARIO,
+        "fetched": folders,
+    }
+    if system:
+        document["scenario"] = None
+    settings.show(document, lambda: table([[name, where] for name, where in folders.items()]))
+    return Exit.PASS
+
+
+def _refuse_mixture(scenario: str | None, images: bool, system: str | None, version: str) -> None:
+    if (system or version) and not images:
+        raise UsageError("--system and --version choose images", hint="add --images, or name a scenario")
+    if version and not system:
+        raise UsageError(f"--version {version} needs --system", hint="for example --system kafka")
+    if system and scenario:
+        raise UsageError(f"{scenario} and --system {system}: name one of the two")
+
+
+def _fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+    """Jars, clients and Spark's class archive; name -> where it is."""
     from analysis.session import record_classes
     from harness.clusters import fetch_cluster, spec_of
     from harness.workers import launch, load_worker
 
-    folders: dict[str, str] = {}
-    with closing(settings.progress()) as progress:
-        for plan in _plans(scenario):
-            spec = spec_of(plan.system, plan.version)
-            jars = fetch_cluster(plan.system, plan.version, on_progress=progress.download)
-            folders[f"{plan.system} {spec.version}"] = str(jars)
-            for name, version in _clients(plan):
-                worker = load_worker(name)
-                argv, _ = launch(worker, version, on_progress=progress.download)
-                # Python, Go: the program itself; Java: compiled classes and the client's jars
-                where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
-                folders[f"{name} {version or worker.installed_version}"] = where
-        progress.download("class archive of Spark, so that it starts in half the time", None)
+    folders: dict[str, str] = fetch_proxy(plans, report)
+    for plan in plans:
+        spec = spec_of(plan.system, plan.version)
+        folders[f"{plan.system} {spec.version}"] = str(
+            fetch_cluster(plan.system, plan.version, on_progress=report)
+        )
+        for name, version in _clients(plan):
+            worker = load_worker(name)
+            argv, _ = launch(worker, version, on_progress=report)
+            # Python, Go: the program itself; Java: compiled classes and the client's jars
+            where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
+            folders[f"{name} {version or worker.installed_version}"] = where
+    if plans:
+        report("class archive of Spark, so that it starts in half the time", None)
         record_classes()
-    document = {"schema_version": SCHEMA_VERSION, "scenario": scenario, "fetched": folders}
-    settings.show(document, lambda: table([[name, where] for name, where in folders.items()]))
-    return Exit.PASS
+    return folders
+
+
+def _fetch_images(clusters: Sequence[tuple[str, str]], report: Progress) -> dict[str, str]:
+    """The compose plugin and an image a cluster; name -> what it is."""
+    from harness.clusters import compose_plugin, docker_engine, spec_of, standin
+
+    with closing(docker_engine.connect()) as client:
+        found = {"compose plugin": compose_plugin.ensure(on_progress=report).text}
+        for system, version in clusters:
+            image = standin.provide(client, spec_of(system, version), on_progress=report)
+            found[image.tag] = f"{image.kind}, {image.size_mb} MB"
+    return found
 
 
 @command("clean", example="brokerstorm clean --dry-run\nbrokerstorm clean")
@@ -202,7 +284,6 @@ def stop_kept(claim: Claim) -> None:
     """Stop a kept cluster; what is paused is continued first, a stopped process cannot end."""
     import faults
     from harness.clusters import attach_cluster, leftovers
-    from harness.errors import UsageError
     from harness.rundir import RunDir
 
     folder = Path(claim.folder)

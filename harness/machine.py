@@ -29,12 +29,14 @@ OPEN_FILES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. ``text`` says what was found, ``remedy`` what to do when not ``ok``."""
+    """One thing that was looked at. ``text`` says what was found, ``remedy`` what to do when not ``ok``;
+    a run goes without what is not ``needed``."""
 
     name: str
     ok: bool
     text: str
     remedy: str = ""
+    needed: bool = True
 
 
 def checks(
@@ -44,12 +46,14 @@ def checks(
     *,
     folder: Path | None = None,
     spark: bool = True,
+    runtime: str = "process",
 ) -> list[Check]:
     """Every check that a run of a system at a version needs.
 
     Args:
         folder: where run directories go; its disk is checked.
         spark: whether the run is judged, which needs a JVM beside the brokers.
+        runtime: "process", or "docker", whose brokers bring their own Java and jars.
 
     Raises:
         UsageError: no such system, version or topology.
@@ -57,10 +61,17 @@ def checks(
     spec = spec_of(system, version, topology)
     brokers_mb = sum(service.memory_mb for service in spec.nodes)
     needed_mb = brokers_mb + CLIENTS_MB + (SPARK_MB if spark else 0)
+    own = (
+        [
+            java_check(max(spec.java, 17 if spark else 0), f"{system} {spec.version}"),
+            jars_check(system, spec.version),
+        ]
+        if runtime == "process"
+        else [java_check(17, "Spark")] * spark
+    )
     return [
         python_check(),
-        java_check(max(spec.java, 17 if spark else 0), f"{system} {spec.version}"),
-        jars_check(system, spec.version),
+        *own,
         memory_check(needed_mb),
         disk_check(folder or Path.cwd()),
         disk_check(cache_folder(), name="disk of the cache", needed_mb=500),
@@ -75,7 +86,7 @@ def require(results: Iterable[Check]) -> None:
     Raises:
         EnvironmentNotReady: names every failed check and the remedies.
     """
-    failed = [check for check in results if not check.ok]
+    failed = [check for check in results if check.needed and not check.ok]
     if failed:
         raise EnvironmentNotReady(
             "; ".join(f"{check.name}: {check.text}" for check in failed),
