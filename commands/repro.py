@@ -53,6 +53,7 @@ class ReproRequest:
     client_jars: Path | None
     keep_up: bool
     offline: bool
+    runtime: str
     master: str | None
 
 
@@ -250,6 +251,7 @@ def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str
     for override in request.overrides:
         words += ["--set", override]
     words += ["--client-jars", str(request.client_jars)] if request.client_jars else []
+    words += [] if request.runtime == "auto" else ["--runtime", request.runtime]
     return wiring.repeat_command([*words, *(["--master", request.master] if request.master else [])])
 
 

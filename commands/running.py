@@ -38,6 +38,7 @@ class RunRequest:
     replay: RunDir | None
     keep_up: bool
     offline: bool
+    runtime: str
     master: str | None
 
 
@@ -139,6 +140,7 @@ def _repeat_command(request: RunRequest, seed: int) -> str:
         "--rounds": request.rounds,
         "--variant": request.variant,
         "--replay": request.replay.root if request.replay else None,
+        "--runtime": "" if request.runtime == "auto" else request.runtime,
         "--master": request.master,
     }
     for name, value in given.items():

@@ -25,6 +25,8 @@ class Manner(Protocol):
     @property
     def offline(self) -> bool: ...
     @property
+    def runtime(self) -> str: ...
+    @property
     def master(self) -> str | None: ...
 
 
@@ -47,7 +49,14 @@ def opened_campaign(
 
     with closing(settings.progress()) as progress, WarmSession(manner.master) as session:
         stage = wiring.make_stage(
-            settings, progress, session, root, plans, offline=manner.offline, replay=replay
+            settings,
+            progress,
+            session,
+            root,
+            plans,
+            runtime=manner.runtime,
+            offline=manner.offline,
+            replay=replay,
         )
         campaign: Campaign[Result] = Campaign(
             root,

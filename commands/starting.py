@@ -23,6 +23,14 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="Lay a value over the scenario; may be repeated.",
 )
+runtime_option = click.option(
+    "--runtime",
+    type=click.Choice(["auto", "process", "docker"]),
+    default="auto",
+    envvar="BROKERSTORM_RUNTIME",
+    show_envvar=True,
+    help="Brokers as containers or as processes. auto: containers where an engine has or gets the images.",
+)
 variant_option = click.option(
     "--variant", default="", help="Only this variant, as a plain run: the exit code is its verdict."
 )
@@ -104,6 +112,7 @@ def plan(
 @click.option("--replay", metavar="RUN", help="Fault times and targets exactly as they were in RUN.")
 @click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
 @click.option("--offline", is_flag=True, help="Use only what was fetched before.")
+@runtime_option
 @click.option("--master", metavar="URL", help="Spark master that judges; default local.")
 def run(
     settings: Settings,
@@ -115,6 +124,7 @@ def run(
     replay: str | None,
     keep_up: bool,
     offline: bool,
+    runtime: str,
     master: str | None,
 ) -> int:
     """Run a scenario on a live cluster and judge it.
@@ -138,6 +148,7 @@ def run(
         replay=replayed,
         keep_up=keep_up,
         offline=offline,
+        runtime=runtime,
         master=master,
     )
     return run_request(settings, request)
@@ -159,6 +170,7 @@ def run(
 )
 @click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
 @click.option("--offline", is_flag=True, help="Use only what was fetched before.")
+@runtime_option
 @click.option("--master", metavar="URL", help="Spark master that judges; default local.")
 def repro(
     settings: Settings,
@@ -171,6 +183,7 @@ def repro(
     client_jars: Path | None,
     keep_up: bool,
     offline: bool,
+    runtime: str,
     master: str | None,
 ) -> int:
     """Reproduce a known bug: the affected version against the fixed one.
@@ -191,6 +204,7 @@ def repro(
         client_jars=client_jars,
         keep_up=keep_up,
         offline=offline,
+        runtime=runtime,
         master=master,
     )
     return repro_request(settings, request)

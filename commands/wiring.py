@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from commands.console import Settings
     from faults import Timeline
     from harness.campaign import Stage
+    from harness.clusters.docker_choice import Choice
     from harness.plan import Plan
     from harness.progress import BaseProgress
     from harness.protocols import Cluster, FaultStorm
@@ -154,6 +155,36 @@ def repeat_command(arguments: Sequence[str]) -> str:
     return shlex.join(["brokerstorm", *arguments])
 
 
+class RuntimeChoice:
+    """What ``--runtime`` means for the clusters of one command, decided once a cluster and told.
+
+    Args:
+        wanted: "auto", "process" or "docker".
+        tell: gets one line when it was for us to decide.
+    """
+
+    def __init__(
+        self, wanted: str, needs: frozenset[str], *, offline: bool, tell: Callable[[str], None]
+    ) -> None:
+        self._wanted = wanted
+        self._needs = needs
+        self._offline = offline
+        self._tell = tell
+        self._made: dict[tuple[str, str, str], Choice] = {}
+
+    def of(self, system: str, version: str, topology: str) -> Choice:
+        from harness.clusters import spec_of
+        from harness.clusters.docker_choice import AUTO, choose
+
+        key = (system, version, topology)
+        if key not in self._made:
+            choice = choose(self._wanted, spec_of(*key), needs=self._needs, offline=self._offline)
+            self._made[key] = choice
+            if self._wanted == AUTO:
+                self._tell(f"runtime {choice}")
+        return self._made[key]
+
+
 def make_stage(
     settings: Settings,
     progress: BaseProgress,
@@ -161,18 +192,27 @@ def make_stage(
     root: RunDir,
     plans: Sequence[Plan],
     *,
+    runtime: str,
     offline: bool,
     replay: RunDir | None = None,
 ) -> Stage[Result]:
-    """Cluster, faults and judging for `harness.campaign`; a cluster has what the faults of all plans need."""
+    """Cluster, faults and judging for `harness.campaign`; a cluster has what the faults of all plans need.
+
+    Args:
+        runtime: "auto", "process" or "docker"; what auto means is decided once for a cluster of one kind.
+    """
     import faults
     from harness.campaign import Stage
 
     timelines = [timeline_of(plan) for plan in plans]
 
+    needs = faults.needs_of(timelines)
+    chosen = RuntimeChoice(runtime, needs, offline=offline, tell=progress.note)
+
     def open_cluster(plan: Plan, root: RunDir) -> Cluster:
         from harness.clusters import open_cluster as open_it
 
+        choice = chosen.of(plan.system, plan.version, plan.topology)
         cluster = open_it(
             plan.system,
             run_id=root.run_id,
@@ -180,10 +220,12 @@ def make_stage(
             version=plan.version,
             topology=plan.topology,
             broker_config=plan.broker_config,
-            needs=faults.needs_of(timelines),
+            runtime=choice.runtime,
+            needs=needs,
             offline=offline,
             on_progress=progress.download,
         )
+        cluster.facts = {"runtime": str(choice)}
         faults.refuse_unsupported(timeline_of(plan), cluster)
         return cluster
 

@@ -6,8 +6,10 @@ import os
 import platform
 import threading
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -37,7 +39,14 @@ def library_versions(*names: str) -> dict[str, str]:
 class Manifest:
     """The manifest of a run in progress. The run's thread writes, and the one that notices hangs."""
 
-    def __init__(self, run: RunDir, *, command: str, versions: dict[str, str]) -> None:
+    def __init__(
+        self,
+        run: RunDir,
+        *,
+        command: str,
+        versions: dict[str, str],
+        facts: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._run = run
         self._lock = threading.RLock()
         self.document: dict[str, Any] = {
@@ -48,7 +57,7 @@ class Manifest:
             "epoch_ns": 0,
             "epoch_wall": "",
             "versions": versions,
-            "machine": machine(),
+            "machine": {**machine(), **facts},
             "phases": [],
             "workers": [],
             "readiness_restored": False,

@@ -332,6 +332,7 @@ class Cluster(Protocol):
 
     system: str
     version: str
+    facts: Mapping[str, str]
 
     @property
     def runtime(self) -> Runtime: ...

@@ -71,7 +71,10 @@ class LiveRun:
         self._on_phase = on_phase
         versions = library_versions("confluent-kafka", "kafka-python", "pyspark")
         self._manifest = Manifest(
-            run, command=command, versions={**versions, cluster.system: cluster.version}
+            run,
+            command=command,
+            versions={**versions, cluster.system: cluster.version},
+            facts=cluster.facts,
         )
         self._crew = Crew(
             plan,

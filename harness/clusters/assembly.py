@@ -48,6 +48,10 @@ class Assembly(ABC):
         """What makes the data folder of a process before its first start; default: nothing is prepared."""
         return lambda node, folder: None
 
+    def why_no_containers(self, version: str) -> str:
+        """Why a version of this system cannot run in containers; empty when it can."""
+        return ""
+
     def bootstrap(self, nodes: Sequence[Node]) -> str:
         """What clients are given to connect to; default: client endpoints, comma separated."""
         return ",".join(str(node.client) for node in brokers(nodes))

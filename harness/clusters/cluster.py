@@ -39,11 +39,13 @@ class BrokerCluster(Generic[A]):
     """protocols.Cluster for any system on any runtime.
 
     Attributes:
+        facts: what a report should say of where it ran, by name.
         bootstrap: what clients are given to connect to.
         admin_url: what workers are given to administrate; empty when the system has no such endpoint.
     """
 
     def __init__(self, runtime: NodeRuntime, admin: A, *, bootstrap: str, admin_url: str) -> None:
+        self.facts: Mapping[str, str] = {"runtime": runtime.name}
         self.system = runtime.spec.system
         self.version = runtime.spec.version
         self.topology = runtime.spec.topology

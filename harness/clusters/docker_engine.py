@@ -125,6 +125,35 @@ def leftovers(client: Any, run_id: str) -> dict[str, list[str]]:
     return {kind: names for kind, names in found.items() if names}
 
 
+def keep_log(container: Any, logs: Path) -> None:
+    """Write what a container said so far into ``stdout.log`` and ``stderr.log`` of a folder.
+
+    Raises:
+        EnvironmentNotReady: the engine does not give it, or the folder cannot be written.
+    """
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        for name, other in (("stdout", "stderr"), ("stderr", "stdout")):
+            with (
+                asking(f"cannot read the log of {container.id[:12]}"),
+                (logs / f"{name}.log").open("wb") as file,
+            ):
+                for chunk in container.logs(stream=True, follow=False, **{other: False}):
+                    file.write(chunk)
+    except OSError as error:
+        raise EnvironmentNotReady(f"cannot write {logs}: {error.strerror}") from error
+
+
+def keep_logs(client: Any, run_id: str, folder: Path) -> None:
+    """`keep_log` of every container of a run, as far as that goes: below ``folder``, by service."""
+    if not folder.is_dir():
+        return
+    for container in containers(client, run_id):
+        if service := container.labels.get(SERVICE_LABEL):
+            with suppress(EnvironmentNotReady):
+                keep_log(container, folder / service / "logs")
+
+
 def remove(client: Any, run_id: str) -> None:
     """Remove all containers (with their volumes), networks and volumes of a run. Idempotent.
 

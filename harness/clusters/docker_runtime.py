@@ -103,26 +103,12 @@ class DockerRuntime(NodeRuntime):
                 self._ids[service] = container.id
 
     def down(self) -> None:
-        self.keep_logs()
+        docker_engine.keep_logs(self.client, self.run_id, self.folder)
         docker_engine.remove(self.client, self.run_id)
         if self.detours:
             self.detours.down()
         self._ids.clear()
         addresses.release(self.run_id)
-
-    def keep_logs(self) -> None:
-        """Write what every container said so far where processes write theirs."""
-        for node in self._ids:
-            with contextlib.suppress(EnvironmentNotReady, OSError):
-                self._keep_log(node)
-
-    def _keep_log(self, node: str) -> None:
-        container, logs = self.container(node), NodeFolder(self.layout.node(node).folder).logs
-        logs.mkdir(parents=True, exist_ok=True)
-        for name, wanted in (("stdout", {"stderr": False}), ("stderr", {"stdout": False})):
-            with asking(f"cannot read the log of {node}"), (logs / f"{name}.log").open("wb") as file:
-                for chunk in container.logs(stream=True, follow=False, **wanted):
-                    file.write(chunk)
 
     def check(self) -> None:
         for node in self.nodes:
@@ -266,12 +252,15 @@ class DockerRuntime(NodeRuntime):
 
     def _error(self, what: str, node: str) -> EnvironmentNotReady:
         tail = ""
-        with contextlib.suppress(EnvironmentNotReady, OSError):
-            self._keep_log(node)
+        logs = NodeFolder(self.layout.node(node).folder).logs
+        with contextlib.suppress(EnvironmentNotReady):
             container = self.container(node)
+            docker_engine.keep_log(container, logs)
             with asking(f"cannot read the log of {node}"):
                 tail = container.logs(tail=_LOG_LINES).decode(errors="replace")
         lines = "\n".join(f"    {line}" for line in telling_lines(tail)) or "    (it wrote nothing)"
-        logs = f"its log is {NodeFolder(self.layout.node(node).folder).logs / 'stdout.log'}"
+        where = f"its log is {logs / 'stdout.log'}"
         hint = cause_of(tail)
-        return EnvironmentNotReady(f"{what}; last lines:\n{lines}", hint=f"{hint}; {logs}" if hint else logs)
+        return EnvironmentNotReady(
+            f"{what}; last lines:\n{lines}", hint=f"{hint}; {where}" if hint else where
+        )

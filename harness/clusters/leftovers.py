@@ -1,6 +1,9 @@
-"""What runs leave behind when their harness is killed, and its removal: processes, addresses, pid files.
+"""What runs leave behind when their harness is killed, and its removal: processes, containers with their
+networks and volumes, addresses, pid files.
 
-A process belongs to a run when its environment says so (BROKERSTORM_RUN_ID), whatever a pid file claims.
+A process belongs to a run when its environment says so (BROKERSTORM_RUN_ID), whatever a pid file claims; what
+is in a Docker engine, when its label says so. An engine may serve several users: what is there of a run
+that has no claim here is somebody else's, unless it is asked for by run id.
 Runs that are still looked after are not leftovers: their harness lives, or their cluster was kept on
 purpose. Asked for by run id, they are.
 """
@@ -8,16 +11,17 @@ purpose. Asked for by run id, they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from harness.clusters import addresses
+from harness.clusters import addresses, docker_engine
 from harness.clusters.node_process import NodeFolder
 from harness.clusters.processes import ProcessId, end, run_processes
-from harness.errors import HealError
+from harness.errors import EnvironmentNotReady, HealError
 
 _END_S = 4.0
 
@@ -30,12 +34,15 @@ class Leftover:
     processes: tuple[ProcessId, ...] = ()
     claims: tuple[addresses.Claim, ...] = ()
     kept: bool = False
+    #: "containers", "networks" and "volumes" -> their names.
+    in_engine: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def describe(self) -> str:
         """One line for people."""
         held = ", ".join(f"127.0.{claim.block}.0" for claim in self.claims)
         parts = [
             f"{len(self.processes)} processes ({names_of(self.processes)})" if self.processes else "",
+            *(f"{len(names)} {kind} ({', '.join(names)})" for kind, names in self.in_engine.items()),
             f"addresses {held}" if held else "",
         ]
         return f"{self.run_id}: {', '.join(part for part in parts if part)}"
@@ -52,25 +59,32 @@ def find(run_id: str | None = None) -> list[Leftover]:
             continue
         processes.setdefault(found, []).append(identity)
     run_ids = set(processes) | {claim.run_id for claim in claims if run_id or claim.run_id not in tended}
+    in_engine = _in_engine(claims, run_id, run_ids)
+    run_ids |= set(in_engine)
     return [
         Leftover(
             one,
             tuple(processes.get(one, ())),
             tuple(claim for claim in claims if claim.run_id == one),
             one in kept,
+            in_engine.get(one, {}),
         )
         for one in sorted(run_ids)
     ]
 
 
 def remove(leftovers: Iterable[Leftover]) -> None:
-    """Kill the processes (checked again by start time and run id), then drop pid files and addresses.
+    """Kill the processes (checked again by start time and run id), then remove what is in the engine, then
+    drop pid files and addresses.
 
     Raises:
-        HealError: a process is still there.
+        HealError: something is still there.
+        EnvironmentNotReady: containers were left, and the engine no longer answers.
     """
     leftovers = list(leftovers)
+    # Processes first: a compose plugin among them would go on creating.
     left = end([(identity, one.run_id) for one in leftovers for identity in one.processes], timeout_s=_END_S)
+    _empty_engine(leftovers)
     for one in leftovers:
         for claim in one.claims:
             _drop_pid_files(Path(claim.folder), one.run_id)
@@ -80,6 +94,42 @@ def remove(leftovers: Iterable[Leftover]) -> None:
             f"{len(left)} processes survived SIGKILL: {', '.join(str(identity.pid) for identity in left)}",
             hint="they hang in the kernel; look at their disk with `ps -o pid,stat,wchan`",
         )
+
+
+def _in_engine(
+    claims: Iterable[addresses.Claim], run_id: str | None, run_ids: set[str]
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Run id -> what is left of it in the Docker engine.
+
+    Raises:
+        EnvironmentNotReady: a run had containers, and the engine does not answer.
+    """
+    expected = {claim.run_id for claim in claims if claim.runtime == "docker" and claim.run_id in run_ids}
+    if not expected and run_id is None:
+        return {}
+    try:
+        client = docker_engine.connect()
+    except EnvironmentNotReady:
+        if expected:
+            raise
+        return {}
+    wanted = expected if run_id is None else {run_id}
+    found = {one: docker_engine.leftovers(client, one) for one in wanted}
+    return {one: {kind: tuple(names) for kind, names in left.items()} for one, left in found.items() if left}
+
+
+def _empty_engine(leftovers: Iterable[Leftover]) -> None:
+    """Remove what is in the engine, once what the containers said is kept where processes write theirs."""
+    docker = [
+        one for one in leftovers if one.in_engine or any(claim.runtime == "docker" for claim in one.claims)
+    ]
+    if not docker:
+        return
+    client: Any = docker_engine.connect()
+    for one in docker:
+        for claim in one.claims:
+            docker_engine.keep_logs(client, one.run_id, Path(claim.folder))
+        docker_engine.remove(client, one.run_id)
 
 
 def names_of(processes: Iterable[ProcessId]) -> str:

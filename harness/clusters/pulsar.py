@@ -15,6 +15,7 @@ from harness.protocols import Node
 
 PulsarCluster = BrokerCluster[PulsarAdmin]
 _TRANSFERS_SINCE = (3, 0)
+_LISTENERS_SINCE = (2, 10)  # bindAddresses
 
 
 class _Pulsar(Assembly):
@@ -24,6 +25,11 @@ class _Pulsar(Assembly):
         web = runtime.spec.ports["web"]
         ids = {node.name: f"{runtime.layout.wiring.host(node)}:{web}" for node in brokers(runtime.nodes)}
         return kind(runtime.nodes, ids=ids, is_reachable=is_reachable)
+
+    def why_no_containers(self, version: str) -> str:
+        if release_key(version) >= _LISTENERS_SINCE:
+            return ""
+        return f"Pulsar {version} knows one address of a broker only, for clients and for other brokers"
 
     def bootstrap(self, nodes: Sequence[Node]) -> str:
         return "pulsar://" + super().bootstrap(nodes)

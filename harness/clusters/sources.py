@@ -16,6 +16,7 @@ from harness.clusters.java import Java, find_java
 from harness.clusters.process import Launch, ProcessRuntime
 from harness.clusters.rehearsal import with_archives
 from harness.clusters.runtime import NodeRuntime
+from harness.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,14 @@ class ContainerSource(Source):
 
     @classmethod
     def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
-        from harness.clusters import docker_engine, docker_images
+        from harness.clusters import compose_plugin, docker_engine, docker_images
 
+        if reason := assembly_of(spec.system).why_no_containers(spec.version):
+            raise UsageError(f"no containers: {reason}", hint="use --runtime process")
         client = docker_engine.connect()
+        environment = compose_plugin.find().environment
         docker_images.provide(client, spec, offline=offline, on_progress=on_progress)
-        return cls(client, os.environ)
+        return cls(client, environment)
 
     @classmethod
     def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
