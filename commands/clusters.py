@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.network import needs_of_plans
+from commands.starting import runtime_option
 from harness.errors import Exit, UsageError
 from harness.systems import SYSTEMS
 
@@ -21,6 +24,12 @@ UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limi
 
 offline_option = click.option("--offline", is_flag=True, help="Use only what was fetched before.")
 cluster_option = click.option("--cluster", "name", metavar="RUN", help="Which kept cluster, if several.")
+needs_option = click.option(
+    "--needs",
+    multiple=True,
+    metavar="NEED",
+    help="What later faults need of its start, as `list faults` shows; may be repeated.",
+)
 
 
 @command("up", example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --for 5s\nbrokerstorm down")
@@ -29,11 +38,22 @@ cluster_option = click.option("--cluster", "name", metavar="RUN", help="Which ke
     "--system", type=click.Choice(list(SYSTEMS)), help="The broker; default kafka, or the scenario's."
 )
 @click.option("--version", default="", help="Version of the brokers.")
+@needs_option
+@runtime_option
 @offline_option
-def up(settings: Settings, scenario: str | None, system: str | None, version: str, offline: bool) -> int:
+def up(
+    settings: Settings,
+    scenario: str | None,
+    system: str | None,
+    version: str,
+    needs: tuple[str, ...],
+    runtime: str,
+    offline: bool,
+) -> int:
     """Start a cluster and leave it running.
 
-    SCENARIO gives version and broker settings; without it the defaults. `down` stops the cluster.
+    SCENARIO gives version and broker settings, and what its faults need; without it the defaults. `down`
+    stops the cluster.
     """
     from commands import wiring
     from harness.clusters import open_cluster
@@ -42,6 +62,10 @@ def up(settings: Settings, scenario: str | None, system: str | None, version: st
     if loaded and system not in (None, loaded.system):
         raise UsageError(f"--system {system}: {scenario} is a scenario of {loaded.system}")
     system = system or (loaded.system if loaded else "kafka")
+    wanted = version or (loaded.cluster.version if loaded else "")
+    topology = loaded.cluster.topology if loaded else ""
+    plans = wiring.choose_plans(loaded, seed=0, rounds=1) if loaded else []
+    needed = _known_needs(needs) | needs_of_plans(plans)
     root = wiring.new_run(settings.run_dir, "cluster")
     with closing(settings.progress()) as progress:
         try:
@@ -54,6 +78,7 @@ def up(settings: Settings, scenario: str | None, system: str | None, version: st
                 broker_config=loaded.cluster.config if loaded else {},
                 offline=offline,
                 on_progress=progress.download,
+                needs=needed,
             )
         except BaseException:
             shutil.rmtree(root.root)  # a version that is not there leaves nothing to look at
@@ -73,6 +98,14 @@ def up(settings: Settings, scenario: str | None, system: str | None, version: st
 
 def _description(run_id: str, cluster: BrokerCluster[Any]) -> dict[str, Any]:
     return {
+def _known_needs(needs: Iterable[str]) -> frozenset[str]:
+    from harness.clusters.process import GIVES
+
+    if unknown := sorted(set(needs) - GIVES):
+        raise UsageError(f"--needs {unknown[0]}: unknown", hint=f"allowed: {', '.join(sorted(GIVES))}")
+    return frozenset(needs)
+
+
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
         "system": cluster.system,

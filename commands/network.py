@@ -1,0 +1,50 @@
+"""What network faults need of the machine: the proxy, which is built with Go on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.clusters.artifacts import Progress
+    from harness.machine import Check
+    from harness.plan import Plan
+
+#: Values of `up --needs` (`harness.protocols.CLIENT_DETOURS` ...).
+DETOURS = ("client-detours", "peer-detours")
+
+
+def network_checks(plans: Sequence[Plan]) -> list[Check]:
+    """Whether the proxy can be had, when the faults of these plans need it."""
+    from harness.clusters import toxiproxy
+    from harness.machine import Check
+
+    if not _has_network_faults(plans):
+        return []
+    ok, text, remedy = toxiproxy.readiness()
+    return [Check("network proxy", ok, text, remedy)]
+
+
+def fetch_proxy(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+    """Build the proxy when the faults of these plans need it; name -> where it is.
+
+    Raises:
+        EnvironmentNotReady: no Go, or it does not build.
+    """
+    from harness.clusters import toxiproxy
+
+    if not _has_network_faults(plans):
+        return {}
+    return {f"toxiproxy {toxiproxy.VERSION}": str(toxiproxy.fetch(on_progress=report))}
+
+
+def needs_of_plans(plans: Iterable[Plan]) -> frozenset[str]:
+    """What a cluster must be started with for the faults of these plans."""
+    import faults
+    from commands import wiring
+
+    return faults.needs_of(wiring.timeline_of(plan) for plan in plans)
+
+
+def _has_network_faults(plans: Sequence[Plan]) -> bool:
+    return bool(needs_of_plans(plans) & set(DETOURS))
