@@ -68,17 +68,19 @@ def up(
     needed = _known_needs(needs) | needs_of_plans(plans)
     root = wiring.new_run(settings.run_dir, "cluster")
     with closing(settings.progress()) as progress:
+        chosen = wiring.RuntimeChoice(runtime, needed, offline=offline, tell=progress.note)
         try:
             cluster = open_cluster(
                 system,
                 run_id=root.run_id,
                 folder=root.cluster,
-                version=version or (loaded.cluster.version if loaded else ""),
-                topology=loaded.cluster.topology if loaded else "",
+                version=wanted,
+                topology=topology,
+                runtime=chosen.of(system, wanted, topology).runtime,
                 broker_config=loaded.cluster.config if loaded else {},
+                needs=needed,
                 offline=offline,
                 on_progress=progress.download,
-                needs=needed,
             )
         except BaseException:
             shutil.rmtree(root.root)  # a version that is not there leaves nothing to look at
@@ -96,8 +98,6 @@ def up(
     return Exit.PASS
 
 
-def _description(run_id: str, cluster: BrokerCluster[Any]) -> dict[str, Any]:
-    return {
 def _known_needs(needs: Iterable[str]) -> frozenset[str]:
     from harness.clusters.process import GIVES
 
@@ -106,10 +106,13 @@ def _known_needs(needs: Iterable[str]) -> frozenset[str]:
     return frozenset(needs)
 
 
+def _description(run_id: str, cluster: BrokerCluster[Any]) -> dict[str, Any]:
+    return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
         "system": cluster.system,
         "version": cluster.version,
+        "runtime": cluster.runtime.name,
         "bootstrap": cluster.bootstrap,
         "nodes": [
             {
