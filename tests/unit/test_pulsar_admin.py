@@ -93,6 +93,17 @@ def test_a_redirect_is_followed_with_method_body_and_query(two: tuple[Broker, Br
     assert second.asked == [("PUT", "/admin/v2/namespaces/public/x?a=b", b'{"bundles": 4}')]
 
 
+def test_a_redirect_to_a_name_that_only_brokers_know_is_followed_by_node(two: tuple[Broker, Broker]) -> None:
+    first, second = two
+    ids = {"broker-1": "broker-1-mesh:18080", "broker-2": "broker-2-mesh:18080"}
+    first.answer = lambda method, path: (307, "", {"Location": f"http://broker-2-mesh:18080{path}"})
+    second.answer = lambda method, path: (200, "here", {})
+    rest = Rest([first.node, second.node], lambda name: True, ids)
+    assert rest.get("/x?authoritative=true") == "here"
+    assert second.asked[0][1] == "/admin/v2/x?authoritative=true"
+    assert rest.name_of("broker-2-mesh:18080") == rest.name_of(f"http://{second.node.admin}") == "broker-2"
+
+
 def test_brokers_that_send_us_round_are_given_up_in_time(two: tuple[Broker, Broker]) -> None:
     first, second = two
     first.answer = lambda method, path: (307, "", {"Location": f"http://{second.node.admin}{path}"})
