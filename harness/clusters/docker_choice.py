@@ -51,9 +51,9 @@ def _docker_if_it_can(spec: ClusterSpec, needs: frozenset[str], *, offline: bool
 
     if lacking := sorted(needs - DockerRuntime.gives):
         return Choice(PROCESS, f"a fault of this scenario needs {', '.join(lacking)}")
+    client = connect()
     if reason := assembly_of(spec.system).why_no_containers(spec.version):
         return Choice(PROCESS, reason)
-    client = connect()
     lacks = missing(client, spec)
     if lacks:
         if offline or _was_refused(lacks[0]):

@@ -147,8 +147,9 @@ def test_docker_is_not_imported_to_find_that_there_is_none() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def test_auto_says_what_speaks_against_containers() -> None:
+def test_auto_says_what_speaks_against_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose(needs=frozenset({"wings"})).why == "a fault of this scenario needs wings"
+    monkeypatch.setattr(docker_choice, "connect", lambda: None)
     assert "knows one address" in choose("pulsar", "2.8.1").why
 
 
