@@ -29,7 +29,7 @@ setup: .venv/.installed ## the virtual environment, from requirements.lock with 
 
 run: setup ## three Kafka brokers, 50,000 msg/s, faults, a verdict and a report (about 2 minutes)
 	./brokerstorm --quiet fetch kafka-quick > /dev/null
-	./brokerstorm run kafka-quick
+	./brokerstorm run kafka-quick --runtime process
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands import wiring
+from commands.client_jars import with_jars
 from commands.console import Settings
 from commands.running import MAX_SEED, leave_in_order
 from commands.staging import opened_campaign
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 #: Counted rounds an arm, unless the bug file or --rounds says otherwise.
 DEFAULT_ROUNDS = 10
-#: A client version that is a folder of jars (`harness.workers.java_build`).
-JARS = "jars:"
 #: Times that a round which does not count is run again.
 MOST_AGAIN = 2
 
@@ -137,7 +136,8 @@ def _prepare(settings: Settings, request: ReproRequest) -> Reproducing:
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
     pairs = _plans(scenario, question, seed, request.client_jars, salt="")
-    require(machine_checks([plan for pair in pairs[:1] for plan in pair], settings.run_dir))
+    first = [plan for pair in pairs[:1] for plan in pair]
+    require(machine_checks(first, settings.run_dir, request.runtime))
     root = wiring.new_run(settings.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
     asked = Reproducing(
@@ -209,40 +209,10 @@ def _plans(
     wanted = scenario.model_copy(update={"rounds": question.rounds})
     plans = build_plans(wanted, seed=seed, salt=salt)
     affected, fixed = (
-        [_with_jars(plan, client_jars) for plan in plans if plan.variant == name]
+        [with_jars(plan, client_jars) for plan in plans if plan.variant == name]
         for name in (question.affected, question.fixed)
     )
     return list(zip(affected, fixed, strict=True))
-
-
-def _with_jars(plan: Plan, folder: Path | None) -> Plan:
-    """``jars:0.5`` of a bug file is folder 0.5 of ``--client-jars``.
-
-    Raises:
-        UsageError: a version that only the user can bring, and they did not.
-    """
-
-    def found(version: str) -> str:
-        name = version.removeprefix(JARS)
-        if not version.startswith(JARS) or Path(name).is_absolute():
-            return version
-        if folder is None or not any((folder / name).glob("*.jar")):
-            where = folder / name if folder else f"DIR/{name}"
-            raise UsageError(
-                f"{plan.variant} needs jars that no repository has: there are none in {where}",
-                hint=f"put the jars of version {name} into DIR/{name} and name DIR: --client-jars DIR",
-            )
-        return f"{JARS}{(folder / name).resolve()}"
-
-    sides = {
-        "producers": [
-            p.model_copy(update={"client_version": found(p.client_version)}) for p in plan.producers
-        ],
-        "consumers": [
-            c.model_copy(update={"client_version": found(c.client_version)}) for c in plan.consumers
-        ],
-    }
-    return plan.model_copy(update=sides)
 
 
 def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str:

@@ -91,7 +91,7 @@ def _prepare(settings: Settings, request: RunRequest) -> Prepared:
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
     plans = wiring.choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
-    require(machine_checks(plans, settings.run_dir))
+    require(machine_checks(plans, settings.run_dir, request.runtime))
     root = wiring.new_run(settings.run_dir, scenario.name)
     plans = wiring.choose_plans(
         scenario, seed=seed, rounds=request.rounds, variant=request.variant, salt=root.run_id
@@ -121,7 +121,7 @@ def _prepare_replay(settings: Settings, request: RunRequest) -> Prepared:
             hint=f"--replay {request.replay.root}/RUN, RUN one of {names}",
         )
     plan = wiring.read_plan(request.replay)
-    require(machine_checks([plan], settings.run_dir))
+    require(machine_checks([plan], settings.run_dir, request.runtime))
     root = wiring.new_run(settings.run_dir, plan.scenario)
     tag = (plan.run_tag + 1 + secrets.randbelow(2**32 - 2)) % 2**32 or 1
     return Prepared(

@@ -69,13 +69,18 @@ def doctor(settings: Settings, scenario: str, runtime: str) -> int:
 
 
 def machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str = "process") -> list[Check]:
-    """What the machine must have to run these plans with brokers as processes, or with runtime "docker"."""
+    """What the machine must have to run these plans with brokers as processes, or with runtime "docker".
+
+    For "auto" it is what processes need: what Docker lacks is then the reason to use those.
+    """
     from harness import machine
 
     found = {
         check.name: check
         for cluster in _clusters(plans)
-        for check in machine.checks(*cluster, folder=run_dir, runtime=runtime)
+        for check in machine.checks(
+            *cluster, folder=run_dir, runtime="docker" if runtime == "docker" else "process"
+        )
     }
     docker = _docker_checks(plans, needed=True) if runtime == "docker" else []
     return [*found.values(), *_client_checks(plans), *network_checks(plans), *docker]

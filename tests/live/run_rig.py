@@ -41,13 +41,14 @@ require:
 class LiveRun:
     """One ``brokerstorm run``; ``run_dir`` holds nothing else."""
 
-    def __init__(self, folder: Path, *, scenario: str = SCENARIO) -> None:
+    def __init__(self, folder: Path, *, scenario: str = SCENARIO, runtime: str = "process") -> None:
         self.run_dir = folder / "runs"
         path = folder / "rig.yaml"
         path.write_text(scenario)
         self.stdout = (folder / "stdout").open("w+")
         self.stderr = (folder / "stderr").open("w+")
         command = [*BROKERSTORM, "--json", "--run-dir", str(self.run_dir), "run", str(path), "--seed", "3"]
+        command += ["--runtime", runtime]
         self.process = subprocess.Popen(command, stdout=self.stdout, stderr=self.stderr, cwd=folder)
 
     @property

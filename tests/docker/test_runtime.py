@@ -1,0 +1,255 @@
+"""Clusters in containers: they come up, lose nodes and get them back, and leave nothing in the engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.clusters import addresses, attach_cluster, docker_engine, leftovers, open_cluster
+from harness.clusters.kafka import KafkaCluster
+from harness.errors import EnvironmentNotReady
+from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
+from tests.live.run_rig import LiveRun
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("plugin")]
+
+ROOT = Path(__file__).resolve().parents[2]
+ORDERS = TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"})
+UP_S = 180.0
+CLEAN_S = 60.0  # 5 s on a machine of its own
+SMOKE = """
+name: rig
+topics:
+  orders: {partitions: 6}
+load:
+  rate: 2000
+  duration: 10s
+  warm_up: 1s
+  producers:
+    shop: {options: {acks: all, enable.idempotence: true, linger.ms: 5}}
+  consumers:
+    billing: {group: billing}
+faults:
+  - {fault: pause, target: "leader-of:orders", at: 2s, for: 3s}
+  - {fault: kill, target: random, at: 7s, for: 2s}
+require:
+  rate_ratio: 0.5
+"""
+
+
+def new_run_id() -> str:
+    return f"docker-{os.getpid()}-{time.monotonic_ns()}"
+
+
+def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < timeout_s, f"{what}: not within {timeout_s:.0f} s"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def kafka_image(image: Callable[..., Any], plugin: Any) -> Any:
+    return image("kafka")
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka_image: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    found = open_cluster("kafka", run_id=new_run_id(), folder=folder, runtime="docker")
+    try:
+        found.up(timeout_s=UP_S)
+        found.admin.create_topics([ORDERS])
+        found.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+        yield found
+    finally:
+        found.down()
+
+
+@pytest.fixture
+def whole(cluster: KafkaCluster) -> KafkaCluster:
+    for node in cluster.runtime.nodes:
+        cluster.runtime.resume(node.name)
+        cluster.runtime.start(node.name)
+    cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    return cluster
+
+
+@pytest.fixture
+def run_id(engine: Any) -> Iterator[str]:
+    """A run id; whatever carries it is gone after the test."""
+    found = new_run_id()
+    yield found
+    leftovers.remove(leftovers.find(found))
+
+
+def test_it_is_a_cluster_as_faults_know_it(whole: KafkaCluster) -> None:
+    assert isinstance(whole, Cluster)
+    for ability in (Runtime, Killable, Stoppable, Pausable):
+        assert isinstance(whole.runtime, ability)
+    assert whole.admin.registered() == {node.name for node in whole.runtime.nodes}
+
+
+def test_its_nodes_are_at_the_addresses_of_the_block(whole: KafkaCluster) -> None:
+    for node in whole.runtime.nodes:
+        assert node.client.host == f"127.0.{whole.runtime.block}.{node.number}"
+        socket.create_connection((node.client.host, node.client.port), timeout=5).close()
+        with pytest.raises(ConnectionRefusedError):  # its peers' door is not ours
+            socket.create_connection((node.peer.host, node.peer.port), timeout=1).close()
+
+
+def test_a_node_has_a_process_that_can_be_measured(whole: KafkaCluster) -> None:
+    pid = whole.runtime.pid("kafka-1")
+    assert pid is not None
+    assert psutil.Process(pid).name() == "java"
+
+
+def test_a_killed_node_is_missed_and_comes_back_with_its_data(whole: KafkaCluster) -> None:
+    whole.runtime.kill("kafka-2")
+    assert not whole.runtime.is_running("kafka-2")
+    assert whole.runtime.pid("kafka-2") is None
+    wait_until("kafka-2 fenced", lambda: "kafka-2" not in whole.admin.registered())
+    assert "exit code 137" in whole.runtime.log_tail("kafka-2")
+    whole.runtime.kill("kafka-2")  # once more is no error
+    whole.runtime.start("kafka-2")
+    whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    assert all(len(nodes) == 3 for nodes in whole.admin.isr("orders").values())
+
+
+def test_a_frozen_node_accepts_connections_and_answers_nothing(whole: KafkaCluster) -> None:
+    node = whole.runtime.layout.node("kafka-3")
+    whole.runtime.pause("kafka-3")
+    whole.runtime.pause("kafka-3")  # once more is no error
+    assert whole.runtime.is_paused("kafka-3")
+    assert whole.runtime.is_running("kafka-3")
+    socket.create_connection((node.admin.host, node.admin.port), timeout=5).close()
+    assert whole.admin.answers("kafka-3") is False
+    whole.runtime.resume("kafka-3")
+    whole.runtime.resume("kafka-3")
+    wait_until("an answer", lambda: whole.admin.answers("kafka-3"))
+
+
+def test_a_frozen_node_can_be_killed_and_stopped(whole: KafkaCluster) -> None:
+    whole.runtime.pause("kafka-1")
+    whole.runtime.kill("kafka-1")
+    assert (whole.runtime.is_running("kafka-1"), whole.runtime.is_paused("kafka-1")) == (False, False)
+    whole.runtime.start("kafka-1")
+    whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    whole.runtime.pause("kafka-1")
+    whole.runtime.stop("kafka-1")
+    assert not whole.runtime.is_running("kafka-1")
+
+
+def test_another_process_takes_a_kept_cluster_over(whole: KafkaCluster) -> None:
+    """`inject` and `down` are such processes."""
+    attached = attach_cluster(whole.runtime.folder)
+    assert attached.runtime.name == "docker"
+    assert all(attached.runtime.is_running(node.name) for node in attached.runtime.nodes)
+    assert attached.admin.registered() == {"kafka-1", "kafka-2", "kafka-3"}
+    attached.admin.close()
+
+
+#: Opens a cluster in a process of its own, says so, and waits to be killed.
+HARNESS = """
+import sys, time
+from pathlib import Path
+from harness.clusters import open_cluster
+cluster = open_cluster("kafka", run_id=sys.argv[1], folder=Path(sys.argv[2]), runtime="docker")
+print("opened", flush=True)
+cluster.up(timeout_s=180)
+"""
+
+
+def test_a_harness_killed_while_compose_works_leaves_nothing_after_clean(
+    kafka_image: Any, engine: Any, run_id: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", HARNESS, run_id, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        wait_until("the first container", lambda: bool(docker_engine.containers(engine, run_id)))
+        assert run_id not in {one.run_id for one in leftovers.find()}, "its harness lives"
+        process.send_signal(signal.SIGKILL)
+    (mine,) = [one for one in leftovers.find() if one.run_id == run_id]
+    assert "containers" in mine.in_engine
+    assert "containers (" in mine.describe()
+    started = time.monotonic()
+    leftovers.remove([mine])
+    assert time.monotonic() - started < CLEAN_S
+    assert docker_engine.leftovers(engine, run_id) == {}
+    assert leftovers.find(run_id) == []
+    assert run_id not in {claim.run_id for claim in addresses.claims()}
+    time.sleep(1.0)  # a plugin that lives would go on creating
+    assert docker_engine.leftovers(engine, run_id) == {}
+
+
+def test_a_node_that_never_becomes_healthy_ends_the_start_with_its_last_lines(
+    kafka_image: Any, engine: Any, run_id: str, tmp_path: Path
+) -> None:
+    cluster = open_cluster(
+        "kafka",
+        run_id=run_id,
+        folder=tmp_path,
+        runtime="docker",
+        broker_config={"num.io.threads": "many"},
+    )
+    try:
+        with pytest.raises(EnvironmentNotReady, match=r"(?s)kafka-\d died .*num.io.threads") as caught:
+            cluster.up(timeout_s=UP_S)
+        assert "cluster.config" in caught.value.hint
+        assert (tmp_path / "kafka-1" / "logs" / "stdout.log").stat().st_size > 0
+    finally:
+        cluster.down()
+    assert docker_engine.leftovers(engine, run_id) == {}
+
+
+def test_a_port_that_is_taken_is_named(kafka_image: Any, run_id: str, tmp_path: Path) -> None:
+    cluster = open_cluster("kafka", run_id=run_id, folder=tmp_path, runtime="docker")
+    try:
+        with socket.socket() as other:  # somebody was quicker, after the addresses were looked at
+            other.bind((cluster.runtime.nodes[1].client.host, cluster.runtime.nodes[1].client.port))
+            other.listen()
+            with pytest.raises(EnvironmentNotReady, match=r"in use|allocated") as caught:
+                cluster.up(timeout_s=UP_S)
+        assert "`ss -ltnp`" in caught.value.hint
+    finally:
+        cluster.down()
+
+
+@pytest.fixture
+def run(kafka_image: Any, tmp_path: Path) -> Iterator[LiveRun]:
+    found = LiveRun(tmp_path, scenario=SMOKE, runtime="docker")
+    yield found
+    found.close()
+
+
+def test_a_run_in_containers_is_judged_as_any_other(run: LiveRun, engine: Any) -> None:
+    assert run.wait() == 0, run.errors()
+    document = run.document()
+    assert document["verdict"] == "pass"
+    assert document["environment"]["runtime"] == "docker (asked for)"
+    faults = [json.loads(line) for line in (run.root / "faults.jsonl").read_text().splitlines()]
+    assert [f["effective"] for f in faults if f.get("event") == "effect"] != []
+    assert (run.root / "cluster" / "kafka-1" / "logs" / "stdout.log").stat().st_size > 0
+    assert docker_engine.leftovers(engine, run.root.name) == {}
+
+
+def test_clean_removes_a_run_whose_harness_was_killed_with_a_node_frozen(run: LiveRun, engine: Any) -> None:
+    run.wait_for_fault()
+    run.signal(signal.SIGKILL)
+    run.process.wait()
+    assert len(docker_engine.containers(engine, run.root.name)) == 3
+    done = run.command("clean")
+    assert done.returncode == 0, done.stderr
+    assert f"removed  {run.root.name}" in done.stdout
+    assert docker_engine.leftovers(engine, run.root.name) == {}
+    assert run.processes() == []
