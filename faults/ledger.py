@@ -24,9 +24,10 @@ import psutil
 
 from faults.site import find_ability
 from harness.errors import BrokerstormError, UsageError
-from harness.protocols import Cluster, HasDetours, Killable, Pausable
+from harness.protocols import Cluster, Killable, Pausable
 from harness.resources import LiftsLimits
 from harness.rundir import RunDir, append_jsonl, read_json, write_json
+from harness.wires import HasDetours, LosesPackets
 
 #: psutil computes start times from the boot time, which moves a little when the clock is set.
 _SAME_START_S: Final = 2.0
@@ -165,10 +166,14 @@ def _restore(cluster: Cluster, entry: Mapping[str, Any]) -> list[str]:
         for node in entry.get("down", ()):
             if killable is not None and not killable.is_running(node):
                 killable.start(node)
-        detours = find_ability(cluster, HasDetours)
-        for name in entry.get("impaired", ()):
-            if detours is not None:
-                detours.repair(name)
+        _repair_network(cluster, entry)
     except BrokerstormError as error:
         problems.append(str(error))
     return problems
+
+
+def _repair_network(cluster: Cluster, entry: Mapping[str, Any]) -> None:
+    for ability, key in ((HasDetours, "impaired"), (LosesPackets, "losing")):
+        if entry.get(key) and (part := find_ability(cluster, ability)) is not None:
+            for name in entry[key]:
+                part.repair(name)

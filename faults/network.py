@@ -15,19 +15,8 @@ from faults.round_trips import ANSWER_S, measure
 from faults.site import Site, find_ability
 from faults.targets import parse, whom
 from harness.durations import Seconds
-from harness.protocols import (
-    CLIENT_DETOURS,
-    CLIENTS,
-    PEER_DETOURS,
-    Cluster,
-    Flow,
-    HasDetours,
-    HasPlacement,
-    Impairment,
-    Killable,
-    Proof,
-    Wire,
-)
+from harness.protocols import Cluster, HasPlacement, Killable, Proof
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, HasDetours, Impairment, Wire
 
 Link = Literal["clients", "peers", "all"]
 Way = Literal["both", "in", "out"]

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from harness.protocols import Endpoint, Wire
+from harness.protocols import Endpoint
+from harness.wires import Wire
 
 #: A request that a live node has not answered by then, on a busy machine too, is one that did not arrive.
 ANSWER_S: Final = 1.0

@@ -30,9 +30,10 @@ POLL_S = 0.2
 
 
 def find_ability(cluster: Cluster, ability: type) -> Any | None:
-    """The part of the cluster (itself, its runtime, its admin or its detours) that has an ability; None when
-    none has."""
-    parts = (cluster, cluster.runtime, cluster.admin, getattr(cluster.runtime, "detours", None))
+    """The part of the cluster that has an ability (itself, its runtime, its admin, its detours, its packets);
+    None when none has."""
+    network = (getattr(cluster.runtime, name, None) for name in ("detours", "packets"))
+    parts = (cluster, cluster.runtime, cluster.admin, *network)
     return next((part for part in parts if isinstance(part, ability)), None)
 
 

@@ -10,7 +10,8 @@ from pydantic import Field
 from faults.network import Impaired, NetworkFault, NetworkParams
 from faults.round_trips import can_carry_ballast
 from faults.site import Site
-from harness.protocols import Cluster, Flow, Impairment
+from harness.protocols import Cluster
+from harness.wires import Flow, Impairment
 
 _MEASURE_S = 0.4  # worth of bytes to measure with
 _SHARE = 0.5

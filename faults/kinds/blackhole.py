@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from faults.network import Impaired, NetworkFault, NetworkParams
 from faults.site import Site
-from harness.protocols import Flow, Impairment
+from harness.wires import Flow, Impairment
 
 
 class BlackholeParams(NetworkParams):

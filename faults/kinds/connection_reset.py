@@ -9,7 +9,7 @@ from pydantic import Field
 from faults.network import Impaired, NetworkFault, NetworkParams
 from faults.site import Site
 from harness.durations import Seconds
-from harness.protocols import Flow, Impairment
+from harness.wires import Flow, Impairment
 
 
 class ConnectionResetParams(NetworkParams):

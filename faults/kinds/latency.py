@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from faults.network import Impaired, NetworkFault, NetworkParams, Way
 from faults.site import Site
 from harness.durations import Seconds
-from harness.protocols import Flow, Impairment
+from harness.wires import Flow, Impairment
 
 _SHARE = 0.5  # of the delay that must be seen, jitter apart: a machine that is busy is slow before, too
 

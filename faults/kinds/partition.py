@@ -12,7 +12,7 @@ from faults.network import Impaired, NetworkFault, NetworkParams, Way, detours
 from faults.params import Shape
 from faults.site import Site
 from faults.targets import whom
-from harness.protocols import CLIENTS, Flow, Impairment, Wire
+from harness.wires import CLIENTS, Flow, Impairment, Wire
 
 
 class PartitionParams(NetworkParams):

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from harness.clusters import addresses
 from harness.clusters.compose import ClusterSpec, Service
-from harness.protocols import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Endpoint, Wire
+from harness.protocols import Endpoint
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Wire
 
 _PROXY, _CLIENT, _PAIR, _PER_SOURCE = 100, 100, 120, 9
 API_PORT = 18474

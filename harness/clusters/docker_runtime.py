@@ -17,16 +17,18 @@ from typing import Any, ClassVar
 
 import psutil
 
-from harness.clusters import addresses, docker_engine, docker_topology
+from harness.clusters import addresses, docker_engine, docker_topology, packets
 from harness.clusters.compose import ClusterSpec
 from harness.clusters.docker_engine import asking
 from harness.clusters.docker_wiring import DockerWiring, variables
 from harness.clusters.layout import Layout
 from harness.clusters.network import Detours, detours_of
 from harness.clusters.node_process import NodeFolder, cause_of, telling_lines
+from harness.clusters.packets import Packets
 from harness.clusters.runtime import NodeRuntime
 from harness.errors import EnvironmentNotReady, HealError, UsageError
-from harness.protocols import CLIENT_DETOURS, Node
+from harness.protocols import Node
+from harness.wires import CLIENT_DETOURS
 
 _POLL_S = 0.02
 _GONE_S = 10.0
@@ -66,6 +68,7 @@ class DockerRuntime(NodeRuntime):
         self.folder = folder
         self.block = block
         self.client = client
+        self.packets = Packets(run_id, spec, block)
         self.detours: Detours | None = detours_of(run_id, folder, spec, block, needs)
         wiring = DockerWiring(spec, self.detours.plan if self.detours else None)
         self.layout = Layout(spec, folder, block, wiring, settings=settings)
@@ -107,6 +110,7 @@ class DockerRuntime(NodeRuntime):
         docker_engine.remove(self.client, self.run_id)
         if self.detours:
             self.detours.down()
+        packets.clear(self.run_id)
         self._ids.clear()
         addresses.release(self.run_id)
 

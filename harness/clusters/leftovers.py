@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from harness.clusters import addresses, docker_engine
+from harness.clusters import addresses, docker_engine, packets
 from harness.clusters.node_process import NodeFolder
 from harness.clusters.processes import ProcessId, end, run_processes
 from harness.errors import EnvironmentNotReady, HealError
@@ -88,6 +88,7 @@ def remove(leftovers: Iterable[Leftover]) -> None:
     for one in leftovers:
         for claim in one.claims:
             _drop_pid_files(Path(claim.folder), one.run_id)
+        packets.clear(one.run_id)
         addresses.release(one.run_id)
     if left:
         raise HealError(

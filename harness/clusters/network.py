@@ -15,7 +15,7 @@ from harness.clusters import toxiproxy
 from harness.clusters.compose import ClusterSpec
 from harness.clusters.detours import DetourMap, Route
 from harness.errors import BrokerstormError, HealError
-from harness.protocols import CLIENT_DETOURS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.wires import CLIENT_DETOURS, PEER_DETOURS, Flow, Impairment, Wire
 
 #: What a cluster can be started with.
 NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS})

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.clusters import addresses, limits
+from harness.clusters import addresses, limits, packets
 from harness.clusters.compose import ClusterSpec, Service
 from harness.clusters.java import Java
 from harness.clusters.layout import Layout, LoopbackWiring
 from harness.clusters.network import NEEDS, Detours, detours_of
 from harness.clusters.node_process import NodeFolder, NodeProcess
+from harness.clusters.packets import Packets
 from harness.clusters.runtime import NodeRuntime
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import Endpoint, Node
@@ -83,6 +84,7 @@ class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
         self.run_id = run_id
         self.folder = folder
         self.block = block
+        self.packets = Packets(run_id, launch.spec, block)
         self.detours: Detours | None = detours_of(run_id, folder, launch.spec, block, needs)
         wiring = LoopbackWiring(self.detours.plan if self.detours else None)
         self.layout = Layout(launch.spec, folder, block, wiring, settings=launch.settings)
@@ -149,6 +151,7 @@ class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
             process.kill()
         if self.detours:
             self.detours.down()
+        packets.clear(self.run_id)
         for node in self.layout.all_nodes.values():
             shutil.rmtree(NodeFolder(node.folder).data, ignore_errors=True)
         addresses.release(self.run_id)

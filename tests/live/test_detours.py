@@ -17,7 +17,7 @@ from harness.clusters.cluster import spec_of
 from harness.clusters.detours import DetourMap
 from harness.clusters.network import Detours
 from harness.clusters.processes import run_processes
-from harness.protocols import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
 
 pytestmark = pytest.mark.live
 NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS})

@@ -19,16 +19,8 @@ from harness.clusters.detours import DetourMap
 from harness.clusters.layout import Layout, LoopbackWiring
 from harness.clusters.network import detours_of, toxic_of
 from harness.errors import ScenarioError, UsageError
-from harness.protocols import (
-    CLIENT_DETOURS,
-    CLIENTS,
-    PEER_DETOURS,
-    Endpoint,
-    Flow,
-    Impairment,
-    TopicSettings,
-    Wire,
-)
+from harness.protocols import Endpoint, TopicSettings
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
 
 BOTH = frozenset({CLIENT_DETOURS, PEER_DETOURS})
 CLUSTERS = [("kafka", ""), ("pulsar", "small"), ("pulsar", "bookies-3"), ("qpid", "group")]

@@ -39,6 +39,7 @@ GOOD: list[dict[str, Any]] = [
     {"fault": "bandwidth", "at": 1, "rate": 500, "link": "all"},
     {"fault": "blackhole", "at": 1, "target": "all", "for": "3s"},
     {"fault": "connection-reset", "every": 2},
+    {"fault": "packet-loss", "at": 1, "share": 0.2, "link": "all", "way": "out"},
     {"mix": {"of": [{"fault": "kill", "weight": 3, "for": "5s"}, {"fault": "leader-move"}], "every": "4s"}},
     {"mix": {"of": [{"fault": "pause"}], "every": 9, "quiet": {"every": "30s", "for": "10s"}, "wait": 1}},
 ]
@@ -54,6 +55,7 @@ BAD: list[dict[str, Any]] = [
     {"fault": "mastership-move", "at": 1, "target": "kafka-1"},
     {"fault": "partition", "at": 1, "link": "nobody"},
     {"fault": "bandwidth", "at": 1, "rate": 0},
+    {"fault": "packet-loss", "at": 1, "share": 1},
     {"mix": {"of": [], "every": 4}},
     {"mix": {"of": [{"fault": "kill"}]}},
     {"mix": {"of": [{"fault": "kill", "at": 1}], "every": 4}},

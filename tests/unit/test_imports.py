@@ -25,6 +25,7 @@ ALLOWED = {
         "faults",
         "harness.protocols",
         "harness.resources",
+        "harness.wires",
         "harness.errors",
         "harness.rundir",
         "harness.durations",

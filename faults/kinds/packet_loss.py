@@ -1,0 +1,108 @@
+"""packet-loss: the kernel drops packets at random, and TCP sends them again."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pydantic import Field
+
+from faults.errors import NotNow
+from faults.network import Link, Way
+from faults.node_loss import NodeFault, NodeLoss
+from faults.params import NodeParams, Shape
+from faults.site import Site, find_ability
+from faults.targets import whom
+from harness.durations import Seconds
+from harness.protocols import Cluster, HasPlacement, Killable, Proof
+from harness.wires import LosesPackets
+
+
+class PacketLossParams(NodeParams):
+    link: Link = Field(
+        "clients",
+        description="of which connections to the node: of `clients`, `peers` (other nodes) or `all`",
+    )
+    way: Way = Field("both", description="`in`: only packets to the node get lost, `out`: only those from it")
+    share: float = Field(0.1, gt=0, lt=1, description="of the packets that get lost; 0.1 is one in ten")
+    for_: Seconds = Field(5.0, alias="for", gt=0, description="as before after this long")
+
+
+class PacketsLost(NodeLoss):
+    """Nodes whose packets get lost on their way. Nothing is away: TCP goes on, slowly."""
+
+    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(site, targets, params)
+        self.away = ()
+        self.packets = packets(site.cluster)
+        self.name = f"fault-{uuid.uuid4().hex[:8]}"
+        self._lost = 0
+
+    def objection(self) -> str:
+        return ""
+
+    def apply(self) -> None:
+        for node in self.targets:
+            keys = self.params
+            self.packets.lose(self.name, node, keys["link"], keys["way"], float(keys["share"]))
+
+    def happened(self) -> str:
+        self._lost = max(self._lost, self.packets.lost(self.name))
+        return f"{self._lost} packets lost" if self._lost else ""
+
+    def proof(self) -> Proof:
+        """Effective when the kernel counted a packet that it dropped."""
+        seen = self.happened()
+        return Proof(
+            bool(seen), f"{', '.join(self.targets)}: {seen or 'no packet lost'}", {"lost": self._lost}
+        )
+
+    def heal(self) -> None:
+        self.packets.repair(self.name)
+
+    def is_undone(self) -> bool:
+        return not self.packets.is_losing(self.name)
+
+    def missing(self) -> str:
+        return super().missing() if self.is_undone() else f"{self.name} is still in iptables"
+
+    def ledger_entry(self) -> dict[str, Any]:
+        return {"losing": [self.name]}
+
+
+def packets(cluster: Cluster) -> LosesPackets:
+    """The part of the cluster that can lose packets."""
+    return cast("LosesPackets", find_ability(cluster, LosesPackets))
+
+
+class PacketLoss(NodeFault[PacketLossParams]):
+    """Lose a share of the packets of connections to a node for `for` (Linux, root and iptables)."""
+
+    kind = "packet-loss"
+    abilities = (LosesPackets, Killable, HasPlacement)
+    params = PacketLossParams
+
+    def complete(self, params: PacketLossParams, shape: Shape) -> PacketLossParams:
+        whom(params.target, shape)  # several nodes at once are no loss of nodes
+        return params
+
+    def lasts_s(self, params: PacketLossParams) -> float | None:
+        return params.for_
+
+    def refusal(self, params: PacketLossParams, cluster: Cluster) -> str:
+        return packets(cluster).why_not()
+
+    def commands(self, params: PacketLossParams, shape: Shape) -> list[str]:
+        words = {"both": "to and from", "in": "to", "out": "from"}[params.way]
+        who = {"clients": "of clients", "peers": "of other nodes", "all": "of anybody"}[params.link]
+        where = f"{words} {whom(params.target, shape)}, connections {who}"
+        return [
+            f"iptables: drop {params.share:.1%} of packets {where}",
+            f"after {params.for_:g} s: delete it",
+        ]
+
+    def injection(self, site: Site, targets: tuple[str, ...], params: PacketLossParams) -> NodeLoss:
+        if not any(packets(site.cluster).has_ports(node, params.link) for node in targets):
+            raise NotNow(f"nobody of {params.link} connects to {', '.join(targets)}")
+        return PacketsLost(site, targets, params.model_dump(mode="json", by_alias=True))
