@@ -219,9 +219,10 @@ def _compile(worker: WorkerSpec, client: Client, java: Java, jars: Path, target:
     except subprocess.TimeoutExpired as error:
         raise WorkerError(f"javac took over {COMPILE_TIMEOUT_S:.0f} s for {worker.library}") from error
     if done.returncode:
+        lacking = f"{jars} must hold the client and every jar that it needs itself; "
         raise WorkerError(
             f"{worker.library} does not compile against {client.text}: {first_error(done.stderr)}",
-            hint=f"this worker is for {worker.versions}",
+            hint=f"{lacking if client.jars else ''}this worker is for {worker.versions}",
         )
 
 

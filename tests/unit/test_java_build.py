@@ -141,7 +141,10 @@ def test_a_client_it_does_not_compile_against(worker: WorkerSpec, jars: Path) ->
     with pytest.raises(WorkerError, match=r"does not compile against .*Bad\.java:1: error") as caught:
         java_build.launch(worker, f"jars:{jars}", True, lambda text, share: None)
     assert "\n" not in str(caught.value)
-    assert caught.value.hint == "this worker is for all"
+    assert (
+        caught.value.hint
+        == f"{jars} must hold the client and every jar that it needs itself; this worker is for all"
+    )
 
 
 def test_no_compiler(worker: WorkerSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

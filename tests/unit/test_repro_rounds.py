@@ -70,7 +70,7 @@ class Notes(BaseProgress):
 def request(file: Path, **changes: Any) -> ReproRequest:
     values: dict[str, Any] = {
         "bug": str(file), "pair": "", "rounds": None, "quick": False, "seed": 7, "overrides": (),
-        "client_jars": None, "keep_up": False, "offline": False, "master": None,
+        "client_jars": None, "keep_up": False, "offline": False, "runtime": "auto", "master": None,
     }  # fmt: skip
     return ReproRequest(**{**values, **changes})
 
@@ -197,7 +197,15 @@ def test_versions_that_no_repository_has_come_from_a_folder(tmp_path: Path) -> N
         with pytest.raises(UsageError, match=f"there are none in .*{version}"):
             repro._plans(scenario, question, 7, jars, salt="")
         (jars / version).mkdir(parents=True)
-        (jars / version / "client.jar").touch()
+        (jars / version / "client-0.7.jar").touch()
+        (jars / version / f"client-{version}1.jar").touch()
+        with pytest.raises(UsageError) as caught:
+            repro._plans(scenario, question, 7, jars, salt="")
+        assert f"is about version {version}, and no jar in {jars / version} has it in its name" in str(
+            caught.value
+        )
+        assert "client-0.7.jar" in str(caught.value)
+        (jars / version / f"client-{version}.jar").touch()
     old, new = repro._plans(scenario, question, 7, jars, salt="")[0]
     assert old.producers[0].client_version == f"jars:{jars}/0.5"
     assert (client_version(old), client_version(new)) == ("0.5", "0.6")
