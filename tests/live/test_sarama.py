@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,29 @@ def test_a_call_is_made_when_its_last_message_is_due(rig: Rig, calls: str, batch
     assert producer.done_message["blocked_ns"] > 0
 
 
+def test_an_application_that_sends_again_does_so_ten_times_at_most(rig: Rig) -> None:
+    """Refused by the client itself, at once: each message is tried until the application gives up."""
+    options = {"Producer.MaxMessageBytes": "100"}
+    producer = whole_run(
+        rig.producer(
+            "sarama", rig.topic(), rate=40, load_s=1, results="resent", options=options, version=FIXED
+        )
+    )
+    sends = producer.rows(TableId.SENDS)
+    tries: dict[tuple[int, int], list[np.void]] = {}
+    for row in sends:
+        tries.setdefault((int(row["lane"]), int(row["seq"])), []).append(row)
+    assert len(tries) > 10
+    done = producer.done_message
+    assert (done["attempted"], done["resent"], done["open"]) == (10 * len(tries), 9 * len(tries), 0)
+    for rows in tries.values():
+        assert [int(row["attempt"]) for row in rows] == list(range(10))
+        assert {int(row["outcome"]) for row in rows} == {Outcome.FAIL}
+        assert len({(int(row["t_intended_ns"]), int(row["kind"])) for row in rows}) == 1
+        for before, after in pairwise(rows):
+            assert after["t_start_ns"] - before["t_done_ns"] >= 100_000_000
+
+
 def test_near_options_are_named(rig: Rig) -> None:
     producer = rig.producer("sarama", rig.topic(), options={"Producer.Retry.Maxx": "1"}, version=FIXED)
     assert producer.wait_end() == 4
@@ -97,8 +121,11 @@ def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) ->
     """sarama #2377: one replica of three is away, and three are demanded."""
     topic = rig.topic(**{"min.insync.replicas": "3"})
     how = {"rate": 200, "load_s": 60, "calls": "batch", "batch": 20, "options": IDEMPOTENT}
+    results = {AFFECTED: "checked", FIXED: "resent"}
     runs = {
-        version: rig.producer("sarama", topic, version=version, name=f"producer-{version}", **how)
+        version: rig.producer(
+            "sarama", topic, version=version, name=f"producer-{version}", results=results[version], **how
+        )
         for version in (AFFECTED, FIXED)
     }
     judges = {version: HangJudge(SendsJournal(worker.folder), 12) for version, worker in runs.items()}
@@ -130,10 +157,24 @@ def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) ->
     finally:
         rig.cluster.runtime.start(node)
     assert runs[AFFECTED].exit_code is None
+    stored = runs[FIXED].stats["ok"]
+    assert runs[FIXED].wait_stats(lambda stats: stats["ok"] > stored + 100, 60)
     runs[FIXED].tell("stop")
     assert runs[FIXED].wait_end() == 0
+    assert sent_again(runs[FIXED].rows(TableId.SENDS)), "nothing that failed was stored by a later attempt"
     runs[AFFECTED].tell("stop")
     assert runs[AFFECTED].wait_end() == 0, "a blocked call must not keep the worker from ending"
     assert runs[AFFECTED].done_message["open"] == hang.count
     sends = runs[AFFECTED].rows(TableId.SENDS)
     assert np.count_nonzero(sends["outcome"] == Outcome.NONE) == hang.count
+
+
+def sent_again(sends: np.ndarray) -> set[tuple[int, int]]:
+    """(lane, seq) of which the first attempt failed and a later one was stored."""
+
+    def names(rows: np.ndarray) -> set[tuple[int, int]]:
+        return {(int(row["lane"]), int(row["seq"])) for row in rows}
+
+    first, ok = sends["attempt"] == 0, sends["outcome"] == Outcome.OK
+    assert names(sends[~first]) <= names(sends[first & ~ok]), "sent again although it was stored"
+    return names(sends[first & ~ok]) & names(sends[~first & ok])

@@ -19,6 +19,7 @@ const (
 type Message struct {
 	Lane    *Lane
 	Payload []byte
+	header  Header
 	row     row
 }
 
@@ -37,7 +38,8 @@ type Client interface {
 }
 
 // OpenLoop is one producer instance but for the client: life, schedule, rows, numbers. The client is never helped:
-// nothing is sent twice, nothing is reordered, every result is written down.
+// nothing is sent twice (unless the application does that: `results: resent`), nothing is reordered, every result is
+// written down.
 type OpenLoop struct {
 	session  *Session
 	client   Client
@@ -47,6 +49,7 @@ type OpenLoop struct {
 	segments *Segments
 	schedule schedule
 	late     lateness
+	resends  resends
 
 	attempted, ok, fail, info atomic.Int64
 	blockedNs, blockedSinceNs atomic.Int64
@@ -74,6 +77,7 @@ func NewOpenLoop(session *Session) (*OpenLoop, error) {
 		schedule: schedule{ratePerS: part.RatePerS, warmUpS: part.WarmUpS, loadS: part.LoadS},
 	}
 	loop.late.periodNs = loop.schedule.periodNs()
+	loop.resends.on = part.Results == "resent"
 	return loop, nil
 }
 
@@ -151,10 +155,14 @@ func (l *OpenLoop) close() {
 }
 
 func (l *OpenLoop) load() error {
+	follow := l.loadAtRate
 	if l.schedule.ratePerS == 0 {
-		return l.loadUnlimited()
+		follow = l.loadUnlimited
 	}
-	return l.loadAtRate()
+	if err := follow(); err != nil || !l.resends.on {
+		return err
+	}
+	return l.resendRest()
 }
 
 func (l *OpenLoop) loadAtRate() error {
@@ -170,9 +178,11 @@ func (l *OpenLoop) loadAtRate() error {
 		due := least(l.schedule.dueCount(begun), edge)
 		if due <= last {
 			wake := most(l.schedule.dueNs(last), begun+slackNs)
-			l.sleepUntil(wake)
+			if err := l.sleepUntil(wake); err != nil {
+				return err
+			}
 			l.lookForFreeze(begun)
-			l.late.caughtUp(NowNs() - wake - (freeze.total() - frozen))
+			l.late.caughtUp(NowNs() - wake - (l.blockedNs.Load() - blocked) - (freeze.total() - frozen))
 			continue
 		}
 		stop := least(due, sent+most(chunk, size))
@@ -182,6 +192,9 @@ func (l *OpenLoop) loadAtRate() error {
 		first := sent
 		var err error
 		if sent, err = l.offer(first, stop, kind); err != nil {
+			return err
+		}
+		if err = l.resendDue(); err != nil {
 			return err
 		}
 		l.lookForFreeze(begun)
@@ -194,7 +207,9 @@ func (l *OpenLoop) loadAtRate() error {
 func (l *OpenLoop) loadUnlimited() error {
 	size := int64(l.client.CallSize())
 	loadNs, endNs, sent := l.schedule.loadNs(), l.schedule.endNs(), int64(0)
-	l.sleepUntil(l.schedule.t0Ns)
+	if err := l.sleepUntil(l.schedule.t0Ns); err != nil {
+		return err
+	}
 	for now := NowNs(); now < endNs && !l.Stopping(); now = NowNs() {
 		kind := uint8(Load)
 		if now < loadNs {
@@ -202,6 +217,9 @@ func (l *OpenLoop) loadUnlimited() error {
 		}
 		var err error
 		if sent, err = l.offer(sent, sent+size, kind); err != nil {
+			return err
+		}
+		if err = l.resendDue(); err != nil {
 			return err
 		}
 	}
@@ -214,16 +232,20 @@ func (l *OpenLoop) offer(first, stop int64, kind uint8) (int64, error) {
 	for first < stop && !l.Stopping() {
 		until := least(first+size, stop)
 		messages, err := l.write(first, until, kind)
-		if len(messages) > 0 {
-			l.attempted.Add(int64(len(messages)))
-			l.client.Send(messages)
-		}
+		l.call(messages)
 		if err != nil {
 			return first, err
 		}
 		first = until
 	}
 	return first, nil
+}
+
+func (l *OpenLoop) call(messages []*Message) {
+	if len(messages) > 0 {
+		l.attempted.Add(int64(len(messages)))
+		l.client.Send(messages)
+	}
 }
 
 // write the rows of one call, and make its messages.
@@ -239,24 +261,42 @@ func (l *OpenLoop) write(first, stop int64, kind uint8) ([]*Message, error) {
 		if part.RatePerS > 0 {
 			header.DueNs = l.schedule.dueNs(i)
 		}
-		message := &Message{Lane: lane, Payload: encode(header, l.filling)}
-		if l.capture {
-			row, err := l.segments.next()
-			if err != nil {
-				return messages, err
-			}
-			row.openSend(header, now)
-			message.row = row
+		message, err := l.written(lane, header, now)
+		if err != nil {
+			return messages, err
 		}
 		messages = append(messages, message)
 	}
 	return messages, nil
 }
 
-func (l *OpenLoop) sleepUntil(wakeNs int64) {
-	for left := wakeNs - NowNs(); left > 0 && !l.Stopping(); left = wakeNs - NowNs() {
-		sleepNs(least(left, 100_000_000))
+// written is a message whose row is open.
+func (l *OpenLoop) written(lane *Lane, header Header, startNs int64) (*Message, error) {
+	message := &Message{Lane: lane, Payload: encode(header, l.filling), header: header}
+	if l.capture {
+		row, err := l.segments.next()
+		if err != nil {
+			return nil, err
+		}
+		row.openSend(header, startNs)
+		message.row = row
 	}
+	return message, nil
+}
+
+// sleepUntil the next message is due; re-sends take their turn.
+func (l *OpenLoop) sleepUntil(wakeNs int64) error {
+	for left := wakeNs - NowNs(); left > 0 && !l.Stopping(); left = wakeNs - NowNs() {
+		nap := int64(100_000_000)
+		if l.resends.on {
+			if err := l.resendDue(); err != nil {
+				return err
+			}
+			nap = slackNs
+		}
+		sleepNs(least(left, nap))
+	}
+	return nil
 }
 
 // lookForFreeze when something took long: the ticker may not have run yet.
@@ -306,6 +346,9 @@ func (l *OpenLoop) complete(m *Message, done completion) {
 		}
 		m.row.completeSend(done)
 	}
+	if done.outcome != OK {
+		l.resends.failed(m)
+	}
 	switch done.outcome {
 	case OK:
 		l.ok.Add(1)
@@ -330,13 +373,16 @@ func (l *OpenLoop) counts() map[string]any {
 		"attempted": l.attempted.Load(), "ok": l.ok.Load(), "fail": l.fail.Load(), "info": l.info.Load(),
 		"open": l.open(), "blocked_ns": blocked, "late_max_ns": l.late.takeMaxNs(),
 	}
+	if l.resends.on {
+		fields["resent"] = l.resends.count.Load()
+	}
 	if exposure := l.client.Exposure(); exposure != nil {
 		fields["exposure"] = exposure
 	}
 	return fields
 }
 
-func least(a, b int64) int64 {
+func least[N int | int64](a, b N) N {
 	if a < b {
 		return a
 	}

@@ -1,0 +1,96 @@
+package kit
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// Attempts of a message, the first one included.
+	mostAttempts = 10
+	// Between an outcome and the next attempt.
+	resendPauseNs = 100_000_000
+)
+
+// owed is a message whose last attempt failed.
+type owed struct {
+	before *Message
+	dueNs  int64
+}
+
+// resends: `results: resent`. The application sends what failed again, after a pause, with the same lane and seq and
+// the next attempt. In the order of the failures; nothing else is reordered.
+type resends struct {
+	on    bool
+	lock  sync.Mutex
+	owed  []owed
+	count atomic.Int64
+}
+
+// failed is called on any goroutine, before the outcome is counted: who sees nothing open sees what is owed.
+func (r *resends) failed(message *Message) {
+	if !r.on || message.header.Attempt+1 >= mostAttempts {
+		return
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.owed = append(r.owed, owed{message, NowNs() + resendPauseNs})
+}
+
+func (r *resends) left() int {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return len(r.owed)
+}
+
+// takeDue takes the next messages whose pause is over, at most so many.
+func (r *resends) takeDue(most int) []*Message {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	var due []*Message
+	for now := NowNs(); len(due) < most && len(r.owed) > 0 && r.owed[0].dueNs <= now; r.owed = r.owed[1:] {
+		due = append(due, r.owed[0].before)
+	}
+	return due
+}
+
+// resendRest goes on after the schedule, until the harness drains and nothing is owed any more.
+func (l *OpenLoop) resendRest() error {
+	control := l.session.Control
+	for !control.Over() && (!control.draining.Load() || l.open() > 0 || l.resends.left() > 0) {
+		if err := l.resendDue(); err != nil {
+			return err
+		}
+		sleepNs(slackNs)
+	}
+	return nil
+}
+
+// resendDue sends again what failed long enough ago; at most what was owed when it began.
+func (l *OpenLoop) resendDue() error {
+	for left := l.resends.left(); left > 0 && !l.session.Control.Over(); {
+		due := l.resends.takeDue(least(l.client.CallSize(), left))
+		if len(due) == 0 {
+			return nil
+		}
+		left -= len(due)
+		messages := make([]*Message, 0, len(due))
+		var failed error
+		for _, before := range due {
+			header := before.header
+			header.Attempt++
+			message, err := l.written(before.Lane, header, NowNs())
+			if err != nil {
+				failed = err
+				break
+			}
+			messages = append(messages, message)
+		}
+		l.resends.count.Add(int64(len(messages)))
+		l.call(messages)
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
