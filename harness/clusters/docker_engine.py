@@ -104,16 +104,22 @@ def _reason(error: BaseException) -> str:
 def runs(client: Any) -> set[str]:
     """Run ids of all containers, networks and volumes of ours, running or not."""
     with asking("cannot list what runs left in the Docker engine"):
-        labels = [each.labels for each in client.containers.list(all=True, sparse=True, filters=_filter())]
+        found = client.containers.list(all=True, sparse=True, filters=_filter())
+        labels = [each.attrs.get("Labels") for each in found]
         labels += [each.attrs.get("Labels") for each in client.networks.list(filters=_filter())]
         labels += [each.attrs.get("Labels") for each in client.volumes.list(filters=_filter())]
-    return {found[LABEL] for found in labels if found and found.get(LABEL)}
+    return {each[LABEL] for each in labels if each and each.get(LABEL)}
 
 
 def containers(client: Any, run_id: str) -> list[Any]:
     """The containers of a run, in any state, as the engine's list shows them (no inspection)."""
     with asking(f"cannot list the containers of {run_id}"):
         return list(client.containers.list(all=True, sparse=True, filters=_filter(run_id)))
+
+
+def service_of(container: Any) -> str:
+    """The service that a container of `containers` is; empty when compose did not make it."""
+    return str((container.attrs.get("Labels") or {}).get(SERVICE_LABEL, ""))
 
 
 def leftovers(client: Any, run_id: str) -> dict[str, list[str]]:
@@ -149,7 +155,7 @@ def keep_logs(client: Any, run_id: str, folder: Path) -> None:
     if not folder.is_dir():
         return
     for container in containers(client, run_id):
-        if service := container.labels.get(SERVICE_LABEL):
+        if service := service_of(container):
             with suppress(EnvironmentNotReady):
                 keep_log(container, folder / service / "logs")
 

@@ -101,7 +101,7 @@ class DockerRuntime(NodeRuntime):
         if self.detours:
             self.detours.adopt()
         for container in docker_engine.containers(self.client, self.run_id):
-            service = container.labels.get(docker_engine.SERVICE_LABEL)
+            service = docker_engine.service_of(container)
             if service in self.layout.all_nodes:
                 self._ids[service] = container.id
 

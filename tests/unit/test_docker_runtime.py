@@ -235,8 +235,14 @@ class Thing:
     def __init__(self, engine: Engine, kind: str, name: str, *, stuck: bool = False) -> None:
         self.engine, self.kind, self.name, self.stuck = engine, kind, name, stuck
         self.id = self.name
-        self.labels = {docker_engine.LABEL: "run-1"}
-        self.attrs = {"State": "running", "Names": [f"/{name}"], "Labels": self.labels}
+        self.attrs = {
+            "State": "running",
+            "Names": [f"/{name}"],
+            "Labels": {docker_engine.LABEL: "run-1", docker_engine.SERVICE_LABEL: name},
+        }
+
+    def logs(self, *, stream: bool, follow: bool, stdout: bool = True, stderr: bool = True) -> list[bytes]:
+        return [f"{self.name} out\n".encode()] if stdout else []
 
     def remove(self, **how: bool) -> None:
         from docker.errors import APIError
@@ -284,6 +290,15 @@ def test_containers_go_first_and_take_their_volumes_along(engine: Any) -> None:
     assert (set(names[:2]), names[2:]) == ({"c1", "c2"}, ["n", "v"])
     assert dict(engine.removed)["c1"] == {"force": True, "v": True}
     docker_engine.remove(engine, "run-1")  # nothing left is no error
+
+
+def test_what_containers_said_is_kept_where_processes_write_theirs(engine: Any, tmp_path: Path) -> None:
+    engine.add("container", "kafka-1")
+    docker_engine.keep_logs(engine, "run-1", tmp_path)
+    assert (tmp_path / "kafka-1" / "logs" / "stdout.log").read_text() == "kafka-1 out\n"
+    assert (tmp_path / "kafka-1" / "logs" / "stderr.log").read_text() == ""
+    docker_engine.keep_logs(engine, "run-1", tmp_path / "gone")
+    assert not (tmp_path / "gone").exists()
 
 
 def test_what_stays_is_named_with_the_engine_s_words(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
