@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -24,8 +26,8 @@ from harness.records import SEALED
 
 Array = npt.NDArray[Any]
 
-#: Rows worked on at a time where temporaries would otherwise be as long as the table.
-CHUNK_ROWS = 1 << 20
+#: Rows worked on at a time, so that temporaries stay in the processor's cache.
+CHUNK_ROWS = 1 << 17
 _LOG_KEYS = ("stream", "ledger", "position", "batch")
 _DELIVERY_KEYS = ("session", "ordinal")
 
@@ -107,12 +109,13 @@ class Columns(Mapping[str, Array]):
     def _sorted(self, keys: Sequence[str]) -> bool:
         columns = [self[key] for key in keys if not is_constant(self[key])]
         for part in chunks(max(self.rows - 1, 0)):
-            after = slice(part.start + 1, part.stop + 1)
-            equal = np.ones(part.stop - part.start, np.bool_)
-            for column in columns:
-                if np.any(equal & (column[part] > column[after])):
-                    return False
-                equal &= column[part] == column[after]
+            descents = np.empty(0, np.intp)  # rows after which the keys looked at, the last ones, descend
+            for column in reversed(columns):
+                here, after = column[part], column[part.start + 1 : part.stop + 1]
+                tied = descents[here[descents] == after[descents]]
+                descents = np.union1d(np.flatnonzero(here > after), tied)
+            if len(descents):
+                return False
         return True
 
 
@@ -172,22 +175,50 @@ def _open(filesystem: Any, folder: str, table: str) -> Columns:
         constant = _constant(files, name)
         if constant is not None:
             return np.broadcast_to(np.array([constant], dtypes[name]), (rows,))
-        parts = [file.read(columns=[name], use_threads=False).column(0).to_numpy() for file in files]
+        parts = [part for file in files for part in _parts(file, name, dtypes[name])]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     return Columns(table, rows, load)
 
 
-def _constant(files: Sequence[Any], name: str) -> int | None:
+def _parts(file: pq.ParquetFile, name: str, dtype: Any) -> Iterator[Array]:
+    """A column of a file in pieces. Row groups of one value are not decoded."""
+    values = list(_values_of_groups(file, name))
+    group = 0
+    for is_known, run in groupby(values, key=lambda value: value is not None):
+        numbers = list(range(group, group + len(list(run))))
+        group += len(numbers)
+        if is_known:
+            sizes = [file.metadata.row_group(g).num_rows for g in numbers]
+            yield np.repeat(np.array([values[g] for g in numbers], dtype), sizes)
+        else:
+            column = file.read_row_groups(numbers, columns=[name], use_threads=False).column(0)
+            yield from (_values(chunk) for chunk in column.chunks if len(chunk))
+
+
+def _values(chunk: pa.Array) -> Array:
+    """Arrow's numbers as they lie in memory. Its own conversion imports pandas, half a second a worker."""
+    if chunk.null_count or not pa.types.is_integer(chunk.type):
+        return np.asarray(chunk.to_numpy(zero_copy_only=False))
+    numbers = np.frombuffer(chunk.buffers()[1], np.dtype(str(chunk.type)))
+    return numbers[chunk.offset : chunk.offset + len(chunk)]
+
+
+def _constant(files: Sequence[pq.ParquetFile], name: str) -> int | None:
     """The one value of a column, when the statistics of every row group say that there is just one."""
-    values: set[int] = set()
+    values: set[int | None] = set()
     for file in files:
-        index = file.schema_arrow.get_field_index(name)
-        for group in range(file.num_row_groups):
-            statistics = file.metadata.row_group(group).column(index).statistics
-            if statistics is None or not statistics.has_min_max:
-                return None
-            values |= {statistics.min, statistics.max}
-            if len(values) > 1:
+        for value in _values_of_groups(file, name):
+            values.add(value)
+            if value is None or len(values) > 1:
                 return None
     return values.pop() if values else None
+
+
+def _values_of_groups(file: pq.ParquetFile, name: str) -> Iterator[int | None]:
+    """For each row group, its value when statistics say that there is just one; else None."""
+    index = file.schema_arrow.get_field_index(name)
+    for group in range(file.num_row_groups):
+        statistics = file.metadata.row_group(group).column(index).statistics
+        one = statistics is not None and statistics.has_min_max and statistics.min == statistics.max
+        yield statistics.min if one and not statistics.null_count else None

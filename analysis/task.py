@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from analysis.across import Sighted, Split, judge_split, sighted
@@ -60,11 +61,17 @@ def judge_batches(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         for index in batch.column(0).to_pylist():
             unit = task.order[index]
             report = _judge_split(task, unit) if isinstance(unit, Split) else _judge_bucket(task, unit)
-            columns = {
-                "bucket": pa.array([report.bucket], pa.int32()),
-                "report": pa.array([pickle.dumps(report)], pa.binary()),
-            }
-            yield pa.RecordBatch.from_pydict(columns)
+            yield _row(report.bucket, pickle.dumps(report))
+
+
+def _row(bucket: int, report: bytes) -> pa.RecordBatch:
+    """One row of `SCHEMA`, from buffers: `pa.array` would import pandas, half a second a worker."""
+    number, offsets = np.array([bucket], np.int32), np.array([0, len(report)], np.int32)
+    columns = [
+        pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(number)]),
+        pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(report)]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["bucket", "report"])
 
 
 def _judge_bucket(task: Task, number: int) -> BucketReport:

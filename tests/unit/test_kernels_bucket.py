@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ from analysis.context import Context
 from analysis.context_files import load_context
 from harness.records import SEALED
 from tests.planted.tiny import History
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def written(tmp_path: Path) -> tuple[str, Context]:
@@ -56,6 +60,51 @@ def test_several_files_are_read_in_order_of_their_names(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table(columns), path)
     assert load_bucket(str(tmp_path), 0, Context()).log["position"].tolist() == [3, 4, 5, 6]
+
+
+def test_row_groups_of_one_value_among_others(tmp_path: Path) -> None:
+    """They are made from their statistics; without statistics all are decoded."""
+    seqs = [7, 7, 7, 7, 1, 2, 3, 4, 5, 5, 9, 9, 8]
+    for statistics in (True, False):
+        columns = {c.name: np.zeros(len(seqs), c.dtype) for c in SEALED["log"]}
+        columns |= {"seq": np.array(seqs), "attempt": np.array(seqs, np.uint16)}
+        path = tmp_path / str(statistics) / "sealed" / "log" / "bucket=00" / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.table(columns), path, row_group_size=2, write_statistics=statistics)
+        log = load_bucket(str(tmp_path / str(statistics)), 0, Context()).log
+        assert log["seq"].tolist() == log["attempt"].tolist() == seqs
+        assert (log["seq"].dtype, log["attempt"].dtype) == (np.int64, np.uint16)
+        assert is_constant(log["ledger"]) is statistics
+
+
+def test_judging_imports_no_pandas(tmp_path: Path) -> None:
+    """It would cost each worker half a second before its first bucket."""
+    root, _ = written(tmp_path)
+    script = """
+import sys
+from pathlib import Path
+from analysis.context_files import load_context
+from analysis.judge import read_files
+from analysis.result import grid_of
+from analysis.task import Task, judge_batches
+from harness.rundir import RunDir
+run = RunDir(Path(sys.argv[1]))
+context = load_context(run)
+task = Task(str(run.root), (0,), context, grid_of(read_files(run), context))
+
+class Batch:  # what Spark hands over; made by pyarrow it would import pandas
+    def column(self, _):
+        return self
+    def to_pylist(self):
+        return [0]
+
+(row,) = judge_batches(task, [Batch()])
+import pickle
+assert not pickle.loads(row.column(1)[0].as_py()).error
+sys.exit("pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script, root], cwd=ROOT, check=False)
+    assert done.returncode == 0
 
 
 def test_the_log_is_put_into_log_order() -> None:
