@@ -14,15 +14,19 @@ _LUT_LIMIT = 1 << 21
 
 
 class Lookup:
-    """Position of a value among distinct, ascending ones; for others -1 or, if so wanted, their number."""
+    """Position of a value among distinct, ascending ones; for others -1 or, if so wanted, their number.
 
-    def __init__(self, values: Ints, *, unknown_last: bool = False) -> None:
+    ``stride``: what positions are multiplied by.
+    """
+
+    def __init__(self, values: Ints, *, unknown_last: bool = False, stride: int = 1) -> None:
         self.values = values
-        self._unknown = len(values) if unknown_last else -1
+        self._stride = stride
+        self._unknown = len(values) * stride if unknown_last else -1
         self._lut: npt.NDArray[np.int32] | None = None
         if len(values) and values[-1] < _LUT_LIMIT:
             self._lut = np.full(int(values[-1]) + 2, self._unknown, np.int32)
-            self._lut[values] = np.arange(len(values), dtype=np.int32)
+            self._lut[values] = np.arange(len(values), dtype=np.int32) * np.int32(stride)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -36,7 +40,7 @@ class Lookup:
         if not len(self.values):
             return np.full(len(values), self._unknown, np.int32)
         at = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
-        return np.where(self.values[at] == values, at, self._unknown).astype(np.int32)
+        return np.where(self.values[at] == values, at * self._stride, self._unknown).astype(np.int32)
 
 
 def distinct(values: Array) -> Ints:

@@ -27,6 +27,7 @@ Flags = npt.NDArray[np.bool_]
 _DENSE_FACTOR = 4
 _DENSE_SLACK = 4096
 _IDENTITY = ("instance", "lane", "seq", "attempt")
+_FEW_PAIRS = 1 << 16  # of instance and lane: what a look-up by pair may take of the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,11 @@ class _Dense:
     """Groups whose sequences are dense, from the send rows of first attempts."""
 
     def __init__(self, sends: Columns) -> None:
-        self._instances = Lookup(distinct(sends["instance"]), unknown_last=True)
+        instances = distinct(sends["instance"])
         self._lanes = Lookup(distinct(sends["lane"]), unknown_last=True)
-        self._wide = (len(self._instances) + 1) * (len(self._lanes) + 1) >= 1 << 31
+        self._width = len(self._lanes) + 1
+        self._wide = (len(instances) + 1) * self._width >= 1 << 31
+        self._instances = Lookup(instances, unknown_last=True, stride=1 if self._wide else self._width)
         seen = [np.empty(0, np.int64)]
         found = []
         for part in chunks(sends.rows):
@@ -122,24 +125,35 @@ class _Dense:
         self.size = int(start[-1])
         # One more entry, for rows of no group: nothing fits into it.
         self._start, self._room = start, np.append(size, -1)
-        instance, lane = np.divmod(pairs, len(self._lanes) + 1)
-        self.groups = Groups(self._instances.values[instance], self._lanes.values[lane], start, top)
+        n_pairs = (len(instances) + 1) * self._width
+        self._by_pair = n_pairs <= _FEW_PAIRS
+        if self._by_pair:  # one look-up less a row
+            group = self._groups.index(np.arange(n_pairs))
+            self._start, self._room = self._start[group], self._room[group]
+        instance, lane = np.divmod(pairs, self._width)
+        self.groups = Groups(instances[instance], self._lanes.values[lane], start, top)
 
     def _pair(self, table: Mapping[str, Array], part: slice) -> Ints:
-        instance = self._instances.index(table["instance"][part])
-        pair: Array = instance.astype(np.int64) if self._wide else instance
-        pair *= len(self._lanes) + 1
+        """A number for the instance and lane of each row."""
+        pair: Array = self._instances.index(table["instance"][part])
+        if self._wide:
+            pair = pair.astype(np.int64) * self._width
         pair += self._lanes.index(table["lane"][part])
         return pair
 
     def slots(self, table: Mapping[str, Array], part: slice) -> Ints:
         """Dense slot of each row by its identity, -1 = none."""
-        group = self._groups.index(self._pair(table, part))
+        pair = self._pair(table, part)
+        group: Array = pair if self._by_pair else self._groups.index(pair)
         seq, attempt = table["seq"][part], table["attempt"]
-        fits = seq < self._room[group]
+        fits = seq < np.take(self._room, group)
         if not is_constant(attempt) or attempt[0] != 0:
             fits &= attempt[part] == 0
-        return np.where(fits, self._start[group] + seq, -1)
+        slots: Ints = np.take(self._start, group)
+        slots += seq
+        if not fits.all():
+            slots[~fits] = -1
+        return slots
 
 
 def has_identity(table: Columns, part: slice) -> Flags | None:

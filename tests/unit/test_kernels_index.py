@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 
 from analysis.bucket import Bucket, Columns
+from analysis.kernels import slots
 from analysis.kernels.history import History as Indexed
 from analysis.kernels.places import Places
 from analysis.kernels.slots import index_messages
@@ -68,6 +71,25 @@ def test_large_instance_numbers_do_not_allocate() -> None:
     index, (slots, _, _) = index_messages(sends, *empty)
     assert slots.tolist() == [0, 1]
     assert index.groups.instance.tolist() == [5, 4_000_000_000]
+
+
+def test_many_instances_and_lanes_are_numbered_as_few_are() -> None:
+    """Beyond some thousand pairs a look-up by pair would not fit the processor's cache."""
+    pairs = [(7 * n + 1, 3 * (n % 300), n) for n in range(300)] * 2
+    identity = dict(zip(("instance", "lane", "seq"), np.array(sorted(pairs)).T, strict=True))
+    identity["seq"] = np.arange(len(pairs)) % 2
+    sends = Columns.of("sends", identity | {"kind": np.full(len(pairs), 2)})
+    strange = {"instance": np.array([1, 2, 8]), "lane": np.array([0, 0, 0]), "seq": np.array([1, 0, 0])}
+    log = Columns.of("log", strange | {"kind": np.full(3, 2)})
+    found = []
+    for few in (0, 1 << 20):
+        with patch.object(slots, "_FEW_PAIRS", few):
+            index, (own, stored, _) = index_messages(sends, log, Columns.of("deliveries", {}))
+        found.append((own.tolist(), stored.tolist(), index.groups.start.tolist(), index.sparse.tolist()))
+    assert found[0] == found[1]
+    assert found[0][0] == list(range(600))
+    assert found[0][1][:1] == [1]
+    assert index.sparse.tolist() == [[2, 0, 0, 0], [8, 0, 0, 0]]
 
 
 def places(**columns: list[int]) -> Places:
