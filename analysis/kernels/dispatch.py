@@ -9,24 +9,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.bucket import Array, chunks, is_constant
-from analysis.kernels import keyed, settling
-from analysis.kernels.evidence import Evidence
+from analysis.bucket import Array, chunks
+from analysis.kernels import keyed, settling, unlogged
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.lookup import distinct
 from analysis.kernels.matching import Given, Matching, Tenures
-from analysis.kernels.strangers import is_phantom
 from analysis.kernels.words import place_of
-from harness.records import Check, Event, Outcome
+from harness.records import Event
 
 
 def judge(history: History, matching: Matching, groups: Sequence[Given]) -> list[Hits]:
     """Every class about deliveries except stall."""
-    found = [*_strangers(history, matching), *_corrupt(history)]
+    found = unlogged.judge(history, matching)
     for given in groups:
         found += [*_repeats(given), *_not_dispatched(given)]
     return found
@@ -38,7 +37,9 @@ def judge(history: History, matching: Matching, groups: Sequence[Given]) -> list
 def _repeats(given: Given) -> list[Hits]:
     """delivery-duplicate, rewind-past-commit, delivery-reorder; of messages settled one by one, their own."""
     reading = given.history.context.reading(given.group)
-    twice, back = _disturbed(given)
+    again = _given_again(given)
+    twice = distinct(given.history.bucket.log["stream"][again])
+    back = _streams_going_back(given)
     streams = np.union1d(twice, back)  # the second time round may be out of order where the first was not
     if reading.is_individual:
         found = settling.judge(given, twice) if len(twice) else []
@@ -50,28 +51,35 @@ def _repeats(given: Given) -> list[Hits]:
     if not len(streams):
         return []
     tenures = given.matching.tenures(given.of_streams(streams))
-    return [*_duplicates(given, tenures), *_reordered(given, tenures)]
+    return [*_duplicates(given, tenures, again), *_reordered(given, tenures)]
 
 
-def _disturbed(given: Given) -> tuple[Array, Array]:
-    """Streams in which some position came twice, and those where the journal does not follow the log."""
-    stream = given.history.bucket.log["stream"]
-    repeated: set[int] = set()
-    backward: set[int] = set()
-    if not len(given.first):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    for part in chunks(len(given.matched)):
+def _given_again(given: Given) -> Array:
+    """Log rows that were given out more than once, in any order and as often as they were repeated."""
+    found = [np.empty(0, np.int32)]
+    for part in chunks(len(given.matched) if len(given.first) else 0):
         row = given.matched[part]
-        again = row[(row >= 0) & (given.first[row] != given.numbers(part))]
-        repeated.update(np.unique(stream[again]).tolist())
+        found.append(row[(row >= 0) & (given.first[row] != given.numbers(part))])
+    return np.concatenate(found)
+
+
+def _streams_going_back(given: Given) -> Array:
+    """Streams where the journal does not follow the log."""
+    stream = given.history.bucket.log["stream"]
+    found = [np.empty(0, stream.dtype)]
     last = np.empty(0, np.int64)  # log row of the last delivery seen before the part
     for part in chunks(len(given.first)):
+        order = np.append(given.first[last], given.first[part])
+        if (order[1:] > order[:-1]).all() and order[
+            0
+        ] >= 0:  # mostly; else what was never given is in between
+            last = np.array([part.stop - 1])
+            continue
         seen = np.append(last, np.flatnonzero(given.first[part] >= 0) + part.start)
         order, where = given.first[seen], stream[seen]
-        back = (order[1:] < order[:-1]) & (where[1:] == where[:-1])
-        backward.update(np.unique(where[1:][back]).tolist())
+        found.append(where[1:][(order[1:] < order[:-1]) & (where[1:] == where[:-1])])
         last = seen[-1:]
-    return np.array(sorted(repeated), np.int64), np.array(sorted(backward), np.int64)
+    return distinct(np.concatenate(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +93,14 @@ class _Again:
     same_tenure: Array
 
 
-def _again(given: Given, tenures: Tenures) -> _Again:
+def _again(given: Given, tenures: Tenures, again: Array) -> _Again:
     matching, table = given.matching, given.history.bucket.deliveries
-    row = matching.row[tenures.delivery].astype(np.int64)
-    counted = np.bincount(row, minlength=1)
-    several = np.flatnonzero(counted[row] > 1)
-    delivery, row, tenure = tenures.delivery[several], row[several], tenures.tenure[several]
+    row = matching.row[tenures.delivery]
+    repeatedly = np.zeros(len(given.first), np.bool_)
+    repeatedly[again] = True
+    several = np.flatnonzero(repeatedly[row])
+    delivery, row = tenures.delivery[several], row[several].astype(np.int64)
+    tenure = tenures.tenure[several]
     order = np.lexsort((delivery, tenure, row))
     repeated = np.zeros(len(order), np.bool_)
     r, t = row[order], tenure[order]
@@ -104,8 +114,8 @@ def _again(given: Given, tenures: Tenures) -> _Again:
     return _Again(delivery[chosen], row[chosen], tenure[chosen], delivery[first[later]], repeated[chosen])
 
 
-def _duplicates(given: Given, tenures: Tenures) -> list[Hits]:
-    again = _again(given, tenures)
+def _duplicates(given: Given, tenures: Tenures, rows: Array) -> list[Hits]:
+    again = _again(given, tenures, rows)
     if not len(again.delivery):
         return []
     committed = _committed_before(given, again, tenures)
@@ -141,6 +151,7 @@ def _committed_before(given: Given, again: _Again, tenures: Tenures) -> Array:
 
 def _reordered(given: Given, tenures: Tenures) -> list[Hits]:
     """Deliveries behind the highest one of their tenure, for the first time in it."""
+    tenures = _with_descents(given, tenures)
     row = given.matching.row[tenures.delivery].astype(np.int64)
     reach = given.history.bucket.log.rows + 1
     running = np.maximum.accumulate(row + tenures.tenure * reach) - tenures.tenure * reach
@@ -159,6 +170,17 @@ def _reordered(given: Given, tenures: Tenures) -> list[Hits]:
         )
 
     return [_delivered(given, "delivery-reorder", tenures.delivery[at], note=note)]
+
+
+def _with_descents(given: Given, tenures: Tenures) -> Tenures:
+    """Only those tenures in which some delivery lies before the one that came before it."""
+    row, tenure = given.matching.row[tenures.delivery], tenures.tenure
+    down = np.flatnonzero(row[1:] < row[:-1])
+    down = down[tenure[down] == tenure[down + 1]]
+    descends = np.zeros(len(tenures.start_ns), np.bool_)
+    descends[tenure[down]] = True
+    kept = np.flatnonzero(descends[tenure])
+    return replace(tenures, delivery=tenures.delivery[kept], tenure=tenure[kept])
 
 
 def _first_in_tenure(tenures: Tenures, row: Array, asked: Array, n_rows: int) -> Array:
@@ -266,7 +288,8 @@ def _undelivered(given: Given, wanted: Array) -> Array:
     found = []
     for part in chunks(len(given.first)):
         slot = history.log_slot[part]
-        missing = np.flatnonzero((given.first[part] < 0) & (slot >= 0))
+        missing = np.flatnonzero(given.first[part] < 0)
+        missing = missing[slot[missing] >= 0]
         missing = missing[history.sent[slot[missing]] >= 0] + part.start
         found.append(missing[wanted[np.minimum(stream[missing], len(wanted) - 1)]])
     return np.concatenate(found) if found else np.empty(0, np.int64)
@@ -298,98 +321,3 @@ def _starts(given: Given) -> dict[int, int]:
         first = min(assigns, key=lambda pair: pair[0])[1]
         starts[stream] = min(position for _, position in assigns if position >= 0) if first >= 0 else 0
     return starts
-
-
-# -- not from this log
-
-
-def _strangers(history: History, matching: Matching) -> list[Hits]:
-    """aborted-read, delivered-then-lost, phantom in delivery."""
-    delivery = matching.unmatched
-    if not len(delivery):
-        return []
-    table = history.bucket.deliveries
-    slot = history.delivery_slot[delivery].astype(np.int64)
-    aborted = _aborted(history, delivery, slot)
-    absent = ~aborted & (history.first[slot] < 0)
-    unsent = history.sent[slot] < 0
-    found = []
-    at = np.flatnonzero(aborted)
-    if len(at):
-        strict = [number for number, s in history.context.sessions.items() if s.committed_only]
-        committed = split_index("aborted-read", "read committed")
-        everything = split_index("aborted-read", "read uncommitted")
-        split = np.where(np.isin(table["session"][delivery[at]], strict), committed, everything)
-        found.append(_given_out(history, "aborted-read", delivery[at], slot[at], split=split))
-    for cls, split_name, flags in _absent_classes(history, slot, absent, unsent):
-        at = np.flatnonzero(flags)
-        if len(at):
-            found.append(_given_out(history, cls, delivery[at], slot[at], split=split_name))
-    return found
-
-
-def _absent_classes(
-    history: History, slot: Array, absent: Array, unsent: Array
-) -> Sequence[tuple[str, str, Array]]:
-    phantom = np.zeros(len(slot), np.bool_)
-    stray = np.flatnonzero(absent & unsent)
-    phantom[stray] = is_phantom(history, slot[stray])
-    # An acknowledged one is acked-lost already; that it was delivered is told there.
-    lost = absent & ~unsent & (history.outcome[slot] != Outcome.OK)
-    return (
-        ("phantom", "in delivery", phantom),
-        ("send-record-missing", "not stored", absent & unsent & ~phantom),
-        ("delivered-then-lost", "", lost),
-    )
-
-
-def _aborted(history: History, delivery: Array, slot: Array) -> Array:
-    """Deliveries of a row that belongs to an aborted or open transaction."""
-    rows, hidden = history.invisible
-    if not len(rows):
-        return np.zeros(len(delivery), np.bool_)
-    table = history.bucket.deliveries
-    place = history.places.rows(*(table[n][delivery] for n in ("stream", "position", "ledger", "batch")))
-    at = np.minimum(np.searchsorted(rows, place), len(rows) - 1)
-    return np.asarray((rows[at] == place) & (hidden[at] == slot))
-
-
-def _given_out(history: History, cls: str, delivery: Array, slot: Array, *, split: str | Array) -> Hits:
-    table = history.bucket.deliveries
-    stream = table["stream"][delivery].astype(np.int64)
-    position = table["position"][delivery]
-    unmet: Array | int = 0
-    if cls == "delivered-then-lost":
-        unmet = Evidence(history).absent(slot, stream, position)
-
-    def note(i: int) -> Note:
-        session = int(table["session"][delivery[i]])
-        return Note(detail=f"given to session {session} at position {int(position[i])}")
-
-    return hits(
-        cls,
-        slot=slot,
-        t_ns=table["t_ns"][delivery],
-        split=split,
-        unmet=unmet,
-        stream=stream,
-        delivery=delivery,
-        session=table["session"][delivery].astype(np.int64),
-        note=note,
-    )
-
-
-def _corrupt(history: History) -> list[Hits]:
-    """Corrupt payloads given out where the log has a whole one."""
-    table = history.bucket.deliveries
-    check, event = table["check"], table["event"]
-    if not table.rows or (is_constant(check) and check[0] == Check.OK):
-        return []
-    delivery = np.flatnonzero((check == Check.CORRUPT) & (event == Event.DELIVER))
-    place = history.places.rows(*(table[n][delivery] for n in ("stream", "position", "ledger", "batch")))
-    whole = ~np.isin(place, history.odd_rows[history.odd_checks == Check.CORRUPT])
-    delivery, place = delivery[whole], place[whole]
-    if not len(delivery):
-        return []
-    slot = np.where(place >= 0, history.log_slot[place] if history.bucket.log.rows else -1, -1)
-    return [_given_out(history, "corrupt", delivery, slot, split="in delivery")]

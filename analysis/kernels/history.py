@@ -133,18 +133,24 @@ class History:
 
     @cached_property
     def spread(self) -> tuple[Ints, Ints]:
-        """Lowest and highest stream of each group's stored messages; (a large number, -1) without any."""
+        """Lowest and highest stream of each group's stored messages; (a large number, -1) without any.
+
+        The log is in order of its streams, so a group's lowest and highest row tell them.
+        """
         low = np.full(len(self.groups), np.iinfo(np.int64).max)
         high = np.full(len(self.groups), -1)
         column = self.bucket.log["stream"]
         if not len(column):
             return low, high
         for own, slots, starts in self.batches():
-            row = self.first[slots]
-            stored = (row >= 0) & (self.sent[slots] >= 0)
-            stream = column[row].astype(np.int64)
-            low[own] = np.minimum.reduceat(np.where(stored, stream, low[0]), starts)
-            high[own] = np.maximum.reduceat(np.where(stored, stream, -1), starts)
+            row, unsent = self.first[slots], self.sent[slots] < 0
+            if unsent.any():
+                row = np.where(unsent, np.int32(-1), row)
+            # Seen as unsigned, the -1 of messages that are not stored is above every row.
+            lowest = np.minimum.reduceat(row.view(np.uint32), starts).view(np.int32)
+            stored = lowest >= 0
+            low[own[stored]] = column[lowest[stored]]
+            high[own[stored]] = column[np.maximum.reduceat(row, starts)[stored]]
         others = np.concatenate([self.extra_slots, np.arange(self.n_dense, self.n_slots)])
         rows = np.concatenate([self.extra_rows, self.first[self.n_dense :]])
         kept = (rows >= 0) & (self.sent[others] >= 0)

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.bucket import Array, chunks, is_constant, narrow
 from analysis.kernels.history import History
-from analysis.kernels.lookup import Ints
+from analysis.kernels.lookup import Ints, Lookup
 from harness.records import Event
 
 _BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
@@ -139,8 +139,7 @@ class Matching:
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             own = delivery[begin:end]
             breaks = self._breaks(int(session[begin]), int(stream[begin]), own)
-            count = np.searchsorted([b.row for b in breaks], own, side="left")
-            numbers[begin:end] = len(starts) + count
+            numbers[begin:end] = len(starts) + _passed(own, [b.row for b in breaks])
             starts += [int(table["t_ns"][own[0]]), *(b.t_ns for b in breaks)]
             seeks += [False, *(b.event == Event.SEEK for b in breaks)]
         return Tenures(delivery, numbers, np.array(starts, np.int64), np.array(seeks, np.bool_))
@@ -181,6 +180,12 @@ class Matching:
         return out
 
 
+def _passed(rows: Array, breaks: list[int]) -> Ints:
+    """For each of the ascending rows, how many of the breaks lie before it."""
+    at = np.searchsorted(rows, breaks, side="right")
+    return np.cumsum(np.bincount(at, minlength=len(rows) + 1))[: len(rows)]
+
+
 class Given:
     """What one consumer group was given. ``first[row]``: first delivery of each log row, -1 = none."""
 
@@ -203,11 +208,14 @@ class Given:
 
     def of_streams(self, streams: Array) -> Array:
         """Matched deliveries of some streams, in journal order."""
-        stream = self.history.bucket.deliveries["stream"]
+        stream, wanted = self.history.bucket.deliveries["stream"], Lookup(streams)
         found = []
         for part in chunks(len(self.matched)):
             numbers = self.numbers(part)
-            found.append(numbers[(self.matched[part] >= 0) & np.isin(stream[numbers], streams)])
+            own = stream[part] if isinstance(self.rows, slice) else stream[numbers]
+            # A matched delivery's stream is one of the log's; that of another may be anything.
+            matched = self.matched[part] >= 0
+            found.append(numbers[matched & (wanted.index(np.where(matched, own, 0)) >= 0)])
         return np.concatenate(found) if found else np.empty(0, np.int32)
 
 

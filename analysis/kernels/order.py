@@ -22,6 +22,7 @@ import numpy as np
 from analysis.bucket import Array, is_constant, narrow
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
+from analysis.kernels.lookup import ragged
 from analysis.kernels.words import count_of, place_of, some_of
 
 _SHOWN = 4
@@ -68,22 +69,29 @@ def _sent_sparse(history: History) -> Array:
 
 def _late_groups(history: History, wanted: Array) -> Array:
     """Of the wanted groups, those with a late message."""
-    n = history.bucket.log.rows + 1
     found = []
     for own, slots, starts in history.batches():
-        if not wanted[own].any():
-            continue
-        sizes = history.groups.sizes[own]
-        stored = (history.sent[slots] >= 0) & (history.first[slots] >= 0)
-        # A row after all others stands for "not stored"; groups are kept apart by an offset.
-        first = np.where(stored, history.first[slots], n - 1) + np.repeat(np.arange(len(own)) * n, sizes)
-        least = np.minimum.accumulate(first[::-1])[::-1]
-        late = stored[:-1] & (first[:-1] > least[1:])
-        if late.any():
-            at = np.searchsorted(starts, np.flatnonzero(late), side="right") - 1
-            group = own[np.unique(at)]
-            found.append(group[wanted[group]])
+        # First rows that never go down are in order, also with those of unsent messages among them. Where
+        # they do it may be no more than the -1 of a message that is not stored.
+        first = history.first[slots]
+        down = first[1:] < first[:-1]
+        down[starts[1:] - 1] = False  # from one group to the next
+        if down.any():
+            group = own[np.unique(np.searchsorted(starts, np.flatnonzero(down), side="right") - 1)]
+            found.append(_with_late(history, group[wanted[group]]))
     return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _with_late(history: History, groups: Array) -> Array:
+    """Of some groups, those with a late message."""
+    index, offset = ragged(history.groups.sizes[groups])
+    slots = history.groups.start[groups[index]] + offset
+    stored = (history.sent[slots] >= 0) & (history.first[slots] >= 0)
+    index, slots = index[stored], slots[stored]
+    # Groups are kept apart by an offset: whatever follows in a later one is larger.
+    first = history.first[slots] + index * (history.bucket.log.rows + 1)
+    least = np.minimum.accumulate(first[::-1])[::-1]
+    return np.asarray(groups[np.unique(index[:-1][first[:-1] > least[1:]])])
 
 
 def _whole_groups(history: History, groups: Array) -> _Sequence:
@@ -102,9 +110,13 @@ def _by_stream(history: History, wanted: Array) -> Iterator[_Sequence]:
     """Groups with messages in several streams, stream by stream, if something in there is not in order."""
     stream = history.bucket.log["stream"]
     inner = [] if is_constant(stream) else (np.flatnonzero(stream[1:] != stream[:-1]) + 1).tolist()
+    group_of = _groups_of_slots(history, wanted)
     begin = 0
     for end in [*inner, len(stream)]:
-        rows, slots, group = _judged_rows(history, begin, end, wanted)
+        slots = history.log_slot[begin:end]
+        group = group_of[slots]
+        rows = np.flatnonzero(group >= 0)
+        slots, group, rows = slots[rows].astype(np.int64), group[rows], rows + begin
         if len(rows):
             affected = _descending(slots, group)
             chosen = np.isin(group, affected)
@@ -113,21 +125,17 @@ def _by_stream(history: History, wanted: Array) -> Iterator[_Sequence]:
         begin = end
 
 
-def _judged_rows(history: History, begin: int, end: int, wanted: Array) -> tuple[Array, Array, Array]:
-    slots = history.log_slot[begin:end]
-    rows = np.flatnonzero((slots >= 0) & (history.sent[slots] >= 0))
-    slots = slots[rows]
-    group = history.group(slots)
-    kept = wanted[group]
-    resent = slots >= history.n_dense
-    if resent.any():
-        kept[resent] &= history.sparse[slots[resent] - history.n_dense, 3] == 0
-    return rows[kept] + begin, slots[kept].astype(np.int64), group[kept]
+def _groups_of_slots(history: History, wanted: Array) -> Array:
+    """The group of each slot that was sent once, of the wanted groups; -1 for others, as for slot -1."""
+    number = np.where(wanted, np.arange(len(wanted)), -1)
+    once = np.where(history.sparse[:, 3] == 0, number[history.sparse_group], -1)
+    of_slot = np.concatenate([np.repeat(number, history.groups.sizes), once]).astype(np.int32)
+    return np.append(np.where(history.sent >= 0, of_slot, np.int32(-1)), np.int32(-1))
 
 
 def _descending(slots: Array, group: Array) -> Array:
     """Groups whose slots do not only grow in log order."""
-    if len(np.unique(group)) > 1:
+    if (group != group[0]).any():
         order = np.argsort(narrow(group), kind="stable")
         slots, group = slots[order], group[order]
     down = (slots[1:] < slots[:-1]) & (group[1:] == group[:-1])

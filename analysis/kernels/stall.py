@@ -19,7 +19,7 @@ import numpy as np
 from analysis.bucket import Array, chunks
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
-from analysis.kernels.lookup import Lookup
+from analysis.kernels.lookup import Lookup, distinct
 from analysis.kernels.matching import Given
 from analysis.kernels.words import count_of
 from harness.records import Event, Outcome
@@ -68,7 +68,7 @@ def judge(history: History, groups: Sequence[Given]) -> list[Hits]:
 
 
 def _stalls(given: Given) -> list[Stall]:
-    streams = np.unique(given.history.bucket.log["stream"])
+    streams = distinct(given.history.bucket.log["stream"])
     end_ns = _end_ns(given)
     holdings = {s: _holdings(given, s) for s in streams.tolist()}
     held = {s: own for s, own in holdings.items() if own}
@@ -122,11 +122,13 @@ def _quiet(given: Given, streams: Array, start_ns: int, end_ns: int) -> Array:
     tick = max(given.history.context.stall_ns // _TICKS_A_LIMIT, 1)
     ticks = max((end_ns - start_ns) // tick + 1, 1)
     seen = np.zeros((len(streams), ticks), np.bool_)
-    ranks = Lookup(streams.astype(np.int64))
+    ranks = Lookup(streams)
     for part in chunks(len(given.matched)):
-        numbers = given.numbers(part)[given.matched[part] >= 0]
-        rank = ranks.index(table["stream"][numbers])
-        seen[rank, np.clip((table["t_ns"][numbers] - start_ns) // tick, 0, ticks - 1)] = True
+        matched = given.matched[part] >= 0
+        whole = isinstance(given.rows, slice) and matched.all()
+        own = part if whole else given.numbers(part)[matched]
+        rank, at = ranks.index(table["stream"][own]), (table["t_ns"][own] - start_ns) // tick
+        seen.reshape(-1)[rank * ticks + np.clip(at, 0, ticks - 1, out=at)] = True
     # Time before the stream was assigned counts here too; that only means a closer look.
     edges = [np.concatenate([[-1], np.flatnonzero(row), [ticks]]) for row in seen]
     return np.array([bool(np.diff(e).max() >= _TICKS_A_LIMIT) for e in edges])

@@ -23,8 +23,8 @@ from analysis.partial import STEPS_AROUND, RawWitness
 from harness.records import Check, Outcome
 
 _OUTCOMES = {Outcome.NONE: "", Outcome.OK: "ok", Outcome.FAIL: "fail", Outcome.INFO: "info"}
-#: Rows on either side among which neighbours of the same lane are looked for.
-_REACH = 2048
+#: Rows on either side among which neighbours of the same lane are looked for: a few, or else many.
+_NEAR, _REACH = 64, 2048
 _CHECKS = {
     Check.CORRUPT: "corrupt payload",
     Check.FOREIGN: "foreign payload",
@@ -166,9 +166,12 @@ class Witnesses:
         history = self._history
         stream = history.bucket.log["stream"]
         group = int(history.group(np.array([slot]))[0])
-        near = np.arange(max(row - _REACH, 0), min(row + _REACH + 1, len(history.log_slot)))
-        near = near[(history.log_slot[near] >= 0) & (stream[near] == stream[row])]
-        rows = near[history.group(history.log_slot[near]) == group]
+
+        def lane(near: Array) -> Array:
+            near = near[(history.log_slot[near] >= 0) & (stream[near] == stream[row])]
+            return np.asarray(near[history.group(history.log_slot[near]) == group])
+
+        rows = _around(row, len(history.log_slot), lane)
         _, beside = history.copies(self._neighbours(slot))
         beside = beside[stream[beside] == stream[row]]
         # Beyond the reach only neighbours in sequence are known, and only used where the near ones end.
@@ -207,12 +210,15 @@ class Witnesses:
         """Deliveries near this one: same session, stream, instance and lane."""
         history, matching = self._history, self._matching
         table = history.bucket.deliveries
-        near = np.arange(max(delivery - _REACH, 0), min(delivery + _REACH + 1, len(matching.row)))
-        near = near[matching.row[near] >= 0]
-        for name in ("session", "stream"):
-            near = near[table[name][near] == table[name][delivery]]
         group = history.group(np.array([slot]))[0]
-        near = near[history.group(history.log_slot[matching.row[near]]) == group]
+
+        def lane(near: Array) -> Array:
+            near = near[matching.row[near] >= 0]
+            for name in ("session", "stream"):
+                near = near[table[name][near] == table[name][delivery]]
+            return np.asarray(near[history.group(history.log_slot[matching.row[near]]) == group])
+
+        near = _around(delivery, len(matching.row), lane)
         at = int(np.searchsorted(near, delivery))
         shown = near[max(at - STEPS_AROUND, 0) : at + STEPS_AROUND + 1]
         seen: set[int] = set()
@@ -224,3 +230,13 @@ class Witnesses:
             seen.add(row)
             steps.append(Step(seq=seq, attempt=attempt, position=place_of(history, row), mark=mark))
         return tuple(steps)
+
+
+def _around(row: int, rows: int, chosen: Callable[[Array], Array]) -> Array:
+    """Those of the rows about ``row`` that ``chosen`` keeps: enough on either side, or all within reach."""
+    for reach in (_NEAR, _REACH):
+        near = chosen(np.arange(max(row - reach, 0), min(row + reach + 1, rows)))
+        before = int(np.searchsorted(near, row))
+        if before >= STEPS_AROUND and len(near) - before > STEPS_AROUND:
+            break
+    return near

@@ -1,0 +1,112 @@
+"""Deliveries of what the log does not hold: rolled back, lost since, sent by nobody, corrupt on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.bucket import Array, is_constant
+from analysis.kernels.evidence import Evidence
+from analysis.kernels.history import History
+from analysis.kernels.hits import Hits, Note, hits, split_index
+from analysis.kernels.matching import Matching
+from analysis.kernels.strangers import is_phantom
+from harness.records import Check, Event, Outcome
+
+
+def judge(history: History, matching: Matching) -> list[Hits]:
+    """aborted-read, delivered-then-lost, phantom and corrupt in delivery."""
+    return [*_strangers(history, matching), *_corrupt(history)]
+
+
+def _strangers(history: History, matching: Matching) -> list[Hits]:
+    """aborted-read, delivered-then-lost, phantom in delivery."""
+    delivery = matching.unmatched
+    if not len(delivery):
+        return []
+    table = history.bucket.deliveries
+    slot = history.delivery_slot[delivery].astype(np.int64)
+    aborted = _aborted(history, delivery, slot)
+    absent = ~aborted & (history.first[slot] < 0)
+    unsent = history.sent[slot] < 0
+    found = []
+    at = np.flatnonzero(aborted)
+    if len(at):
+        strict = [number for number, s in history.context.sessions.items() if s.committed_only]
+        committed = split_index("aborted-read", "read committed")
+        everything = split_index("aborted-read", "read uncommitted")
+        split = np.where(np.isin(table["session"][delivery[at]], strict), committed, everything)
+        found.append(_given_out(history, "aborted-read", delivery[at], slot[at], split=split))
+    for cls, split_name, flags in _absent_classes(history, slot, absent, unsent):
+        at = np.flatnonzero(flags)
+        if len(at):
+            found.append(_given_out(history, cls, delivery[at], slot[at], split=split_name))
+    return found
+
+
+def _absent_classes(
+    history: History, slot: Array, absent: Array, unsent: Array
+) -> Sequence[tuple[str, str, Array]]:
+    phantom = np.zeros(len(slot), np.bool_)
+    stray = np.flatnonzero(absent & unsent)
+    phantom[stray] = is_phantom(history, slot[stray])
+    # An acknowledged one is acked-lost already; that it was delivered is told there.
+    lost = absent & ~unsent & (history.outcome[slot] != Outcome.OK)
+    return (
+        ("phantom", "in delivery", phantom),
+        ("send-record-missing", "not stored", absent & unsent & ~phantom),
+        ("delivered-then-lost", "", lost),
+    )
+
+
+def _aborted(history: History, delivery: Array, slot: Array) -> Array:
+    """Deliveries of a row that belongs to an aborted or open transaction."""
+    rows, hidden = history.invisible
+    if not len(rows):
+        return np.zeros(len(delivery), np.bool_)
+    table = history.bucket.deliveries
+    place = history.places.rows(*(table[n][delivery] for n in ("stream", "position", "ledger", "batch")))
+    at = np.minimum(np.searchsorted(rows, place), len(rows) - 1)
+    return np.asarray((rows[at] == place) & (hidden[at] == slot))
+
+
+def _given_out(history: History, cls: str, delivery: Array, slot: Array, *, split: str | Array) -> Hits:
+    table = history.bucket.deliveries
+    stream = table["stream"][delivery].astype(np.int64)
+    position = table["position"][delivery]
+    unmet: Array | int = 0
+    if cls == "delivered-then-lost":
+        unmet = Evidence(history).absent(slot, stream, position)
+
+    def note(i: int) -> Note:
+        session = int(table["session"][delivery[i]])
+        return Note(detail=f"given to session {session} at position {int(position[i])}")
+
+    return hits(
+        cls,
+        slot=slot,
+        t_ns=table["t_ns"][delivery],
+        split=split,
+        unmet=unmet,
+        stream=stream,
+        delivery=delivery,
+        session=table["session"][delivery].astype(np.int64),
+        note=note,
+    )
+
+
+def _corrupt(history: History) -> list[Hits]:
+    """Corrupt payloads given out where the log has a whole one."""
+    table = history.bucket.deliveries
+    check, event = table["check"], table["event"]
+    if not table.rows or (is_constant(check) and check[0] == Check.OK):
+        return []
+    delivery = np.flatnonzero((check == Check.CORRUPT) & (event == Event.DELIVER))
+    place = history.places.rows(*(table[n][delivery] for n in ("stream", "position", "ledger", "batch")))
+    whole = ~np.isin(place, history.odd_rows[history.odd_checks == Check.CORRUPT])
+    delivery, place = delivery[whole], place[whole]
+    if not len(delivery):
+        return []
+    slot = np.where(place >= 0, history.log_slot[place] if history.bucket.log.rows else -1, -1)
+    return [_given_out(history, "corrupt", delivery, slot, split="in delivery")]
