@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bucket import Bucket, Columns, open_tables
+from analysis.bucket import Bucket, Columns, chunks, open_tables
 from analysis.context import Context
 from analysis.kernels.words import place_text
 from analysis.partial import GAP_NS, WITNESSES_AN_EPISODE, Episode, RawWitness
@@ -96,11 +96,13 @@ def _carried(columns: Columns, table: str, streams: Sequence[int]) -> Table:
 
 def _rows_by_stream(table: Columns, only: int | None = None) -> Array:
     """Number of rows by stream id; negative ids count as none."""
-    stream = table["stream"]
-    if only is not None and table.rows:
-        event = table["event"]
-        stream = stream if (event == only).all() else stream[event == only]
-    return np.bincount(np.maximum(stream, _NO_STREAM)) if len(stream) else np.zeros(1, np.int64)
+    counted = np.zeros(int(table["stream"].max(initial=_NO_STREAM)) + 1, np.int64)
+    for part in chunks(table.rows):
+        stream = np.maximum(table["stream"][part], _NO_STREAM)
+        if only is not None:
+            stream[table["event"][part] != only] = _NO_STREAM
+        counted += np.bincount(stream, minlength=len(counted))
+    return counted
 
 
 # -- between them

@@ -44,10 +44,12 @@ def of_bucket(bucket: Bucket) -> dict[str, int]:
     first_ok = _first_ok(bucket)
     for part in chunks(sends.rows):
         judged = sends["kind"][part] != Kind.PROBE
-        start, done = sends["t_start_ns"][part][judged], sends["t_done_ns"][part][judged]
+        start, done, outcome = (sends[name][part] for name in ("t_start_ns", "t_done_ns", "outcome"))
+        if not judged.all():
+            start, done, outcome = start[judged], done[judged], outcome[judged]
         found["sends_open_at_fault"] += open_at(times, start, done)
         found["sends_before_first_ok"] += int(np.count_nonzero(start < first_ok))
-        found["sends_not_ok"] += int(np.count_nonzero(sends["outcome"][part][judged] != Outcome.OK))
+        found["sends_not_ok"] += int(np.count_nonzero(outcome != Outcome.OK))
     for part in chunks(deliveries.rows):
         event = deliveries["event"][part]
         given = (event == Event.DELIVER) & (deliveries["kind"][part] != Kind.PROBE)
@@ -65,7 +67,8 @@ def _first_ok(bucket: Bucket) -> int:
     first = np.iinfo(np.int64).max
     for part in chunks(sends.rows):
         ok = (sends["outcome"][part] == Outcome.OK) & (sends["kind"][part] != Kind.PROBE)
-        first = int(np.min(sends["t_done_ns"][part], where=ok, initial=first))
+        done = sends["t_done_ns"][part]
+        first = int((done if ok.all() else done[ok]).min(initial=first))
     return first
 
 

@@ -80,12 +80,16 @@ class Grid:
 
     def tick(self, t_ns: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         """Tick of each time, clipped into the grid."""
-        ticks = (t_ns.astype(np.int64, copy=False) - self.start_ns) // self.tick_ns
-        return np.clip(ticks, 0, self.ticks - 1, out=ticks).astype(np.int32)
+        return self._place(t_ns, self.tick_ns, self.ticks)
 
     def step(self, t_ns: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         """Step of each time, clipped into the grid."""
-        return np.asarray(self.tick(t_ns) // self.ticks_a_step)
+        return self._place(t_ns, self.step_ns, self.steps)
+
+    def _place(self, t_ns: npt.NDArray[Any], width_ns: int, count: int) -> npt.NDArray[np.int32]:
+        places = t_ns.astype(np.int64, copy=False) - self.start_ns
+        places //= width_ns
+        return np.clip(places, 0, count - 1, out=places).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,35 +187,38 @@ class _Builder:
 
     def __init__(self, grid: Grid, lane_streams: Mapping[int, int]) -> None:
         self._grid = grid
-        self._ticks = {name: np.zeros(grid.ticks, np.int64) for name in _COUNTED}
+        self._steps = {name: np.zeros(grid.steps, np.int64) for name in _COUNTED}
         self._latency = Dense(grid.steps)
         self._delay = Dense(grid.steps)
         self._totals = dict.fromkeys(_TOTALS, 0)
         self._lanes = np.zeros(max(lane_streams, default=-1) + 2, np.int64)  # the last: any other lane
         for lane, stream in lane_streams.items():
             self._lanes[lane] = stream
-        self._row = np.zeros(0, np.int64)  # of each stream id in the two grids below; -1 = none yet
+        # Of each stream id in the two grids below; -1 = none yet, as the last stands for all larger ids.
+        self._row = np.full(1, -1, np.int64)
         self._offered = np.zeros((0, grid.ticks), np.bool_)
         self._oldest = np.zeros((0, grid.ticks), np.int32)  # when what was acked in a tick was offered
 
     def add_deliveries(self, deliveries: Table) -> None:
-        if "event" not in deliveries or not len(deliveries["event"]):
-            return
-        given = (deliveries["event"] == Event.DELIVER) & (deliveries["kind"] != Kind.PROBE)
-        self._count("delivered", self._grid.tick(_at(deliveries["t_ns"], given)))
+        rows = len(deliveries["event"]) if "event" in deliveries else 0
+        for start in range(0, rows, CHUNK_ROWS):
+            event, kind, t_ns = (deliveries[n][start : start + CHUNK_ROWS] for n in ("event", "kind", "t_ns"))
+            given = (event == Event.DELIVER) & (kind != Kind.PROBE)
+            self._count("delivered", self._grid.step(_at(t_ns, given)))
 
     def add_sends(self, sends: Table) -> None:
         grid, outcome = self._grid, sends["outcome"]
         t_due, t_start, t_done = (sends[n] for n in ("t_intended_ns", "t_start_ns", "t_done_ns"))
         ok, fail, load = outcome == Outcome.OK, outcome == Outcome.FAIL, sends["kind"] == Kind.LOAD
         info, unfinished = ~(ok | fail), t_done == 0
-        due, start, end = grid.tick(t_due), grid.tick(t_start), grid.tick(t_done)
+        due_step, start, end = grid.step(t_due), grid.tick(t_start), grid.tick(t_done)
         if unfinished.any():
             end[unfinished] = start[unfinished]
-        self._count("due", due)
+        end_step = end // grid.ticks_a_step
+        self._count("due", due_step)
         for name, mask in (("ok", ok), ("fail", fail), ("info", info)):
-            self._count(name, _at(end, mask))
-        ok_load, due_step = ok & load, due // grid.ticks_a_step
+            self._count(name, _at(end_step, mask))
+        ok_load = ok & load
         self._latency.add(_at(due_step, ok_load), _at(t_done, ok_load) - _at(t_due, ok_load))
         self._delay.add(_at(due_step, load), _at(t_start, load) - _at(t_due, load))
         self._mark(sends, start, end, ok)
@@ -219,8 +226,8 @@ class _Builder:
         for name, value in zip(_TOTALS, sums, strict=True):
             self._totals[name] += value if isinstance(value, int) else int(np.count_nonzero(value))
 
-    def _count(self, name: str, ticks: npt.NDArray[np.int32]) -> None:
-        self._ticks[name] += np.bincount(ticks, minlength=self._grid.ticks)
+    def _count(self, name: str, steps: npt.NDArray[np.int32]) -> None:
+        self._steps[name] += np.bincount(steps, minlength=self._grid.steps)
 
     def _mark(
         self,
@@ -234,16 +241,18 @@ class _Builder:
         routed = stream == _NO_STREAM
         if routed.any():  # the client chose: where it was acknowledged, if it was
             stream[routed] = np.maximum(sends["stream"][routed], _NO_STREAM)
-        self._make_room(stream)
-        cell = self._row[stream]
+        cell = self._row.take(stream, mode="clip")
+        if (cell < 0).any():
+            self._make_room(stream)
+            cell = self._row.take(stream, mode="clip")
         cell *= self._grid.ticks  # one number a (stream, tick): marking is a scatter, in any order
         self._offered.reshape(-1)[cell + start] = True
         np.minimum.at(self._oldest.reshape(-1), _at(cell, ok) + _at(end, ok), _at(start, ok))
 
     def _make_room(self, stream: Ints) -> None:
         seen = np.flatnonzero(np.bincount(stream))
-        if seen[-1] >= len(self._row):
-            self._row = np.append(self._row, np.full(int(seen[-1]) + 1 - len(self._row), -1, np.int64))
+        if seen[-1] >= len(self._row) - 1:
+            self._row = np.append(self._row, np.full(int(seen[-1]) + 2 - len(self._row), -1, np.int64))
         new = seen[self._row[seen] < 0]
         if len(new):
             self._row[new] = len(self._offered) + np.arange(len(new))
@@ -253,7 +262,7 @@ class _Builder:
 
     def finish(self) -> Series:
         return Series(
-            **{name: ticks.reshape(self._grid.steps, -1).sum(axis=1) for name, ticks in self._ticks.items()},
+            **self._steps,
             latency=self._latency.sparse(),
             delay=self._delay.sparse(),
             outages=tuple(self._outages()),
