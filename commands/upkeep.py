@@ -12,6 +12,7 @@ import click
 
 from commands.console import SCHEMA_VERSION, Settings, command, table, write
 from commands.network import fetch_proxy, network_checks
+from commands.resources import resource_checks
 from harness.errors import Exit, HealError, UsageError
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str = "process
         )
     }
     docker = _docker_checks(plans, needed=True) if runtime == "docker" else []
-    return [*found.values(), *_client_checks(plans), *network_checks(plans), *docker]
+    limits = [] if runtime == "docker" else resource_checks(plans)
+    return [*found.values(), *_client_checks(plans), *network_checks(plans), *limits, *docker]
 
 
 def _clusters(plans: Sequence[Plan]) -> list[tuple[str, str, str]]:

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from faults.node_loss import NodeLoss, as_text
+from faults.node_loss import NodeFault, NodeLoss, as_text
+from faults.params import NodeParams
 from faults.site import Site, find_ability
-from harness.protocols import Proof
+from harness.protocols import Cluster, Proof
+
+N = TypeVar("N", bound=NodeParams)
 
 
 def ability(site: Site, kind: type) -> Any:
     """The part of the cluster that has an ability; the engine refused clusters without it."""
     return find_ability(site.cluster, kind)
+
+
+class StarvingFault(NodeFault[N], Generic[N]):
+    """Base of the kinds that take a resource away: refused on a cluster that was not started for them."""
+
+    def refusal(self, params: N, cluster: Cluster) -> str:
+        given: frozenset[str] = getattr(cluster.runtime, "needs", frozenset())
+        lacking = sorted(self.needs - given)
+        return f"it was started without {', '.join(lacking)}" if lacking else ""
 
 
 class Starved(NodeLoss):
@@ -66,7 +78,8 @@ class Starved(NodeLoss):
     def heal(self) -> None:
         for node in self.targets:
             self.lift(node)
-            self.site.killable.start(node)
+            if not self.site.killable.is_running(node):
+                self.site.killable.start(node)
 
     def is_undone(self) -> bool:
         return all(self.is_lifted(node) and self.site.killable.is_running(node) for node in self.targets)

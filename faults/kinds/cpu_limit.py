@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.node_loss import NodeFault
 from faults.params import NodeParams, Shape
 from faults.site import Site
-from faults.starved import Starved, ability
+from faults.starved import Starved, StarvingFault, ability
 from faults.targets import whom
 from harness.durations import Seconds
 from harness.protocols import HasPlacement, Killable
@@ -70,7 +69,7 @@ class CpuLimited(Starved):
         return self._cpu.cpu_use(node).cores is None
 
 
-class CpuLimit(NodeFault[CpuLimitParams]):
+class CpuLimit(StarvingFault[CpuLimitParams]):
     """Leave a node a share of a core (a CPU quota) for `for`."""
 
     kind = "cpu-limit"

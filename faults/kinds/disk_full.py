@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.node_loss import NodeFault, as_text
+from faults.node_loss import as_text
 from faults.params import NodeParams, Shape
 from faults.site import Site
-from faults.starved import Starved, ability
+from faults.starved import Starved, StarvingFault, ability
 from faults.targets import whom
 from harness.durations import Seconds
 from harness.protocols import HasPlacement, Killable
@@ -59,7 +59,7 @@ class DiskFilled(Starved):
         return not self._disk.is_filled(node)
 
 
-class DiskFull(NodeFault[DiskFullParams]):
+class DiskFull(StarvingFault[DiskFullParams]):
     """Fill the data volume of a node to the last block, and give the space back after `for`."""
 
     kind = "disk-full"

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.node_loss import NodeFault
 from faults.params import NodeParams, Shape, Size, in_units
 from faults.site import Site
-from faults.starved import Starved, ability
+from faults.starved import Starved, StarvingFault, ability
 from faults.targets import whom
 from harness.durations import Seconds
 from harness.protocols import HasPlacement, Killable
@@ -79,7 +78,7 @@ class MemoryLimited(Starved):
         return self._memory.memory_use(node).limit is None
 
 
-class MemoryLimit(NodeFault[MemoryLimitParams]):
+class MemoryLimit(StarvingFault[MemoryLimitParams]):
     """Leave a node little more memory than it cannot give back; who wants more is killed by the kernel."""
 
     kind = "memory-limit"

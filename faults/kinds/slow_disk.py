@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.node_loss import NodeFault
 from faults.params import NodeParams, Shape, Size, in_units
 from faults.site import Site
-from faults.starved import Starved, ability
+from faults.starved import Starved, StarvingFault, ability
 from faults.targets import whom
 from harness.durations import Seconds
 from harness.protocols import HasPlacement, Killable
@@ -73,7 +72,7 @@ class DiskSlowed(Starved):
         return not self._disk.is_slowed(node)
 
 
-class SlowDisk(NodeFault[SlowDiskParams]):
+class SlowDisk(StarvingFault[SlowDiskParams]):
     """Throttle the data volume of a node to `rate` bytes a second for `for`."""
 
     kind = "slow-disk"

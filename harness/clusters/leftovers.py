@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from harness.clusters import addresses, docker_engine, packets
+from harness.clusters import addresses, docker_engine, limits, packets
 from harness.clusters.node_process import NodeFolder
 from harness.clusters.processes import ProcessId, end, run_processes
 from harness.errors import EnvironmentNotReady, HealError
@@ -89,6 +89,7 @@ def remove(leftovers: Iterable[Leftover]) -> None:
         for claim in one.claims:
             _drop_pid_files(Path(claim.folder), one.run_id)
         packets.clear(one.run_id)
+        limits.clear(one.run_id, [Path(claim.folder) for claim in one.claims])
         addresses.release(one.run_id)
     if left:
         raise HealError(

@@ -7,13 +7,13 @@ What a fault needs is made when the cluster is made and goes with it: a control 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
 from harness.clusters.limits_groups import CpuGroup, MemoryGroup, group_of, hierarchies, remove_groups
 from harness.clusters.limits_groups import why_not as why_no_group
-from harness.clusters.limits_volumes import Volume, why_no_volume, why_not_slow
+from harness.clusters.limits_volumes import Volume, images, volumes_below, why_no_volume, why_not_slow
 from harness.errors import EnvironmentNotReady, HealError
 from harness.resources import CpuUse, MemoryUse
 
@@ -29,6 +29,26 @@ _WHY_NOT: Final[Mapping[str, Callable[[], str]]] = {
 GIVES: Final = frozenset(_WHY_NOT)
 
 G = TypeVar("G", CpuGroup, MemoryGroup)
+
+
+def clear(run_id: str, folders: Iterable[Path]) -> None:
+    """Remove the volumes and groups of a run whose processes are gone, also where nobody knows of them any
+    more. Idempotent.
+
+    Args:
+        folders: of its clusters, one folder a node in each.
+
+    Raises:
+        HealError: something is still in use.
+    """
+    for folder in folders:
+        for data in {
+            *volumes_below(folder.resolve()),
+            *(image.with_name("data") for image in images(folder)),
+        }:
+            Volume(data).unmount()
+    if left := remove_groups(run_id):
+        raise HealError(f"{left[0]} could not be removed", hint="a process of the run is still in it")
 
 
 def why_not(need: str) -> str:

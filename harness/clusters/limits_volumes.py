@@ -193,6 +193,11 @@ class Volume:
         return next((device for path, device in _mounted() if path == self.data), None)
 
 
+def images(folder: Path) -> list[Path]:
+    """The images in a cluster's folder, mounted or not."""
+    return sorted(folder.glob(f"*/{_IMAGE}"))
+
+
 def volumes_below(folder: Path) -> list[Path]:
     """Every folder below this one that something is mounted on: a cluster's volumes."""
     return [path for path, _ in _mounted() if path.is_relative_to(folder)]

@@ -1,0 +1,25 @@
+"""What resource faults need of the machine: control groups, volumes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from commands.network import needs_of_plans
+
+if TYPE_CHECKING:
+    from harness.machine import Check
+    from harness.plan import Plan
+
+
+def resource_checks(plans: Sequence[Plan]) -> list[Check]:
+    """Whether this machine can give what the resource faults of these plans need."""
+    from harness.clusters import limits
+    from harness.machine import Check
+
+    checks = []
+    for need in sorted(needs_of_plans(plans) & limits.GIVES):
+        problem = limits.why_not(need)
+        remedy = "run as root on Linux, or leave the faults that need it out: docs/reference/faults.md"
+        checks.append(Check(f"limit {need}", not problem, problem or "can be set", remedy))
+    return checks

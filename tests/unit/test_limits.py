@@ -1,0 +1,238 @@
+"""Control groups as files, and volumes as root: what a node may take, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.clusters import limits, limits_groups, limits_volumes
+from harness.clusters.limits_groups import CpuGroup, Hierarchy, MemoryGroup, hierarchies
+from harness.clusters.limits_volumes import Volume, volumes_below, why_no_volume, why_not_slow
+from harness.clusters.process import GIVES
+from harness.errors import EnvironmentNotReady
+from harness.resources import CpuUse, FillsDisk, LiftsLimits, LimitsCpu, LimitsMemory, MemoryUse, SlowsDisk
+
+V1 = """\
+30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct
+31 25 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+32 25 0:28 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio
+33 25 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+34 25 0:30 / / rw - ext4 /dev/vda rw
+"""
+
+
+def test_where_groups_are_made_v1() -> None:
+    found = hierarchies(V1)
+    assert found["cpu"] == Hierarchy("cpu", Path("/sys/fs/cgroup/cpu,cpuacct"), 1)
+    assert found["memory"].group("run-1", "kafka-2") == Path(
+        "/sys/fs/cgroup/memory/brokerstorm.run-1.kafka-2"
+    )
+
+
+def test_where_groups_are_made_v2(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    found = hierarchies(f"33 25 0:29 / {tmp_path} rw - cgroup2 cgroup2 rw\n")
+    assert found == {name: Hierarchy(name, tmp_path, 2) for name in ("cpu", "memory")}
+
+
+def test_a_system_without_groups_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits_groups, "hierarchies", dict)
+    assert limits.why_not("cpu-quota") == "this system has no cgroup controller 'cpu'"
+
+
+def test_a_folder_that_cannot_be_written_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    proc = Hierarchy("cpu", Path("/proc"), 1)
+    monkeypatch.setattr(limits_groups, "hierarchies", lambda: {"cpu": proc})
+    assert "no control group can be made in /proc" in limits.why_not("cpu-quota")
+
+
+def made(kind: type[CpuGroup] | type[MemoryGroup], root: Path, version: int, **files: str) -> Path:
+    """A group's folder with its files, as the kernel would make them."""
+    name = "cpu" if kind is CpuGroup else "memory"
+    (root / "cgroup.subtree_control").write_text("")
+    group = kind(Hierarchy(name, root, version), "run-1", "kafka-1")
+    for file, text in files.items():
+        group.path.mkdir(exist_ok=True)
+        (group.path / file.replace("__", ".")).write_text(text)
+    group.make()
+    return group.path
+
+
+def test_cpu_v1(tmp_path: Path) -> None:
+    path = made(
+        CpuGroup,
+        tmp_path,
+        1,
+        cpu__cfs_quota_us="-1",
+        cpu__cfs_period_us="100000",
+        cpu__stat="nr_periods 40\nnr_throttled 38\nthrottled_time 3500000000\n",
+    )
+    group = CpuGroup(Hierarchy("cpu", tmp_path, 1), "run-1", "kafka-1")
+    assert group.works()
+    group.limit(0.05)
+    assert (path / "cpu.cfs_quota_us").read_text() == "5000"
+    assert group.use() == CpuUse(40, 38, 3.5, 0.05)
+    group.limit(None)
+    assert group.use().cores is None
+
+
+def test_cpu_v2(tmp_path: Path) -> None:
+    stat = "usage_usec 9\nnr_periods 40\nnr_throttled 38\nthrottled_usec 3500000\n"
+    path = made(CpuGroup, tmp_path, 2, cpu__max="max 100000", cpu__stat=stat)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
+    group = CpuGroup(Hierarchy("cpu", tmp_path, 2), "run-1", "kafka-1")
+    group.limit(1.5)
+    assert (path / "cpu.max").read_text() == "150000 100000"
+    assert group.use() == CpuUse(40, 38, 3.5, 1.5)
+    group.limit(None)
+    assert (path / "cpu.max").read_text() == "max 100000"
+    assert group.use().cores is None
+
+
+def test_memory_v2(tmp_path: Path) -> None:
+    files = {
+        "memory__max": "max",
+        "memory__swap__max": "max",
+        "memory__current": "500",
+        "memory__stat": "anon 300\nfile 200\n",
+        "memory__events": "low 0\nmax 12\noom_kill 1\n",
+    }
+    path = made(MemoryGroup, tmp_path, 2, **files)
+    assert (path / "memory.swap.max").read_text() == "0"
+    group = MemoryGroup(Hierarchy("memory", tmp_path, 2), "run-1", "kafka-1")
+    assert group.use() == MemoryUse(500, 300, None, 12, 1)
+    assert group.limit(400) == 400
+    assert group.use().limit == 400
+    assert group.limit(None) is None
+    assert (path / "memory.max").read_text() == "max"
+
+
+def test_memory_v1_takes_the_lowest_limit_that_the_kernel_grants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "memory__limit_in_bytes": str(2**63 - 4096),
+        "memory__usage_in_bytes": "3000000",
+        "memory__failcnt": "7",
+        "memory__stat": "cache 0\nrss 2900000\n",
+        "memory__oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+    }
+    made(MemoryGroup, tmp_path, 1, **files)
+    group = MemoryGroup(Hierarchy("memory", tmp_path, 1), "run-1", "kafka-1")
+    assert group.use() == MemoryUse(3_000_000, 2_900_000, None, 7, 2)
+    write = Path.write_text
+
+    def busy(path: Path, text: str) -> int:
+        if path.name == "memory.limit_in_bytes" and 0 <= int(text) < 3_000_000:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", busy)
+    holds = group.limit(1_000_000)
+    assert holds is not None
+    assert 3_000_000 <= holds < 3_200_000
+    assert group.use().limit == holds
+
+
+def test_a_refusal_names_file_and_value(tmp_path: Path) -> None:
+    group = CpuGroup(Hierarchy("cpu", tmp_path, 2), "run-1", "kafka-1")
+    with pytest.raises(EnvironmentNotReady, match=r"cannot write 10000 100000 to .*cpu\.max"):
+        group.limit(0.1)
+
+
+def test_the_process_runtime_has_every_ability_and_need() -> None:
+    for ability in (LimitsCpu, LimitsMemory, FillsDisk, SlowsDisk, LiftsLimits):
+        assert isinstance(limits.LimitedNodes(), ability)
+    assert limits.GIVES <= GIVES
+
+
+def test_a_cluster_without_the_need_says_how_to_get_it(tmp_path: Path) -> None:
+    node = limits.LimitedNodes()
+    node.limits = limits.Limits("run-1", {"kafka-1": tmp_path / "data"}, frozenset())
+    with pytest.raises(EnvironmentNotReady, match="started without cpu-quota"):
+        node.limit_cpu("kafka-1", 0.1)
+    with pytest.raises(EnvironmentNotReady, match="started without data-volume"):
+        node.fill_disk("kafka-1")
+
+
+def test_slow_volumes_need_v1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits_volumes, "why_no_volume", lambda: "")
+    assert "only cgroup v1's blkio" in why_not_slow("33 25 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+
+
+def test_a_user_gets_no_volume(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert limits.why_not("data-volume") == "mounting a volume needs root"
+    assert limits.why_not("slow-volume") == "mounting a volume needs root"
+
+
+needs_root = pytest.mark.skipif(bool(why_no_volume()), reason=f"no volume here: {why_no_volume()}")
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    data = tmp_path / "cluster" / "kafka-1" / "data"
+    (data / "orders-0").mkdir(parents=True)
+    (data / "orders-0" / "log").write_text("kept")
+    made = Volume(data)
+    made.mount()
+    yield made
+    made.unmount()
+
+
+@needs_root
+def test_a_volume_is_filled_to_the_last_block_and_freed(volume: Volume, tmp_path: Path) -> None:
+    assert sorted(path.name for path in volume.data.iterdir()) == ["orders-0"]
+    assert (volume.data / "orders-0" / "log").read_text() == "kept"
+    assert volume.try_write(65536)[0] == ""
+    volume.fill()
+    assert volume.is_filled()
+    assert volume.try_write(65536)[0] == "ENOSPC"
+    assert volume.image.stat().st_blocks * 512 < 200_000_000, "a ballast is reserved, not written"
+    volume.free()
+    volume.free()
+    assert not volume.is_filled()
+    assert volume.try_write(65536)[0] == ""
+
+
+@needs_root
+@pytest.mark.skipif(bool(why_not_slow()), reason=why_not_slow())
+def test_a_volume_is_slowed_alone_and_the_rule_goes_with_it(volume: Volume) -> None:
+    volume.slow(400_000)
+    assert volume.is_slowed()
+    assert volume.try_write(131_072)[1] > 0.25
+    volume.slow(None)
+    assert not volume.is_slowed()
+    assert volume.try_write(131_072)[1] < 0.25
+    volume.slow(400_000)
+    root = limits_volumes._throttle_root()
+    device = volume._device()
+    assert root is not None
+    volume.unmount()
+    rules = (root / "blkio.throttle.write_bps_device").read_text()
+    assert not [rule for rule in rules.splitlines() if rule.startswith(f"{device} ")]
+
+
+@needs_root
+def test_what_a_killed_harness_left_is_cleared(volume: Volume, tmp_path: Path) -> None:
+    run_id = f"test-{os.getpid()}"
+    sleeping = subprocess.Popen(["sleep", "60"])
+    made = limits.Limits(run_id, {"kafka-1": volume.data}, frozenset({"cpu-quota", "memory-group"}))
+    try:
+        made.prepare("kafka-1")
+        made.enter("kafka-1", sleeping.pid)
+        assert all(group.holds(sleeping.pid) for group in made._groups.values())
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+    assert {found for found, _ in limits_groups.groups_left(run_id)} == {run_id}
+    limits.clear(run_id, [tmp_path / "cluster"])
+    assert list(limits_groups.groups_left(run_id)) == []
+    assert volumes_below(tmp_path) == []
+    assert not volume.image.exists()
+    limits.clear(run_id, [tmp_path / "cluster"])
