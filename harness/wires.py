@@ -89,6 +89,22 @@ class HasDetours(Protocol):
 
 
 @runtime_checkable
+class RenamesNodes(HasDetours, Protocol):
+    """Decides what the names of nodes mean to the other nodes."""
+
+    def rename(self, name: str, node: str) -> Sequence[Wire]:
+        """Give a node another address: the other nodes find it there when they next ask for its name, and
+        nobody at the old one. `HasDetours.repair` of the same name gives the old one back.
+
+        Returns:
+            The wires to the new address.
+
+        Raises:
+            EnvironmentNotReady: it cannot be done.
+        """
+
+
+@runtime_checkable
 class LosesPackets(Protocol):
     """Can let the kernel drop packets of connections to a node."""
 

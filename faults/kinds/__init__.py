@@ -18,6 +18,7 @@ from faults.kinds.latency import Latency
 from faults.kinds.leader_move import LeaderMove
 from faults.kinds.mastership_move import MastershipMove
 from faults.kinds.memory_limit import MemoryLimit
+from faults.kinds.name_change import NameChange
 from faults.kinds.packet_loss import PacketLoss
 from faults.kinds.partition import Partition
 from faults.kinds.pause import Pause
@@ -55,6 +56,7 @@ _ALL: Final[tuple[FaultKind[Any], ...]] = (
     Blackhole(),
     ConnectionReset(),
     PacketLoss(),
+    NameChange(),
 )
 #: Name in a scenario -> kind.
 KINDS: Final[dict[str, FaultKind[Any]]] = {kind.kind: kind for kind in _ALL}

@@ -3,7 +3,8 @@
 Without detours a connection goes straight to a node's port at 127.0.R.N. With them it goes through a proxy:
 
     clients            -> 127.0.R.(100+N):port          -> 127.0.R.N:port
-    node S to node T   -> 127.0.R.(120+9(S-1)+T-1):port -> 127.0.R.N(T):port
+    node S to node T   -> 127.0.R.(120+9(S-1)+T-1):port -> 127.0.R.T:port
+    the same, renamed  -> 127.0.R.(210+9(T mod 5)+S-1)  -> 127.0.R.T:port
 
 Brokers advertise the first address, so no client by-passes it. Nodes know each other by name
 (``kafka-2.peer``), and a hosts file a node says what each name means to it (``-Djdk.net.hosts.file``), so
@@ -21,7 +22,7 @@ from harness.clusters.compose import ClusterSpec, Service
 from harness.protocols import Endpoint
 from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Wire
 
-_PROXY, _CLIENT, _PAIR, _PER_SOURCE = 100, 100, 120, 9
+_PROXY, _CLIENT, _PAIR, _MOVED, _PER_SOURCE = 100, 100, 120, 210, 9
 API_PORT = 18474
 
 
@@ -98,6 +99,20 @@ class DetourMap:
             ends.setdefault((route.source, route.target), {})[route.port] = route.listen
         return [Wire(source, target, endpoints) for (source, target), endpoints in ends.items()]
 
+    def moved(self, node: str) -> list[Route]:
+        """The routes to a node from the others at its other address."""
+        target = self._services[node]
+        return [
+            route
+            for source in self._spec.nodes
+            if self.peers and source.name != node
+            for route in self._routes(source.name, target, "peers", self._moved(source, target))
+        ]
+
+    def sources(self) -> list[str]:
+        """Every service that reads a hosts file."""
+        return [service.name for service in self._spec.nodes] if self.peers else []
+
     def hosts_file(self, service: str, moved: Mapping[str, str] | None = None) -> str:
         """What the names of the cluster mean to one node: the only names that its JVM can resolve then.
 
@@ -137,6 +152,11 @@ class DetourMap:
 
     def _pair(self, source: Service, target: Service) -> str:
         return addresses.address(self._block, self._number(source, target))
+
+    def _moved(self, source: Service, target: Service) -> str:
+        """One of five other addresses: nodes whose numbers differ by five cannot be renamed at once."""
+        number = _MOVED + _PER_SOURCE * (target.number % 5) + source.number - 1
+        return addresses.address(self._block, number)
 
     @staticmethod
     def _number(source: Service, target: Service) -> int:

@@ -7,15 +7,16 @@ Both runtimes use it: `Detours.start` before the first node, `write_hosts` into 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from harness.clusters import toxiproxy
 from harness.clusters.compose import ClusterSpec
 from harness.clusters.detours import DetourMap, Route
-from harness.errors import BrokerstormError, HealError
-from harness.wires import CLIENT_DETOURS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.clusters.node_process import NodeFolder
+from harness.errors import BrokerstormError, EnvironmentNotReady, HealError
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
 
 #: What a cluster can be started with.
 NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS})
@@ -26,7 +27,7 @@ _STREAMS: Final = {"target": "upstream", "source": "downstream"}
 
 
 class Detours:
-    """`HasDetours` over one toxiproxy process. Thread-safe.
+    """`HasDetours` and `RenamesNodes` over one toxiproxy process. Thread-safe.
 
     Args:
         folder: of the cluster.
@@ -78,10 +79,24 @@ class Detours:
             for listener in {route.name for flow in flows for route in self._of(flow.wire)}:
                 self._proxy.bounce(listener)
 
+    def rename(self, name: str, node: str) -> Sequence[Wire]:
+        moved = self.plan.moved(node)
+        if not moved:
+            raise EnvironmentNotReady(f"no other node knows {node} by a name")
+        for route in moved:
+            self._proxy.open(f"{name}.{route.name}", route)
+        hosts = {route.source: route.listen.host for route in moved}
+        for source, address in hosts.items():
+            self._write(source, {node: address})
+        for route in self._to(node):
+            self._proxy.enable(route.name, False)
+        return [Wire(r.source, r.target, {r.port: r.listen}) for r in moved]
+
     def repair(self, name: str) -> None:
         try:
             for route, toxic in self._applied(name):
                 self._proxy.remove(route, toxic)
+            self._take_back(name)
         except BrokerstormError as error:
             if not self._proxy.is_running:
                 return  # nothing goes through it any more; that the cluster is cut off is seen elsewhere
@@ -89,9 +104,39 @@ class Detours:
 
     def is_impaired(self, name: str) -> bool:
         try:
-            return bool(self._applied(name))
+            return bool(self._applied(name) or self._renamed(name))
         except BrokerstormError:
             return self._proxy.is_running  # not to know is not to be repaired
+
+    def _take_back(self, name: str) -> None:
+        """The old address of a node that was renamed; the new one is closed last, so that a failure shows."""
+        renamed = self._renamed(name)
+        if not renamed:
+            return
+        for node in {one.split(".")[2] for one in renamed}:
+            for route in self._to(node):
+                self._proxy.enable(route.name, True)
+        for source in self.plan.sources():
+            self._write(source, {})
+        for one in renamed:
+            self._proxy.close(one)
+
+    def _renamed(self, name: str) -> list[str]:
+        return [one for one in self._proxy.names() if one.startswith(f"{name}.")]
+
+    def _to(self, node: str) -> list[Route]:
+        """The usual ways from the other nodes to one."""
+        return [route for route in self._routes if route.target == node and route.source != CLIENTS]
+
+    def _write(self, service: str, moved: Mapping[str, str]) -> None:
+        """A hosts file in one piece: a JVM may read it at any moment."""
+        path = NodeFolder(self.folder / service).conf / HOSTS_FILE
+        part = path.with_suffix(".part")
+        try:
+            part.write_text(self.plan.hosts_file(service, moved))
+            part.replace(path)
+        except OSError as error:
+            raise EnvironmentNotReady(f"cannot write {path}: {error.strerror}") from error
 
     def _applied(self, name: str) -> list[tuple[str, str]]:
         found = self._proxy.toxics()

@@ -166,7 +166,26 @@ class Proxy:
     def bounce(self, route: str) -> None:
         """Close every connection of a route."""
         for enabled in (False, True):
-            self.ask("PATCH", f"/proxies/{route}", {"enabled": enabled})
+            self.enable(route, enabled)
+
+    def enable(self, route: str, enabled: bool) -> None:
+        """Open a route again, or close it with every connection."""
+        self.ask("PATCH", f"/proxies/{route}", {"enabled": enabled})
+
+    def open(self, name: str, route: Route) -> None:
+        """Add a route under a name of its own; `close` removes it."""
+        self.ask(
+            "POST", "/proxies", {"name": name, "listen": str(route.listen), "upstream": str(route.upstream)}
+        )
+
+    def close(self, name: str) -> None:
+        """Remove a route; one that is not there is no error."""
+        with contextlib.suppress(UsageError):
+            self.ask("DELETE", f"/proxies/{name}")
+
+    def names(self) -> list[str]:
+        """Of all routes."""
+        return list(self.ask("GET", "/proxies"))
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """One request; the JSON of its answer, None without any.

@@ -61,6 +61,9 @@ class Rig:
         self.detours = Detours(self.run_id, folder, DetourMap(spec, self.block, NEEDS))
         ports = [spec.ports[name] for name in ("client", "peer", "controller")]
         self.brokers = [Broker(addresses.address(self.block, n), p) for n in (1, 2, 3) for p in ports]
+        for service in self.detours.plan.sources():
+            (folder / service / "conf").mkdir(parents=True)
+            self.detours.write_hosts(service, folder / service / "conf")
         self.detours.start()
         self.wire = self.between(CLIENTS, "kafka-1")
 
@@ -185,6 +188,25 @@ def test_impairments_of_one_wire_are_repaired_each_by_its_name(rig: Rig) -> None
     rig.detours.repair("other")
     rig.detours.repair("other")
     assert not rig.detours.is_impaired("other")
+
+
+def test_a_node_has_another_address_and_then_the_old_one_again(rig: Rig) -> None:
+    def resolved(source: str) -> str:
+        lines = (rig.detours.folder / source / "conf" / "hosts").read_text().splitlines()
+        return next(line.split()[0] for line in lines if line.endswith(" kafka-2.peer"))
+
+    old = rig.between("kafka-1", "kafka-2")
+    moved = rig.detours.rename("fault", "kafka-2")
+    new = next(wire for wire in moved if wire.source == "kafka-1" and "peer" in wire.endpoints)
+    assert resolved("kafka-1") == new.endpoints["peer"].host != old.endpoints["peer"].host
+    assert resolved("kafka-2").endswith(".2")
+    seen = measure("kafka", [old])
+    assert seen[str(old)] is None
+    assert measure("kafka", [new])[str(new)] is not None
+    rig.detours.repair("fault")
+    assert resolved("kafka-1") == old.endpoints["peer"].host
+    assert measure("kafka", [old])[str(old)] is not None
+    assert measure("kafka", [new])[str(new)] is None
 
 
 def test_a_later_process_takes_over(rig: Rig) -> None:

@@ -1,0 +1,98 @@
+"""name-change: a node has another address, as after a move to another machine; its name is asked anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+import psutil
+from pydantic import Field
+
+from faults.network import Impaired, NetworkFault, NetworkParams
+from faults.params import Shape
+from faults.site import Site, find_ability
+from faults.targets import whom
+from harness.durations import Seconds
+from harness.protocols import HasPlacement, Killable, Proof
+from harness.wires import Flow, Impairment, RenamesNodes, Wire
+
+
+class NameChangeParams(NetworkParams):
+    link: Literal["peers"] = Field(
+        "peers", description="always the other nodes: only of Java do we decide what a name means"
+    )
+    for_: Seconds = Field(
+        45.0,
+        alias="for",
+        gt=0,
+        description="the old address again after this long; Java remembers an address for 30 s",
+    )
+
+
+class Renamed(Impaired):
+    """A node that others find at another address once they ask for its name again."""
+
+    def __init__(
+        self,
+        site: Site,
+        targets: Sequence[str],
+        params: dict[str, Any],
+        flows: Sequence[Flow],
+        impairment: Impairment,
+    ) -> None:
+        super().__init__(site, targets, params, flows, impairment)
+        self._new: list[Wire] = []
+        self._found: set[str] = set()
+
+    def apply(self) -> None:
+        names = cast("RenamesNodes", find_ability(self.site.cluster, RenamesNodes))
+        for node in self.targets:
+            self._new += names.rename(self.name, node)
+        self._applied = True
+
+    def sentence(self, bitten: dict[str, float | None]) -> str:
+        return f"nobody at the old address ({len(bitten)} of {len(self.wires)} wires)"
+
+    def proof(self) -> Proof:
+        """Effective when the old address is dead; who has found the new one is told beside."""
+        proof = super().proof()
+        if self._applied and not self.is_undone():
+            self._found |= connected(self._new)
+        if not self._found or not proof.effective:
+            return proof
+        text = f"{proof.evidence}; found at the new address by {', '.join(sorted(self._found))}"
+        return Proof(True, text, {**proof.details, "found_by": sorted(self._found)})
+
+
+def connected(wires: Sequence[Wire]) -> set[str]:
+    """Sources of those wires on which there is a connection now."""
+    sources = {(end.host, end.port): wire.source for wire in wires for end in wire.endpoints.values()}
+    found = set()
+    for one in psutil.net_connections(kind="tcp4"):
+        if one.status == psutil.CONN_ESTABLISHED and one.laddr:
+            found.add(sources.get((one.laddr.ip, one.laddr.port), ""))
+    return found - {""}
+
+
+class NameChange(NetworkFault[NameChangeParams]):
+    """Give a node another address under the same name, and the old one back after `for`."""
+
+    kind = "name-change"
+    abilities = (RenamesNodes, Killable, HasPlacement)
+    takes_nodes = True
+    params = NameChangeParams
+
+    def commands(self, params: NameChangeParams, shape: Shape) -> list[str]:
+        who = whom(params.target, shape)
+        return [
+            f"toxiproxy: listen at another address for {who}, close the old one; hosts files say so",
+            f"after {params.for_:g} s: the old address again",
+        ]
+
+    def impaired(
+        self, site: Site, targets: tuple[str, ...], params: NameChangeParams, flows: Sequence[Flow]
+    ) -> Renamed:
+        # Only what others open to the node goes by its name.
+        to_node = [flow for flow in flows if flow.wire.target in targets]
+        dumped = params.model_dump(mode="json", by_alias=True)
+        return Renamed(site, targets, dumped, to_node, Impairment("hold"))
