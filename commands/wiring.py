@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from commands.summaries import judge_run
-from harness.errors import UsageError
+from harness.errors import ScenarioError, UsageError
 from harness.rundir import RunDir, point_latest, read_json
 
 if TYPE_CHECKING:
@@ -172,6 +172,17 @@ class RuntimeChoice:
         self._tell = tell
         self._made: dict[tuple[str, str, str], Choice] = {}
 
+    def rather_processes(self, system: str, version: str, topology: str, why: str) -> bool:
+        """Take back what was decided for containers; False when it was not for us to decide."""
+        from harness.clusters.docker_choice import AUTO, DOCKER, PROCESS, Choice
+
+        key = (system, version, topology)
+        if self._wanted != AUTO or self._made[key].runtime != DOCKER:
+            return False
+        self._made[key] = Choice(PROCESS, why)
+        self._tell(f"runtime {self._made[key]}")
+        return True
+
     def of(self, system: str, version: str, topology: str) -> Choice:
         from harness.clusters import spec_of
         from harness.clusters.docker_choice import AUTO, choose
@@ -226,7 +237,13 @@ def make_stage(
             on_progress=progress.download,
         )
         cluster.facts = {"runtime": str(choice)}
-        faults.refuse_unsupported(timeline_of(plan), cluster)
+        try:
+            faults.refuse_unsupported(timeline_of(plan), cluster)
+        except ScenarioError as error:
+            cluster.down()  # nothing runs, but its addresses are taken
+            if not chosen.rather_processes(plan.system, plan.version, plan.topology, str(error)):
+                raise
+            return open_cluster(plan, root)
         return cluster
 
     def storm(plan: Plan, cluster: Cluster, run: RunDir) -> FaultStorm:
