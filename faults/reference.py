@@ -124,6 +124,8 @@ def reference_page() -> str:
         "```",
         "",
         "`brokerstorm plan SCENARIO` prints every firing with its time and the commands that it would send.",
+        "What faults on CPU, memory and disk need of the machine, and what to expect of them:",
+        "[resource faults](../explanation/resource-faults.md).",
         "",
         "## When: keys of every step",
         "",
