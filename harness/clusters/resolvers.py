@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -189,6 +190,7 @@ def _only_file(folder: Path, title: str) -> Path:
 def _run(command: Sequence[str], folder: Path, title: str, report: Report, downloaded: str) -> None:
     """Run a resolver, report each jar, and turn its failure into an error a person can act on."""
     pattern = re.compile(downloaded)
+    deadline = time.monotonic() + TIMEOUT_S
     tail: deque[str] = deque(maxlen=400)
     fetched = 0
     with subprocess.Popen(
@@ -210,6 +212,12 @@ def _run(command: Sequence[str], folder: Path, title: str, report: Report, downl
             timer.cancel()
             if process.poll() is None:
                 process.kill()
+    if code != 0 and time.monotonic() >= deadline:
+        # What it said until then may name hosts that it can do without.
+        raise EnvironmentNotReady(
+            f"{title} was not resolved within {TIMEOUT_S / 60:.0f} minutes",
+            hint="try again: what was downloaded is not downloaded twice; or ask for another version",
+        )
     if code != 0:
         raise failure("\n".join(tail), title)
 

@@ -184,3 +184,13 @@ def test_ivy_of_pyspark_is_the_second_choice(monkeypatch: pytest.MonkeyPatch, tm
     with pytest.raises(EnvironmentNotReady, match="no mvn on the PATH") as caught:
         resolvers.find_resolver()
     assert "apt install maven" in caught.value.hint
+
+
+def test_a_resolver_that_takes_too_long_is_ended_and_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolvers, "TIMEOUT_S", 0.3)
+    # What it warned of meanwhile is not why it failed.
+    command = ["sh", "-c", "echo 'WARNING Connection refused'; exec sleep 60"]
+    with pytest.raises(EnvironmentNotReady, match=f"{TITLE} was not resolved within"):
+        resolvers._run(command, tmp_path, TITLE, lambda text: None, "x")
