@@ -85,6 +85,7 @@ class ClusterSpec:
 
     Attributes:
         detours: "clients" and "peers" -> role of a node -> names of the ports that these connect to.
+        detours_since: the first release that can tell clients an address of their own.
     """
 
     file: Path
@@ -97,6 +98,7 @@ class ClusterSpec:
     topology: str = ""
     reserved: frozenset[str] = frozenset()
     detours: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    detours_since: tuple[int, int] = (0, 0)
 
     @property
     def nodes(self) -> tuple[Service, ...]:
@@ -179,6 +181,7 @@ def read_compose(
         topology=topology,
         reserved=frozenset(shared.get("reserved", ())),
         detours=_detours(shared, ports, path),
+        detours_since=release_key(str(shared.get("detours", {}).get("since", "0.0"))),
     )
 
 
@@ -187,10 +190,11 @@ def _detours(
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     at = "x-brokerstorm.detours"
     sides = _mapping(shared.get("detours", {}), path, at)
-    _known(sides, {"clients", "peers"}, path, at)
+    _known(sides, {"clients", "peers", "since"}, path, at)
     read = {
         side: {str(role): tuple(map(str, listed)) for role, listed in _mapping(body, path, at).items()}
         for side, body in sides.items()
+        if side != "since"
     }
     for name in (name for roles in read.values() for listed in roles.values() for name in listed):
         if name not in ports:

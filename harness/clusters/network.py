@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.clusters import toxiproxy
-from harness.clusters.compose import ClusterSpec
+from harness.clusters.compose import ClusterSpec, release_key
 from harness.clusters.detours import DetourMap, Route
 from harness.clusters.node_process import NodeFolder
-from harness.errors import BrokerstormError, EnvironmentNotReady, HealError
+from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, UsageError
 from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
 
 #: What a cluster can be started with.
@@ -169,5 +169,15 @@ def toxic_of(name: str, flow: Flow, impairment: Impairment) -> dict[str, Any]:
 def detours_of(
     run_id: str, folder: Path, spec: ClusterSpec, block: int, needs: frozenset[str]
 ) -> Detours | None:
-    """The detours that a cluster is started with; None when its faults need none."""
+    """The detours that a cluster is started with; None when its faults need none.
+
+    Raises:
+        UsageError: a version whose brokers cannot tell clients an address of their own.
+    """
+    if CLIENT_DETOURS in needs and release_key(spec.version) < spec.detours_since:
+        since = ".".join(map(str, spec.detours_since))
+        raise UsageError(
+            f"{spec.system} {spec.version} cannot be told another address for clients than for brokers",
+            hint=f"network faults on clients need {since} or newer",
+        )
     return Detours(run_id, folder, DetourMap(spec, block, needs)) if needs & NEEDS else None

@@ -1,0 +1,168 @@
+"""Network faults on real brokers: what they do, that they are proved, and that nothing of them stays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import faults
+from faults.ledger import Ledger
+from faults.round_trips import measure
+from harness.clusters.cluster import BrokerCluster, open_cluster
+from harness.clusters.processes import run_processes
+from harness.errors import ScenarioError
+from harness.protocols import TopicSettings
+from harness.rundir import RunDir, read_jsonl
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS
+
+pytestmark = pytest.mark.live
+ROOT = Path(__file__).resolve().parents[2]
+NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS})
+
+
+def opened(system: str, folder: Path, topology: str = "") -> BrokerCluster[Any]:
+    run_id = f"test-network-{time.monotonic_ns()}"
+    return open_cluster(system, run_id=run_id, folder=folder, topology=topology, needs=NEEDS)
+
+
+def topic_of(system: str) -> TopicSettings:
+    return TopicSettings("orders", 6 if system == "kafka" else 1, 3 if system == "kafka" else 1)
+
+
+def start(cluster: BrokerCluster[Any]) -> None:
+    cluster.up(timeout_s=120)
+    if cluster.system == "pulsar":
+        cluster.admin.enter_namespace("public/bs-network")
+    cluster.admin.create_topics([topic_of(cluster.system)])
+    cluster.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster[Any]]:
+    found = opened("kafka", tmp_path_factory.mktemp("network") / "cluster")
+    try:
+        start(found)
+        yield found
+    finally:
+        found.down()
+    assert list(run_processes(found.runtime.run_id)) == []
+
+
+def fire(cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """One fault from injected to healed; the last row of each event."""
+    nodes = {node.name: node.roles for node in cluster.runtime.nodes}
+    topics = [topic_of(cluster.system)]
+    timeline = faults.compile([{"at": 0, **step}], seed=7, load_s=300, topics=topics, nodes=nodes)
+    faults.refuse_unsupported(timeline, cluster)
+    storm = faults.Storm(timeline, cluster, run)
+    storm.start(time.monotonic_ns())
+    storm.join(200)
+    assert storm.heal_all(60) == []
+    rows = {row["event"]: row for row in read_jsonl(run.faults)}
+    assert rows["effect"]["effective"], rows
+    assert rows["healed"]["ok"], rows
+    assert Ledger(run).entries() == []
+    wires = cluster.runtime.detours.wires()
+    assert None not in measure(cluster.system, wires, timeout_s=5).values()
+    return rows
+
+
+def test_latency_for_clients(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
+    step = {"fault": "latency", "target": "kafka-1", "delay": "300ms", "for": "1s"}
+    rows = fire(kafka, RunDir(tmp_path / "run").create(), step)
+    assert "before (clients -> kafka-1)" in rows["effect"]["evidence"]
+
+
+def test_a_leader_cut_off_from_its_peers(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
+    """The others elect leaders while clients still reach the old one."""
+    step = {"fault": "partition", "target": "leader-of:orders", "link": "peers", "for": "8s"}
+    rows = fire(kafka, RunDir(tmp_path / "run").create(), step)
+    assert "no answer on 4 of 4 wires" in rows["effect"]["evidence"]
+    assert rows["effect"]["details"]["leaders_moved"] >= 1, rows
+
+
+def test_a_fault_that_a_killed_process_left(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
+    """It is in the ledger before it is applied, and another process heals it."""
+    run = RunDir(tmp_path / "run").create()
+    code = (
+        "import os, sys, faults; from harness.clusters import attach_cluster; from pathlib import Path;"
+        "from harness.rundir import RunDir;"
+        "row = faults.inject_once('blackhole', {'target': 'kafka-2'}, attach_cluster(Path(sys.argv[1])),"
+        " RunDir(Path(sys.argv[2])), None); assert row['effective'], row; os.kill(os.getpid(), 9)"
+    )
+    command = [sys.executable, "-c", code, str(kafka.runtime.folder), str(run.root)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -9, done.stderr
+    cut = [
+        wire for wire in kafka.runtime.detours.wires() if (wire.source, wire.target) == (CLIENTS, "kafka-2")
+    ]
+    assert measure("kafka", cut) == {"clients -> kafka-2": None}
+    assert faults.heal_from_ledger(kafka, run) == []
+    assert None not in measure("kafka", cut, timeout_s=5).values()
+    assert Ledger(run).entries() == []
+
+
+def test_a_cluster_without_detours_refuses(tmp_path: Path) -> None:
+    cluster = open_cluster("kafka", run_id=f"test-plain-{time.monotonic_ns()}", folder=tmp_path / "cluster")
+    try:
+        nodes = {node.name: node.roles for node in cluster.runtime.nodes}
+        timeline = faults.compile(
+            [{"fault": "latency", "at": 0}], seed=1, load_s=60, topics=[topic_of("kafka")], nodes=nodes
+        )
+        with pytest.raises(ScenarioError, match="latency needs HasDetours") as caught:
+            faults.refuse_unsupported(timeline, cluster)
+        assert "--needs client-detours" in caught.value.hint
+    finally:
+        cluster.down()
+
+
+KAFKA = [
+    {"fault": "bandwidth", "target": "kafka-1", "rate": 200, "for": "2s"},
+    {"fault": "blackhole", "target": "all", "for": "2s"},
+    {"fault": "connection-reset", "target": "kafka-3", "for": "1s"},
+    {"fault": "partition", "target": "kafka-1", "way": "out", "for": "2s"},
+    {"fault": "partition", "shape": "ring", "link": "peers", "for": "6s"},
+    {"fault": "partition", "shape": "bridge", "link": "peers", "target": "kafka-2", "for": "6s"},
+    {"fault": "packet-loss", "target": "kafka-1", "share": 0.3, "link": "all", "for": "5s"},
+    {"fault": "name-change", "target": "kafka-2", "for": "40s"},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", KAFKA, ids=lambda step: "-".join(str(v) for v in step.values()))
+def test_kafka(kafka: BrokerCluster[Any], tmp_path: Path, step: dict[str, Any]) -> None:
+    kafka.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
+    fire(kafka, RunDir(tmp_path / "run").create(), step)
+
+
+OTHERS = {
+    ("pulsar", "bookies-3"): [
+        {"fault": "partition", "target": "broker-1", "for": "3s"},
+        {"fault": "latency", "target": "all", "delay": "300ms", "together": True, "for": "2s"},
+        {"fault": "partition", "target": "role:bookie", "link": "peers", "for": "4s"},
+    ],
+    ("qpid", "group"): [
+        {"fault": "partition", "target": "leader-of:orders", "for": "3s"},
+        {"fault": "latency", "target": "qpid-2", "delay": "300ms", "for": "2s"},
+        {"fault": "partition", "target": "leader-of:orders", "link": "peers", "for": "9s"},
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("system", "topology"), OTHERS)
+def test_other_systems(system: str, topology: str, tmp_path: Path) -> None:
+    cluster = opened(system, tmp_path / "cluster", topology)
+    try:
+        start(cluster)
+        for number, step in enumerate(OTHERS[system, topology]):
+            fire(cluster, RunDir(tmp_path / f"run-{number}").create(), step)
+            cluster.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
+    finally:
+        cluster.down()
