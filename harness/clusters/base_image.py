@@ -177,7 +177,7 @@ def _make(codename: str, sources: list[str], java: str, archive: Path, say: Call
         ) as process:
             assert process.stderr is not None
             for line in process.stderr:
-                said.append(line.strip())
+                said += [line.strip()] if line.strip() else []
                 for key, text in _STEPS.items():
                     if key in line:
                         say(text)
@@ -187,8 +187,8 @@ def _make(codename: str, sources: list[str], java: str, archive: Path, say: Call
 
 def _complaint(said: list[str]) -> str:
     """The first error: those after it are what follows from it."""
-    errors = [line.removeprefix("E: ") for line in said if line.startswith(("E:", "Err"))]
-    return (errors or said or ["mmdebstrap said nothing"])[0][:300]
+    errors = [line.removeprefix("E: ") for line in said if line.startswith("E:")]
+    return (errors or said[-1:] or ["mmdebstrap said nothing"])[0][:300]
 
 
 def _remedy(said: list[str]) -> str:

@@ -16,5 +16,7 @@ LOCK_WAIT_S = 1800
 @pytest.fixture(scope="session", autouse=True)
 def machine() -> Iterator[None]:
     """Held from the first live test to the last."""
-    with FileLock(Path(tempfile.gettempdir()) / "brokerstorm-live-tests.lock", timeout=LOCK_WAIT_S):
+    with FileLock(
+        Path(tempfile.gettempdir()) / "brokerstorm-live-tests.lock", timeout=LOCK_WAIT_S, is_singleton=True
+    ):
         yield

@@ -1,0 +1,81 @@
+"""A Docker engine for the tests: the one that answers, else one of our own that ends with them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.clusters import docker_engine
+from harness.errors import EnvironmentNotReady
+
+#: Set by continuous integration: a test that cannot have Docker fails there, it is not skipped.
+REQUIRED = "BROKERSTORM_DOCKER_TESTS"
+START_S = 30.0
+STOP_S = 40.0
+
+
+def is_required() -> bool:
+    return os.environ.get(REQUIRED) == "required"
+
+
+def why_none() -> str:
+    """Empty when an engine answers."""
+    try:
+        docker_engine.connect().close()
+    except EnvironmentNotReady as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def own_engine(folder: Path) -> Iterator[str]:
+    """Start an engine whose socket and data are below a folder; yields the DOCKER_HOST of it, ends it after.
+
+    Raises:
+        EnvironmentNotReady: not installed, not root, or it does not start: the last lines of its log.
+    """
+    program = shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if program is None or os.geteuid() != 0:
+        why = "dockerd is not installed" if program is None else "starting dockerd needs root"
+        raise EnvironmentNotReady(why, hint="start an engine yourself")
+    host = f"unix://{folder}/docker.sock"
+    log = folder / "dockerd.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                program,
+                f"--host={host}",
+                f"--data-root={folder}/data",
+                f"--exec-root={folder}/exec",
+                f"--pidfile={folder}/dockerd.pid",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _wait_for(process, folder / "docker.sock", log)
+        yield host
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while not socket.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            tail = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
+            raise EnvironmentNotReady(f"dockerd did not start: {tail}")
+        time.sleep(0.05)
