@@ -1,0 +1,26 @@
+"""The worker protocol on real brokers, for every worker of Kafka: what docs/worker-protocol.md promises.
+
+A package, so that its modules share one cluster.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.workers import load_worker, worker_names
+
+MARKS = [
+    pytest.mark.live,
+    # kafka-python leaves the sockets of refused connections to the garbage collector
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+
+
+def _with_role(role: str) -> list[str]:
+    return [name for name in worker_names("kafka") if role in load_worker(name).roles]
+
+
+every_producer = pytest.mark.parametrize("library", _with_role("producer"))
+every_consumer = pytest.mark.parametrize("library", _with_role("consumer"))
