@@ -38,7 +38,7 @@ def _show_faults(timeline: Timeline) -> None:
     import faults
 
     if needs := faults.needs_of([timeline]):
-        table([["needs", ", ".join(sorted(needs))]], indent="  ")
+        write(f"  {'needs':8}  {', '.join(sorted(needs))}")
     for number, (firing, line) in enumerate(faults.described(timeline)):
         write(f"  {'faults' if number == 0 else '':8}  {line}")
         for command in faults.commands_of(firing, timeline) if firing else ():

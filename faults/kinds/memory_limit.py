@@ -44,7 +44,7 @@ class MemoryLimited(Starved):
     def bit(self) -> str:
         """Allocations met the limit."""
         texts = []
-        for node, limit in self._limits.items():
+        for node, limit in list(self._limits.items()):  # another thread is filling it
             before, now = self._at_first[node], self._memory.memory_use(node)
             if met := now.met - before.met:
                 killed = now.killed - before.killed
@@ -58,7 +58,7 @@ class MemoryLimited(Starved):
         return f"never wanted more than {', '.join(in_units(limit) for limit in self._limits.values())}"
 
     def details(self) -> dict[str, Any]:
-        uses: dict[str, MemoryUse] = {node: self._memory.memory_use(node) for node in self._limits}
+        uses: dict[str, MemoryUse] = {node: self._memory.memory_use(node) for node in list(self._limits)}
         rows = {
             node: {
                 "limit": self._limits[node],

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import faults
+from commands import wiring
+from commands.plan_text import show_plan
 from faults.injection import FaultKind
 from faults.kinds import KINDS
 from harness.protocols import TopicSettings
@@ -100,3 +102,19 @@ def test_storms_say_how_often() -> None:
     assert "chosen then}/unload (40 times, 0.02 to 0.2 s apart; each again 0.02 to 0.15 s later)" in line
     (line,) = sent({"fault": "client-freeze", "target": "client:producer"})
     assert line == "SIGSTOP client:producer, SIGCONT 0.06 s later; again every 0.16 to 0.25 s for 5 s"
+
+
+def test_plan_shows_what_the_cluster_is_started_with_and_what_each_draw_sends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (plan,) = wiring.choose_plans(wiring.read_scenario("kafka-mix"), seed=7)
+    timeline = wiring.timeline_of(plan)
+    show_plan(plan, timeline)
+    out = capsys.readouterr().out.splitlines()
+    assert "  needs     cpu-quota" in out
+    assert next(line for line in out if "quiet for 10 s" in line).startswith(" " * 12 + "+22.0 s")
+    assert "                SIGSTOP the node that leads most of orders, chosen then" in out
+    rows = wiring.timeline_rows(timeline)
+    assert len(rows) == len(timeline.firings)
+    assert all(row["commands"] for row in rows)
+    assert {row["fault"] for row in rows} == {"leader-move", "pause", "kill", "cpu-limit"}
