@@ -60,7 +60,7 @@ def judge_batches(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     for batch in batches:
         for index in batch.column(0).to_pylist():
             unit = task.order[index]
-            report = _judge_split(task, unit) if isinstance(unit, Split) else _judge_bucket(task, unit)
+            report = _judge_split(task, unit) if isinstance(unit, Split) else judge_bucket(task, unit)
             yield _row(report.bucket, pickle.dumps(report))
 
 
@@ -74,7 +74,7 @@ def _row(bucket: int, report: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["bucket", "report"])
 
 
-def _judge_bucket(task: Task, number: int) -> BucketReport:
+def judge_bucket(task: Task, number: int) -> BucketReport:
     began = time.monotonic()
     try:
         bucket = load_bucket(task.root_uri, number, task.context)

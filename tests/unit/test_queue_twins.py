@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
-from harness.plan import ConsumerPromise
 from harness.records import Event
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Found, Pair, found
-from tests.planted.plans import DURABLE
+from tests.planted.queue_stories import (
+    BACK,
+    DONE,
+    NO_DEDUP,
+    QUEUE,
+    consumed,
+    queue,
+    redelivered,
+    rolled_back,
+)
 from tests.planted.tiny import EPOCH_NS, History
 
-QUEUE = ConsumerPromise(subscription="queue", order="none", acks_confirmed=True)
-NO_DEDUP = DURABLE.model_copy(update={"dedup": False})
-BACK = (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END)
-DONE = (Event.COMMIT_CALLED, Event.COMMIT)
 NOTHING: Found = {}
-
-
-def queue(settle: str = "transacted", **more: Any) -> History:
-    """Six messages sent to a queue; `log` says which remained."""
-    return History(system="qpid", reading=QUEUE, settle=settle, promise=NO_DEDUP, **more).sent(6).at(1_000)
-
-
-def consumed(*given: int, remain: tuple[int, ...] = (), **more: Any) -> History:
-    """Delivered, committed."""
-    return queue(**more).log(*remain).deliver(*given).ends(*DONE)
-
-
-def rolled_back(
-    first: tuple[int, ...], again: tuple[int, ...], event: tuple[Event, ...] = BACK, **more: Any
-) -> History:
-    """Delivered, given back, delivered, committed."""
-    return queue(**more).deliver(*first).ends(*event).deliver(*again).ends(*DONE)
 
 
 def repeated(*seqs: int) -> tuple[tuple[str, str], list[str]]:
     return ("delivery-duplicate", "after roll back"), [f"1/0/{seq}" for seq in seqs]
-
-
-def redelivered(first: tuple[Event, ...]) -> History:
-    """0..5 delivered, the transaction ends, 3 comes again and is committed with what is left."""
-    h = queue(sessions=2).deliver(0, 1, 2, 3).ends(*first).deliver(4, 5).ends(*DONE)
-    return h.deliver(*((3,) if first == DONE else (0, 1, 2, 3)), session=2).ends(*DONE, session=2)
 
 
 def acknowledged(*, refused: bool) -> History:
