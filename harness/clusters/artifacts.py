@@ -38,6 +38,9 @@ class Artifacts:
     pull in (``*:*``: all of it); or ``archive``, ``group:artifact:version:type:classifier`` of a distribution
     whose ``lib`` folder holds the jars. The first of them names the folder in the cache.
 
+    ``managed`` is the ``group:artifact:version`` of a pom that says which versions a project built its own
+    distribution with: poms that count on it ask for versions that exclude each other.
+
     Raises:
         UsageError: text of another form.
     """
@@ -45,9 +48,10 @@ class Artifacts:
     coordinates: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     archive: str = ""
+    managed: str = ""
 
     def __post_init__(self) -> None:
-        for text in self.coordinates:
+        for text in (*self.coordinates, *filter(None, [self.managed])):
             if not _COORDINATE.match(text):
                 raise UsageError(f"{text!r} is not of the form group:artifact:version")
         if self.archive and not _ARCHIVE.match(self.archive):
@@ -73,6 +77,7 @@ def jars_folder(wanted: Artifacts) -> Path:
     """Where the jars of these coordinates are, or would be."""
     asked = [*sorted(wanted.coordinates), *(f"!{module}" for module in sorted(wanted.exclude))]
     asked += [wanted.archive] if wanted.archive else []
+    asked += [f"managed {wanted.managed}"] if wanted.managed else []
     digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:12]
     _, artifact, version = wanted.title.split(":")
     return cache_folder() / "jars" / f"{artifact}-{version}-{digest}"
@@ -152,7 +157,13 @@ def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
             report(f"unpacking {archive.name}", None)
             _unpack(archive, part)
         else:
-            resolver.fetch(wanted.coordinates, wanted.exclude, part, lambda text: report(text, None))
+            resolver.fetch(
+                wanted.coordinates,
+                wanted.exclude,
+                part,
+                lambda text: report(text, None),
+                managed=wanted.managed,
+            )
         names = sorted(path.name for path in part.glob("*.jar"))
         if not names:
             raise EnvironmentNotReady(f"{resolver.name} found no jars for {wanted.title}")

@@ -25,7 +25,7 @@ _SERVICE = {
     "stop_grace_period", "mem_limit", "profiles", "command", "x-brokerstorm",
 }  # fmt: skip
 _SHARED = {"system", "default_version", "topologies", "ports", "detours", "reserved", "releases"}
-_RELEASE = {"from", "java", "coordinates", "archive", "exclude", "jvm", "templates", "args"}
+_RELEASE = {"from", "java", "coordinates", "archive", "exclude", "managed", "jvm", "templates", "args"}
 _PROCESS = {
     "number", "roles", "main", "args", "jvm", "templates", "settings", "memory_mb", "endpoints", "once",
 }  # fmt: skip
@@ -175,6 +175,7 @@ def read_compose(
             tuple(release.get("coordinates", ())),
             tuple(release.get("exclude", ())),
             str(release.get("archive", "")),
+            str(release.get("managed", "")),
         ),
         ports=ports,
         services=_start_order(read, path),

@@ -41,7 +41,15 @@ EVERYTHING = "*:*"
 class Resolver(Protocol):
     name: str
 
-    def fetch(self, coordinates: Sequence[str], exclude: Sequence[str], target: Path, report: Report) -> None:
+    def fetch(
+        self,
+        coordinates: Sequence[str],
+        exclude: Sequence[str],
+        target: Path,
+        report: Report,
+        *,
+        managed: str = "",
+    ) -> None:
         """Copy the jars of the coordinates, with all they need at run time, into ``target``.
 
         Raises:
@@ -92,7 +100,15 @@ class Maven:
     def __init__(self, mvn: str) -> None:
         self._mvn = mvn
 
-    def fetch(self, coordinates: Sequence[str], exclude: Sequence[str], target: Path, report: Report) -> None:
+    def fetch(
+        self,
+        coordinates: Sequence[str],
+        exclude: Sequence[str],
+        target: Path,
+        report: Report,
+        *,
+        managed: str = "",
+    ) -> None:
         exclusions = "".join(
             "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(*one.split(":"))
             for one in exclude
@@ -106,7 +122,8 @@ class Maven:
             Path(work, "pom.xml").write_text(
                 '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
                 "<groupId>brokerstorm</groupId><artifactId>resolve</artifactId><version>1</version>"
-                f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+                f"<packaging>pom</packaging>{_management(managed)}"
+                f"<dependencies>{dependencies}</dependencies></project>"
             )
             command = [
                 self._mvn, "-B", "-U", "dependency:copy-dependencies", "-DincludeScope=runtime",
@@ -125,15 +142,37 @@ class Maven:
         return _only_file(target, title)
 
 
+def _management(managed: str) -> str:
+    if not managed:
+        return ""
+    group, name, version = managed.split(":")
+    return (
+        f"<dependencyManagement><dependencies><dependency><groupId>{group}</groupId><artifactId>{name}"
+        f"</artifactId><version>{version}</version><type>pom</type><scope>import</scope></dependency>"
+        "</dependencies></dependencyManagement>"
+    )
+
+
 class Ivy:
-    """Ivy as a program on a generated ivy.xml; its built-in settings know Maven Central."""
+    """Ivy as a program on a generated ivy.xml; its built-in settings know Maven Central.
+
+    It cannot import a pom's versions: ``managed`` is left to its own choice, the newest asked for.
+    """
 
     name = "ivy"
 
     def __init__(self, java: str, jar: Path) -> None:
         self._command = [java, "-jar", str(jar)]
 
-    def fetch(self, coordinates: Sequence[str], exclude: Sequence[str], target: Path, report: Report) -> None:
+    def fetch(
+        self,
+        coordinates: Sequence[str],
+        exclude: Sequence[str],
+        target: Path,
+        report: Report,
+        *,
+        managed: str = "",
+    ) -> None:
         is_transitive = EVERYTHING not in exclude
         dependencies = "".join(
             f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"

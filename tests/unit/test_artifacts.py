@@ -194,3 +194,20 @@ def test_a_resolver_that_takes_too_long_is_ended_and_said_so(
     command = ["sh", "-c", "echo 'WARNING Connection refused'; exec sleep 60"]
     with pytest.raises(EnvironmentNotReady, match=f"{TITLE} was not resolved within"):
         resolvers._run(command, tmp_path, TITLE, lambda text: None, "x")
+
+
+def test_maven_takes_the_versions_that_a_project_was_built_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poms: list[str] = []
+    monkeypatch.setattr(
+        resolvers, "_run", lambda command, folder, *_: poms.append((folder / "pom.xml").read_text())
+    )
+    managed = Artifacts(("org.example:broker:1.2.3",), managed="org.example:parent:1.2.3")
+    for wanted in (managed, Artifacts(managed.coordinates)):
+        resolvers.Maven("mvn").fetch(wanted.coordinates, (), tmp_path, print, managed=wanted.managed)
+    management = poms[0].partition("<dependencyManagement>")[2].partition("</dependencyManagement>")[0]
+    assert "<artifactId>parent</artifactId><version>1.2.3</version><type>pom</type>" in management
+    assert "<scope>import</scope>" in management
+    assert "dependencyManagement" not in poms[1]
+    assert artifacts.jars_folder(managed) != artifacts.jars_folder(Artifacts(managed.coordinates))
