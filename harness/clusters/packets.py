@@ -43,7 +43,7 @@ class Packets:
         done = _iptables("-C", _CHAIN, *_RANDOM, "0.5", "-m", "comment", "--comment", "none", "-j", "DROP")
         # A rule that is not there is what is to be found; another complaint is about the kernel.
         known = "Bad rule" in done.stderr or "matching rule" in done.stderr or not done.returncode
-        return "" if known else f"iptables: {_first_line(done.stderr)}"
+        return "" if known else _first_line(done.stderr)
 
     def lose(self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float) -> None:
         """Drop a share of the packets of a node's ports from now on, until `repair` of the same name.

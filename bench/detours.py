@@ -1,0 +1,100 @@
+"""What detours cost: the same producer on two clusters of the same kind, one of them behind the proxy.
+
+    python -m bench.detours [--rounds 3] [--seconds 8] [--json]
+
+Two loads: 50,000 msg/s (is the rate held, and what the proxy takes) and unlimited (where it would be the
+bottleneck). Arms swap places every round. Target: 50,000 msg/s is held through the proxy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from bench.producing import Sample, run_producer
+from harness.clusters.cluster import BrokerCluster, open_cluster
+from harness.clusters.processes import run_processes
+from harness.wires import CLIENT_DETOURS, PEER_DETOURS
+
+UNLIMITED, STEADY = 0.0, 50_000.0
+ARMS = {"direct": frozenset[str](), "detours": frozenset({CLIENT_DETOURS, PEER_DETOURS})}
+
+
+def proxy_cpu_s(cluster: BrokerCluster[Any]) -> float:
+    """CPU time of the cluster's proxy so far; 0 without one."""
+    total = 0.0
+    for identity, _ in run_processes(cluster.runtime.run_id):
+        process = psutil.Process(identity.pid)
+        if process.name().startswith("toxiproxy"):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def measure(rounds: int, seconds: float) -> dict[tuple[float, str], list[tuple[Sample, float]]]:
+    """(rate, arm) -> samples, each with the proxy's CPU time, warm-up and drain included."""
+    found: dict[tuple[float, str], list[tuple[Sample, float]]] = {}
+    with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
+        root, clusters = Path(temporary), dict[str, BrokerCluster[Any]]()
+        try:
+            for arm, needs in ARMS.items():
+                run_id = f"bench-{arm}-{time.monotonic_ns()}"
+                clusters[arm] = open_cluster("kafka", run_id=run_id, folder=root / arm, needs=needs)
+                clusters[arm].up(timeout_s=120)
+            for number in range(rounds):
+                for rate in (STEADY, UNLIMITED):
+                    for arm in list(ARMS)[:: 1 if number % 2 else -1]:
+                        before_s = proxy_cpu_s(clusters[arm])
+                        sample = run_producer(
+                            clusters[arm], root / f"p-{number}-{rate:.0f}-{arm}",
+                            rate=rate, seconds=seconds, payload=150, capture=False,
+                        )  # fmt: skip
+                        proxy_s = proxy_cpu_s(clusters[arm]) - before_s
+                        found.setdefault((rate, arm), []).append((sample, proxy_s))
+                        print(
+                            f"round {number}  {rate or 'unlimited':>9}  {arm:7}  {sample.rate_per_s:>9,.0f}/s"
+                            f"  late at most {sample.late_max_ms:,.0f} ms  proxy {proxy_s:.2f} CPU-s",
+                            file=sys.stderr,
+                        )
+        finally:
+            for cluster in clusters.values():
+                cluster.down()
+    return found
+
+
+def summary(found: dict[tuple[float, str], list[tuple[Sample, float]]], seconds: float) -> dict[str, float]:
+    steady, unlimited = found[STEADY, "detours"], found[UNLIMITED, "detours"]
+    pairs = zip(unlimited, found[UNLIMITED, "direct"], strict=True)
+    return {
+        "steady_direct_per_s": round(median(s.rate_per_s for s, _ in found[STEADY, "direct"])),
+        "steady_detours_per_s": round(median(s.rate_per_s for s, _ in steady)),
+        "proxy_cores_at_50k": round(median(cpu for _, cpu in steady) / seconds, 3),
+        "unlimited_detours_per_s": round(median(s.rate_per_s for s, _ in unlimited)),
+        "unlimited_ratio": round(median(a.rate_per_s / b.rate_per_s for (a, _), (b, _) in pairs), 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    result = summary(measure(asked.rounds, asked.seconds), asked.seconds)
+    if asked.json:
+        print(json.dumps(result))
+    else:
+        for name, value in result.items():
+            print(f"{name:28} {value:>12,}")
+
+
+if __name__ == "__main__":
+    main()

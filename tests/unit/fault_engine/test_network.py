@@ -1,0 +1,171 @@
+"""Network faults on a cluster that is only state: when they say that they bit, and that they are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+import faults
+from faults.ledger import Ledger
+from harness.errors import HealError, ScenarioError
+from harness.protocols import Endpoint
+from harness.rundir import RunDir
+from harness.wires import CLIENTS, Flow, HasDetours, Impairment, Wire
+from tests.unit.fault_cluster import NAMES, StateCluster
+from tests.unit.fault_engine.rig import TOPICS, Rig
+
+
+class StateDetours:
+    """HasDetours as a dictionary; ``deaf`` wires never answer."""
+
+    def __init__(self, sides: Sequence[str] = ("clients", "peers")) -> None:
+        end = {"client": Endpoint("127.0.0.1", 1)}
+        pairs = [(CLIENTS, node) for node in NAMES if "clients" in sides]
+        pairs += [(a, b) for a in NAMES for b in NAMES if a != b and "peers" in sides]
+        self._wires = [Wire(source, target, end) for source, target in pairs]
+        self.applied: dict[str, tuple[list[Flow], Impairment]] = {}
+        self.deaf: set[str] = set()
+        self.ignored = False
+        self.repairs_fail = 0
+
+    def wires(self) -> Sequence[Wire]:
+        return self._wires
+
+    def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
+        self.applied[name] = (list(flows), impairment)
+
+    def repair(self, name: str) -> None:
+        if self.repairs_fail:
+            self.repairs_fail -= 1
+            raise HealError("the proxy does not answer")
+        self.applied.pop(name, None)
+
+    def is_impaired(self, name: str) -> bool:
+        return name in self.applied
+
+    def measure(self, system: str, wires: Sequence[Wire], **more: object) -> dict[str, float | None]:
+        return {str(wire): self._took_s(wire) for wire in wires}
+
+    def _took_s(self, wire: Wire) -> float | None:
+        took_s: float = 0.001
+        if str(wire) in self.deaf:
+            return None
+        for flows, impairment in self.applied.values():
+            hit = any(str(flow.wire) == str(wire) for flow in flows) and not self.ignored
+            if hit and impairment.how != "delay":
+                return None
+            took_s += impairment.delay_s if hit else 0.0
+        return took_s
+
+
+@pytest.fixture
+def detours(cluster: StateCluster, monkeypatch: pytest.MonkeyPatch) -> StateDetours:
+    made = StateDetours()
+    cluster.runtime.detours = made  # type: ignore[attr-defined]
+    monkeypatch.setattr("faults.network.measure", made.measure)
+    assert isinstance(made, HasDetours)
+    return made
+
+
+def test_a_partition_is_proved_by_silence_and_healed(
+    cluster: StateCluster, detours: StateDetours, run: RunDir
+) -> None:
+    rig = Rig(cluster, run, {"fault": "partition", "target": "kafka-2", "at": 0, "for": 0.2})
+    rig.storm.join(20)
+    (effect,), (healed,) = rig.rows("effect"), rig.rows("healed")
+    assert effect["effective"]
+    assert "no answer on 1 of 1 wires (clients -> kafka-2)" in effect["evidence"]
+    assert healed["ok"]
+    assert detours.applied == {}
+
+
+def test_latency_says_how_much(cluster: StateCluster, detours: StateDetours, run: RunDir) -> None:
+    step = {"fault": "latency", "target": "kafka-1", "delay": 0.2, "at": 0, "for": 0.2}
+    rig = Rig(cluster, run, step)
+    rig.storm.join(20)
+    assert "a request takes 201 ms, 1 ms before" in rig.rows("effect")[0]["evidence"]
+
+
+def test_what_nobody_notices_is_vacuous(cluster: StateCluster, detours: StateDetours, run: RunDir) -> None:
+    detours.ignored = True
+    rig = Rig(cluster, run, {"fault": "blackhole", "target": "kafka-1", "at": 0, "for": 0.2})
+    rig.storm.join(20)
+    assert rig.rows("effect")[0]["effective"] is False
+    assert "nothing was seen of it" in rig.rows("effect")[0]["evidence"]
+
+
+def test_a_wire_that_was_silent_before_proves_nothing(
+    cluster: StateCluster, detours: StateDetours, run: RunDir
+) -> None:
+    detours.deaf.add("clients -> kafka-1")
+    rig = Rig(cluster, run, {"fault": "partition", "target": "kafka-1", "at": 0, "for": 0.2})
+    rig.storm.join(20)
+    assert "no answer from clients -> kafka-1 before" in rig.rows("skipped")[0]["reason"]
+    assert detours.applied == {}
+
+
+def test_a_node_cut_from_its_peers_is_away_and_one_cut_from_clients_is_not(
+    cluster: StateCluster, detours: StateDetours, run: RunDir
+) -> None:
+    rig = Rig(
+        cluster,
+        run,
+        {"fault": "partition", "target": "kafka-1", "at": 0, "for": 0.5},
+        {"fault": "partition", "target": "kafka-2", "link": "peers", "at": 0.05, "for": 0.5},
+        {"fault": "kill", "target": "kafka-3", "at": 0.2, "for": 0.1},
+    )
+    rig.storm.join(20)
+    (skipped,) = rig.rows("skipped")
+    assert skipped["kind"] == "kill"
+    assert "kafka-2 is still away" in skipped["reason"]
+
+
+def test_one_that_a_killed_process_left_is_healed_from_the_ledger(
+    cluster: StateCluster, detours: StateDetours, run: RunDir
+) -> None:
+    row = faults.inject_once("blackhole", {"target": "kafka-1"}, cluster, run, None)  # type: ignore[arg-type]
+    assert row["applied"]
+    assert list(detours.applied) == Ledger(run).entries()[0]["impaired"]
+    detours.repairs_fail = 1
+    assert "does not answer" in faults.heal_from_ledger(cluster, run)[0]  # type: ignore[arg-type]
+    assert faults.heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
+    assert detours.applied == {}
+    assert Ledger(run).entries() == []
+
+
+def test_a_heal_that_fails_is_tried_again(
+    cluster: StateCluster, detours: StateDetours, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faults.life._RETRY_S", 0.05)
+    detours.repairs_fail = 2
+    rig = Rig(cluster, run, {"fault": "connection-reset", "target": "kafka-1", "at": 0, "for": 0.1})
+    rig.storm.join(20)
+    assert rig.rows("healed")[0]["ok"]
+
+
+@pytest.mark.parametrize(
+    ("sides", "said"),
+    [
+        (("clients",), "not started with detours for peers"),
+        (("peers",), "not started with detours for clients"),
+    ],
+)
+def test_a_cluster_without_the_detours_of_a_link_is_refused(sides: tuple[str, ...], said: str) -> None:
+    cluster = StateCluster()
+    cluster.runtime.detours = StateDetours(sides)  # type: ignore[attr-defined]
+    link = "peers" if sides == ("clients",) else "clients"
+    steps = [{"fault": "partition", "link": link, "at": 1}]
+    timeline = faults.compile(steps, seed=1, load_s=60, topics=TOPICS, nodes=NAMES)
+    with pytest.raises(ScenarioError, match=said) as caught:
+        faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
+    assert "up --needs" in caught.value.hint
+
+
+def test_bandwidth_is_refused_where_nothing_can_prove_it() -> None:
+    cluster = StateCluster()
+    cluster.runtime.detours = StateDetours()  # type: ignore[attr-defined]
+    steps = [{"fault": "bandwidth", "at": 1}]
+    timeline = faults.compile(steps, seed=1, load_s=60, topics=TOPICS, nodes=NAMES)
+    with pytest.raises(ScenarioError, match="no request is known that is long enough"):
+        faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
