@@ -116,8 +116,8 @@ class DockerRuntime(NodeRuntime):
 
     def check(self) -> None:
         for node in self.nodes:
-            if not self.is_running(node.name):
-                raise self._why_dead(node.name)
+            if problem := self._problem(node.name):
+                raise problem
 
     def container(self, node: str) -> Any:
         """The container of a node (`docker.models.containers.Container`), as it is now.
@@ -248,11 +248,18 @@ class DockerRuntime(NodeRuntime):
         for node in self.layout.all_nodes:
             state = self._state(node)
             failed = state.get("Status") in ("exited", "dead") and state.get("ExitCode")
-            if failed:
-                return self._why_dead(node)
-            if state.get("Health", {}).get("Status") == "unhealthy":
-                return self._error(f"{node} never became healthy", node)
+            if failed or state.get("Health", {}).get("Status") == "unhealthy":
+                return self._problem(node) or error
         return error
+
+    def _problem(self, node: str) -> EnvironmentNotReady | None:
+        """What is wrong with a node that should run; None when it does."""
+        state = self._state(node)
+        if not state.get("Running"):
+            return self._why_dead(node)
+        if state.get("Health", {}).get("Status") == "unhealthy":
+            return self._error(f"{node} runs and never became healthy", node)
+        return None
 
     def _error(self, what: str, node: str) -> EnvironmentNotReady:
         tail = ""

@@ -37,7 +37,9 @@ class CannotCompose(EnvironmentNotReady):
 
 
 def up(spec: ClusterSpec, folder: Path, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Start every service of the topology; returns when all are healthy.
+    """Start every service of the topology; returns when all were started, and steps of the start done.
+
+    Not when they are healthy: a cluster is waited for by asking the brokers, more often and more strictly.
 
     Args:
         folder: of the cluster; the env file goes there, so that a person can use the plugin too.
@@ -60,6 +62,7 @@ def up(spec: ClusterSpec, folder: Path, values: Mapping[str, str], environment: 
         env_file=str(env_file),
         profiles=[spec.topology] if spec.topology else None,
         docker_command_path="docker",
+        wait=False,
     )
     compose.environment = {**inherited, RUN_ID: values["BROKERSTORM_RUN_ID"]}
     try:
@@ -70,7 +73,7 @@ def up(spec: ClusterSpec, folder: Path, values: Mapping[str, str], environment: 
         ) from None
     except subprocess.TimeoutExpired:
         raise CannotCompose(
-            f"the cluster is not healthy {_UP_S:.0f} s after its start", hint="the machine may be too busy"
+            f"the containers are not started within {_UP_S:.0f} s", hint="the machine may be too busy"
         ) from None
     except FileNotFoundError:
         raise EnvironmentNotReady(
