@@ -151,6 +151,14 @@ def test_a_spec_that_cannot_be_used(start: Start, broken: dict[str, Any]) -> Non
     assert worker.errors[-1]["fatal"]
 
 
+def test_a_jar_that_the_client_lacks_is_no_bug_of_the_worker(start: Start) -> None:
+    worker = start(answers="lacks a jar")
+    assert worker._wait_exit(20)
+    assert worker.exit_code == 4
+    assert "org/apache/mina/common/IoHandlerAdapter" in worker.errors[-1]["text"]
+    assert worker.errors[-1]["hint"].startswith("a jar is missing that the client needs")
+
+
 def test_defaults_of_the_worker_give_way_to_the_scenario(start: Start) -> None:
     env = {java_build.DEFAULT_OPTIONS: json.dumps({"producer": {"answers": "never"}})}
     rows = run(start(env=env, rate_per_s=100), rows=75)

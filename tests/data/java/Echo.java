@@ -31,6 +31,9 @@ public final class Echo extends OpenLoop {
         if (answers.equals("refuses options")) {
             throw new IllegalStateException("no" + Near.guess("answer", List.of("answers", "linger")));
         }
+        if (answers.equals("lacks a jar")) {
+            throw new NoClassDefFoundError("org/apache/mina/common/IoHandlerAdapter");
+        }
     }
 
     @Override

@@ -56,8 +56,10 @@ public final class Worker {
         } catch (Throwable error) { // the wall of this process: a crash must reach the harness
             report.close();
             error.printStackTrace();
-            if (clientErrors.isInstance(error)) {
-                String hint = "check the options and the client's log (stderr.log)";
+            if (clientErrors.isInstance(error) || isMissingClass(error)) {
+                String hint = isMissingClass(error)
+                        ? "a jar is missing that the client needs, or is of another version (stderr.log)"
+                        : "check the options and the client's log (stderr.log)";
                 report.error(error.getClass().getSimpleName(), String.valueOf(error), true, hint);
                 return ENVIRONMENT;
             }
@@ -67,6 +69,15 @@ public final class Worker {
         }
         report.done();
         return DONE;
+    }
+
+    private static boolean isMissingClass(Throwable error) {
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause instanceof NoClassDefFoundError || cause instanceof ClassNotFoundException) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private static void play(Path path, Map<String, Role> roles, Map<String, String> versions, Report report)
