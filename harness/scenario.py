@@ -174,7 +174,9 @@ class Scenario(Part):
         default_factory=lambda: {"orders": TopicSpec()}, min_length=1, description="by name"
     )
     load: LoadSpec = Field(default_factory=LoadSpec, description="producers, consumers, rate, duration")
-    faults: list[dict[str, Any]] = Field(default_factory=list, description="steps, or a `mix` of them: faults.md")
+    faults: list[dict[str, Any]] = Field(
+        default_factory=list, description="steps, or a `mix` of them: faults.md"
+    )
     require: RequireSpec = Field(default_factory=RequireSpec, description="what the application needs")
     limits: LimitsSpec = Field(default_factory=LimitsSpec, description="deadlines of the phases")
     rounds: int = Field(1, ge=1, le=1000, description="times each variant is run, interleaved")
