@@ -1,4 +1,4 @@
-"""The same scenarios, seeds and faults on both runtimes come to the same verdict (bench/runtimes.py: figures)."""
+"""The same scenarios, seeds and faults on both runtimes come to the same verdict (bench.runtimes: figures)."""
 
 from __future__ import annotations
 
