@@ -158,18 +158,27 @@ class Crew:
             self._progress.note(text)
 
     def notice_hangs(self) -> None:
-        """End every producer with a call open past its deadline, after taking its stacks."""
+        """End every producer with a call open past its deadline, after taking its stacks.
+
+        All of them are told first: a process may take seconds to show its stacks.
+        """
+        told = []
         for worker in self.producers:
             if not worker.is_alive or worker.done.is_set():
                 continue
             now_ns = time.monotonic_ns()
             hang = self._judges[worker.name].look(now_ns, is_stopped=worker.is_stopped)
             if hang is not None:
-                self._end_hung(worker, hang)
+                told.append((worker, self._tell_hang(worker, hang)))
+        for worker, row in told:
+            self._keep_stacks(worker, row)
+            worker.kill()
 
-    def _end_hung(self, worker: WorkerProcess, hang: Hang) -> None:
+    def _tell_hang(self, worker: WorkerProcess, hang: Hang) -> dict[str, Any]:
         text = sentence(hang, int(self._manifest.document["epoch_ns"]))
-        self._keep_evidence(
+        self._hung.add(worker.name)  # its record is whole: what was open stays open
+        self._reported.add(worker.name)
+        return self._tell_waiting(
             worker,
             "hang",
             text,
@@ -178,11 +187,11 @@ class Crew:
             last_progress_ns=hang.last_progress_ns,
             deadline_s=hang.deadline_s,
         )
-        worker.kill()
 
     def end_stuck(self, worker: WorkerProcess, text: str) -> None:
         """Keep the stacks of a worker that does not end though it was told to, end it, go on."""
-        self._keep_evidence(worker, "stuck", text)
+        self._reported.add(worker.name)
+        self._keep_stacks(worker, self._tell_waiting(worker, "stuck", text))
         worker.kill()
 
     def note_stall(self, worker: WorkerProcess, silence: Silence, waiting: int) -> None:
@@ -191,33 +200,33 @@ class Crew:
             self._stalled.add(worker.name)
             epoch_ns = int(self._manifest.document["epoch_ns"])
             text = stall_sentence(silence, waiting, epoch_ns)
-            self._keep_evidence(worker, "stall", text, since_ns=silence.since_ns, waiting=waiting)
+            row = self._tell_waiting(worker, "stall", text, since_ns=silence.since_ns, waiting=waiting)
+            self._keep_stacks(worker, row)
 
     def note_going_on(self, worker: WorkerProcess) -> None:
         """A consumer that stalled is handed messages again."""
         self._progress.waiting(worker.name, "")
         self._progress.note(f"{worker.name} goes on: it is handed messages again")
 
-    def _keep_evidence(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> None:
-        """Tell at once, take the stacks, write the event down."""
+    def _tell_waiting(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> dict[str, Any]:
+        """Tell of a worker that waits in vain; the row of events.jsonl, still without its stacks."""
         client = worker.spec["client"]["library"]
         version = worker.ready_message.get("client_version", "")
         who = f"{worker.name} ({' '.join(filter(None, (client, version)))})"
-        if kind == "hang":  # its record is whole: what was open stays open
-            self._hung.add(worker.name)
-        if kind != "stall":
-            self._reported.add(worker.name)
         verb = {"hang": "hangs", "stall": "stalls", "stuck": "is stuck"}[kind]
         self._progress.waiting(worker.name, f"{verb}: {text}")
         self._progress.note(f"{who} {verb}: {text}")
         number_key = NUMBER_KEYS[worker.role]
-        row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": kind, "text": text}
-        row[number_key] = worker.spec[worker.role][number_key]
+        row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": kind, "text": text, **more}
+        return {**row, number_key: worker.spec[worker.role][number_key]}
+
+    def _keep_stacks(self, worker: WorkerProcess, row: dict[str, Any]) -> None:
+        """Take the stacks of a worker that was told of, and write the event down."""
         found = take_stacks(worker, self._run)
-        append_jsonl(self._run.events, {**row, **more, **found})
+        append_jsonl(self._run.events, {**row, **found})
         if found.get("where"):
             self._progress.note(f"{worker.name} waits in {found['where']}, stacks in {found['stacks']}")
-        self._manifest.problem(kind, f"{worker.name}: {text}")
+        self._manifest.problem(row["kind"], f"{worker.name}: {row['text']}")
 
     def stop(self) -> None:
         """End every worker. Idempotent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
@@ -11,12 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.crew import Crew
 from harness.hangs import HangWatch, sentence, take_stacks
 from harness.liveness import Hang, HangJudge, OpenCalls, SendsJournal
+from harness.manifest import Manifest
+from harness.planning import build_plan
+from harness.progress import PlainProgress
 from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
-from harness.rundir import RunDir
+from harness.rundir import RunDir, read_jsonl
+from harness.scenario import Scenario
 from harness.stacks import parse, waiting
 from harness.worker_process import WorkerProcess
+from harness.worker_specs import Endpoints
 
 S = 1_000_000_000
 CAPACITY = 8
@@ -121,6 +128,42 @@ def test_the_watch_looks_until_it_is_stopped() -> None:
     assert seen
     time.sleep(0.05)
     assert len(looks) == seen
+
+
+class Hung(WorkerProcess):
+    """A producer whose process waits; nothing of it is started."""
+
+    is_alive = True  # type: ignore[assignment]
+    is_stopped = False  # type: ignore[assignment]
+
+    def kill(self) -> None: ...
+
+
+def test_whoever_hangs_is_told_of_before_the_first_stack_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, order, said = RunDir(tmp_path / "run").create(), list[str](), io.StringIO()
+    manifest = Manifest(run, command="x", versions={})
+    manifest.set_epoch(64 * S)
+    plan = build_plan(Scenario.model_validate({"name": "x", "load": {"producers": {"p": {}}}}), seed=1)
+    crew = Crew(plan, run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True)
+    for number in (1, 2):
+        spec = {"client": {"library": "sarama"}, "producer": {"instance": number}}
+        crew.producers.append(Hung(f"producer-{number}", "producer", spec, tmp_path))
+        plant(tmp_path / str(number), 0, [(time.monotonic() - 100, 0)])
+        crew._judges[f"producer-{number}"] = judge(tmp_path / str(number))
+
+    def slow(worker: WorkerProcess, run: RunDir) -> dict[str, str]:
+        order.append(f"stacks of {worker.name}, {len(said.getvalue().splitlines())} told")
+        return {}
+
+    monkeypatch.setattr("harness.crew.take_stacks", slow)
+    crew.notice_hangs()
+    crew.notice_hangs()
+    assert order == ["stacks of producer-1, 2 told", "stacks of producer-2, 2 told"]
+    rows = read_jsonl(run.events)
+    assert [(row["kind"], row["instance"], row["open"]) for row in rows] == [("hang", 1, 1), ("hang", 2, 1)]
+    assert crew._hung == {"producer-1", "producer-2"}
 
 
 GO = """[sarama] 2026/11/21 10:03:47 client/metadata fetching

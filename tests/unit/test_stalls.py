@@ -229,7 +229,8 @@ def test_a_stall_is_written_down_with_who_and_what(tmp_path: Path) -> None:
     crew = Crew(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
     spec = {"client": {"library": "kafka-python"}, "consumer": {"session": 3}}
     worker = WorkerProcess("consumer-3", "consumer", spec, tmp_path)
-    crew._keep_evidence(worker, "stall", "handed nothing since 00:07.2", since_ns=71 * S, waiting=857)
+    told = crew._tell_waiting(worker, "stall", "handed nothing since 00:07.2", since_ns=71 * S, waiting=857)
+    crew._keep_stacks(worker, told)
     (row,) = read_jsonl(run.events)
     assert (row["worker"], row["kind"], row["session"]) == ("consumer-3", "stall", 3)
     assert (row["since_ns"], row["waiting"]) == (71 * S, 857)
