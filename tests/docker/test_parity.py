@@ -1,4 +1,4 @@
-"""The same scenarios, seeds and faults on both runtimes come to the same verdict (bench.runtimes: figures)."""
+"""The same scenario, seed and faults come to the same verdict on both runtimes (figures: bench.runtimes)."""
 
 from __future__ import annotations
 
