@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def docker_checks(system: str, version: str = "", topology: str = "", *, needed:
     try:
         client = docker_engine.connect()
     except EnvironmentNotReady as error:
-        found.insert(0, Check("docker engine", False, str(error), error.hint))
+        found.insert(0, Check("docker engine", False, str(error), _engine_remedy(error.hint)))
     else:
         try:
             found = [_engine_check(client), *found, _images_check(client, spec), _disk_check(client)]
@@ -39,6 +40,13 @@ def docker_checks(system: str, version: str = "", topology: str = "", *, needed:
         finally:
             client.close()
     return [Check(check.name, check.ok, check.text, check.remedy, needed) for check in found]
+
+
+def _engine_remedy(hint: str) -> str:
+    """An engine that is not installed cannot be started."""
+    if os.environ.get("DOCKER_HOST") or shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
+        return hint
+    return f"install one (Debian, Ubuntu: apt install docker.io iptables), then {hint}"
 
 
 def _engine_check(client: Any) -> Check:

@@ -67,6 +67,13 @@ def test_no_engine(docker_command: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert caught.value.exit_code == Exit.ENVIRONMENT
 
 
+def test_an_engine_that_is_not_installed(docker_command: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(docker_engine, "_DEFAULT_SOCKET", "/nowhere/docker.sock")
+    monkeypatch.setattr(machine_docker.shutil, "which", lambda name, path=None: None)
+    assert "apt install docker.io" in found()["docker engine"].remedy
+
+
 def test_an_engine_that_is_only_an_option_may_be_missing(
     docker_command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
