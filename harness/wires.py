@@ -108,8 +108,8 @@ class RenamesNodes(HasDetours, Protocol):
 class LosesPackets(Protocol):
     """Can let the kernel drop packets of connections to a node."""
 
-    def why_not(self) -> str:
-        """Why this machine cannot; empty when it can."""
+    def why_not(self, link: str) -> str:
+        """Why this machine cannot, for connections of a link; empty when it can."""
 
     def lose(
         self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float

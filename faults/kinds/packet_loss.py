@@ -91,7 +91,7 @@ class PacketLoss(NodeFault[PacketLossParams]):
         return params.for_
 
     def refusal(self, params: PacketLossParams, cluster: Cluster) -> str:
-        return packets(cluster).why_not()
+        return packets(cluster).why_not(params.link)
 
     def commands(self, params: PacketLossParams, shape: Shape) -> list[str]:
         words = {"both": "to and from", "in": "to", "out": "from"}[params.way]

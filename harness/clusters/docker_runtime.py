@@ -68,7 +68,7 @@ class DockerRuntime(NodeRuntime):
         self.folder = folder
         self.block = block
         self.client = client
-        self.packets = Packets(run_id, spec, block)
+        self.packets = Packets(run_id, spec, block, peers=False)
         self.detours: Detours | None = detours_of(run_id, folder, spec, block, needs)
         wiring = DockerWiring(spec, self.detours.plan if self.detours else None)
         self.layout = Layout(spec, folder, block, wiring, settings=settings)
@@ -146,7 +146,11 @@ class DockerRuntime(NodeRuntime):
         return found
 
     def pid(self, node: str) -> int | None:
-        state = self._state(node)
+        """None also while the engine does not answer: who measures goes on without this node."""
+        try:
+            state = self._state(node)
+        except EnvironmentNotReady:
+            return None
         pid = int(state.get("Pid") or 0) if state.get("Running") else 0
         # The engine may run on another machine, or in a virtual one: then the number means nothing here.
         return pid if pid and self._is_ours(node, pid) else None
@@ -165,7 +169,10 @@ class DockerRuntime(NodeRuntime):
         return bool(self._state(node).get("Paused"))
 
     def is_reachable(self, node: str) -> bool:
-        state = self._state(node)
+        try:
+            state = self._state(node)
+        except EnvironmentNotReady:
+            return False  # an engine that went away took its containers along
         return bool(state.get("Running")) and not state.get("Paused")
 
     def start(self, node: str) -> None:

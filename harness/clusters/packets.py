@@ -27,15 +27,22 @@ _PACKETS: Final = re.compile(r"^\[(\d+):\d+\]")
 
 
 class Packets:
-    """`LosesPackets` for the nodes of one run. Thread-safe: the kernel's table is the only state."""
+    """`LosesPackets` for the nodes of one run. Thread-safe: the kernel's table is the only state.
 
-    def __init__(self, run_id: str, spec: ClusterSpec, block: int) -> None:
+    Args:
+        peers: nodes reach each other over loopback too; those in containers do not.
+    """
+
+    def __init__(self, run_id: str, spec: ClusterSpec, block: int, *, peers: bool = True) -> None:
+        self._peers = peers
         self._run_id = run_id
         self._spec = spec
         self._block = block
 
-    def why_not(self) -> str:
-        """Why no packet can be lost on this machine; empty when they can."""
+    def why_not(self, link: str) -> str:
+        """Why no packet of a link can be lost on this machine; empty when they can."""
+        if link != "clients" and not self._peers:
+            return "packets between containers do not pass loopback: only `link: clients` is possible"
         if os.geteuid() != 0:
             return "iptables needs root"
         if shutil.which("iptables") is None:

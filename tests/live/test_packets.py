@@ -53,7 +53,7 @@ def talk(server: socket.socket) -> bytes:
 
 @needs_root
 def test_a_share_of_the_packets_is_lost_and_all_bytes_arrive(rig: Rig) -> None:
-    assert rig.packets.why_not() == ""
+    assert rig.packets.why_not("all") == ""
     rig.packets.lose("fault-1", NODE, "clients", "both", 0.2)
     assert rig.packets.is_losing("fault-1")
     assert len(talk(rig.server)) == 65536

@@ -96,19 +96,27 @@ def test_what_the_kernel_counted(lossy: packets.Packets, monkeypatch: pytest.Mon
     assert lossy.lost("fault-3") == 0
 
 
+def test_packets_between_containers_do_not_pass_here(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda name: "/sbin/iptables")
+    contained = packets.Packets("run-1", spec_of("kafka"), 7, peers=False)
+    assert contained.why_not("clients") == ""
+    assert "between containers" in contained.why_not("all")
+
+
 def test_why_not(lossy: packets.Packets, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert lossy.why_not() == "iptables needs root"
+    assert lossy.why_not("all") == "iptables needs root"
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert "apt install iptables" in lossy.why_not()
+    assert "apt install iptables" in lossy.why_not("all")
     monkeypatch.setattr("shutil.which", lambda name: "/sbin/iptables")
-    assert lossy.why_not() == ""
+    assert lossy.why_not("all") == ""
 
     def refuse(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(words, 2, "", "iptables: Couldn't load match `statistic'\n")
 
     monkeypatch.setattr(packets, "_iptables", refuse)
-    assert lossy.why_not() == "iptables: Couldn't load match `statistic'"
+    assert lossy.why_not("all") == "iptables: Couldn't load match `statistic'"
     with pytest.raises(EnvironmentNotReady, match="refuses to lose packets"):
         lossy.lose("fault-1", "kafka-1", "clients", "in", 0.1)
