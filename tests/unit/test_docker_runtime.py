@@ -118,6 +118,27 @@ def test_what_the_runtime_cannot_give_is_refused_by_name() -> None:
         DockerRuntime("r", Path("/x"), 9, spec_of("kafka"), None, needs=frozenset({"wings"}))
 
 
+class GoneEngine:
+    """An engine that was there when the cluster was started."""
+
+    class Api:
+        def inspect_container(self, name: str) -> dict[str, Any]:
+            from requests.exceptions import ConnectionError
+
+            raise ConnectionError("Connection refused")
+
+    api = Api()
+
+
+def test_an_engine_that_went_away_mid_run_is_an_error_only_for_who_acts() -> None:
+    runtime = DockerRuntime("r", Path("/x"), 9, spec_of("kafka"), GoneEngine())
+    runtime._ids["kafka-1"] = "0123"
+    assert (runtime.pid("kafka-1"), runtime.is_reachable("kafka-1")) == (None, False)
+    with pytest.raises(EnvironmentNotReady, match="cannot ask for the state of kafka-1: Connection refused"):
+        runtime.start("kafka-1")
+    assert runtime.is_running("kafka-2") is False  # it never had a container
+
+
 # -- auto -------------------------------------------------------------------------------------------------
 
 
