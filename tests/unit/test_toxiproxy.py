@@ -1,0 +1,123 @@
+"""The network proxy before it runs: what it needs, what is said when that is missing, what it answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands.network import fetch_proxy, network_checks
+from harness.clusters import toxiproxy
+from harness.errors import EnvironmentNotReady, Exit, UsageError
+from harness.go_tool import Go
+from harness.planning import build_plans
+from harness.protocols import Endpoint
+from harness.scenario_file import load_scenario
+
+GO = Go("/nowhere/go", "go version go1.26.8 linux/amd64")
+TEXT = """
+name: net
+topics: {orders: {partitions: 3}}
+load: {rate: 100, duration: 20s, producers: {p: {}}}
+faults: [{fault: FAULT, at: 3s, for: 2s}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
+    monkeypatch.setattr(toxiproxy, "find_go", lambda: GO)
+    return tmp_path
+
+
+def no_go() -> Go:
+    raise EnvironmentNotReady("Go is needed and is not installed", hint="install Go 1.19 or newer")
+
+
+def plans_with(fault: str, folder: Path) -> list[Any]:
+    path = folder / "net.yaml"
+    path.write_text(TEXT.replace("FAULT", fault))
+    return list(build_plans(load_scenario(str(path)), seed=1))
+
+
+def test_without_go_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toxiproxy, "find_go", no_go)
+    with pytest.raises(
+        EnvironmentNotReady, match=r"network faults need the proxy toxiproxy .* not installed"
+    ) as e:
+        toxiproxy.fetch()
+    assert "install Go 1.23 or newer" in e.value.hint
+    assert e.value.exit_code == Exit.ENVIRONMENT
+    ok, text, remedy = toxiproxy.readiness()
+    assert not ok
+    assert "not installed" in text
+    assert "install Go" in remedy
+
+
+def test_offline_takes_only_what_is_there(cache: Path) -> None:
+    with pytest.raises(EnvironmentNotReady, match="--offline forbids fetching"):
+        toxiproxy.fetch(offline=True)
+    assert "to be built" in toxiproxy.readiness()[1]
+    binary = toxiproxy.binary_path(GO)
+    assert binary.is_relative_to(cache)
+    binary.parent.mkdir(parents=True)
+    binary.touch()
+    assert toxiproxy.fetch(offline=True) == binary
+    assert toxiproxy.readiness() == (True, f"toxiproxy {toxiproxy.VERSION}", "")
+
+
+def test_only_scenarios_with_network_faults_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toxiproxy, "find_go", no_go)
+    (check,) = network_checks(plans_with("latency", tmp_path))
+    assert (check.name, check.ok) == ("network proxy", False)
+    with pytest.raises(EnvironmentNotReady):
+        fetch_proxy(plans_with("latency", tmp_path), lambda text, share: None)
+    assert network_checks(plans_with("kill", tmp_path)) == []
+    assert fetch_proxy(plans_with("packet-loss", tmp_path), lambda text, share: None) == {}
+
+
+class Api(BaseHTTPRequestHandler):
+    """Answers what the path says."""
+
+    def do_GET(self) -> None:
+        code = int(self.path.rpartition("/")[2])
+        body = json.dumps({"error": "toxic already exists"}).encode() if code != 200 else b'{"p": {}}'
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[toxiproxy.Proxy]:
+    server = HTTPServer(("127.0.0.1", 0), Api)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield toxiproxy.Proxy("run-1", tmp_path, Endpoint("127.0.0.1", server.server_port), [])
+    server.shutdown()
+    server.server_close()
+
+
+def test_answers(proxy: toxiproxy.Proxy) -> None:
+    assert proxy.ask("GET", "/200") == {"p": {}}
+    with pytest.raises(UsageError, match="knows no /404"):
+        proxy.ask("GET", "/404")
+    with pytest.raises(EnvironmentNotReady, match=r"refuses GET /409: .*toxic already exists"):
+        proxy.ask("GET", "/409")
+
+
+def test_a_proxy_that_is_gone(tmp_path: Path) -> None:
+    gone = toxiproxy.Proxy("run-1", tmp_path, Endpoint("127.0.0.1", 1), [])
+    assert not gone.is_running
+    with pytest.raises(EnvironmentNotReady, match=r"127\.0\.0\.1:1 does not answer") as caught:
+        gone.ask("GET", "/version")
+    assert "stdout.log" in caught.value.hint
