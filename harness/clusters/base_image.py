@@ -197,7 +197,7 @@ def _remedy(said: list[str]) -> str:
         r"Could not resolve|Could not connect|Failed to fetch|Unable to connect|Temporary failure", text
     ):
         return "the package sources of apt must be reachable: try `apt-get update`"
-    if re.search(r"unshare|mknod|newuidmap|subuid|not permitted|must be root", text):
+    if re.search(r"chroot mode|unshare|mknod|newuidmap|subuid|not permitted", text):
         return "making a system tree needs root here: run `sudo brokerstorm fetch --images` once"
     if "No space left" in text:
         return "free some space; TMPDIR names another folder for what is temporary"

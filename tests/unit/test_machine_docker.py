@@ -268,7 +268,7 @@ def test_a_machine_without_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             "Could not resolve",
             "apt-get update",
         ),
-        ("E: cannot unshare: not permitted", "cannot unshare", "needs root"),
+        ("E: unable to pick chroot mode automatically", "chroot mode", "needs root"),
         ("I: fine\nE: write failed: No space left on device", "No space left", "TMPDIR"),
         ("", "said nothing", "fetch --images"),
     ],
