@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from harness.clusters import addresses, artifacts
+from harness.clusters import addresses, artifacts, toxiproxy
 from harness.clusters.assembly import ClusterAdmin, assembly_of
 from harness.clusters.compose import ClusterSpec, compose_file, read_compose
+from harness.clusters.network import NEEDS
 from harness.clusters.runtime import NodeRuntime
 from harness.clusters.sources import ContainerSource, Place, ProcessSource, Source
 from harness.errors import EnvironmentNotReady, UsageError
@@ -109,10 +110,13 @@ def open_cluster(
     Raises:
         UsageError: unknown system, version or topology, a setting that the runtime owns, a need that the
             runtime cannot give.
-        EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images.
+        EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images; no Go
+            for the network proxy.
     """
     spec = spec_of(system, version, topology, run_id=run_id)
     source = _SOURCES[runtime].get(spec, offline=offline, on_progress=on_progress)
+    if needs & NEEDS:
+        toxiproxy.fetch(offline=offline, on_progress=on_progress)
     block = addresses.claim(
         run_id, folder, spec.ports.values(), runtime=runtime, living=_runs_with_containers
     )
