@@ -110,8 +110,8 @@ def open_cluster(
     Raises:
         UsageError: unknown system, version or topology, a setting that the runtime owns, a need that the
             runtime cannot give.
-        EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images; no Go
-            for the network proxy.
+        EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images;
+            no Go for the network proxy.
     """
     spec = spec_of(system, version, topology, run_id=run_id)
     source = _SOURCES[runtime].get(spec, offline=offline, on_progress=on_progress)
