@@ -5,8 +5,9 @@
 VerifiableProducer (the producer of Kafka's system tests) writes what became of each message as a JSON line,
 so it is the tool of our kind; ProducerPerformance counts only. Ours records every send. Same cluster, fresh
 topic each, acks=all and idempotence everywhere, 150-byte payloads, except that VerifiableProducer cannot
-make messages larger than a number: its own are some 7 bytes. Rates leave out start-up (each tool's own
-clock). Target: at least 1x VerifiableProducer.
+make messages larger than a number: its own are some 7 bytes. So ours is also run with its smallest payload,
+52 bytes, and with two processes on the topic. Rates leave out start-up (each tool's own clock). Target: at
+least 1x VerifiableProducer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from harness.clusters import artifacts
 from harness.clusters.cluster import open_cluster
 from harness.clusters.java import find_java
 from harness.clusters.kafka import KafkaCluster
+from harness.records import MIN_PAYLOAD_BYTES
 
+OURS = "brokerstorm"
 OURS_S = 8.0
 TIMEOUT_S = 300.0
 
@@ -105,19 +108,22 @@ def measure(rounds: int, messages: int, payload: int) -> dict[str, list[float]]:
             cluster.up(timeout_s=120)
             tools = JavaTools(cluster, root, messages, payload)
 
-            def ours() -> float:
-                folder = root / f"p-{time.monotonic_ns()}"
+            def ours(payload: int = payload, producers: int = 1) -> float:
                 return run_producer(
-                    cluster, folder, rate=0, seconds=OURS_S, payload=payload, capture=True
-                ).rate_per_s
+                    cluster, root / f"run-{time.monotonic_ns()}",
+                    rate=0, seconds=OURS_S, payload=payload, capture=True, producers=producers,
+                ).rate_per_s  # fmt: skip
 
             arms: list[tuple[str, Callable[[], float]]] = [
-                ("brokerstorm", ours),
+                (OURS, ours),
+                (f"{OURS}, {MIN_PAYLOAD_BYTES} B", lambda: ours(MIN_PAYLOAD_BYTES)),
+                (f"{OURS}, two", lambda: ours(producers=2)),
                 ("VerifiableProducer", tools.verifiable),
                 ("ProducerPerformance", tools.performance),
             ]
             for number in range(rounds):
-                for name, arm in arms[number % 3 :] + arms[: number % 3]:
+                turn = number % len(arms)
+                for name, arm in arms[turn:] + arms[:turn]:
                     rate = arm()
                     found.setdefault(name, []).append(rate)
                     print(f"round {number}  {name:<20} {rate:>10,.0f}/s", file=sys.stderr)
@@ -138,9 +144,9 @@ def main() -> None:
     rates = measure(args.rounds, args.messages, args.payload)
     middle = {name: median(values) for name, values in rates.items()}
     ratios = {
-        f"ratio_to_{name}": round(median(a / b for a, b in zip(rates["brokerstorm"], values, strict=True)), 3)
+        f"ratio_to_{name}": round(median(a / b for a, b in zip(rates[OURS], values, strict=True)), 3)
         for name, values in rates.items()
-        if name != "brokerstorm"
+        if name != OURS
     }
     if args.json:
         print(json.dumps({**{name: round(rate) for name, rate in middle.items()}, **ratios}))

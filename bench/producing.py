@@ -1,4 +1,4 @@
-"""One producer worker on a fresh topic, started as a run starts it, and what it took."""
+"""Producer workers on a fresh topic, started as a run starts them, and what it took."""
 
 from __future__ import annotations
 
@@ -39,17 +39,60 @@ def fresh_topic(cluster: KafkaCluster) -> str:
 
 
 def run_producer(
-    cluster: KafkaCluster, folder: Path, *, rate: float, seconds: float, payload: int, capture: bool
+    cluster: KafkaCluster,
+    folder: Path,
+    *,
+    rate: float,
+    seconds: float,
+    payload: int,
+    capture: bool,
+    producers: int = 1,
 ) -> Sample:
     """Warm up, send for ``seconds``, drain; the numbers are those of the load phase.
 
+    ``producers``: worker processes on one topic, each at ``rate``; their numbers are added up.
+
     Raises:
-        WorkerError: the worker did not start.
-        RuntimeError: it did not end in time.
+        WorkerError: a worker did not start.
+        RuntimeError: one did not end in time.
     """
     topic = fresh_topic(cluster)
+    workers = [
+        _start(_spec(cluster, topic, folder / f"p-{n}", n, rate, seconds, payload, capture))
+        for n in range(1, producers + 1)
+    ]
+    try:
+        for worker, _ in workers:
+            worker.wait_ready(30)
+        t0_ns = time.monotonic_ns() + 200_000_000
+        for worker, _ in workers:
+            worker.tell(f"start {t0_ns}")
+        time.sleep(WARM_UP_S + seconds + 0.3)
+        for worker, _ in workers:
+            worker.tell(f"drain {time.monotonic_ns() + 60 * 10**9}")
+        for worker, _ in workers:
+            if not worker.wait_done(70):
+                raise RuntimeError(f"the producer did not end: {worker.why()}")
+    finally:
+        for worker, _ in workers:
+            worker.stop()
+        cluster.admin.delete_topics([topic])
+    begin_ns, end_ns = (t0_ns + int(s * 1e9) for s in (WARM_UP_S, WARM_UP_S + seconds))
+    return _together([sample_of(stats, begin_ns, end_ns) for _, stats in workers])
+
+
+def _spec(
+    cluster: KafkaCluster,
+    topic: str,
+    folder: Path,
+    instance: int,
+    rate: float,
+    seconds: float,
+    payload: int,
+    capture: bool,
+) -> dict[str, Any]:
     group = {"topic": topic, "mode": "partition", "first": 0, "count": PARTITIONS, "partitions": PARTITIONS}
-    spec: dict[str, Any] = {
+    return {
         "protocol": 1,
         "run_id": "bench",
         "run_tag": 1,
@@ -60,33 +103,37 @@ def run_producer(
         "streams": {f"{topic}-{p}": p + 1 for p in range(PARTITIONS)},
         "client": {"library": "confluent-kafka", "version": "", "options": CONFLUENT_OPTIONS},
         "producer": {
-            "instance": 1, "lane_groups": [group], "rate_per_s": rate, "payload_bytes": payload,
+            "instance": instance, "lane_groups": [group], "rate_per_s": rate, "payload_bytes": payload,
             "when_full": "wait", "warm_up_s": WARM_UP_S, "load_s": seconds, "call_deadline_s": 60,
             "capture": capture,
         },
     }  # fmt: skip
+
+
+def _start(spec: dict[str, Any]) -> tuple[WorkerProcess, list[dict[str, Any]]]:
+    """A started worker, and the list that its stats lines come into."""
     stats: list[dict[str, Any]] = []
     worker = WorkerProcess(
-        folder.name, "producer", spec, folder,
+        spec["name"], "producer", spec, Path(spec["capture_dir"]),
         on_message=lambda _, message: stats.append(message) if message["type"] == "stats" else None,
     )  # fmt: skip
     argv, env = launch(load_worker("confluent-kafka"))
     worker.start(argv, env)
-    try:
-        worker.wait_ready(30)
-        t0_ns = time.monotonic_ns() + 200_000_000
-        worker.tell(f"start {t0_ns}")
-        time.sleep(WARM_UP_S + seconds + 0.3)
-        worker.tell(f"drain {time.monotonic_ns() + 60 * 10**9}")
-        if not worker.wait_done(70):
-            raise RuntimeError(f"the producer did not end: {worker.why()}")
-    finally:
-        worker.stop()
-        cluster.admin.delete_topics([topic])
-    return _sample(stats, t0_ns + int(WARM_UP_S * 1e9), t0_ns + int((WARM_UP_S + seconds) * 1e9))
+    return worker, stats
 
 
-def _sample(stats: list[dict[str, Any]], begin_ns: int, end_ns: int) -> Sample:
+def _together(samples: list[Sample]) -> Sample:
+    sent = sum(sample.sent for sample in samples)
+    return Sample(
+        sent=sent,
+        ok=sum(sample.ok for sample in samples),
+        rate_per_s=sum(sample.rate_per_s for sample in samples),
+        cpu_us=sum(sample.cpu_us * sample.sent for sample in samples) / sent,
+        late_max_ms=max(sample.late_max_ms for sample in samples),
+    )
+
+
+def sample_of(stats: list[dict[str, Any]], begin_ns: int, end_ns: int) -> Sample:
     """Differences between the first and the last stats line within the load phase."""
     inside = [line for line in stats if begin_ns <= line["t_ns"] <= end_ns]
     first, last = inside[0], inside[-1]
