@@ -85,7 +85,9 @@ def test_jars_come_from_where_the_repository_has_them(version: str, from_archive
     assert wanted.title.endswith(f":{version}")
 
 
-@pytest.mark.parametrize(("version", "managed"), [("2.8.1", False), ("2.10.2", True), ("3.0.0", True)])
+@pytest.mark.parametrize(
+    ("version", "managed"), [("2.8.1", False), ("2.10.2", True), ("3.0.0", True), ("4.2.4", True)]
+)
 def test_poms_that_exclude_each_other_get_the_versions_of_the_project(version: str, managed: bool) -> None:
     wanted = read_compose(PULSAR, version=version).artifacts
     assert wanted.managed == (f"org.apache.pulsar:pulsar:{version}" if managed else "")
