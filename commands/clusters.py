@@ -56,6 +56,7 @@ def up(
     stops the cluster.
     """
     from commands import wiring
+    from commands.opening import RuntimeChoice
     from harness.clusters import open_cluster
 
     loaded = wiring.read_scenario(scenario) if scenario else None
@@ -68,7 +69,7 @@ def up(
     needed = _known_needs(needs) | needs_of_plans(plans)
     root = wiring.new_run(settings.run_dir, "cluster")
     with closing(settings.progress()) as progress:
-        chosen = wiring.RuntimeChoice(runtime, needed, offline=offline, tell=progress.note)
+        chosen = RuntimeChoice(runtime, needed, offline=offline, tell=progress.note)
         try:
             cluster = open_cluster(
                 system,
@@ -85,17 +86,21 @@ def up(
         except BaseException:
             shutil.rmtree(root.root)  # a version that is not there leaves nothing to look at
             raise
-        try:
-            progress.phase("up", f"{system} {cluster.version}")
-            cluster.up(timeout_s=UP_TIMEOUT_S)
-        except BaseException:
-            with settings.interrupts.deferred():
-                cluster.down()
-            raise
-        cluster.keep()
+        progress.phase("up", f"{system} {cluster.version}")
+        _start_and_keep(settings, cluster)
     document = _description(root.run_id, cluster)
     settings.show(document, lambda: _show_cluster(document))
     return Exit.PASS
+
+
+def _start_and_keep(settings: Settings, cluster: BrokerCluster[Any]) -> None:
+    try:
+        cluster.up(timeout_s=UP_TIMEOUT_S)
+    except BaseException:
+        with settings.interrupts.deferred():
+            cluster.down()
+        raise
+    cluster.keep()
 
 
 def _known_needs(needs: Iterable[str]) -> frozenset[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from commands.opening import Opening
 from commands.summaries import judge_run
-from harness.errors import ScenarioError, UsageError
+from harness.errors import UsageError
 from harness.rundir import RunDir, point_latest, read_json
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from commands.console import Settings
     from faults import Timeline
     from harness.campaign import Stage
-    from harness.clusters.docker_choice import Choice
     from harness.plan import Plan
     from harness.progress import BaseProgress
     from harness.protocols import Cluster, FaultStorm
@@ -155,47 +155,6 @@ def repeat_command(arguments: Sequence[str]) -> str:
     return shlex.join(["brokerstorm", *arguments])
 
 
-class RuntimeChoice:
-    """What ``--runtime`` means for the clusters of one command, decided once a cluster and told.
-
-    Args:
-        wanted: "auto", "process" or "docker".
-        tell: gets one line when it was for us to decide.
-    """
-
-    def __init__(
-        self, wanted: str, needs: frozenset[str], *, offline: bool, tell: Callable[[str], None]
-    ) -> None:
-        self._wanted = wanted
-        self._needs = needs
-        self._offline = offline
-        self._tell = tell
-        self._made: dict[tuple[str, str, str], Choice] = {}
-
-    def rather_processes(self, system: str, version: str, topology: str, why: str) -> bool:
-        """Take back what was decided for containers; False when it was not for us to decide."""
-        from harness.clusters.docker_choice import AUTO, DOCKER, PROCESS, Choice
-
-        key = (system, version, topology)
-        if self._wanted != AUTO or self._made[key].runtime != DOCKER:
-            return False
-        self._made[key] = Choice(PROCESS, why)
-        self._tell(f"runtime {self._made[key]}")
-        return True
-
-    def of(self, system: str, version: str, topology: str) -> Choice:
-        from harness.clusters import spec_of
-        from harness.clusters.docker_choice import AUTO, choose
-
-        key = (system, version, topology)
-        if key not in self._made:
-            choice = choose(self._wanted, spec_of(*key), needs=self._needs, offline=self._offline)
-            self._made[key] = choice
-            if self._wanted == AUTO:
-                self._tell(f"runtime {choice}")
-        return self._made[key]
-
-
 def make_stage(
     settings: Settings,
     progress: BaseProgress,
@@ -216,35 +175,10 @@ def make_stage(
     from harness.campaign import Stage
 
     timelines = [timeline_of(plan) for plan in plans]
-
-    needs = faults.needs_of(timelines)
-    chosen = RuntimeChoice(runtime, needs, offline=offline, tell=progress.note)
+    opening = Opening(runtime, faults.needs_of(timelines), offline=offline, progress=progress)
 
     def open_cluster(plan: Plan, root: RunDir) -> Cluster:
-        from harness.clusters import open_cluster as open_it
-
-        choice = chosen.of(plan.system, plan.version, plan.topology)
-        cluster = open_it(
-            plan.system,
-            run_id=root.run_id,
-            folder=root.cluster,
-            version=plan.version,
-            topology=plan.topology,
-            broker_config=plan.broker_config,
-            runtime=choice.runtime,
-            needs=needs,
-            offline=offline,
-            on_progress=progress.download,
-        )
-        cluster.facts = {"runtime": str(choice)}
-        try:
-            faults.refuse_unsupported(timeline_of(plan), cluster)
-        except ScenarioError as error:
-            cluster.down()  # nothing runs, but its addresses are taken
-            if not chosen.rather_processes(plan.system, plan.version, plan.topology, str(error)):
-                raise
-            return open_cluster(plan, root)
-        return cluster
+        return opening.open(plan, timeline_of(plan), root)
 
     def storm(plan: Plan, cluster: Cluster, run: RunDir) -> FaultStorm:
         words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
