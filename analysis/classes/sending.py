@@ -144,10 +144,10 @@ SENDING: Final = (
         example="sequence ids in the log: 1 3 [2] 4",
         explanation=(
             "The client numbers its messages itself, and within one producer name and partition the first "
-            "appearances of these numbers must grow along the log. Told where the payload's own order does "
-            "not show it already (then it is a symptom of producer-reorder or premature-then-repeat): two "
-            "threads of an application that were given numbers in another order than they were sent. With "
-            "deduplication at the broker such an inversion loses the lower number."
+            "appearances of these numbers must grow along the log. Messages whose order the payload shows to "
+            "be wrong (producer-reorder, premature-then-repeat) are left out, for then it is a symptom of "
+            "that. What remains: two threads of an application that were given numbers in another order than "
+            "they were sent. With deduplication at the broker such an inversion loses the lower number."
         ),
     ),
     AnomalyClass(

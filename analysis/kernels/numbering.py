@@ -18,15 +18,16 @@ _ROOM = 2.0**62
 
 
 def judge(history: History, found: Sequence[Hits]) -> list[Hits]:
-    """client-sequence-regression, in lanes in which ``found`` has no disorder already."""
+    """client-sequence-regression, among the messages whose disorder ``found`` does not tell already."""
     name = history.bucket.log["client_name"]
     if not len(name) or (is_constant(name) and name[0] == 0):
         return []
     rows = _first_copies(history)
-    rows, ahead = _regressions(history, rows)
-    told = [history.group(h.slot) for h in found if h.cls in _TOLD]
-    fresh = ~np.isin(history.group(history.log_slot[rows]), np.concatenate([*told, np.empty(0, np.int64)]))
-    rows, ahead = rows[fresh], ahead[fresh]
+    told = np.zeros(history.n_slots, np.bool_)
+    for one in found:
+        if one.cls in _TOLD:
+            told[one.slot] = True
+    rows, ahead = _regressions(history, rows[~told[history.log_slot[rows]]])
     if not len(rows):
         return []
     log, slots = history.bucket.log, history.log_slot[rows]

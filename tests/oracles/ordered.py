@@ -43,19 +43,19 @@ def order(facts: Facts) -> list[Hit]:
 
 
 def numbering(facts: Facts) -> list[Hit]:
-    """The client's own numbers must grow along first copies; told where `order` does not tell it."""
-    told = {hit.name[:2] for hit in order(facts)}
+    """The client's own numbers must grow along first copies; those that `order` tells are taken out."""
+    told = {hit.name for hit in order(facts)}
     firsts: dict[tuple[int, int, int], list[Row]] = defaultdict(list)
     for row in facts.log:
         name = identity(row)
         is_first = facts.visible(row) and facts.copies[name][0] is row and name in facts.sent
-        if is_first and row["client_name"] > 0:
+        if is_first and row["client_name"] > 0 and name not in told:
             firsts[row["stream"], row["client_name"], name[0]].append(row)
     return [
         Hit("client-sequence-regression", identity(row), t_ns=time_of(facts, identity(row)))
         for rows in firsts.values()
         for i, row in enumerate(rows)
-        if any(r["client_seq"] > row["client_seq"] for r in rows[:i]) and identity(row)[:2] not in told
+        if any(r["client_seq"] > row["client_seq"] for r in rows[:i])
     ]
 
 

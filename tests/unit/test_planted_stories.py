@@ -216,5 +216,5 @@ def test_stories_among_plain_blocks(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_stories_among_millions_of_rows(tmp_path: Path, name: str) -> None:
     run = RUNS[name]
-    blocks = ROWS // (16 * run.topics)  # a plain block has 16 rows or more
+    blocks = ROWS // (14 * run.topics)  # a plain block has 14 rows or more
     assert check(tmp_path / "run", run, each=40, blocks=blocks) >= ROWS

@@ -259,6 +259,16 @@ def test_the_sequence_of_a_premature_message_is_told_by_both_counters() -> None:
     )
 
 
+def test_sequence_ids_that_go_back_far_from_where_the_payload_does_are_told() -> None:
+    def numbered(*ids: int) -> Found:
+        return found(pulsar(promise=NO_DEDUP).sent(8).log(0, 3, 1, 2, 3, 4, 5, 6, 7, client_seqs=ids))
+
+    premature = {("premature-then-repeat", ""): ["1/0/3"]}
+    assert numbered(10, 13, 11, 12, 13, 14, 15, 16, 17) == premature
+    inverted = {("client-sequence-regression", ""): ["1/0/7"]}
+    assert numbered(10, 13, 11, 12, 13, 14, 15, 17, 16) == premature | inverted
+
+
 def test_a_reconnect_gives_a_consumer_no_streams_of_other_topics() -> None:
     """A client that lost its connection assigns itself stream 0: everything that it reads."""
     h = waited(SHARED)
