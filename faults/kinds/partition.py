@@ -66,6 +66,12 @@ class Partition(NetworkFault[PartitionParams]):
     def deed(self, params: PartitionParams) -> str:
         return "hold all bytes"
 
+    def complete(self, params: PartitionParams, shape: Shape) -> PartitionParams:
+        """A ring is of all brokers whatever is written; that they are cut together is its meaning."""
+        if params.shape == "ring":
+            return params.model_copy(update={"target": "all"})
+        return super().complete(params, shape)
+
     def target(self, params: PartitionParams) -> str:
         return "all" if params.shape == "ring" else params.target
 
@@ -87,5 +93,7 @@ class Partition(NetworkFault[PartitionParams]):
                 raise NotNow(f"a {params.shape} needs three brokers, there are {len(brokers)}")
             flows = ring(wires, brokers) if params.shape == "ring" else bridge(wires, brokers, targets[0])
             targets = brokers if params.shape == "ring" else tuple(b for b in brokers if b != targets[0])
-        dumped = params.model_dump(mode="json", by_alias=True)
+        # A replay reads it again: a ring has no target.
+        kept = params.model_copy(update={"target": "all"}) if params.shape == "ring" else params
+        dumped = kept.model_dump(mode="json", by_alias=True)
         return Partitioned(site, targets, dumped, flows, Impairment("hold"))

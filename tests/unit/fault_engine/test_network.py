@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 import faults
+from faults.kinds.partition import PartitionParams
 from faults.ledger import Ledger
 from harness.errors import HealError, ScenarioError
 from harness.protocols import Endpoint
@@ -119,6 +120,19 @@ def test_a_node_cut_from_its_peers_is_away_and_one_cut_from_clients_is_not(
     (skipped,) = rig.rows("skipped")
     assert skipped["kind"] == "kill"
     assert "kafka-2 is still away" in skipped["reason"]
+
+
+@pytest.mark.parametrize("shape", ["ring", "bridge"])
+def test_shapes_of_many_can_be_replayed(
+    cluster: StateCluster, detours: StateDetours, run: RunDir, shape: str
+) -> None:
+    step = {"fault": "partition", "shape": shape, "link": "peers", "at": 0, "for": 0.2}
+    rig = Rig(cluster, run, step)
+    rig.storm.join(20)
+    (inject,) = rig.rows("inject")
+    assert rig.rows("effect")[0]["effective"]
+    assert len(inject["targets"]) == (3 if shape == "ring" else 2)
+    PartitionParams.model_validate(inject["params"])
 
 
 def test_one_that_a_killed_process_left_is_healed_from_the_ledger(
