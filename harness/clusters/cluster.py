@@ -125,24 +125,28 @@ def open_cluster(
         where = Place(run_id, folder.resolve(), block, settings, needs)
         source.runtime(spec, where).layout.check_conf()
         source = source.rehearsed(spec, where, on_progress or (lambda text, share: None))
-        state = {
-            "schema_version": _STATE_VERSION,
-            "runtime": runtime,
-            "system": system,
-            "version": spec.version,
-            "topology": spec.topology,
-            "run_id": run_id,
-            "block": block,
-            "needs": sorted(needs),
-            "broker_config": settings,
-            "source": source.state(),
-        }
         cluster = _assemble(source.runtime(spec, where))
-        write_json(folder / STATE_FILE, state)
+        write_json(folder / STATE_FILE, _state(runtime, spec, where, source))
     except BaseException:
         addresses.release(run_id)
         raise
     return cluster
+
+
+def _state(runtime: str, spec: ClusterSpec, where: Place, source: Source) -> dict[str, Any]:
+    """What `attach_cluster` makes the same cluster from."""
+    return {
+        "schema_version": _STATE_VERSION,
+        "runtime": runtime,
+        "system": spec.system,
+        "version": spec.version,
+        "topology": spec.topology,
+        "run_id": where.run_id,
+        "block": where.block,
+        "needs": sorted(where.needs),
+        "broker_config": dict(where.settings),
+        "source": source.state(),
+    }
 
 
 def fetch_cluster(system: str, version: str = "", *, on_progress: artifacts.Progress | None = None) -> Path:
