@@ -360,11 +360,11 @@ class PulsarAdmin:
         )
 
     def _fillers(self, bundles: Sequence[str]) -> Iterator[str]:
-        """Topics for probes, one in each bundle."""
+        """Topics for probes, one in each bundle; by their names faults know that they are nobody's."""
         left = set(bundles)
         number = 0
         while left:
-            address = full_name(self.namespace, f"probe-{number}")
+            address = full_name(self.namespace, f"__probe-{number}")
             number += 1
             if (bundle := bundle_of(address, bundles)) in left:
                 left.remove(bundle)

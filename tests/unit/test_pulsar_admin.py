@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.brokers.pulsar import PulsarAdmin
 from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.brokers.pulsar_rest import NotThere, Rest
 from harness.errors import EnvironmentNotReady, UsageError
@@ -154,3 +155,12 @@ def test_deleting_what_is_not_there_is_no_error(two: tuple[Broker, Broker]) -> N
     first, _ = two
     first.answer = lambda method, path: (404, {"reason": "not found"}, {})
     rest_of(first).delete("/namespaces/public/x")
+
+
+def test_probe_topics_have_names_that_faults_leave_out() -> None:
+    admin = PulsarAdmin([])
+    admin._current = "public/bs-00000001"
+    bundles = bundles_between(["0x00000000", "0x40000000", "0x80000000", "0xffffffff"])
+    found = [address.rpartition("/")[2] for address in admin._fillers(bundles)]
+    assert len(found) == 3
+    assert all(name.startswith("__") for name in found), "`faults.inject_once` skips internal topics by that"
