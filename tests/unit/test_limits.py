@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -236,3 +238,78 @@ def test_what_a_killed_harness_left_is_cleared(volume: Volume, tmp_path: Path) -
     assert volumes_below(tmp_path) == []
     assert not volume.image.exists()
     limits.clear(run_id, [tmp_path / "cluster"])
+
+
+needs_groups = pytest.mark.skipif(
+    bool(limits.why_not("cpu-quota") or limits.why_not("memory-group")),
+    reason=f"no groups here: {limits.why_not('cpu-quota')}{limits.why_not('memory-group')}",
+)
+
+
+class Hog(limits.LimitedNodes):
+    """A node that is a Python process: it waits for a line, then runs its program."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        self.run_id = f"test-hog-{os.getpid()}"
+        needs = frozenset({"cpu-quota", "memory-group"})
+        self.limits = limits.Limits(self.run_id, {"hog": folder}, needs)
+        self.limits.prepare("hog")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", f"input()\n{program}"], stdin=subprocess.PIPE, text=True
+        )
+        self.limits.enter("hog", self.process.pid)
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self.limits.drop()
+        assert list(limits_groups.groups_left(self.run_id)) == []
+
+
+@pytest.fixture
+def hog(tmp_path: Path) -> Iterator[Callable[[str], Hog]]:
+    made: list[Hog] = []
+
+    def start(program: str) -> Hog:
+        made.append(Hog(tmp_path, program))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.end()
+
+
+def wait_for(what: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@needs_groups
+def test_the_kernel_holds_a_process_to_its_quota(hog: Callable[[str], Hog]) -> None:
+    node = hog("while True: pass")
+    node.limit_cpu("hog", 0.1)
+    wait_for(lambda: node.cpu_use("hog").throttled >= 3)
+    assert node.cpu_use("hog").throttled_s > 0.1
+    node.limit_cpu("hog", None)
+    assert node.cpu_use("hog").cores is None
+
+
+@needs_groups
+def test_the_kernel_kills_who_wants_more_than_its_limit(hog: Callable[[str], Hog]) -> None:
+    node = hog("x = []\nwhile True:\n x.append(b'x' * 1000000)\n import time; time.sleep(0.001)")
+    wait_for(lambda: node.memory_use("hog").fixed > 20_000_000)
+    before = node.memory_use("hog")
+    holds = node.limit_memory("hog", before.fixed + 16_000_000)
+    assert holds is not None
+    wait_for(lambda: node.process.poll() is not None)
+    after = node.memory_use("hog")
+    assert after.met > before.met
+    assert after.killed == before.killed + 1
+    assert node.process.returncode == -9
+    node.lift_limits("hog")
+    assert node.memory_use("hog").limit is None
