@@ -13,6 +13,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -210,7 +211,8 @@ def _runs_with_containers() -> set[str]:
     from harness.clusters import docker_engine
 
     try:
-        return docker_engine.runs(docker_engine.connect())
+        with closing(docker_engine.connect()) as client:
+            return docker_engine.runs(client)
     except EnvironmentNotReady:
         return set()
 

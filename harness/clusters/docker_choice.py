@@ -7,9 +7,9 @@ some minutes.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from harness.clusters import compose_plugin
@@ -51,10 +51,10 @@ def _docker_if_it_can(spec: ClusterSpec, needs: frozenset[str], *, offline: bool
 
     if lacking := sorted(needs - DockerRuntime.gives):
         return Choice(PROCESS, f"a fault of this scenario needs {', '.join(lacking)}")
-    client = connect()
+    with closing(connect()) as client:
+        lacks = missing(client, spec)
     if reason := assembly_of(spec.system).why_no_containers(spec.version):
         return Choice(PROCESS, reason)
-    lacks = missing(client, spec)
     if lacks:
         if offline or _was_refused(lacks[0]):
             return Choice(PROCESS, f"the Docker engine has no image {lacks[0]}")
@@ -69,12 +69,12 @@ def _docker_if_it_can(spec: ClusterSpec, needs: frozenset[str], *, offline: bool
 
 
 def _was_refused(tag: str) -> bool:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
         row = json.loads((state_folder().parent / "registry.json").read_text())
         return bool(row["tag"] == tag and 0 <= time.time() - row["at_s"] < _REMEMBERED_S)
     return False
 
 
 def _remember_refusal(tag: str) -> None:
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         (state_folder().parent / "registry.json").write_text(json.dumps({"tag": tag, "at_s": time.time()}))

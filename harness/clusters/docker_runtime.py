@@ -112,6 +112,7 @@ class DockerRuntime(NodeRuntime):
             self.detours.down()
         packets.clear(self.run_id)
         self._ids.clear()
+        self.client.close()  # it opens its connections again if it is asked for more
         addresses.release(self.run_id)
 
     def check(self) -> None:

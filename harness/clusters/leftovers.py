@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -116,7 +116,8 @@ def _in_engine(
             raise
         return {}
     wanted = expected if run_id is None else {run_id}
-    found = {one: docker_engine.leftovers(client, one) for one in wanted}
+    with closing(client):
+        found = {one: docker_engine.leftovers(client, one) for one in wanted}
     return {one: {kind: tuple(names) for kind, names in left.items()} for one, left in found.items() if left}
 
 
@@ -127,11 +128,11 @@ def _empty_engine(leftovers: Iterable[Leftover]) -> None:
     ]
     if not docker:
         return
-    client: Any = docker_engine.connect()
-    for one in docker:
-        for claim in one.claims:
-            docker_engine.keep_logs(client, one.run_id, Path(claim.folder))
-        docker_engine.remove(client, one.run_id)
+    with closing(docker_engine.connect()) as client:
+        for one in docker:
+            for claim in one.claims:
+                docker_engine.keep_logs(client, one.run_id, Path(claim.folder))
+            docker_engine.remove(client, one.run_id)
 
 
 def names_of(processes: Iterable[ProcessId]) -> str:

@@ -3,6 +3,7 @@ words it goes wrong."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -170,7 +171,8 @@ def test_docker_is_not_imported_to_find_that_there_is_none() -> None:
 
 def test_auto_says_what_speaks_against_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose(needs=frozenset({"wings"})).why == "a fault of this scenario needs wings"
-    monkeypatch.setattr(docker_choice, "connect", lambda: None)
+    monkeypatch.setattr(docker_choice, "connect", io.BytesIO)
+    monkeypatch.setattr(docker_choice, "missing", lambda client, spec: [])
     assert "knows one address" in choose("pulsar", "2.8.1").why
 
 
