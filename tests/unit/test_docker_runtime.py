@@ -11,14 +11,24 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.clusters import addresses, docker_choice, docker_engine, docker_topology, docker_wiring, spec_of
+from harness.clusters import (
+    addresses,
+    docker_choice,
+    docker_engine,
+    docker_topology,
+    docker_wiring,
+    leftovers,
+    spec_of,
+)
 from harness.clusters.docker_runtime import DockerRuntime
 from harness.clusters.layout import Layout
+from harness.clusters.processes import ProcessId
 from harness.errors import EnvironmentNotReady, HealError, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -331,13 +341,66 @@ def test_what_stays_is_named_with_the_engine_s_words(engine: Any, monkeypatch: p
         docker_engine.remove(engine, "run-1")
 
 
-def test_a_block_of_a_run_with_containers_is_not_given_out(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from harness.clusters.processes import ProcessId
-
-    block = addresses.claim("with-containers", tmp_path, [], runtime="docker")
+def let_its_harness_die() -> None:
     (claim,) = addresses.claims()
-    addresses._write(replace(claim, owner=ProcessId(claim.owner.pid, 1.0)))  # its harness is dead
+    addresses._write(replace(claim, owner=ProcessId(claim.owner.pid, 1.0)))
+
+
+def found_here() -> list[leftovers.Leftover]:
+    """The machine may have leftovers of other runs."""
+    return [one for one in leftovers.find() if one.run_id == "run-1"]
+
+
+@pytest.fixture
+def found_engine(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    engine.close = lambda: None
+    monkeypatch.setattr(docker_engine, "connect", lambda: engine)
+    for kind, name in (("container", "kafka-1"), ("network", "n"), ("volume", "v")):
+        engine.add(kind, name)
+    return engine
+
+
+def test_what_a_killed_harness_left_in_the_engine_is_found_and_removed(
+    found_engine: Any, tmp_path: Path
+) -> None:
+    addresses.claim("run-1", tmp_path, [], runtime="docker")
+    assert found_here() == [], "its harness lives"
+    let_its_harness_die()
+    (left,) = found_here()
+    assert left.in_engine == {"containers": ("kafka-1",), "networks": ("n",), "volumes": ("v",)}
+    assert "1 containers (kafka-1), 1 networks (n), 1 volumes (v), addresses 127.0." in left.describe()
+    leftovers.remove([left])
+    assert (found_engine.things, addresses.claims()) == ([], [])
+    assert (tmp_path / "kafka-1" / "logs" / "stdout.log").read_text() == "kafka-1 out\n"
+
+
+def test_a_kept_cluster_is_left_alone_until_it_is_named(found_engine: Any, tmp_path: Path) -> None:
+    addresses.keep(addresses.claim("run-1", tmp_path, [], runtime="docker"), "run-1")
+    let_its_harness_die()
+    assert found_here() == []
+    (named,) = leftovers.find("run-1")
+    assert named.kept
+    assert named.in_engine["containers"] == ("kafka-1",)
+
+
+def test_containers_of_somebody_else_are_left_alone_until_their_run_is_named(found_engine: Any) -> None:
+    assert found_here() == []
+    assert [one.run_id for one in leftovers.find("run-1")] == ["run-1"]
+
+
+def test_containers_that_cannot_be_asked_for_are_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/docker.sock")
+    addresses.claim("run-1", tmp_path, [], runtime="docker")
+    let_its_harness_die()
+    with pytest.raises(EnvironmentNotReady, match="no Docker engine"):
+        leftovers.find()
+    assert [claim.run_id for claim in addresses.claims()] == ["run-1"]
+
+
+def test_a_block_of_a_run_with_containers_is_not_given_out(tmp_path: Path) -> None:
+    block = addresses.claim("with-containers", tmp_path, [], runtime="docker")
+    let_its_harness_die()
     assert addresses._held_by_nodes(lambda: {"with-containers"}) == {block}
     assert addresses._held_by_nodes(set) == set()
