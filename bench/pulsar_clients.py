@@ -1,0 +1,221 @@
+"""Our unlimited Pulsar Java worker against pulsar-perf, Pulsar's own load tool, interleaved on one cluster.
+
+    python -m bench.pulsar_clients [--rounds 3] [--topics 100] [--seconds 20] [--json]
+
+Both send from one thread over one connection a broker, a producer a topic, 150-byte payloads, batches of at
+most 5 ms, 1,000 messages pending a topic, no send timeout, the same flags of the JVM. pulsar-perf
+(org.apache.pulsar.testclient of the brokers' own version) counts; ours records every send. Each arm has fresh
+topics in a namespace of its own. Rates are those of the seconds after the warm-up. The brokers share the
+machine's cores with the tool, so the CPU time a message is the steadier figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from bench.producing import Sample, sample_of
+from harness.clusters import artifacts, open_cluster
+from harness.clusters.java import find_java
+from harness.clusters.pulsar import PulsarCluster
+from harness.protocols import TopicSettings
+from harness.worker_process import WorkerProcess
+from harness.workers import launch, load_worker
+
+#: pulsar-perf tells its counts every 10 s, the first time when its warm-up is over.
+WARM_UP_S = 10.0
+PENDING = 1000
+BATCH_MS = 5
+#: What pulsar-perf gets from its own arguments, in the client's words.
+OPTIONS = {
+    "batchingMaxPublishDelayMicros": str(BATCH_MS * 1000),
+    "maxPendingMessages": str(PENDING),
+    "blockIfQueueFull": "true",
+    "memoryLimitBytes": "0",
+    "sendTimeoutMs": "0",
+    "numIoThreads": "1",
+}
+#: More than any client can: pulsar-perf has no word for "unlimited".
+PERF_RATE = 10_000_000
+_OPENED = ("java.base/sun.net", "java.base/java.lang", "java.base/java.nio", "java.base/jdk.internal.misc")
+_PRODUCED = re.compile(r"Throughput produced:\s+(\d+) msg")
+
+
+class Arms:
+    """The two tools on one cluster."""
+
+    def __init__(self, cluster: PulsarCluster, folder: Path, *, topics: int, seconds: float, payload: int):
+        self.cluster = cluster
+        self.folder = folder
+        self.names = [f"bench-{number}" for number in range(topics)]  # as pulsar-perf calls them
+        self.seconds = seconds
+        self.payload = payload
+
+    @contextmanager
+    def _fresh_topics(self) -> Iterator[str]:
+        """A namespace with every topic in it, owned and probed."""
+        admin = self.cluster.admin
+        namespace = f"public/bench-{uuid.uuid4().hex[:8]}"
+        admin.enter_namespace(namespace)
+        try:
+            admin.create_topics([TopicSettings(name, 1, 1) for name in self.names])
+            admin.wait_ready(self.names, timeout_s=60, run_tag=1)
+            yield f"persistent://{namespace}"
+        finally:
+            admin.drop_namespace(namespace)
+
+    def ours(self) -> Sample:
+        """Raises: RuntimeError, WorkerError: it did not start or end."""
+        stats: list[dict[str, Any]] = []
+        folder = self.folder / f"ours-{time.monotonic_ns()}"
+        with self._fresh_topics() as where:
+            worker = WorkerProcess(
+                folder.name, "producer", self._spec(folder, where), folder,
+                on_message=lambda _, said: stats.append(said) if said["type"] == "stats" else None,
+            )  # fmt: skip
+            argv, env = launch(load_worker("pulsar-client-java"), self.cluster.version)
+            worker.start(argv, env)
+            try:
+                worker.wait_ready(60)
+                t0_ns = time.monotonic_ns() + 200_000_000
+                worker.tell(f"start {t0_ns}")
+                time.sleep(WARM_UP_S + self.seconds + 0.3)
+                worker.tell(f"drain {time.monotonic_ns() + 60 * 10**9}")
+                if not worker.wait_done(70):
+                    raise RuntimeError(f"the producer did not end: {worker.why()}")
+            finally:
+                worker.stop()
+        begin_ns = t0_ns + int(WARM_UP_S * 1e9)
+        return sample_of(stats, begin_ns, begin_ns + int(self.seconds * 1e9))
+
+    def _spec(self, folder: Path, where: str) -> dict[str, Any]:
+        lanes = {"mode": "partition", "first": 0, "count": 1, "partitions": 1}
+        return {
+            "protocol": 1,
+            "run_id": "bench",
+            "run_tag": 1,
+            "system": "pulsar",
+            "role": "producer",
+            "name": folder.name,
+            "capture_dir": str(folder),
+            "bootstrap": self.cluster.bootstrap,
+            "admin_url": self.cluster.admin_url,
+            "streams": {f"{name}-0": number + 1 for number, name in enumerate(self.names)},
+            "topics": {name: {"address": f"{where}/{name}", "partitions": 1} for name in self.names},
+            "client": {"library": "pulsar-client-java", "version": self.cluster.version, "options": OPTIONS},
+            "producer": {
+                "instance": 1, "lane_groups": [{"topic": name, **lanes} for name in self.names],
+                "rate_per_s": 0, "payload_bytes": self.payload, "when_full": "wait", "results": "checked",
+                "calls": "async", "batch": 1, "warm_up_s": WARM_UP_S, "load_s": self.seconds,
+                "call_deadline_s": 60, "capture": True,
+            },
+        }  # fmt: skip
+
+    def perf(self) -> Sample:
+        """Raises: RuntimeError: pulsar-perf failed, or told nothing of the time after the warm-up."""
+        with self._fresh_topics() as where, (self.folder / "perf.log").open("ab") as log:
+            process = subprocess.Popen(
+                self._perf_command(where), stdout=subprocess.PIPE, stderr=log, text=True
+            )
+            try:
+                seen = list(_counts(process, time.monotonic() + self.seconds + WARM_UP_S + 60))
+            finally:
+                process.kill()
+                process.wait()
+        if len(seen) < 2:
+            raise RuntimeError(f"pulsar-perf told {len(seen)} counts; --seconds must be 20 or more")
+        (begin_s, first, cpu_before), (end_s, last, cpu_after) = seen[0], seen[-1]
+        sent = last - first
+        return Sample(sent, sent, sent / (end_s - begin_s), (cpu_after - cpu_before) / sent * 1e6, 0.0)
+
+    def _perf_command(self, where: str) -> list[str]:
+        jars = artifacts.resolve(self.cluster.runtime.spec.artifacts, offline=True)
+        return [
+            find_java(17).path, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            *(f"--add-opens={place}=ALL-UNNAMED" for place in _OPENED),
+            "-cp", f"{jars}/*", "org.apache.pulsar.testclient.PulsarPerfTestTool", "/dev/null", "produce",
+            "--service-url", self.cluster.bootstrap, "--admin-url", self.cluster.admin_url.split(",")[0],
+            "--rate", str(PERF_RATE), "--size", str(self.payload), "--num-topics", str(len(self.names)),
+            "--batch-time-window", str(BATCH_MS), "--max-outstanding", str(PENDING),
+            "--test-duration", str(int(WARM_UP_S + self.seconds + 3)),
+            f"{where}/bench",
+        ]  # fmt: skip
+
+
+def _counts(process: subprocess.Popen[str], deadline: float) -> Iterator[tuple[float, int, float]]:
+    """(time, messages so far, CPU seconds so far) at each line in which pulsar-perf tells its rate."""
+    assert process.stdout is not None
+    usage = psutil.Process(process.pid)
+    for line in process.stdout:
+        found = _PRODUCED.search(line)
+        if found and int(found[1]):
+            times = usage.cpu_times()
+            yield time.monotonic(), int(found[1]), times.user + times.system
+        if time.monotonic() > deadline:
+            raise RuntimeError("pulsar-perf does not end")
+
+
+def measure(args: argparse.Namespace) -> dict[str, list[Sample]]:
+    """Samples by tool. The order turns every round."""
+    found: dict[str, list[Sample]] = {}
+    with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
+        root = Path(temporary)
+        cluster = open_cluster("pulsar", run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster")
+        try:
+            cluster.up(timeout_s=120)
+            arms = Arms(cluster, root, topics=args.topics, seconds=args.seconds, payload=args.payload)
+            tools: list[tuple[str, Callable[[], Sample]]] = [
+                ("brokerstorm", arms.ours),
+                ("pulsar-perf", arms.perf),
+            ]
+            for number in range(args.rounds):
+                for name, arm in tools if number % 2 == 0 else tools[::-1]:
+                    sample = arm()
+                    found.setdefault(name, []).append(sample)
+                    told = f"{sample.rate_per_s:>10,.0f}/s {sample.cpu_us:>6.1f} us of CPU a message"
+                    print(f"round {number}  {name:<12} {told}", file=sys.stderr)
+        finally:
+            cluster.down()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--topics", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--payload", type=int, default=150)
+    parser.add_argument("--json", action="store_true")
+    found = measure(args := parser.parse_args())
+    pairs = list(zip(found["brokerstorm"], found["pulsar-perf"], strict=True))
+    document = {
+        "rate_per_s": {name: round(median(s.rate_per_s for s in all_)) for name, all_ in found.items()},
+        "cpu_us": {name: round(median(s.cpu_us for s in all_), 1) for name, all_ in found.items()},
+        "ratio_to_pulsar_perf": round(median(a.rate_per_s / b.rate_per_s for a, b in pairs), 3),
+    }
+    if args.json:
+        print(json.dumps(document))
+        return
+    for name, samples in found.items():
+        rate, cpu = median(s.rate_per_s for s in samples), median(s.cpu_us for s in samples)
+        print(f"{name:<12} {rate:>10,.0f}/s {cpu:>6.1f} us of CPU a message")
+    print(f"ratio        {document['ratio_to_pulsar_perf']:>10.2f}x")
+
+
+if __name__ == "__main__":
+    main()
