@@ -18,6 +18,7 @@ from harness.errors import EnvironmentNotReady
 from tests.docker import engine_rig
 
 LOCK_WAIT_S = 1800
+COMMAND_S = 180  # a command in a container may say nothing for as long as a JVM takes to start
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,20 +32,19 @@ def machine() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def engine(machine: None) -> Iterator[Any]:
     """A client of the engine (`docker.DockerClient`)."""
-    if not engine_rig.why_none():
-        with closing(docker_engine.connect()) as client:
-            yield client
-        return
     with ExitStack() as stack:
-        folder = stack.enter_context(
-            tempfile.TemporaryDirectory(prefix="brokerstorm-dockerd-", ignore_cleanup_errors=True)
-        )
-        try:
-            host = stack.enter_context(engine_rig.own_engine(Path(folder)))
-        except EnvironmentNotReady as error:
-            _refuse(f"no Docker engine answers, and none can be started: {error}")
-        stack.enter_context(pytest.MonkeyPatch.context()).setenv("DOCKER_HOST", host)
-        yield stack.enter_context(closing(docker_engine.connect()))
+        if engine_rig.why_none():
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="brokerstorm-dockerd-", ignore_cleanup_errors=True)
+            )
+            try:
+                host = stack.enter_context(engine_rig.own_engine(Path(folder)))
+            except EnvironmentNotReady as error:
+                _refuse(f"no Docker engine answers, and none can be started: {error}")
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("DOCKER_HOST", host)
+        client = stack.enter_context(closing(docker_engine.connect()))
+        client.api.timeout = COMMAND_S
+        yield client
 
 
 def _refuse(reason: str) -> NoReturn:
