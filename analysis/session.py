@@ -11,6 +11,7 @@ log goes to a file in a temporary folder and is quoted only when something fails
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import shutil
@@ -228,10 +229,12 @@ def open_session(
 
 
 def close_session(session: SparkSession) -> None:
-    """Stop the session and its JVM."""
+    """Stop the session and its JVM, which a signal to the whole process group may have ended before us."""
+    from py4j.protocol import Py4JError
     from pyspark.core.context import SparkContext
 
-    session.stop()
+    with contextlib.suppress(OSError, Py4JError):  # nobody there to be told
+        session.stop()
     gateway = SparkContext._gateway
     if gateway is None or gateway.proc is None:  # started by spark-submit: its JVM, not ours
         return
