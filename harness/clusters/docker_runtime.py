@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import psutil
 
-from harness.clusters import addresses, docker_engine, docker_topology, packets
+from harness.clusters import addresses, docker_engine, docker_limits, docker_topology, packets
 from harness.clusters.compose import ClusterSpec
 from harness.clusters.docker_engine import asking
 from harness.clusters.docker_wiring import DockerWiring, variables
@@ -36,7 +36,7 @@ _LOG_LINES = 400
 _ENGINE_GONE = 255  # the exit code that an engine gives to containers that it finds dead at its start
 
 
-class DockerRuntime(NodeRuntime):
+class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
     """NodeRuntime over containers. Thread-safe: the engine puts what is asked at once in order.
 
     Args:
@@ -45,7 +45,7 @@ class DockerRuntime(NodeRuntime):
     """
 
     name: ClassVar[str] = "docker"
-    gives: ClassVar[frozenset[str]] = frozenset({CLIENT_DETOURS})
+    gives: ClassVar[frozenset[str]] = docker_limits.GIVES | {CLIENT_DETOURS}
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class DockerRuntime(NodeRuntime):
         self.folder = folder
         self.block = block
         self.client = client
+        self.needs = needs | docker_limits.GIVES  # asked for or not
         self.packets = Packets(run_id, spec, block, peers=False)
         self.detours: Detours | None = detours_of(run_id, folder, spec, block, needs)
         wiring = DockerWiring(spec, self.detours.plan if self.detours else None)
@@ -131,6 +132,9 @@ class DockerRuntime(NodeRuntime):
             raise EnvironmentNotReady(f"{name} has no container", hint="the cluster is not up")
         with asking(f"cannot ask for the container of {name}"):
             return self.client.containers.get(self._ids[name])
+
+    def compose_path(self) -> Path:
+        return self.spec.file
 
     def _state(self, node: str) -> dict[str, Any]:
         """The engine's words on a container; empty when there is none."""

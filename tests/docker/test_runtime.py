@@ -16,10 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
+from faults.probe import answers
 from harness.clusters import addresses, attach_cluster, docker_engine, leftovers, open_cluster
 from harness.clusters.kafka import KafkaCluster
 from harness.errors import EnvironmentNotReady
 from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
+from harness.resources import LiftsLimits, LimitsCpu
 from tests.live.run_rig import LiveRun
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("plugin")]
@@ -134,10 +136,22 @@ def test_a_frozen_node_accepts_connections_and_answers_nothing(whole: KafkaClust
     assert whole.runtime.is_paused("kafka-3")
     assert whole.runtime.is_running("kafka-3")
     socket.create_connection((node.admin.host, node.admin.port), timeout=5).close()
-    assert whole.admin.answers("kafka-3") is False
+    assert answers("kafka", node.client) is False
     whole.runtime.resume("kafka-3")
     whole.runtime.resume("kafka-3")
-    wait_until("an answer", lambda: whole.admin.answers("kafka-3"))
+    wait_until("an answer", lambda: answers("kafka", node.client) is True)
+
+
+def test_a_container_is_given_less_cpu_and_all_of_it_again(whole: KafkaCluster) -> None:
+    runtime = whole.runtime
+    assert isinstance(runtime, LimitsCpu)
+    assert isinstance(runtime, LiftsLimits)
+    before = runtime.cpu_use("kafka-2")
+    runtime.limit_cpu("kafka-2", 0.02)
+    wait_until("held back", lambda: runtime.cpu_use("kafka-2").throttled > before.throttled)
+    runtime.lift_limits("kafka-2")
+    assert runtime.cpu_use("kafka-2").cores is None
+    whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
 
 
 def test_a_frozen_node_can_be_killed_and_stopped(whole: KafkaCluster) -> None:
