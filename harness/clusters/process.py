@@ -146,12 +146,17 @@ class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
         )
 
     def down(self) -> None:
-        """Kill every node, drop its data and give the addresses back; logs and settings stay."""
+        """Kill every node, drop its data and give the addresses back; logs and settings stay.
+
+        Raises:
+            HealError: a node's volume or control group is still in use.
+        """
         for process in self._processes.values():
             process.kill()
         if self.detours:
             self.detours.down()
         packets.clear(self.run_id)
+        self.limits.drop()  # where that fails, the claim on the addresses stays: `clean` finds the run by it
         for node in self.layout.all_nodes.values():
             shutil.rmtree(NodeFolder(node.folder).data, ignore_errors=True)
         addresses.release(self.run_id)
