@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> Iterator[LiveRun]:
     live.close()
 
 
-def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
+def test_a_run_from_cluster_to_verdict_and_the_same_faults_again(run: LiveRun) -> None:
     code = run.wait()
     document = run.document()
     assert (code, document["verdict"], document["reasons"]) == (Exit.PASS, "pass", []), run.errors()
@@ -38,21 +38,17 @@ def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
     for name in ("report.html", "junit.xml", "result.json"):
         assert (run.root / name).stat().st_size > 0
     assert run.processes() == []
-    again = run.command("--json", "analyze")
-    assert json.loads(again.stdout)["sends"] == sends, again.stderr
-
-
-def test_the_same_faults_again(run: LiveRun) -> None:
-    assert run.wait() == Exit.PASS, run.errors()
+    judged = run.command("--json", "analyze")
+    assert json.loads(judged.stdout)["sends"] == sends, judged.stderr
     again = run.command("--json", "run", "--replay", run.root.name)
-    first, second = run.document()["faults"], json.loads(again.stdout)["faults"]
+    first, second = document["faults"], json.loads(again.stdout)["faults"]
     assert [f["target"].split()[0] for f in second] == [f["target"].split()[0] for f in first]
 
 
 @pytest.mark.parametrize(
     ("signals", "code"),
     [
-        ([signal.SIGINT], Exit.INTERRUPTED),
+        pytest.param([signal.SIGINT], Exit.INTERRUPTED, marks=pytest.mark.slow),
         ([signal.SIGTERM], Exit.TERMINATED),
         ([signal.SIGINT, signal.SIGINT], Exit.INTERRUPTED),
     ],
@@ -72,7 +68,15 @@ def test_stopped_while_a_fault_is_applied(run: LiveRun, signals: list[int], code
     assert run.command("analyze").returncode == Exit.UNKNOWN
 
 
-@pytest.mark.parametrize("phase", ["up", "warm-up", "fault", "audit"])
+@pytest.mark.parametrize(
+    "phase",
+    [
+        "up",
+        pytest.param("warm-up", marks=pytest.mark.slow),
+        "fault",
+        pytest.param("audit", marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_harness_leaves_nothing_that_clean_does_not_find(run: LiveRun, phase: str) -> None:
     run.wait_for_fault() if phase == "fault" else run.wait_for_phase(phase)
     kill_and_clean(run)
