@@ -145,6 +145,7 @@ def test_audit_of_transactions(rig: Rig) -> None:
         assert bounds["isolation"] == isolation
 
 
+@pytest.mark.slow
 def test_audit_gives_one_stalled_partition_up_and_reads_the_others(rig: Rig) -> None:
     topic = rig.topic(replication=1)
     whole_run(rig.producer("confluent-kafka", topic, rate=20_000, warm_up_s=0, load_s=2))
