@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from harness.plan import Plan
 
 #: Values of `up --needs` (`harness.protocols.CLIENT_DETOURS` ...).
-DETOURS = ("client-detours", "peer-detours")
+DETOURS = ("client-detours", "peer-detours", "peer-cuts")
 
 
 def network_checks(plans: Sequence[Plan]) -> list[Check]:

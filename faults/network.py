@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, cast
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from faults.site import Site, find_ability
 from faults.targets import parse, whom
 from harness.durations import Seconds
 from harness.protocols import Cluster, HasPlacement, Killable, Proof
-from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, HasDetours, Impairment, Wire
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, HasDetours, How, Impairment, Wire
 
 Link = Literal["clients", "peers", "all"]
 Way = Literal["both", "in", "out"]
@@ -100,7 +100,8 @@ class Impaired(NodeLoss):
     def look(self) -> dict[str, float | None]:
         """A request on each wire, now."""
         system = self.site.cluster.system
-        return measure(system, self.wires, timeout_s=self.timeout_s, ballast=self.ballast)
+        connect = detours(self.site.cluster).connect
+        return measure(system, self.wires, timeout_s=self.timeout_s, ballast=self.ballast, connect=connect)
 
     def objection(self) -> str:
         """As of a node that goes away, where copies are cut off."""
@@ -160,8 +161,13 @@ class Impaired(NodeLoss):
 
 
 class NetworkFault(NodeFault[N], Generic[N]):
-    """Base of the kinds with connections of nodes as target."""
+    """Base of the kinds with connections of nodes as target.
 
+    Attributes:
+        how: what its impairments do.
+    """
+
+    how: ClassVar[How]
     abilities = (HasDetours, Killable, HasPlacement)
 
     def needs_for(self, params: N) -> frozenset[str]:
@@ -181,6 +187,8 @@ class NetworkFault(NodeFault[N], Generic[N]):
         found = find_ability(cluster, HasDetours)
         if found is None:
             return ""  # that an ability is missing is said elsewhere
+        if reason := cast("HasDetours", found).why_not(params.link, self.how):
+            return reason
         have = {"clients" if wire.source == CLIENTS else "peers" for wire in found.wires()}
         lacking = [side for side in ("clients", "peers") if params.link in (side, "all") and side not in have]
         return f"it was not started with detours for {' and '.join(lacking)}" if lacking else ""
@@ -189,7 +197,11 @@ class NetworkFault(NodeFault[N], Generic[N]):
         way = _WORDS[getattr(params, "way", "both")]
         who = {"clients": "clients", "peers": "the other nodes", "all": "clients and the other nodes"}
         where = f"{way} {whom(params.target, shape)}, of connections with {who[params.link]}"
-        return [f"toxiproxy: {self.deed(params)} {where}", f"after {params.for_:g} s: remove it"]
+        return [f"{self.tool(params)}: {self.deed(params)} {where}", f"after {params.for_:g} s: remove it"]
+
+    def tool(self, params: N) -> str:
+        """What does it, for `plan`."""
+        return "toxiproxy"
 
     def deed(self, params: N) -> str:
         """What is done to bytes, for `plan`."""

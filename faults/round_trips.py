@@ -11,9 +11,9 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
-from harness.protocols import Endpoint
 from harness.wires import Wire
 
 #: A request that a live node has not answered by then, on a busy machine too, is one that did not arrive.
@@ -58,7 +58,19 @@ def can_carry_ballast(system: str) -> bool:
     return system == "kafka"
 
 
-def answer_s(request: tuple[bytes, int], endpoint: Endpoint, timeout_s: float = ANSWER_S) -> float | None:
+#: Connects to a port of a wire, as its source does: (wire, port, timeout in seconds).
+Connect = Callable[[Wire, str, float], socket.socket]
+
+
+def directly(wire: Wire, port: str, timeout_s: float) -> socket.socket:
+    """Connect from where we are."""
+    end = wire.endpoints[port]
+    return socket.create_connection((end.host, end.port), timeout=timeout_s)
+
+
+def answer_s(
+    request: tuple[bytes, int], connect: Callable[[], socket.socket], timeout_s: float
+) -> float | None:
     """Seconds until the answers to a request came; None when they did not.
 
     Only of the first bytes of an answer; with several answers, of all: one that is whole is expected before
@@ -67,7 +79,7 @@ def answer_s(request: tuple[bytes, int], endpoint: Endpoint, timeout_s: float = 
     data, answers = request
     start = time.monotonic()
     try:
-        with socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s) as link:
+        with connect() as link:
             link.settimeout(timeout_s)
             link.sendall(data)
             if answers == 1:
@@ -82,18 +94,24 @@ def answer_s(request: tuple[bytes, int], endpoint: Endpoint, timeout_s: float = 
 
 
 def measure(
-    system: str, wires: Sequence[Wire], *, timeout_s: float = ANSWER_S, ballast: int = 0
+    system: str,
+    wires: Sequence[Wire],
+    *,
+    timeout_s: float = ANSWER_S,
+    ballast: int = 0,
+    connect: Connect = directly,
 ) -> dict[str, float | None]:
     """Wire -> seconds of a request on it, None when it was not answered; wires that cannot be measured are
     left out. All at once: those that are cut take the whole timeout.
 
     Args:
         ballast: bytes to send along, for a measure of bandwidth.
+        connect: as the sources of the wires do.
     """
     asked = [
-        (str(wire), request(ballast), endpoint)
+        (str(wire), request(ballast), partial(connect, wire, port, timeout_s))
         for wire in wires
-        for port, endpoint in list(wire.endpoints.items())[:1]
+        for port in list(wire.endpoints)[:1]
         if (request := _REQUESTS.get((system, port))) is not None
     ]
     if not asked:

@@ -5,6 +5,7 @@ Abilities as those of `harness.protocols`; a cluster has them when it was starte
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -14,6 +15,9 @@ from harness.protocols import Endpoint
 #: What a cluster must be started with so that somebody can stand between clients and brokers, and between
 #: the nodes (`FaultKind.needs`).
 CLIENT_DETOURS, PEER_DETOURS = "client-detours", "peer-detours"
+#: As `PEER_DETOURS`, where nothing but to hold bytes is asked for: more runtimes can.
+PEER_CUTS = "peer-cuts"
+How = Literal["hold", "swallow", "delay", "throttle", "reset"]
 #: The source of a wire that every client outside of the cluster uses.
 CLIENTS = "clients"
 
@@ -44,7 +48,7 @@ class Impairment:
     reset     the connection is closed: a new one with RST at its first byte
     """
 
-    how: Literal["hold", "swallow", "delay", "throttle", "reset"]
+    how: How
     delay_s: float = 0.0
     jitter_s: float = 0.0
     kilobytes_per_s: int = 0
@@ -70,7 +74,18 @@ class Flow:
 class HasDetours(Protocol):
     """Stands between clients and brokers, or between the nodes, and can impair what passes."""
 
+    def why_not(self, link: str, how: How) -> str:
+        """Why connections of "clients", "peers" or "all" can never be impaired so, whatever the cluster was
+        started with; empty when they can."""
+
     def wires(self) -> Sequence[Wire]: ...
+    def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
+        """Connect as the source of a wire does.
+
+        Raises:
+            OSError: nobody accepts.
+        """
+
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
         """From now on, until `repair` of the same name. On return it is so.
 

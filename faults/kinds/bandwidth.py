@@ -56,6 +56,7 @@ class Bandwidth(NetworkFault[BandwidthParams]):
     """Let only `rate` kilobytes a second of each connection with a node through, for `for`."""
 
     kind = "bandwidth"
+    how = "throttle"
     params = BandwidthParams
 
     def refusal(self, params: BandwidthParams, cluster: Cluster) -> str:
@@ -69,5 +70,5 @@ class Bandwidth(NetworkFault[BandwidthParams]):
     def impaired(
         self, site: Site, targets: tuple[str, ...], params: BandwidthParams, flows: Sequence[Flow]
     ) -> Throttled:
-        impairment = Impairment("throttle", kilobytes_per_s=params.rate)
+        impairment = Impairment(self.how, kilobytes_per_s=params.rate)
         return Throttled(site, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)

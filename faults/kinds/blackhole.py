@@ -17,6 +17,7 @@ class Blackhole(NetworkFault[BlackholeParams]):
     """Swallow all bytes of a node's connections: they stay open (half-open) for `for` and are closed then."""
 
     kind = "blackhole"
+    how = "swallow"
     takes_nodes = True
     params = BlackholeParams
 
@@ -27,4 +28,4 @@ class Blackhole(NetworkFault[BlackholeParams]):
         self, site: Site, targets: tuple[str, ...], params: BlackholeParams, flows: Sequence[Flow]
     ) -> Impaired:
         dumped = params.model_dump(mode="json", by_alias=True)
-        return Impaired(site, targets, dumped, flows, Impairment("swallow"))
+        return Impaired(site, targets, dumped, flows, Impairment(self.how))

@@ -22,6 +22,7 @@ class ConnectionReset(NetworkFault[ConnectionResetParams]):
     """Close every connection of a node, and reset (RST) each new one at its first byte during `for`."""
 
     kind = "connection-reset"
+    how = "reset"
     params = ConnectionResetParams
 
     def deed(self, params: ConnectionResetParams) -> str:
@@ -31,4 +32,4 @@ class ConnectionReset(NetworkFault[ConnectionResetParams]):
         self, site: Site, targets: tuple[str, ...], params: ConnectionResetParams, flows: Sequence[Flow]
     ) -> Impaired:
         dumped = params.model_dump(mode="json", by_alias=True)
-        return Impaired(site, targets, dumped, flows, Impairment("reset"))
+        return Impaired(site, targets, dumped, flows, Impairment(self.how))

@@ -59,6 +59,7 @@ class Latency(NetworkFault[LatencyParams]):
     """Delay what clients or other nodes send to a node, or it to them, with jitter, for `for`."""
 
     kind = "latency"
+    how = "delay"
     params = LatencyParams
 
     def deed(self, params: LatencyParams) -> str:
@@ -68,5 +69,5 @@ class Latency(NetworkFault[LatencyParams]):
     def impaired(
         self, site: Site, targets: tuple[str, ...], params: LatencyParams, flows: Sequence[Flow]
     ) -> Delayed:
-        impairment = Impairment("delay", delay_s=params.delay, jitter_s=params.delay_jitter)
+        impairment = Impairment(self.how, delay_s=params.delay, jitter_s=params.delay_jitter)
         return Delayed(site, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)

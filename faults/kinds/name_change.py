@@ -78,6 +78,7 @@ class NameChange(NetworkFault[NameChangeParams]):
     """Give a node another address under the same name, and the old one back after `for`."""
 
     kind = "name-change"
+    how = "hold"
     abilities = (RenamesNodes, Killable, HasPlacement)
     takes_nodes = True
     params = NameChangeParams

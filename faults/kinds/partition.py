@@ -12,7 +12,7 @@ from faults.network import Impaired, NetworkFault, NetworkParams, Way, detours
 from faults.params import Shape
 from faults.site import Site
 from faults.targets import whom
-from harness.wires import CLIENTS, Flow, Impairment, Wire
+from harness.wires import CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
 
 
 class PartitionParams(NetworkParams):
@@ -60,8 +60,17 @@ class Partition(NetworkFault[PartitionParams]):
     """Cut nodes off from clients, from the other nodes or from both, in one direction or both, for `for`."""
 
     kind = "partition"
+    how = "hold"
     takes_nodes = True
     params = PartitionParams
+
+    def needs_for(self, params: PartitionParams) -> frozenset[str]:
+        """Between nodes less than the other kinds: containers can be cut off, too."""
+        needs = super().needs_for(params)
+        return needs - {PEER_DETOURS} | {PEER_CUTS} if PEER_DETOURS in needs else needs
+
+    def tool(self, params: PartitionParams) -> str:
+        return "toxiproxy" if params.link == "clients" else "toxiproxy (between containers: iptables)"
 
     def deed(self, params: PartitionParams) -> str:
         return "hold all bytes"
@@ -82,7 +91,7 @@ class Partition(NetworkFault[PartitionParams]):
             "ring": "hold all bytes to each broker from those outside of its majority",
             "bridge": f"hold all bytes between brokers other than {whom(params.target, shape)}",
         }[params.shape]
-        return [f"toxiproxy: {what}", f"after {params.for_:g} s: remove it"]
+        return [f"{self.tool(params)}: {what}", f"after {params.for_:g} s: remove it"]
 
     def impaired(
         self, site: Site, targets: tuple[str, ...], params: PartitionParams, flows: Sequence[Flow]
@@ -96,4 +105,4 @@ class Partition(NetworkFault[PartitionParams]):
         # A replay reads it again: a ring has no target.
         kept = params.model_copy(update={"target": "all"}) if params.shape == "ring" else params
         dumped = kept.model_dump(mode="json", by_alias=True)
-        return Partitioned(site, targets, dumped, flows, Impairment("hold"))
+        return Partitioned(site, targets, dumped, flows, Impairment(self.how))

@@ -20,7 +20,6 @@ from typing import Any, Generic, TypeVar
 from harness.clusters import addresses, artifacts, toxiproxy
 from harness.clusters.assembly import ClusterAdmin, assembly_of
 from harness.clusters.compose import ClusterSpec, compose_file, read_compose
-from harness.clusters.network import NEEDS
 from harness.clusters.runtime import NodeRuntime
 from harness.clusters.sources import ContainerSource, Place, ProcessSource, Source
 from harness.errors import EnvironmentNotReady, UsageError
@@ -116,7 +115,7 @@ def open_cluster(
     """
     spec = spec_of(system, version, topology, run_id=run_id)
     source = _SOURCES[runtime].get(spec, offline=offline, on_progress=on_progress)
-    if needs & NEEDS:
+    if needs & source.proxied:
         toxiproxy.fetch(offline=offline, on_progress=on_progress)
     block = addresses.claim(
         run_id, folder, spec.ports.values(), runtime=runtime, living=_runs_with_containers

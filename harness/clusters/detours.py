@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from harness.clusters import addresses
 from harness.clusters.compose import ClusterSpec, Service
 from harness.protocols import Endpoint
-from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Wire
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Wire
 
 _PROXY, _CLIENT, _PAIR, _MOVED, _PER_SOURCE = 100, 100, 120, 210, 9
 API_PORT = 18474
@@ -52,7 +52,7 @@ class DetourMap:
 
     def __init__(self, spec: ClusterSpec, block: int, needs: Iterable[str]) -> None:
         needs = frozenset(needs)
-        self.clients, self.peers = CLIENT_DETOURS in needs, PEER_DETOURS in needs
+        self.clients, self.peers = CLIENT_DETOURS in needs, bool({PEER_DETOURS, PEER_CUTS} & needs)
         self._spec = spec
         self._block = block
         self._services = {service.name: service for service in spec.services}

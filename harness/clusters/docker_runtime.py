@@ -17,18 +17,18 @@ from typing import Any, ClassVar
 
 import psutil
 
-from harness.clusters import addresses, docker_engine, docker_limits, docker_topology, packets
+from harness.clusters import addresses, docker_engine, docker_limits, docker_topology, namespaces, packets
 from harness.clusters.compose import ClusterSpec
+from harness.clusters.docker_detours import ONLY_HOLD, ContainerDetours, Whereabouts
 from harness.clusters.docker_engine import asking
-from harness.clusters.docker_wiring import DockerWiring, variables
+from harness.clusters.docker_wiring import MESH, DockerWiring, variables
 from harness.clusters.layout import Layout
-from harness.clusters.network import Detours, detours_of
 from harness.clusters.node_process import NodeFolder, cause_of, telling_lines
 from harness.clusters.packets import Packets
 from harness.clusters.runtime import NodeRuntime
 from harness.errors import EnvironmentNotReady, HealError, UsageError
 from harness.protocols import Node
-from harness.wires import CLIENT_DETOURS
+from harness.wires import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS
 
 _POLL_S = 0.02
 _GONE_S = 10.0
@@ -45,7 +45,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
     """
 
     name: ClassVar[str] = "docker"
-    gives: ClassVar[frozenset[str]] = docker_limits.GIVES | {CLIENT_DETOURS}
+    gives: ClassVar[frozenset[str]] = docker_limits.GIVES | {CLIENT_DETOURS, PEER_CUTS}
 
     def __init__(
         self,
@@ -59,28 +59,22 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
         needs: frozenset[str] = frozenset(),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        if lacking := sorted(needs - self.gives):
-            raise UsageError(
-                f"the docker runtime cannot give: {', '.join(lacking)}",
-                hint="--runtime process may; docs/explanation/runtimes.md says which fault exists where",
-            )
+        _refuse(needs - self.gives, needs)
         self.run_id = run_id
         self.folder = folder
         self.block = block
         self.client = client
         self.needs = needs | docker_limits.GIVES  # asked for or not
         self.packets = Packets(run_id, spec, block, peers=False)
-        self.detours: Detours | None = detours_of(run_id, folder, spec, block, needs)
-        wiring = DockerWiring(spec, self.detours.plan if self.detours else None)
-        self.layout = Layout(spec, folder, block, wiring, settings=settings)
+        self.detours = ContainerDetours(run_id, folder, spec, block, needs, self.find)
+        self.layout = Layout(spec, folder, block, DockerWiring(spec, self.detours.plan), settings=settings)
         self._environment = os.environ if environment is None else environment
         self._ids: dict[str, str] = {}
 
     def up(self) -> None:
         for node in self.layout.all_nodes.values():
             self._write_conf(node)
-        if self.detours:
-            self.detours.start()
+        self.detours.start()
         values = variables(self.spec, self.run_id, self.folder, self.block)
         try:
             docker_topology.up(self.spec, self.folder, values, self._environment)
@@ -89,6 +83,8 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
             raise self._unhealthy(error) from None
         self.adopt()
         self.check()
+        if PEER_CUTS in self.needs:
+            self.detours.check()
 
     def _write_conf(self, node: Node) -> None:
         """The user inside the container is another one: what it reads must be open to everybody."""
@@ -99,8 +95,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
             path.chmod(0o644)
 
     def adopt(self) -> None:
-        if self.detours:
-            self.detours.adopt()
+        self.detours.adopt()
         for container in docker_engine.containers(self.client, self.run_id):
             service = docker_engine.service_of(container)
             if service in self.layout.all_nodes:
@@ -109,8 +104,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
     def down(self) -> None:
         docker_engine.keep_logs(self.client, self.run_id, self.folder)
         docker_engine.remove(self.client, self.run_id)
-        if self.detours:
-            self.detours.down()
+        self.detours.down()
         packets.clear(self.run_id)
         self._ids.clear()
         self.client.close()  # it opens its connections again if it is asked for more
@@ -167,6 +161,21 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
             return False
         return self._ids[self.layout.node(node).name] in groups and psutil.pid_exists(pid)
 
+    def find(self, node: str) -> Whereabouts | None:
+        """Where a node is now that runs on this machine: its process, and its address among the nodes.
+
+        Raises:
+            EnvironmentNotReady: the engine does not answer.
+        """
+        pid = self.pid(node)
+        if pid is None:
+            return None
+        networks = self.container(node).attrs["NetworkSettings"]["Networks"]
+        name = MESH.format(name=self.layout.node(node).name)
+        found = (one["IPAddress"] for one in networks.values() if name in (one.get("Aliases") or ()))
+        address = next(found, "")
+        return Whereabouts(pid, address) if address else None
+
     def is_running(self, node: str) -> bool:
         return bool(self._state(node).get("Running"))
 
@@ -186,6 +195,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
         container = self.container(node)
         with asking(f"cannot start {node}"):
             container.start()
+        self.detours.started(node)
 
     def kill(self, node: str) -> None:
         self._act(node, "kill", lambda container: container.kill())
@@ -287,3 +297,18 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
         return EnvironmentNotReady(
             f"{what}; last lines:\n{lines}", hint=f"{hint}; {where}" if hint else where
         )
+
+
+def _refuse(lacking: frozenset[str], needs: frozenset[str]) -> None:
+    """Say before anything starts what containers lack, or what this machine does for them.
+
+    Raises:
+        UsageError: a need that this runtime never gives.
+        EnvironmentNotReady: one that this machine cannot give, and why.
+    """
+    hint = "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
+    if lacking:
+        why = f": {ONLY_HOLD}" if PEER_DETOURS in lacking else ""
+        raise UsageError(f"the docker runtime cannot give: {', '.join(sorted(lacking))}{why}", hint=hint)
+    if PEER_CUTS in needs and (reason := namespaces.why_not()):
+        raise EnvironmentNotReady(f"a fault of this scenario needs {PEER_CUTS}: {reason}", hint=hint)

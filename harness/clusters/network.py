@@ -7,6 +7,7 @@ Both runtimes use it: `Detours.start` before the first node, `write_hosts` into 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +17,10 @@ from harness.clusters.compose import ClusterSpec, release_key
 from harness.clusters.detours import DetourMap, Route
 from harness.clusters.node_process import NodeFolder
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, UsageError
-from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, How, Impairment, Wire
 
 #: What a cluster can be started with.
-NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS})
+NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS})
 HOSTS_FILE: Final = "hosts"
 #: As good as forever; toxiproxy counts milliseconds.
 _TEN_DAYS_MS: Final = 864_000_000
@@ -66,8 +67,15 @@ class Detours:
         # Java 9 and later. The file is the only resolver then: it holds localhost and this machine's name.
         return [f"-Djdk.net.hosts.file={conf}/{HOSTS_FILE}"] if self.plan.peers else []
 
+    def why_not(self, link: str, how: How) -> str:
+        return ""
+
     def wires(self) -> Sequence[Wire]:
         return self.plan.wires()
+
+    def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
+        end = wire.endpoints[port]
+        return socket.create_connection((end.host, end.port), timeout=timeout_s)
 
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
         flows = list(flows)

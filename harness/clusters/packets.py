@@ -74,15 +74,15 @@ class Packets:
         Raises:
             HealError: one stays.
         """
-        _delete(_tag(self._run_id, name))
+        _delete(tag(self._run_id, name))
 
     def is_losing(self, name: str) -> bool:
-        return any(True for _ in _tagged(_tag(self._run_id, name)))
+        return any(True for _ in _tagged(tag(self._run_id, name)))
 
     def lost(self, name: str) -> int:
         """Packets that were dropped so far by the rules of a name."""
         done = _iptables_save()
-        rules = [line for line in done.splitlines() if f'"{_tag(self._run_id, name)}"' in line]
+        rules = [line for line in done.splitlines() if f'"{tag(self._run_id, name)}"' in line]
         return sum(int(match[1]) for line in rules if (match := _PACKETS.match(line)))
 
     def has_ports(self, node: str, link: str) -> bool:
@@ -105,7 +105,7 @@ class Packets:
         for port in self._ports(node, link):
             for end in ends:
                 where = ["-i", "lo", "-p", "tcp", f"-{end}", host, f"--{end}port", str(port)]
-                what = [*_RANDOM, f"{share:.6f}", "-m", "comment", "--comment", _tag(self._run_id, name)]
+                what = [*_RANDOM, f"{share:.6f}", "-m", "comment", "--comment", tag(self._run_id, name)]
                 yield [*where, *what, "-j", "DROP"]
 
 
@@ -116,26 +116,27 @@ def clear(run_id: str) -> None:
         HealError: one stays.
     """
     if os.geteuid() == 0 and shutil.which("iptables") is not None:
-        _delete(_tag(run_id, ""))
+        _delete(tag(run_id, ""))
 
 
-def _tag(run_id: str, name: str) -> str:
-    """Ends in a semicolon, so that no name begins with another one; without a name it is the run's."""
+def tag(run_id: str, name: str) -> str:
+    """The comment of a rule. Ends in a semicolon, so that no name begins with another one; without a
+    name it is the beginning of all of a run's."""
     return f"{_TAG} {run_id} {name};" if name else f"{_TAG} {run_id} "
 
 
-def _tagged(tag: str) -> Iterator[list[str]]:
+def _tagged(comment: str) -> Iterator[list[str]]:
     """The rules whose comment begins with a tag, as arguments that delete each."""
     for line in _iptables("-S", _CHAIN).stdout.splitlines():
         words = shlex.split(line)
-        if "--comment" in words and words[words.index("--comment") + 1].startswith(tag):
+        if "--comment" in words and words[words.index("--comment") + 1].startswith(comment):
             yield words[2:]
 
 
-def _delete(tag: str) -> None:
-    for rule in list(_tagged(tag)):
+def _delete(comment: str) -> None:
+    for rule in list(_tagged(comment)):
         _iptables("-D", _CHAIN, *rule)
-    if left := list(_tagged(tag)):
+    if left := list(_tagged(comment)):
         raise HealError(
             f"{len(left)} rules of iptables stay in chain {_CHAIN}",
             hint=f"iptables -D {_CHAIN} {shlex.join(left[0])}",

@@ -7,16 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from harness.clusters import artifacts
 from harness.clusters.assembly import assembly_of
 from harness.clusters.compose import ClusterSpec
 from harness.clusters.java import Java, find_java
+from harness.clusters.network import NEEDS
 from harness.clusters.process import Launch, ProcessRuntime
 from harness.clusters.rehearsal import with_archives
 from harness.clusters.runtime import NodeRuntime
 from harness.errors import UsageError
+from harness.wires import CLIENT_DETOURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,13 @@ class Place:
 
 
 class Source(ABC):
-    """Got once for a cluster, kept as JSON in its folder, and made again from that by a later process."""
+    """Got once for a cluster, kept as JSON in its folder, and made again from that by a later process.
+
+    Attributes:
+        proxied: needs that are met by the network proxy.
+    """
+
+    proxied: ClassVar[frozenset[str]]
 
     @classmethod
     @abstractmethod
@@ -62,6 +70,8 @@ class Source(ABC):
 @dataclass(frozen=True, slots=True)
 class ProcessSource(Source):
     """A Java and a folder of jars; main class -> class archive."""
+
+    proxied: ClassVar[frozenset[str]] = NEEDS
 
     java: Java
     jars: Path
@@ -103,6 +113,7 @@ class ContainerSource(Source):
         environment: of the compose plugin's process.
     """
 
+    proxied: ClassVar[frozenset[str]] = frozenset({CLIENT_DETOURS})
     client: Any
     environment: Mapping[str, str]
 

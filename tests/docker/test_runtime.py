@@ -16,12 +16,15 @@ from typing import Any
 import psutil
 import pytest
 
+import faults
 from faults.probe import answers
+from faults.round_trips import measure
 from harness.clusters import addresses, attach_cluster, docker_engine, leftovers, open_cluster
 from harness.clusters.kafka import KafkaCluster
 from harness.errors import EnvironmentNotReady
 from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
 from harness.resources import LiftsLimits, LimitsCpu
+from harness.rundir import RunDir
 from tests.live.run_rig import LiveRun
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("plugin")]
@@ -152,6 +155,28 @@ def test_a_container_is_given_less_cpu_and_all_of_it_again(whole: KafkaCluster) 
     runtime.lift_limits("kafka-2")
     assert runtime.cpu_use("kafka-2").cores is None
     whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+
+
+def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
+    whole: KafkaCluster, tmp_path: Path
+) -> None:
+    run, node = RunDir(tmp_path / "run").create(), whole.runtime.layout.node("kafka-2")
+    detours = attach_cluster(whole.runtime.folder).runtime.detours
+    wires = [wire for wire in detours.wires() if "kafka-2" in (wire.source, wire.target)]
+    row = faults.inject_once("partition", {"target": "kafka-2", "link": "peers"}, whole, run, None)
+    try:
+        assert row["effective"], row
+        assert "no answer on 4 of 4 wires" in row["evidence"]
+        wait_until("kafka-2 fenced", lambda: "kafka-2" not in whole.admin.registered())
+        assert answers("kafka", node.client) is True
+        whole.runtime.kill("kafka-2")
+        whole.runtime.start("kafka-2")  # a new network, where it is cut off, too
+        assert set(measure("kafka", wires, connect=detours.connect).values()) == {None}
+    finally:
+        assert faults.heal_from_ledger(whole, run) == []
+    whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    assert all(len(nodes) == 3 for nodes in whole.admin.isr("orders").values())
+    assert None not in measure("kafka", wires, timeout_s=5, connect=detours.connect).values()
 
 
 def test_a_frozen_node_can_be_killed_and_stopped(whole: KafkaCluster) -> None:

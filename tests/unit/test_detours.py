@@ -20,7 +20,7 @@ from harness.clusters.layout import Layout, LoopbackWiring
 from harness.clusters.network import detours_of, toxic_of
 from harness.errors import ScenarioError, UsageError
 from harness.protocols import Endpoint, TopicSettings
-from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
 
 BOTH = frozenset({CLIENT_DETOURS, PEER_DETOURS})
 CLUSTERS = [("kafka", ""), ("pulsar", "small"), ("pulsar", "bookies-3"), ("qpid", "group")]
@@ -171,7 +171,9 @@ def timeline(*steps: dict[str, object]) -> faults.Timeline:
 
 def test_needs_follow_from_the_link() -> None:
     assert needs_of([timeline({"fault": "latency"})]) == {CLIENT_DETOURS}
-    assert needs_of([timeline({"fault": "partition", "link": "peers"})]) == {PEER_DETOURS}
+    assert needs_of([timeline({"fault": "partition", "link": "peers"})]) == {PEER_CUTS}
+    assert needs_of([timeline({"fault": "partition", "link": "all"})]) == {CLIENT_DETOURS, PEER_CUTS}
+    assert needs_of([timeline({"fault": "name-change"})]) == {PEER_DETOURS}
     assert needs_of([timeline({"fault": "blackhole", "link": "all"})]) == BOTH
     assert needs_of([timeline({"fault": "kill"})]) == frozenset()
 

@@ -7,6 +7,7 @@ import signal
 import time
 
 import numpy as np
+import pytest
 
 from harness.records import Check, Event, TableId
 from tests.live.kafka_workers import MARKS, every_consumer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -12,7 +13,7 @@ from faults.ledger import Ledger
 from harness.errors import HealError, ScenarioError
 from harness.protocols import Endpoint
 from harness.rundir import RunDir
-from harness.wires import CLIENTS, Flow, HasDetours, Impairment, Wire
+from harness.wires import CLIENTS, Flow, HasDetours, How, Impairment, Wire
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import TOPICS, Rig
 
@@ -28,10 +29,17 @@ class StateDetours:
         self.applied: dict[str, tuple[list[Flow], Impairment]] = {}
         self.deaf: set[str] = set()
         self.ignored = False
+        self.between_peers: Sequence[str] = ("hold", "swallow", "delay", "throttle", "reset")
         self.repairs_fail = 0
+
+    def why_not(self, link: str, how: How) -> str:
+        return "peers can only be held" if link != "clients" and how not in self.between_peers else ""
 
     def wires(self) -> Sequence[Wire]:
         return self._wires
+
+    def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
+        raise AssertionError("measured by `measure`")
 
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
         self.applied[name] = (list(flows), impairment)
@@ -174,6 +182,27 @@ def test_a_cluster_without_the_detours_of_a_link_is_refused(sides: tuple[str, ..
     with pytest.raises(ScenarioError, match=said) as caught:
         faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
     assert "up --needs" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["latency", "bandwidth", "blackhole", "connection-reset"])
+def test_a_kind_that_is_never_possible_between_these_nodes_is_refused_by_name(kind: str) -> None:
+    cluster = StateCluster()
+    cluster.system = "kafka"
+    made = StateDetours()
+    made.between_peers = ("hold",)
+    cluster.runtime.detours = made  # type: ignore[attr-defined]
+
+    def refuse(**step: str) -> None:
+        steps = [{"fault": kind, "at": 1, **step}]
+        timeline = faults.compile(steps, seed=1, load_s=60, topics=TOPICS, nodes=NAMES)
+        faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
+
+    refuse(link="clients")
+    for link in ("peers", "all"):
+        with pytest.raises(ScenarioError, match=f"{kind} is not possible .* peers can only be held"):
+            refuse(link=link)
+    kind = "partition"
+    refuse(link="all")
 
 
 def test_bandwidth_is_refused_where_nothing_can_prove_it() -> None:
