@@ -147,10 +147,6 @@ class Series:
         )
 
 
-def _by_start(outage: Outage) -> tuple[int, int]:
-    return outage.start_ns, outage.stream
-
-
 def _sum(arrays: Iterable[Ints]) -> Ints:
     return np.asarray(np.sum(np.stack(list(arrays)), axis=0))
 

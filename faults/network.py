@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, cast
 
 from pydantic import Field
 
-from faults.errors import NotNow, StepProblem
+from faults.errors import NotNow
 from faults.node_loss import NodeFault, NodeLoss, as_text
 from faults.params import NodeParams, Shape
 from faults.round_trips import ANSWER_S, measure
@@ -214,9 +214,3 @@ class NetworkFault(NodeFault[N], Generic[N]):
     def impaired(self, site: Site, targets: tuple[str, ...], params: N, flows: Sequence[Flow]) -> Impaired:
         """The injection on these flows."""
         raise NotImplementedError
-
-
-def problem_unless(good: bool, key: str, text: str) -> None:
-    """Raise StepProblem for a key when something does not hold."""
-    if not good:
-        raise StepProblem(key, text)
