@@ -31,7 +31,7 @@ LONG_NS = 50_000_000
 SETTLE_NS = 10_000_000_000
 #: An application that re-sends (``results: resent``): attempts of a message, and the pause before the next.
 MAX_ATTEMPTS = 10
-RESEND_NS = 100_000_000
+RESEND_NS = 500_000_000
 
 
 class Resend(NamedTuple):

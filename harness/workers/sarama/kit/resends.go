@@ -9,7 +9,7 @@ const (
 	// Attempts of a message, the first one included.
 	mostAttempts = 10
 	// Between an outcome and the next attempt.
-	resendPauseNs = 100_000_000
+	resendPauseNs = 500_000_000
 )
 
 // owed is a message whose last attempt failed.

@@ -10,7 +10,7 @@ import java.util.concurrent.atomic.LongAdder;
  */
 final class Resends {
     private static final int MOST_ATTEMPTS = 10;
-    private static final long PAUSE_NS = 100_000_000;
+    private static final long PAUSE_NS = 500_000_000;
 
     private final boolean isOn;
     private final Queue<Owed> owed = new ConcurrentLinkedQueue<>();
