@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,45 +17,23 @@ from harness.clusters import addresses, attach_cluster, leftovers, open_cluster
 from harness.clusters.kafka import KafkaCluster
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
+from tests.live.cluster_rig import UP_S, make_whole, new_run_id, up, wait_until
 
 pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"})
-UP_S = 180.0  # a start takes about 5 s; these tests also run on machines that do other things
-
-
-def new_run_id() -> str:
-    return f"live-{os.getpid()}-{time.monotonic_ns()}"
-
-
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> float:
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < timeout_s, f"{what}: not within {timeout_s:.0f} s"
-        time.sleep(0.05)
-    return time.monotonic() - started
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    found = open_cluster("kafka", run_id=new_run_id(), folder=folder)
-    try:
-        found.up(timeout_s=UP_S)
-        found.admin.create_topics([ORDERS])
+    with up("kafka", tmp_path_factory.mktemp("cluster"), ORDERS) as found:
         yield found
-    finally:
-        found.down()
 
 
 @pytest.fixture
 def whole(cluster: KafkaCluster) -> KafkaCluster:
-    """The module's cluster with every node in sync, whatever the test before did."""
-    for node in cluster.runtime.nodes:
-        cluster.runtime.resume(node.name)
-        cluster.runtime.start(node.name)
-    cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    make_whole(cluster, "orders")
     return cluster
 
 
@@ -183,9 +160,7 @@ def test_a_stopped_node_hands_its_leaders_over_before_it_goes(whole: KafkaCluste
 
 
 def test_two_clusters_side_by_side_do_not_meet(whole: KafkaCluster, tmp_path: Path) -> None:
-    other = open_cluster("kafka", run_id=new_run_id(), folder=tmp_path / "cluster")
-    try:
-        other.up(timeout_s=UP_S)
+    with up("kafka", tmp_path) as other:
         hosts = {node.client.host for one in (whole, other) for node in one.runtime.nodes}
         assert len(hosts) == 6
         assert "orders" not in other.admin.topics()
@@ -197,8 +172,6 @@ def test_two_clusters_side_by_side_do_not_meet(whole: KafkaCluster, tmp_path: Pa
         for node in other.runtime.nodes:
             other.runtime.kill(node.name)
         assert all(whole.runtime.is_running(node.name) for node in whole.runtime.nodes)
-    finally:
-        other.down()
     assert not (tmp_path / "cluster" / "kafka-1" / "data").exists()
     assert (tmp_path / "cluster" / "kafka-1" / "logs" / "stdout.log").stat().st_size > 0
 
@@ -299,12 +272,8 @@ def test_a_node_that_dies_at_start_is_an_error_with_its_last_words(run_id: str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.6.2", "3.9.1", "4.0.0", "4.4.0"])
-def test_every_supported_line_of_versions_works(version: str, run_id: str, tmp_path: Path) -> None:
-    cluster = open_cluster("kafka", version=version, run_id=run_id, folder=tmp_path)
-    try:
-        cluster.up(timeout_s=UP_S)
-        cluster.admin.create_topics([ORDERS])
-        cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+def test_every_supported_line_of_versions_works(version: str, tmp_path: Path) -> None:
+    with up("kafka", tmp_path, ORDERS, version=version) as cluster:
         assert cluster.admin.controller() in {node.name for node in cluster.runtime.nodes}
         cluster.admin.move_leaders("orders", dict.fromkeys(range(6), "kafka-3"))
         wait_until("leaders moved", lambda: set(cluster.admin.leaders("orders").values()) == {"kafka-3"})
@@ -312,8 +281,6 @@ def test_every_supported_line_of_versions_works(version: str, run_id: str, tmp_p
         wait_until("leaders off", lambda: "kafka-3" not in cluster.admin.leaders("orders").values())
         cluster.runtime.start("kafka-3")
         cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
-    finally:
-        cluster.down()
 
 
 @pytest.mark.slow

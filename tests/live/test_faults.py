@@ -15,10 +15,10 @@ import pytest
 import faults
 from faults.ledger import Ledger
 from faults.probe import answers
-from harness.clusters.cluster import open_cluster
 from harness.clusters.kafka import KafkaCluster
 from harness.protocols import TopicSettings
 from harness.rundir import RunDir, read_jsonl
+from tests.live.cluster_rig import storm_of, up, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -28,19 +28,12 @@ ORDERS = TopicSettings("orders", 12, 3, {"min.insync.replicas": "2"})
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    root = tmp_path_factory.mktemp("faults")
-    found = open_cluster("kafka", run_id=f"test-{root.name}-{time.monotonic_ns()}", folder=root / "cluster")
-    try:
-        found.up(timeout_s=120)
-        found.admin.create_topics([ORDERS])
-        found.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
+    with up("kafka", tmp_path_factory.mktemp("faults"), ORDERS) as found:
         yield found
-    finally:
-        found.down()
 
 
 @pytest.fixture
-def storm_of(cluster: KafkaCluster) -> Iterator[Callable[..., Rig]]:
+def rig_of(cluster: KafkaCluster) -> Iterator[Callable[..., Rig]]:
     """Starts a storm of steps in a run."""
     made: list[Rig] = []
 
@@ -61,16 +54,12 @@ def run(tmp_path: Path, cluster: KafkaCluster) -> RunDir:
 
 
 class Rig:
-    """A storm on the cluster; `storm_of` ends it whatever the test does."""
+    """A storm on the cluster; `rig_of` ends it whatever the test does."""
 
     def __init__(self, cluster: KafkaCluster, run: RunDir, *steps: dict[str, Any]) -> None:
         self.cluster, self.run = cluster, run
-        nodes = [node.name for node in cluster.runtime.nodes]
-        timeline = faults.compile(list(steps), seed=7, load_s=300, topics=[ORDERS], nodes=nodes)
-        faults.refuse_unsupported(timeline, cluster)
-        self.storm = faults.Storm(timeline, cluster, run)
-        self.epoch_ns = time.monotonic_ns()
-        self.storm.start(self.epoch_ns)
+        self.storm = storm_of(cluster, run, [ORDERS], *steps)
+        self.storm.start(time.monotonic_ns())
 
     def wait_for(self, event: str, timeout_s: float = 30) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
@@ -94,14 +83,6 @@ class Rig:
         assert_whole(self.cluster)
 
 
-def wait_until(what: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    """Brokers learn of a change one after the other: the next to be asked may still have to."""
-    deadline = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def assert_whole(cluster: KafkaCluster) -> None:
     for node in cluster.runtime.nodes:
         assert cluster.runtime.is_running(node.name)
@@ -111,15 +92,15 @@ def assert_whole(cluster: KafkaCluster) -> None:
     assert None not in cluster.admin.leaders("orders").values()
 
 
-def test_kill(cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]) -> None:
+def test_kill(cluster: KafkaCluster, run: RunDir, rig_of: Callable[..., Rig]) -> None:
     pids = {node.name: cluster.runtime.pid(node.name) for node in cluster.runtime.nodes}
-    rig = storm_of(run, {"fault": "kill", "target": "leader-of:orders", "at": 0.5, "for": "5m"})
+    rig = rig_of(run, {"fault": "kill", "target": "leader-of:orders", "at": 0.5, "for": "5m"})
     (target,) = rig.wait_for("inject")["targets"]
     effect = rig.wait_for("effect")
     assert not psutil.pid_exists(pids[target] or 0)
     assert answers("kafka", next(n for n in cluster.runtime.nodes if n.name == target).client) is False
     assert effect["effective"], effect
-    wait_until(lambda: target not in cluster.admin.leaders("orders").values(), timeout_s=20)
+    wait_until("leaders elsewhere", lambda: target not in cluster.admin.leaders("orders").values(), 20)
     rig.finish(now=True)
     last = [row for row in read_jsonl(run.faults) if row["event"] == "effect"][-1]
     assert last["details"]["leaders_moved"] >= 4, last
@@ -127,35 +108,35 @@ def test_kill(cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]) 
 
 
 def test_pause_beyond_the_session_timeout(
-    cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]
+    cluster: KafkaCluster, run: RunDir, rig_of: Callable[..., Rig]
 ) -> None:
-    rig = storm_of(run, {"fault": "pause", "target": "leader-of:orders-3", "at": 0, "for": "5m"})
+    rig = rig_of(run, {"fault": "pause", "target": "leader-of:orders-3", "at": 0, "for": "5m"})
     (target,) = rig.wait_for("inject")["targets"]
     pid = cluster.runtime.pid(target)
     effect = rig.wait_for("effect")
     assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
     assert effect["effective"], effect
     assert "process stopped (state T)" in effect["evidence"]
-    wait_until(lambda: target not in cluster.admin.leaders("orders").values())
+    wait_until("leaders elsewhere", lambda: target not in cluster.admin.leaders("orders").values())
     rig.finish(now=True)
     assert cluster.runtime.pid(target) == pid
 
 
 def test_pause_too_short_for_anybody_to_be_fenced(
-    cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]
+    cluster: KafkaCluster, run: RunDir, rig_of: Callable[..., Rig]
 ) -> None:
     controller = cluster.admin.controller()
     follower = next(node.name for node in cluster.runtime.nodes if node.name != controller)
-    rig = storm_of(run, {"fault": "pause", "target": follower, "at": 0, "for": 1.5})
+    rig = rig_of(run, {"fault": "pause", "target": follower, "at": 0, "for": 1.5})
     rig.finish()
     evidence = rig.wait_for("effect")["evidence"]
     assert "a request got no answer" in evidence or "shrank" in evidence
 
 
 def test_restart_hands_leaders_over_first(
-    cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]
+    cluster: KafkaCluster, run: RunDir, rig_of: Callable[..., Rig]
 ) -> None:
-    rig = storm_of(run, {"fault": "restart", "target": "leader-of:orders", "at": 0, "down": 1})
+    rig = rig_of(run, {"fault": "restart", "target": "leader-of:orders", "at": 0, "down": 1})
     rig.finish()
     rows = {row["event"]: row for row in read_jsonl(run.faults)}
     assert "stopped in" in rows["effect"]["evidence"]
@@ -163,19 +144,19 @@ def test_restart_hands_leaders_over_first(
 
 
 def test_controller_kill_elects_another(
-    cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]
+    cluster: KafkaCluster, run: RunDir, rig_of: Callable[..., Rig]
 ) -> None:
     before = cluster.admin.controller()
-    rig = storm_of(run, {"fault": "controller-kill", "at": 0, "for": 10})
+    rig = rig_of(run, {"fault": "controller-kill", "at": 0, "for": 10})
     assert rig.wait_for("inject")["targets"] == [before]
     assert rig.wait_for("effect")["effective"]
     rig.finish()
 
 
 def test_preferred_election_after_a_crash(
-    cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]
+    cluster: KafkaCluster, run: RunDir, rig_of: Callable[..., Rig]
 ) -> None:
-    rig = storm_of(run, {"fault": "kill", "target": "leader-of:orders", "at": 0, "for": 5})
+    rig = rig_of(run, {"fault": "kill", "target": "leader-of:orders", "at": 0, "for": 5})
     rig.finish()
     replicas = cluster.admin.replicas("orders")
     misled = [p for p, leader in cluster.admin.leaders("orders").items() if leader != replicas[p][0]]
@@ -189,10 +170,10 @@ def test_preferred_election_after_a_crash(
 
 
 def test_leader_moves_and_a_storm_of_them(
-    cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]
+    cluster: KafkaCluster, run: RunDir, rig_of: Callable[..., Rig]
 ) -> None:
     before = cluster.admin.leaders("orders")
-    rig = storm_of(run, {"fault": "leader-move", "partitions": 5, "at": 0})
+    rig = rig_of(run, {"fault": "leader-move", "partitions": 5, "at": 0})
     rig.finish()
     moves = {int(p): node for p, node in rig.wait_for("inject")["params"]["moves"].items()}
     assert len(moves) == 5
@@ -201,14 +182,14 @@ def test_leader_moves_and_a_storm_of_them(
 
     second = RunDir(run.root.parent / "storm").create()
     storm = {"times": 3, "gap": ["20ms", "200ms"]}
-    rig = storm_of(second, {"fault": "leader-move", "topic": "orders", "at": 0.2, "storm": storm})
+    rig = rig_of(second, {"fault": "leader-move", "topic": "orders", "at": 0.2, "storm": storm})
     rig.finish()
     assert len([row for row in read_jsonl(second.faults) if row["event"] == "inject"]) == 3
 
 
-def test_rolling_restart(cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]) -> None:
+def test_rolling_restart(cluster: KafkaCluster, run: RunDir, rig_of: Callable[..., Rig]) -> None:
     pids = {node.name: cluster.runtime.pid(node.name) for node in cluster.runtime.nodes}
-    rig = storm_of(run, {"fault": "rolling-restart", "at": 0})
+    rig = rig_of(run, {"fault": "rolling-restart", "at": 0})
     rig.finish()
     effect = rig.wait_for("effect")
     assert effect["evidence"].startswith("3 of 3 nodes restarted")
@@ -216,9 +197,9 @@ def test_rolling_restart(cluster: KafkaCluster, run: RunDir, storm_of: Callable[
 
 
 def test_heal_all_in_the_middle_of_everything(
-    cluster: KafkaCluster, run: RunDir, storm_of: Callable[..., Rig]
+    cluster: KafkaCluster, run: RunDir, rig_of: Callable[..., Rig]
 ) -> None:
-    rig = storm_of(
+    rig = rig_of(
         run,
         {"fault": "pause", "target": "kafka-1", "at": 0, "for": 120},
         {"fault": "kill", "target": "kafka-2", "at": 0.5, "for": 120, "together": True},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,55 +17,30 @@ from harness.clusters.cluster import BrokerCluster, open_cluster
 from harness.clusters.processes import run_processes
 from harness.errors import ScenarioError
 from harness.protocols import TopicSettings
-from harness.rundir import RunDir, read_jsonl
+from harness.rundir import RunDir
 from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS
+from tests.live.cluster_rig import fire, new_run_id, up
 
 pytestmark = pytest.mark.live
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS})
 
 
-def opened(system: str, folder: Path, topology: str = "") -> BrokerCluster[Any]:
-    run_id = f"test-network-{time.monotonic_ns()}"
-    return open_cluster(system, run_id=run_id, folder=folder, topology=topology, needs=NEEDS)
-
-
 def topic_of(system: str) -> TopicSettings:
     return TopicSettings("orders", 6 if system == "kafka" else 1, 3 if system == "kafka" else 1)
 
 
-def start(cluster: BrokerCluster[Any]) -> None:
-    cluster.up(timeout_s=120)
-    if cluster.system == "pulsar":
-        cluster.admin.enter_namespace("public/bs-network")
-    cluster.admin.create_topics([topic_of(cluster.system)])
-    cluster.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
-
-
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster[Any]]:
-    found = opened("kafka", tmp_path_factory.mktemp("network") / "cluster")
-    try:
-        start(found)
+    with up("kafka", tmp_path_factory.mktemp("network"), topic_of("kafka"), needs=NEEDS) as found:
         yield found
-    finally:
-        found.down()
     assert list(run_processes(found.runtime.run_id)) == []
 
 
-def fire(cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """One fault from injected to healed; the last row of each event."""
-    nodes = {node.name: node.roles for node in cluster.runtime.nodes}
-    topics = [topic_of(cluster.system)]
-    timeline = faults.compile([{"at": 0, **step}], seed=7, load_s=300, topics=topics, nodes=nodes)
-    faults.refuse_unsupported(timeline, cluster)
-    storm = faults.Storm(timeline, cluster, run)
-    storm.start(time.monotonic_ns())
-    storm.join(200)
-    assert storm.heal_all(60) == []
-    rows = {row["event"]: row for row in read_jsonl(run.faults)}
+def cut(cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """One fault that bites and of which nothing stays; the last row of each event."""
+    rows = fire(cluster, run, [topic_of(cluster.system)], step)
     assert rows["effect"]["effective"], rows
-    assert rows["healed"]["ok"], rows
     assert Ledger(run).entries() == []
     wires = cluster.runtime.detours.wires()
     assert None not in measure(cluster.system, wires, timeout_s=5).values()
@@ -75,14 +49,14 @@ def fire(cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]) -> dict
 
 def test_latency_for_clients(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
     step = {"fault": "latency", "target": "kafka-1", "delay": "300ms", "for": "1s"}
-    rows = fire(kafka, RunDir(tmp_path / "run").create(), step)
+    rows = cut(kafka, RunDir(tmp_path / "run").create(), step)
     assert "before (clients -> kafka-1)" in rows["effect"]["evidence"]
 
 
 def test_a_leader_cut_off_from_its_peers(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
     """The others elect leaders while clients still reach the old one."""
     step = {"fault": "partition", "target": "leader-of:orders", "link": "peers", "for": "8s"}
-    rows = fire(kafka, RunDir(tmp_path / "run").create(), step)
+    rows = cut(kafka, RunDir(tmp_path / "run").create(), step)
     assert "no answer on 4 of 4 wires" in rows["effect"]["evidence"]
     assert rows["effect"]["details"]["leaders_moved"] >= 1, rows
 
@@ -99,17 +73,17 @@ def test_a_fault_that_a_killed_process_left(kafka: BrokerCluster[Any], tmp_path:
     command = [sys.executable, "-c", code, str(kafka.runtime.folder), str(run.root)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == -9, done.stderr
-    cut = [
+    wires = [
         wire for wire in kafka.runtime.detours.wires() if (wire.source, wire.target) == (CLIENTS, "kafka-2")
     ]
-    assert measure("kafka", cut) == {"clients -> kafka-2": None}
+    assert measure("kafka", wires) == {"clients -> kafka-2": None}
     assert faults.heal_from_ledger(kafka, run) == []
-    assert None not in measure("kafka", cut, timeout_s=5).values()
+    assert None not in measure("kafka", wires, timeout_s=5).values()
     assert Ledger(run).entries() == []
 
 
 def test_a_cluster_without_detours_refuses(tmp_path: Path) -> None:
-    cluster = open_cluster("kafka", run_id=f"test-plain-{time.monotonic_ns()}", folder=tmp_path / "cluster")
+    cluster = open_cluster("kafka", run_id=new_run_id(), folder=tmp_path / "cluster")
     try:
         nodes = {node.name: node.roles for node in cluster.runtime.nodes}
         timeline = faults.compile(
@@ -138,7 +112,7 @@ KAFKA = [
 @pytest.mark.parametrize("step", KAFKA, ids=lambda step: "-".join(str(v) for v in step.values()))
 def test_kafka(kafka: BrokerCluster[Any], tmp_path: Path, step: dict[str, Any]) -> None:
     kafka.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
-    fire(kafka, RunDir(tmp_path / "run").create(), step)
+    cut(kafka, RunDir(tmp_path / "run").create(), step)
 
 
 OTHERS = {
@@ -158,11 +132,7 @@ OTHERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("system", "topology"), OTHERS)
 def test_other_systems(system: str, topology: str, tmp_path: Path) -> None:
-    cluster = opened(system, tmp_path / "cluster", topology)
-    try:
-        start(cluster)
+    with up(system, tmp_path, topic_of(system), topology=topology, needs=NEEDS) as cluster:
         for number, step in enumerate(OTHERS[system, topology]):
-            fire(cluster, RunDir(tmp_path / f"run-{number}").create(), step)
+            cut(cluster, RunDir(tmp_path / f"run-{number}").create(), step)
             cluster.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
-    finally:
-        cluster.down()

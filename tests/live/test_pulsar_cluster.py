@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,44 +10,28 @@ from typing import Any
 
 import pytest
 
-import faults
 from harness.clusters import leftovers, open_cluster
 from harness.clusters.pulsar import PulsarCluster
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import HasNamespaces, HasTransfers, TopicSettings
-from harness.rundir import RunDir, read_jsonl
+from harness.rundir import RunDir
+from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, up
 
 pytestmark = pytest.mark.live
 
-UP_S = 180.0  # a start takes 10 to 20 s; these tests also run on machines that do other things
-NAMESPACE = "public/bs-00000001"
 TOPICS = [*(TopicSettings(f"orders-{n}", 1, 1) for n in range(6)), TopicSettings("clicks", 4, 1)]
 NAMES = [topic.name for topic in TOPICS]
 
 
-def new_run_id() -> str:
-    return f"live-{os.getpid()}-{time.monotonic_ns()}"
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarCluster]:
-    found = open_cluster("pulsar", run_id=new_run_id(), folder=tmp_path_factory.mktemp("cluster"))
-    try:
-        found.up(timeout_s=UP_S)
-        found.admin.enter_namespace(NAMESPACE)
-        found.admin.create_topics(TOPICS)
+    with up("pulsar", tmp_path_factory.mktemp("cluster"), *TOPICS) as found:
         yield found
-    finally:
-        found.down()
 
 
 @pytest.fixture
 def whole(cluster: PulsarCluster) -> PulsarCluster:
-    """The module's cluster with every node up and every stream owned."""
-    for node in cluster.runtime.nodes:
-        cluster.runtime.resume(node.name)
-        cluster.runtime.start(node.name)
-    cluster.admin.wait_ready(NAMES, timeout_s=UP_S, run_tag=1)
+    make_whole(cluster, *NAMES)
     return cluster
 
 
@@ -58,16 +41,7 @@ def inject(whole: PulsarCluster, tmp_path: Path) -> Callable[..., dict[str, Any]
 
     def one(step: dict[str, Any]) -> dict[str, Any]:
         run = RunDir(tmp_path / f"run-{time.monotonic_ns()}").create()
-        roles = {node.name: node.roles for node in whole.runtime.nodes}
-        timeline = faults.compile([{**step, "at": 0}], seed=3, load_s=60, topics=TOPICS, nodes=roles)
-        faults.refuse_unsupported(timeline, whole)
-        storm = faults.Storm(timeline, whole, run)
-        storm.start(time.monotonic_ns())
-        storm.join(UP_S)
-        assert storm.heal_all(UP_S) == []
-        rows = {row["event"]: row for row in read_jsonl(run.faults)}
-        assert rows["healed"]["ok"], rows
-        return rows["effect"]
+        return fire(whole, run, TOPICS, step)["effect"]
 
     return one
 
@@ -147,6 +121,7 @@ def test_what_pulsar_refuses_is_told_in_its_words(whole: PulsarCluster) -> None:
 def test_a_namespace_goes_with_all_its_topics(whole: PulsarCluster) -> None:
     other = "public/bs-00000002"
     admin = whole.admin
+    ours = admin.namespace
     try:
         admin.enter_namespace(other, bundles=4)
         admin.create_topics(TOPICS)
@@ -155,7 +130,7 @@ def test_a_namespace_goes_with_all_its_topics(whole: PulsarCluster) -> None:
         assert other not in admin.namespaces()
         admin.drop_namespace(other)  # twice is no error
     finally:
-        admin._current, admin._partitions = NAMESPACE, {}
+        admin._current, admin._partitions = ours, {}
 
 
 def test_a_dead_zookeeper_ends_the_start_and_leaves_nothing(tmp_path: Path) -> None:
@@ -181,15 +156,8 @@ def test_a_dead_zookeeper_ends_the_start_and_leaves_nothing(tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "topology"), [("2.8.1", "small"), ("4.0.8", "bookies-3")])
 def test_other_clusters_work_too(version: str, topology: str, tmp_path: Path) -> None:
-    cluster = open_cluster("pulsar", version=version, topology=topology, run_id=new_run_id(), folder=tmp_path)
-    try:
-        cluster.up(timeout_s=UP_S)
-        cluster.admin.enter_namespace(NAMESPACE)
-        cluster.admin.create_topics(TOPICS)
-        cluster.admin.wait_ready(NAMES, timeout_s=UP_S, run_tag=1)
+    with up("pulsar", tmp_path, *TOPICS, version=version, topology=topology) as cluster:
         before = cluster.admin.incarnation("orders-0-0")
         cluster.admin.unload_stream("orders-0-0")
         assert cluster.admin.incarnation("orders-0-0") != before
         assert cluster.admin.registered() == {node.name for node in cluster.runtime.nodes}
-    finally:
-        cluster.down()

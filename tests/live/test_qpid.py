@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import faults
-from harness.clusters import open_cluster
 from harness.clusters.qpid import QpidCluster
 from harness.errors import Exit, UsageError
 from harness.protocols import HasBacklogs, HasConnections, HasMastership, TellsAnswering, TopicSettings
-from harness.rundir import RunDir, read_jsonl
+from harness.rundir import RunDir
+from tests.live.cluster_rig import UP_S, fire, up
 from tests.live.run_rig import LiveRun
 
 pytestmark = pytest.mark.live
 
-UP_S = 120.0  # a start takes 3 to 6 s; these tests also run on machines that do other things
 TOPICS = [TopicSettings("orders", 1, 1), TopicSettings("clicks", 1, 1)]
 NAMES = [topic.name for topic in TOPICS]
 
@@ -74,28 +70,12 @@ def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[QpidCluster]:
-    run_id = f"live-{os.getpid()}-{time.monotonic_ns()}"
-    found = open_cluster("qpid", run_id=run_id, folder=tmp_path / "cluster", topology="group")
-    try:
-        found.up(timeout_s=UP_S)
+    with up("qpid", tmp_path, topology="group") as found:
         yield found
-    finally:
-        found.down()
 
 
 def inject(cluster: QpidCluster, folder: Path, step: dict[str, Any]) -> dict[str, Any]:
-    """Fires one step and returns its effect row; it must be healed."""
-    run = RunDir(folder).create()
-    roles = {node.name: node.roles for node in cluster.runtime.nodes}
-    timeline = faults.compile([{**step, "at": 0}], seed=3, load_s=60, topics=TOPICS, nodes=roles)
-    faults.refuse_unsupported(timeline, cluster)
-    storm = faults.Storm(timeline, cluster, run)
-    storm.start(time.monotonic_ns())
-    storm.join(UP_S)
-    assert storm.heal_all(UP_S) == []
-    rows = {row["event"]: row for row in read_jsonl(run.faults)}
-    assert rows["healed"]["ok"], rows
-    return rows["effect"]
+    return fire(cluster, RunDir(folder).create(), TOPICS, step)["effect"]
 
 
 def test_a_group_serves_from_another_node_when_its_master_goes(group: QpidCluster, tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from confluent_kafka import Producer
 
 import faults
 from harness.clusters import limits
-from harness.clusters.cluster import BrokerCluster, open_cluster
+from harness.clusters.cluster import BrokerCluster
 from harness.clusters.limits_groups import groups_left
 from harness.clusters.limits_volumes import volumes_below
 from harness.protocols import TopicSettings
 from harness.rundir import RunDir, read_jsonl
+from tests.live.cluster_rig import up
 
 pytestmark = [
     pytest.mark.live,
@@ -40,17 +41,9 @@ def timeline() -> faults.Timeline:
 
 @pytest.fixture
 def cluster(tmp_path: Path, timeline: faults.Timeline) -> Iterator[BrokerCluster[Any]]:
-    run_id = f"test-limits-{time.monotonic_ns()}"
-    needs = faults.needs_of([timeline])
-    found = open_cluster("kafka", run_id=run_id, folder=tmp_path / "cluster", needs=needs)
-    try:
-        found.up(timeout_s=120)
-        found.admin.create_topics([ORDERS])
-        found.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
+    with up("kafka", tmp_path, ORDERS, needs=faults.needs_of([timeline])) as found:
         yield found
-    finally:
-        found.down()
-    assert list(groups_left(run_id)) == []
+    assert list(groups_left(found.runtime.run_id)) == []
     assert volumes_below(tmp_path) == []
 
 

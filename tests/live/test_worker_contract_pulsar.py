@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.clusters.cluster import open_cluster
 from harness.clusters.pulsar import PulsarCluster
 from harness.records import Check, Event, Kind, Outcome, TableId
 from harness.workers import load_worker, worker_names
+from tests.live.cluster_rig import up
 from tests.live.pulsar_rig import WORDS, PulsarRig
 from tests.live.worker_rig import RUN_TAG, Rows, Worker, begin, dense, finish, whole_run
 
@@ -35,14 +35,8 @@ READER = "pulsar-client-java"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarCluster]:
-    root = tmp_path_factory.mktemp("workers")
-    found = open_cluster("pulsar", run_id=f"test-{root.name}-{time.monotonic_ns()}", folder=root / "cluster")
-    try:
-        found.up(timeout_s=150)
-        found.admin.enter_namespace(f"public/bs-{os.getpid():08x}")
+    with up("pulsar", tmp_path_factory.mktemp("workers")) as found:
         yield found
-    finally:
-        found.down()
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.clusters import open_cluster
 from harness.clusters.qpid import QpidCluster
 from harness.protocols import TopicSettings
 from harness.records import Event, Outcome, TableId
 from harness.workers import worker_names
+from tests.live.cluster_rig import up
 from tests.live.worker_rig import Rig, Worker, begin, dense, finish, whole_run
 
 pytestmark = pytest.mark.live
@@ -59,13 +59,8 @@ class QpidRig(Rig):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QpidCluster]:
-    root = tmp_path_factory.mktemp("workers")
-    found = open_cluster("qpid", run_id=f"test-{root.name}-{time.monotonic_ns()}", folder=root / "cluster")
-    try:
-        found.up(timeout_s=120)
+    with up("qpid", tmp_path_factory.mktemp("workers")) as found:
         yield found
-    finally:
-        found.down()
 
 
 @pytest.fixture

@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.clusters.cluster import open_cluster
-from harness.clusters.kafka import KafkaCluster
 from harness.hangs import take_stacks
 from harness.liveness import LOOK_EVERY_S, HangJudge, SendsJournal
 from harness.records import Outcome, TableId
 from harness.rundir import RunDir
 from harness.workers import launch, load_worker
+from tests.live.kafka_workers import MARKS
 from tests.live.worker_rig import Rig, begin, dense, whole_run
 
-pytestmark = pytest.mark.live
-GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+pytestmark = MARKS
+GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 AFFECTED, FIXED = "1.37.2", "1.38.0"
 IDEMPOTENT = {
     "Producer.Idempotent": "true",
@@ -30,24 +28,6 @@ IDEMPOTENT = {
     "Net.MaxOpenRequests": "1",
     "Producer.Timeout": "2s",
 }
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    root = tmp_path_factory.mktemp("sarama")
-    found = open_cluster("kafka", run_id=f"test-{root.name}-{time.monotonic_ns()}", folder=root / "cluster")
-    try:
-        found.up(timeout_s=120)
-        yield found
-    finally:
-        found.down()
-
-
-@pytest.fixture
-def rig(cluster: KafkaCluster, tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(cluster, tmp_path)
-    yield made
-    made.close()
 
 
 def test_the_self_test_writes_the_golden_files(tmp_path: Path) -> None:
@@ -156,6 +136,7 @@ def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) ->
         assert runs[FIXED].stats["exposure"]["retriable_errors"] > 3
     finally:
         rig.cluster.runtime.start(node)
+        rig.cluster.admin.wait_ready([topic], timeout_s=60, run_tag=1)
     assert runs[AFFECTED].exit_code is None
     stored = runs[FIXED].stats["ok"]
     assert runs[FIXED].wait_stats(lambda stats: stats["ok"] > stored + 100, 60)
