@@ -26,6 +26,7 @@ from statistics import median
 from bench.producing import fresh_topic, run_producer
 from harness.clusters import artifacts
 from harness.clusters.cluster import open_cluster
+from harness.clusters.coordinates import Artifacts
 from harness.clusters.java import find_java
 from harness.clusters.kafka import KafkaCluster
 from harness.records import MIN_PAYLOAD_BYTES
@@ -42,7 +43,7 @@ def tool_classpath(version: str) -> str:
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
         "org.apache.logging.log4j:log4j-core:2.25.3",
     )
-    folder = artifacts.resolve(artifacts.Artifacts(coordinates))
+    folder = artifacts.resolve(Artifacts(coordinates))
     return f"{folder}/*"
 
 

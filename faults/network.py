@@ -72,10 +72,12 @@ class Impaired(NodeLoss):
     the cluster shows of it is told beside.
 
     Sub-classes say when a measure shows that it bit, and when that it is gone.
+
+    Attributes:
+        silences: whether nobody gets an answer while it lasts: slow is not gone.
     """
 
-    ballast: int = 0
-    timeout_s: float = ANSWER_S
+    silences: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -89,13 +91,24 @@ class Impaired(NodeLoss):
         if not flows:
             raise NotNow(f"{', '.join(targets)} has no connections of {params['link']}")
         # Clients that cannot reach a node take no copy of anything away.
-        self.away = self.targets if any(flow.wire.source != CLIENTS for flow in flows) else ()
+        among_nodes = any(flow.wire.source != CLIENTS for flow in flows)
+        self.away = self.targets if self.silences and among_nodes else ()
         self.flows, self.impairment = tuple(flows), impairment
         self.name = f"fault-{uuid.uuid4().hex[:8]}"
         self.wires = wires_of(flows)
         self.calm = self.look()
         self._worst = ""
         self._applied = False
+
+    @property
+    def ballast(self) -> int:
+        """Bytes to make the requests longer by."""
+        return 0
+
+    @property
+    def timeout_s(self) -> float:
+        """How long to wait for an answer."""
+        return ANSWER_S
 
     def look(self) -> dict[str, float | None]:
         """A request on each wire, now."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import Field
 
@@ -27,19 +26,20 @@ class BandwidthParams(NetworkParams):
 class Throttled(Impaired):
     """Flows of which little gets through; measured with a request that is as long as it takes."""
 
-    def __init__(
-        self,
-        site: Site,
-        targets: Sequence[str],
-        params: dict[str, Any],
-        flows: Sequence[Flow],
-        impairment: Impairment,
-    ) -> None:
-        self.ballast = min(int(impairment.kilobytes_per_s * 1000 * _MEASURE_S), _MOST_BYTES)
-        self.least_s = self.ballast / (impairment.kilobytes_per_s * 1000)
-        self.timeout_s = 2.0 + 3 * self.least_s
-        super().__init__(site, targets, params, flows, impairment)
-        self.away = ()
+    silences = False
+
+    @property
+    def ballast(self) -> int:
+        return min(int(self.impairment.kilobytes_per_s * 1000 * _MEASURE_S), _MOST_BYTES)
+
+    @property
+    def least_s(self) -> float:
+        """How long so many bytes take at the least."""
+        return self.ballast / (self.impairment.kilobytes_per_s * 1000)
+
+    @property
+    def timeout_s(self) -> float:
+        return 2.0 + 3 * self.least_s
 
     def bit(self, name: str, took_s: float | None) -> bool:
         calm_s = self.calm.get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -32,17 +32,11 @@ class LatencyParams(NetworkParams):
 class Delayed(Impaired):
     """Flows that are late."""
 
-    def __init__(
-        self,
-        site: Site,
-        targets: Sequence[str],
-        params: dict[str, Any],
-        flows: Sequence[Flow],
-        impairment: Impairment,
-    ) -> None:
-        self.timeout_s = 2.0 + 3 * (impairment.delay_s + impairment.jitter_s)
-        super().__init__(site, targets, params, flows, impairment)
-        self.away = ()  # slow is not gone
+    silences = False
+
+    @property
+    def timeout_s(self) -> float:
+        return 2.0 + 3 * (self.impairment.delay_s + self.impairment.jitter_s)
 
     def bit(self, name: str, took_s: float | None) -> bool:
         least_s = max(self.impairment.delay_s - self.impairment.jitter_s, 0.02) * _SHARE

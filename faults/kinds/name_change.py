@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import psutil
 from pydantic import Field
@@ -32,22 +32,13 @@ class NameChangeParams(NetworkParams):
 class Renamed(Impaired):
     """A node that others find at another address once they ask for its name again."""
 
-    def __init__(
-        self,
-        site: Site,
-        targets: Sequence[str],
-        params: dict[str, Any],
-        flows: Sequence[Flow],
-        impairment: Impairment,
-    ) -> None:
-        super().__init__(site, targets, params, flows, impairment)
-        self._new: list[Wire] = []
-        self._found: set[str] = set()
+    _new: tuple[Wire, ...] = ()
+    _found: frozenset[str] = frozenset()
 
     def apply(self) -> None:
         names = cast("RenamesNodes", find_ability(self.site.cluster, RenamesNodes))
         for node in self.targets:
-            self._new += names.rename(self.name, node)
+            self._new += tuple(names.rename(self.name, node))
         self._applied = True
 
     def sentence(self, bitten: dict[str, float | None]) -> str:

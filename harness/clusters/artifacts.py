@@ -10,61 +10,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
 import platformdirs
 from filelock import FileLock, Timeout
 
 from harness.clusters import resolvers
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.clusters.coordinates import Artifacts
+from harness.errors import EnvironmentNotReady
 
 Progress = Callable[[str, float | None], None]
 _MARKER = "complete.json"
-_MODULE = re.compile(r"^(\*:\*|[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+)$")
-_ARCHIVE = re.compile(r"^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){4}$")
-_COORDINATE = re.compile(r"^[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+$")
-
-
-@dataclass(frozen=True, slots=True)
-class Artifacts:
-    """``group:artifact:version`` coordinates to run from, and ``group:artifact`` to leave out of what they
-    pull in (``*:*``: all of it); or ``archive``, ``group:artifact:version:type:classifier`` of a distribution
-    whose ``lib`` folder holds the jars. The first of them names the folder in the cache.
-
-    ``managed`` is the ``group:artifact:version`` of a pom that says which versions a project built its own
-    distribution with: poms that count on it ask for versions that exclude each other.
-
-    Raises:
-        UsageError: text of another form.
-    """
-
-    coordinates: tuple[str, ...]
-    exclude: tuple[str, ...] = ()
-    archive: str = ""
-    managed: str = ""
-
-    def __post_init__(self) -> None:
-        for text in (*self.coordinates, *filter(None, [self.managed])):
-            if not _COORDINATE.match(text):
-                raise UsageError(f"{text!r} is not of the form group:artifact:version")
-        if self.archive and not _ARCHIVE.match(self.archive):
-            raise UsageError(f"{self.archive!r} is not of the form group:artifact:version:type:classifier")
-        if bool(self.archive) == bool(self.coordinates):
-            raise UsageError("jars come from coordinates or from an archive: name one of the two")
-        for text in self.exclude:
-            if not _MODULE.match(text):
-                raise UsageError(f"{text!r} is not of the form group:artifact")
-
-    @property
-    def title(self) -> str:
-        return self.coordinates[0] if self.coordinates else ":".join(self.archive.split(":")[:3])
 
 
 def cache_folder() -> Path:
@@ -153,17 +115,11 @@ def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
     part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.part-"))
     try:
         if wanted.archive:
-            archive = resolver.fetch_archive(wanted.archive, part, lambda text: report(text, None))
+            archive = resolver.fetch_archive(wanted, part, lambda text: report(text, None))
             report(f"unpacking {archive.name}", None)
             _unpack(archive, part)
         else:
-            resolver.fetch(
-                wanted.coordinates,
-                wanted.exclude,
-                part,
-                lambda text: report(text, None),
-                managed=wanted.managed,
-            )
+            resolver.fetch(wanted, part, lambda text: report(text, None))
         names = sorted(path.name for path in part.glob("*.jar"))
         if not names:
             raise EnvironmentNotReady(f"{resolver.name} found no jars for {wanted.title}")

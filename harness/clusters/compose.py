@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from harness.clusters.artifacts import Artifacts
+from harness.clusters.coordinates import Artifacts
 from harness.errors import UsageError
 
 _TOP = {"name", "services", "networks", "volumes", "x-brokerstorm"}

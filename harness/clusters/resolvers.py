@@ -15,6 +15,7 @@ from threading import Timer
 from typing import Protocol
 from xml.sax.saxutils import quoteattr
 
+from harness.clusters.coordinates import EVERYTHING, Artifacts
 from harness.clusters.java import find_java
 from harness.errors import EnvironmentNotReady, UsageError
 
@@ -34,31 +35,19 @@ _MISSING = re.compile(
 _CUT = re.compile(r"Could not find artifact |Failure to find |:: |: not found| was not found in")
 
 
-#: Excludes all that the coordinates would pull in.
-EVERYTHING = "*:*"
-
-
 class Resolver(Protocol):
     name: str
 
-    def fetch(
-        self,
-        coordinates: Sequence[str],
-        exclude: Sequence[str],
-        target: Path,
-        report: Report,
-        *,
-        managed: str = "",
-    ) -> None:
-        """Copy the jars of the coordinates, with all they need at run time, into ``target``.
+    def fetch(self, wanted: Artifacts, target: Path, report: Report) -> None:
+        """Copy the jars of the coordinates, and all that they need at run time, into ``target``.
 
         Raises:
             EnvironmentNotReady: no network, or the resolver's own words.
             UsageError: the repository lacks something.
         """
 
-    def fetch_archive(self, archive: str, target: Path, report: Report) -> Path:
-        """Copy one file, ``group:artifact:version:type:classifier``, into ``target``.
+    def fetch_archive(self, wanted: Artifacts, target: Path, report: Report) -> Path:
+        """Copy the archive, one file, into ``target``.
 
         Raises:
             EnvironmentNotReady, UsageError: as `fetch`.
@@ -100,46 +89,37 @@ class Maven:
     def __init__(self, mvn: str) -> None:
         self._mvn = mvn
 
-    def fetch(
-        self,
-        coordinates: Sequence[str],
-        exclude: Sequence[str],
-        target: Path,
-        report: Report,
-        *,
-        managed: str = "",
-    ) -> None:
+    def fetch(self, wanted: Artifacts, target: Path, report: Report) -> None:
         exclusions = "".join(
             "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(*one.split(":"))
-            for one in exclude
+            for one in wanted.exclude
         )
         dependencies = "".join(
             "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
             "<exclusions>{}</exclusions></dependency>".format(*one.split(":"), exclusions)
-            for one in coordinates
+            for one in wanted.coordinates
         )
         with tempfile.TemporaryDirectory() as work:
             Path(work, "pom.xml").write_text(
                 '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
                 "<groupId>brokerstorm</groupId><artifactId>resolve</artifactId><version>1</version>"
-                f"<packaging>pom</packaging>{_management(managed)}"
+                f"<packaging>pom</packaging>{_management(wanted.managed)}"
                 f"<dependencies>{dependencies}</dependencies></project>"
             )
             command = [
                 self._mvn, "-B", "-U", "dependency:copy-dependencies", "-DincludeScope=runtime",
                 f"-DoutputDirectory={target}",
             ]  # fmt: skip
-            _run(command, Path(work), coordinates[0], report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.jar)\b")
+            _run(command, Path(work), wanted.title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.jar)\b")
 
-    def fetch_archive(self, archive: str, target: Path, report: Report) -> Path:
-        title = ":".join(archive.split(":")[:3])
+    def fetch_archive(self, wanted: Artifacts, target: Path, report: Report) -> Path:
         with tempfile.TemporaryDirectory() as work:
             command = [
-                self._mvn, "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={archive}",
+                self._mvn, "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={wanted.archive}",
                 f"-DoutputDirectory={target}",
             ]  # fmt: skip
-            _run(command, Path(work), title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.gz)\b")
-        return _only_file(target, title)
+            _run(command, Path(work), wanted.title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.gz)\b")
+        return _only_file(target, wanted.title)
 
 
 def _management(managed: str) -> str:
@@ -164,60 +144,49 @@ class Ivy:
     def __init__(self, java: str, jar: Path) -> None:
         self._command = [java, "-jar", str(jar)]
 
-    def fetch(
-        self,
-        coordinates: Sequence[str],
-        exclude: Sequence[str],
-        target: Path,
-        report: Report,
-        *,
-        managed: str = "",
-    ) -> None:
-        is_transitive = EVERYTHING not in exclude
+    def fetch(self, wanted: Artifacts, target: Path, report: Report) -> None:
+        is_transitive = EVERYTHING not in wanted.exclude
         dependencies = "".join(
             f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
             f' conf="default->default" transitive="{str(is_transitive).lower()}"/>'
-            for group, name, version in (one.split(":") for one in coordinates)
+            for group, name, version in (one.split(":") for one in wanted.coordinates)
         )
         exclusions = "".join(
             f"<exclude org={quoteattr(group)} module={quoteattr(name)}/>"
-            for group, name in (one.split(":") for one in exclude if one != EVERYTHING)
+            for group, name in (one.split(":") for one in wanted.exclude if one != EVERYTHING)
         )
-        with tempfile.TemporaryDirectory() as work:
-            ivy = Path(work, "ivy.xml")
-            ivy.write_text(
-                '<ivy-module version="2.0"><info organisation="brokerstorm" module="resolve"/>'
-                '<configurations><conf name="default"/></configurations>'
-                f"<dependencies>{dependencies}{exclusions}</dependencies></ivy-module>"
-            )
-            # Types are separated by spaces: a comma finds nothing and says nothing.
-            command = [
-                *self._command, "-cache", str(Path(work, "cache")), "-ivy", str(ivy),
-                "-confs", "default", "-types", "jar", "bundle",
-                "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
-            ]  # fmt: skip
-            _run(command, Path(work), coordinates[0], report, r"\[SUCCESSFUL \] \S+!(\S+)")
+        # Types are separated by spaces: a comma finds nothing and says nothing.
+        self._retrieve(dependencies + exclusions, ("jar", "bundle"), wanted.title, target, report)
 
-    def fetch_archive(self, archive: str, target: Path, report: Report) -> Path:
-        group, name, version, kind, classifier = archive.split(":")
-        title = f"{group}:{name}:{version}"
+    def fetch_archive(self, wanted: Artifacts, target: Path, report: Report) -> Path:
+        group, name, version, kind, classifier = wanted.archive.split(":")
+        dependency = (
+            f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
+            ' transitive="false" conf="default->default">'
+            f"<artifact name={quoteattr(name)} type={quoteattr(kind)} ext={quoteattr(kind)}"
+            f" m:classifier={quoteattr(classifier)}/></dependency>"
+        )
+        self._retrieve(dependency, (kind,), wanted.title, target, report)
+        return _only_file(target, wanted.title)
+
+    def _retrieve(
+        self, dependencies: str, types: Sequence[str], title: str, target: Path, report: Report
+    ) -> None:
+        """Copy files of these types of what an ivy.xml with these dependencies asks for."""
         with tempfile.TemporaryDirectory() as work:
             ivy = Path(work, "ivy.xml")
             ivy.write_text(
                 '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
                 '<info organisation="brokerstorm" module="resolve"/>'
-                '<configurations><conf name="default"/></configurations><dependencies>'
-                f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
-                ' transitive="false" conf="default->default">'
-                f"<artifact name={quoteattr(name)} type={quoteattr(kind)} ext={quoteattr(kind)}"
-                f" m:classifier={quoteattr(classifier)}/></dependency></dependencies></ivy-module>"
+                '<configurations><conf name="default"/></configurations>'
+                f"<dependencies>{dependencies}</dependencies></ivy-module>"
             )
             command = [
-                *self._command, "-cache", str(Path(work, "cache")), "-ivy", str(ivy), "-confs", "default",
-                "-types", kind, "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
+                *self._command, "-cache", str(Path(work, "cache")), "-ivy", str(ivy),
+                "-confs", "default", "-types", *types,
+                "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
             ]  # fmt: skip
             _run(command, Path(work), title, report, r"\[SUCCESSFUL \] \S+!(\S+)")
-        return _only_file(target, title)
 
 
 def _only_file(folder: Path, title: str) -> Path:

@@ -27,7 +27,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from harness.clusters.artifacts import Artifacts, cache_folder, is_complete, jars_folder, resolve
+from harness.clusters.artifacts import cache_folder, is_complete, jars_folder, resolve
+from harness.clusters.coordinates import Artifacts
 from harness.clusters.java import Java, find_java
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.workers.spec import Readiness, WorkerSpec

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters import artifacts, resolvers
-from harness.clusters.artifacts import Artifacts
+from harness.clusters.coordinates import Artifacts
 from harness.errors import EnvironmentNotReady, UsageError
 
 WANTED = Artifacts(("org.example:broker:1.2.3", "org.example:log:2.0"), ("org.example:tools",))
@@ -88,8 +88,8 @@ def test_what_a_killed_fetch_left_is_no_folder_and_is_removed(calls: Path) -> No
 def test_two_processes_fetch_once(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BEHAVE", "slow")
     code = (
-        "from harness.clusters import artifacts as a; "
-        f"a.resolve(a.Artifacts({WANTED.coordinates!r}, {WANTED.exclude!r}))"
+        "from harness.clusters.artifacts import resolve; from harness.clusters.coordinates import Artifacts; "
+        f"resolve(Artifacts({WANTED.coordinates!r}, {WANTED.exclude!r}))"
     )
     both = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2]) for _ in range(2)]
     assert [process.wait(60) for process in both] == [0, 0]
@@ -205,7 +205,7 @@ def test_maven_takes_the_versions_that_a_project_was_built_with(
     )
     managed = Artifacts(("org.example:broker:1.2.3",), managed="org.example:parent:1.2.3")
     for wanted in (managed, Artifacts(managed.coordinates)):
-        resolvers.Maven("mvn").fetch(wanted.coordinates, (), tmp_path, print, managed=wanted.managed)
+        resolvers.Maven("mvn").fetch(wanted, tmp_path, print)
     management = poms[0].partition("<dependencyManagement>")[2].partition("</dependencyManagement>")[0]
     assert "<artifactId>parent</artifactId><version>1.2.3</version><type>pom</type>" in management
     assert "<scope>import</scope>" in management

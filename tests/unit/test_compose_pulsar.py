@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from harness.clusters import artifacts, java
-from harness.clusters.artifacts import Artifacts
 from harness.clusters.assembly import assembly_of
 from harness.clusters.compose import compose_file, read_compose
+from harness.clusters.coordinates import Artifacts
 from harness.clusters.java import Java
 from harness.clusters.process import Launch, ProcessRuntime
 from harness.errors import EnvironmentNotReady, UsageError
@@ -133,7 +133,7 @@ def test_jars_are_unpacked_from_the_lib_folder_of_a_distribution(
     class Copies:
         name = "copies"
 
-        def fetch_archive(self, archive: str, target: Path, report: Any) -> Path:
+        def fetch_archive(self, wanted: Artifacts, target: Path, report: Any) -> Path:
             tree = tmp_path / "tree"
             for name in ("lib/a.jar", "lib/b.jar", "lib/deep/c.jar", "examples/d.jar", "lib/readme.txt"):
                 path = tree / "pulsar-1" / name
@@ -149,7 +149,7 @@ def test_jars_are_unpacked_from_the_lib_folder_of_a_distribution(
     assert sorted(path.name for path in folder.glob("*.jar")) == ["a.jar", "b.jar"]
     assert not list(folder.glob("*.tar.gz"))
 
-    def damaged(self: Copies, archive: str, target: Path, report: Any) -> Path:
+    def damaged(self: Copies, wanted: Artifacts, target: Path, report: Any) -> Path:
         (target / "x.tar.gz").write_bytes(b"no archive")
         return target / "x.tar.gz"
 

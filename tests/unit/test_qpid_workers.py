@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.artifacts import Artifacts
+from harness.clusters.coordinates import Artifacts
 from harness.errors import UsageError
 from harness.systems import SYSTEMS
 from harness.workers import load_worker, worker_names
