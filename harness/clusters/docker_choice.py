@@ -12,14 +12,13 @@ import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from harness.clusters import compose_plugin, namespaces
+from harness.clusters import compose_plugin
 from harness.clusters.addresses import state_folder
 from harness.clusters.assembly import assembly_of
 from harness.clusters.compose import ClusterSpec
 from harness.clusters.docker_engine import connect
 from harness.clusters.docker_images import can_pull, missing
 from harness.errors import BrokerstormError
-from harness.wires import PEER_CUTS
 
 AUTO, PROCESS, DOCKER = "auto", "process", "docker"
 CHOICES = (AUTO, PROCESS, DOCKER)
@@ -48,12 +47,13 @@ def choose(wanted: str, spec: ClusterSpec, *, needs: frozenset[str], offline: bo
 
 
 def _docker_if_it_can(spec: ClusterSpec, needs: frozenset[str], *, offline: bool) -> Choice:
-    from harness.clusters.docker_runtime import DockerRuntime
+    from harness.clusters.docker_runtime import DockerRuntime, why_not
 
     if lacking := sorted(needs - DockerRuntime.gives):
         return Choice(PROCESS, f"a fault of this scenario needs {', '.join(lacking)}")
-    if PEER_CUTS in needs and (reason := namespaces.why_not()):
-        return Choice(PROCESS, reason)
+    for need in sorted(needs):
+        if reason := why_not(need):
+            return Choice(PROCESS, reason)
     with closing(connect()) as client:
         lacks = missing(client, spec)
     if reason := assembly_of(spec.system).why_no_containers(spec.version):

@@ -1,5 +1,6 @@
 """What a container may take: CPU and memory, by the engine's own `update`. A container has its control groups
-from its start on, so that nothing has to be prepared; disks of their own are the process runtime's.
+from its start on, so that nothing has to be prepared. A disk of its own is a volume that was bound into it
+(`docker_volumes`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any, Final
 import yaml
 
 from harness.clusters.docker_engine import asking
+from harness.clusters.limits import CPU, MEMORY, LimitedDisks
 from harness.errors import EnvironmentNotReady
 from harness.resources import CpuUse, MemoryUse
 
 #: What a fault may need of the cluster's start, and every container has.
-GIVES: Final = frozenset({"cpu-quota", "memory-group"})
+GIVES: Final = frozenset({CPU, MEMORY})
 _PERIOD_US: Final = 100_000
 #: cgroups v2 tell the engine no count of allocations that met the limit: this near to it, they do.
 _FULL: Final = 0.97
@@ -23,8 +25,8 @@ _FULL: Final = 0.97
 _TRIES: Final = 20
 
 
-class LimitedContainers:
-    """LimitsCpu and LimitsMemory for a runtime of containers."""
+class LimitedContainers(LimitedDisks):
+    """LimitsCpu, LimitsMemory, FillsDisk and SlowsDisk for a runtime of containers."""
 
     @abstractmethod
     def container(self, node: str) -> Any:
@@ -79,9 +81,9 @@ class LimitedContainers:
         return MemoryUse(used, int(stat.get("total_rss") or stat.get("anon") or 0), holds, met, killed)
 
     def lift_limits(self, node: str) -> None:
-        """Lift every limit that a fault may have set."""
         self.limit_cpu(node, None)
         self.limit_memory(node, None)
+        super().lift_limits(node)
 
     def _own_memory(self, node: str) -> int:
         """The limit that the compose file gives to a service; 0 = none."""

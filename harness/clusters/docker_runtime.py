@@ -17,7 +17,15 @@ from typing import Any, ClassVar
 
 import psutil
 
-from harness.clusters import addresses, docker_engine, docker_limits, docker_topology, namespaces, packets
+from harness.clusters import (
+    addresses,
+    docker_engine,
+    docker_limits,
+    docker_topology,
+    docker_volumes,
+    namespaces,
+    packets,
+)
 from harness.clusters.compose import ClusterSpec
 from harness.clusters.docker_detours import ONLY_HOLD, ContainerDetours, Whereabouts
 from harness.clusters.docker_engine import asking
@@ -45,7 +53,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
     """
 
     name: ClassVar[str] = "docker"
-    gives: ClassVar[frozenset[str]] = docker_limits.GIVES | {CLIENT_DETOURS, PEER_CUTS}
+    gives: ClassVar[frozenset[str]] = docker_limits.GIVES | docker_volumes.GIVES | {CLIENT_DETOURS, PEER_CUTS}
 
     def __init__(
         self,
@@ -68,6 +76,8 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
         self.packets = Packets(run_id, spec, block, peers=False)
         self.detours = ContainerDetours(run_id, folder, spec, block, needs, self.find)
         self.layout = Layout(spec, folder, block, DockerWiring(spec, self.detours.plan), settings=settings)
+        self._volumes = docker_volumes.BoundVolumes(run_id, folder, spec, client, needs)
+        self.limits = self._volumes.limits
         self._environment = os.environ if environment is None else environment
         self._ids: dict[str, str] = {}
 
@@ -76,13 +86,15 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
             self._write_conf(node)
         self.detours.start()
         values = variables(self.spec, self.run_id, self.folder, self.block)
+        files = [self.spec.file, *self._volumes.make()]
         try:
-            docker_topology.up(self.spec, self.folder, values, self._environment)
+            docker_topology.up(self.spec, files, self.folder, values, self._environment)
         except docker_topology.CannotCompose as error:
             self.adopt()
             raise self._unhealthy(error) from None
         self.adopt()
         self.check()
+        self._volumes.check({node.name: self.pid(node.name) for node in self.nodes})
         if PEER_CUTS in self.needs:
             self.detours.check()
 
@@ -106,6 +118,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
         docker_engine.remove(self.client, self.run_id)
         self.detours.down()
         packets.clear(self.run_id)
+        self._volumes.drop()  # where that fails, the claim stays: `clean` finds the run by it
         self._ids.clear()
         self.client.close()  # it opens its connections again if it is asked for more
         addresses.release(self.run_id)
@@ -195,6 +208,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
         container = self.container(node)
         with asking(f"cannot start {node}"):
             container.start()
+        self.limits.enter(node, self.pid(node))
         self.detours.started(node)
 
     def kill(self, node: str) -> None:
@@ -310,5 +324,13 @@ def _refuse(lacking: frozenset[str], needs: frozenset[str]) -> None:
     if lacking:
         why = f": {ONLY_HOLD}" if PEER_DETOURS in lacking else ""
         raise UsageError(f"the docker runtime cannot give: {', '.join(sorted(lacking))}{why}", hint=hint)
-    if PEER_CUTS in needs and (reason := namespaces.why_not()):
-        raise EnvironmentNotReady(f"a fault of this scenario needs {PEER_CUTS}: {reason}", hint=hint)
+    for need in sorted(needs):
+        if reason := why_not(need):
+            raise EnvironmentNotReady(f"a fault of this scenario needs {need}: {reason}", hint=hint)
+
+
+def why_not(need: str) -> str:
+    """Why this machine cannot give a need to containers; empty when it can, or nothing special is needed."""
+    if need == PEER_CUTS:
+        return namespaces.why_not()
+    return docker_volumes.why_not(need) if need in docker_volumes.GIVES else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,19 @@ class CannotCompose(EnvironmentNotReady):
     """The plugin gave up; its last lines."""
 
 
-def up(spec: ClusterSpec, folder: Path, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
+def up(
+    spec: ClusterSpec,
+    files: Sequence[Path],
+    folder: Path,
+    values: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> None:
     """Start every service of the topology; returns when all were started, and steps of the start done.
 
     Not when they are healthy: a cluster is waited for by asking the brokers, more often and more strictly.
 
     Args:
+        files: the compose file of the system, and what is laid over it.
         folder: of the cluster; the env file goes there, so that a person can use the plugin too.
         values: the compose file's variables.
         environment: of the plugin's process.
@@ -58,7 +65,7 @@ def up(spec: ClusterSpec, folder: Path, values: Mapping[str, str], environment: 
     inherited = {name: value for name, value in environment.items() if name not in values}
     compose = _compose(
         context=str(folder),
-        compose_file_name=str(spec.file),
+        compose_file_name=[str(file) for file in files],
         env_file=str(env_file),
         profiles=[spec.topology] if spec.topology else None,
         docker_command_path="docker",

@@ -1,12 +1,13 @@
-"""What a local node may take: CPU, memory, disk. The part of the process runtime behind resource faults.
+"""What a node on this machine may take: CPU, memory, disk. The part of the runtimes behind resource faults.
 
 What a fault needs is made when the cluster is made and goes with it: a control group a node
-(`limits_groups`), a volume a node (`limits_volumes`). A node without such a need is started as ever.
+(`limits_groups`), a volume a node (`limits_volumes`). A node without such a need is started as ever. The
+process runtime takes all of it, the docker runtime the volumes: a container has its groups anyway.
 """
 
 from __future__ import annotations
 
-import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
@@ -89,10 +90,12 @@ class Limits:
             self._volumes[node].mount()
 
     def enter(self, node: str, pid: int | None) -> None:
-        """Put a node that was just started into its groups."""
+        """Put a node that was just started into its groups; what slows its volume holds for it too."""
         for (_, name), group in self._groups.items():
             if name == node and pid is not None:
                 group.enter(pid)
+        if node in self._volumes and (rate := self._volumes[node].rate()):
+            self._volumes[node].slow(rate, pid)
 
     def drop(self) -> None:
         """Remove groups and volumes of nodes that are gone. Idempotent.
@@ -116,12 +119,20 @@ class Limits:
             raise _not_given(need)
         return found
 
+    @property
+    def volumes(self) -> Mapping[str, Volume]:
+        """Node -> its volume."""
+        return self._volumes
+
     def volume(self, node: str) -> Volume:
         """A node's volume.
 
         Raises:
-            EnvironmentNotReady: the cluster was not started with it.
+            EnvironmentNotReady: the cluster was not started with it, or the node stores nothing.
         """
+        if self._volumes and node not in self._volumes:
+            others = ", ".join(sorted(self._volumes))
+            raise EnvironmentNotReady(f"{node} keeps no data of its own", hint=f"these do: {others}")
         if node not in self._volumes:
             raise _not_given(VOLUME)
         return self._volumes[node]
@@ -134,22 +145,14 @@ def _not_given(need: str) -> EnvironmentNotReady:
     )
 
 
-class LimitedNodes:
-    """LimitsCpu, LimitsMemory, FillsDisk and SlowsDisk for a runtime that has `Limits`."""
+class LimitedDisks(ABC):
+    """FillsDisk and SlowsDisk for a runtime that has `Limits`."""
 
     limits: Limits
 
-    def limit_cpu(self, node: str, cores: float | None) -> None:
-        self.limits.group(CPU, node, CpuGroup).limit(cores)
-
-    def cpu_use(self, node: str) -> CpuUse:
-        return self.limits.group(CPU, node, CpuGroup).use()
-
-    def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:
-        return self.limits.group(MEMORY, node, MemoryGroup).limit(limit_bytes)
-
-    def memory_use(self, node: str) -> MemoryUse:
-        return self.limits.group(MEMORY, node, MemoryGroup).use()
+    @abstractmethod
+    def pid(self, node: str) -> int | None:
+        """Process id on this machine, None when there is none."""
 
     def fill_disk(self, node: str) -> None:
         self.limits.volume(node).fill()
@@ -164,7 +167,7 @@ class LimitedNodes:
         return self.limits.volume(node).try_write(size)
 
     def slow_disk(self, node: str, bytes_per_s: int | None) -> None:
-        self.limits.volume(node).slow(bytes_per_s)
+        self.limits.volume(node).slow(bytes_per_s, self.pid(node))
 
     def is_slowed(self, node: str) -> bool:
         return self.limits.volume(node).is_slowed()
@@ -174,11 +177,29 @@ class LimitedNodes:
 
     def lift_limits(self, node: str) -> None:
         """Lift every limit of a node, whatever was set; for who knows only that something was."""
-        for (_, name), group in self.limits._groups.items():
-            if name == node:
-                group.limit(None)
-        with contextlib.suppress(EnvironmentNotReady):
-            volume = self.limits.volume(node)
+        if volume := self.limits.volumes.get(node):
             volume.free()
             if volume.is_slowed():
                 volume.slow(None)
+
+
+class LimitedNodes(LimitedDisks):
+    """LimitsCpu, LimitsMemory, FillsDisk and SlowsDisk for a runtime that has `Limits`."""
+
+    def limit_cpu(self, node: str, cores: float | None) -> None:
+        self.limits.group(CPU, node, CpuGroup).limit(cores)
+
+    def cpu_use(self, node: str) -> CpuUse:
+        return self.limits.group(CPU, node, CpuGroup).use()
+
+    def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:
+        return self.limits.group(MEMORY, node, MemoryGroup).limit(limit_bytes)
+
+    def memory_use(self, node: str) -> MemoryUse:
+        return self.limits.group(MEMORY, node, MemoryGroup).use()
+
+    def lift_limits(self, node: str) -> None:
+        for (_, name), group in self.limits._groups.items():
+            if name == node:
+                group.limit(None)
+        super().lift_limits(node)

@@ -62,11 +62,32 @@ def why_not_slow(mounts: str | None = None) -> str:
 
 
 def _throttle_root(mounts: str | None = None) -> Path | None:
+    found = _throttle_mount(mounts)
+    return found[0] if found else None
+
+
+def _throttle_mount(mounts: str | None = None) -> tuple[Path, str] | None:
+    """Where the blkio controller is mounted, and which of its groups that is: "/" but for a container's."""
     for line in (_MOUNTS.read_text() if mounts is None else mounts).splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind == "cgroup" and "blkio" in options.split(","):
-            return Path(before.split()[4])
+            return Path(before.split()[4]), before.split()[3]
+    return None
+
+
+def throttle_group(groups: str, mounts: str | None = None) -> Path | None:
+    """The blkio group of a process as a folder; None when it is not below what is mounted here.
+
+    Args:
+        groups: text of /proc/<pid>/cgroup.
+        mounts: text of /proc/self/mountinfo, for tests.
+    """
+    mount = _throttle_mount(mounts)
+    for line in groups.splitlines() if mount else ():
+        _, controllers, path = line.split(":", 2)
+        if mount and "blkio" in controllers.split(",") and Path(path).is_relative_to(mount[1]):
+            return mount[0] / Path(path).relative_to(mount[1])
     return None
 
 
@@ -161,8 +182,14 @@ class Volume:
         path.unlink(missing_ok=True)
         return said, took_s
 
-    def slow(self, bytes_per_s: int | None) -> None:
-        """Throttle the volume's device; None = full speed.
+    def slow(self, bytes_per_s: int | None, pid: int | None = None) -> None:
+        """Throttle the volume's device; None = full speed, for everybody.
+
+        A group's rule holds for what its own processes read and sync, and the root's for the kernel's
+        write-back: cgroups v1 do not inherit throttles.
+
+        Args:
+            pid: the process that keeps its data there; a container has groups of its own.
 
         Raises:
             EnvironmentNotReady: the kernel cannot.
@@ -170,17 +197,22 @@ class Volume:
         root, device = _throttle_root(), self._device()
         if root is None or device is None:
             raise EnvironmentNotReady(f"the device of {self.data} cannot be slowed", hint=why_not_slow())
-        for name in _THROTTLES:
-            try:
-                (root / name).write_text(f"{device} {bytes_per_s or 0}")
-            except OSError as error:
-                raise EnvironmentNotReady(f"cannot write {root / name}: {error.strerror}") from error
+        others = _groups_of(os.getpid(), pid) if bytes_per_s else _groups_with_rules(root, device)
+        for group in (root, *sorted(others - {root})):
+            for name in _THROTTLES:
+                try:
+                    (group / name).write_text(f"{device} {bytes_per_s or 0}")
+                except OSError as error:
+                    if group == root or group.exists():  # else it went with its last process
+                        raise EnvironmentNotReady(f"cannot write {group / name}: {error.strerror}") from error
+
+    def rate(self) -> int | None:
+        """Bytes a second that the device is throttled to; None = it is not."""
+        root, device = _throttle_root(), self._device()
+        return _rule(root, device) if root and device else None
 
     def is_slowed(self) -> bool:
-        root, device = _throttle_root(), self._device()
-        if root is None or device is None:
-            return False
-        return any(line.startswith(f"{device} ") for line in (root / _THROTTLES[0]).read_text().splitlines())
+        return self.rate() is not None
 
     def written(self) -> int:
         """Bytes that the device wrote since it was made (sectors of 512 bytes in the kernel's count)."""
@@ -191,6 +223,29 @@ class Volume:
     def _device(self) -> str | None:
         """``major:minor`` of what is mounted on the folder."""
         return next((device for path, device in _mounted() if path == self.data), None)
+
+
+def _rule(group: Path, device: str) -> int | None:
+    """What a group's processes may write to a device, bytes a second."""
+    with contextlib.suppress(OSError):
+        for line in (group / _THROTTLES[0]).read_text().splitlines():
+            name, _, rate = line.partition(" ")
+            if name == device:
+                return int(rate)
+    return None
+
+
+def _groups_with_rules(root: Path, device: str) -> set[Path]:
+    found = (file.parent for file in root.rglob(_THROTTLES[0]))
+    return {group for group in found if _rule(group, device) is not None}
+
+
+def _groups_of(*pids: int | None) -> set[Path]:
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it ended
+            found.add(throttle_group(Path(f"/proc/{pid}/cgroup").read_text()))
+    return {group for group in found if group is not None}
 
 
 def images(folder: Path) -> list[Path]:

@@ -34,6 +34,9 @@ class StateContainer(LimitedContainers):
     def compose_path(self) -> Path:
         return self.compose
 
+    def pid(self, node: str) -> int | None:
+        return None
+
     def container(self, node: str) -> Any:
         api = SimpleNamespace(stats=lambda name, *, stream, one_shot: self.stats)
         attrs = {"HostConfig": dict(self.host), "State": {"OOMKilled": False}}

@@ -14,7 +14,13 @@ import pytest
 
 from harness.clusters import limits, limits_groups, limits_volumes
 from harness.clusters.limits_groups import CpuGroup, Hierarchy, MemoryGroup, hierarchies
-from harness.clusters.limits_volumes import Volume, volumes_below, why_no_volume, why_not_slow
+from harness.clusters.limits_volumes import (
+    Volume,
+    throttle_group,
+    volumes_below,
+    why_no_volume,
+    why_not_slow,
+)
 from harness.clusters.process import GIVES
 from harness.errors import EnvironmentNotReady
 from harness.resources import CpuUse, FillsDisk, LiftsLimits, LimitsCpu, LimitsMemory, MemoryUse, SlowsDisk
@@ -147,19 +153,51 @@ def test_a_refusal_names_file_and_value(tmp_path: Path) -> None:
         group.limit(0.1)
 
 
+class Node(limits.LimitedNodes):
+    """A runtime of processes, as far as limits go."""
+
+    def pid(self, node: str) -> int | None:
+        return None
+
+
 def test_the_process_runtime_has_every_ability_and_need() -> None:
     for ability in (LimitsCpu, LimitsMemory, FillsDisk, SlowsDisk, LiftsLimits):
-        assert isinstance(limits.LimitedNodes(), ability)
+        assert isinstance(Node(), ability)
     assert limits.GIVES <= GIVES
 
 
 def test_a_cluster_without_the_need_says_how_to_get_it(tmp_path: Path) -> None:
-    node = limits.LimitedNodes()
+    node = Node()
     node.limits = limits.Limits("run-1", {"kafka-1": tmp_path / "data"}, frozenset())
     with pytest.raises(EnvironmentNotReady, match="started without cpu-quota"):
         node.limit_cpu("kafka-1", 0.1)
     with pytest.raises(EnvironmentNotReady, match="started without data-volume"):
         node.fill_disk("kafka-1")
+
+
+def test_a_node_that_stores_nothing_is_told_from_a_cluster_without_volumes(tmp_path: Path) -> None:
+    node = Node()
+    node.limits = limits.Limits("run-1", {"bookie-1": tmp_path / "data"}, frozenset({"data-volume"}))
+    with pytest.raises(EnvironmentNotReady, match="broker-1 keeps no data of its own") as caught:
+        node.fill_disk("broker-1")
+    assert caught.value.hint == "these do: bookie-1"
+
+
+@pytest.mark.parametrize(
+    ("mounted", "group", "found"),
+    [
+        ("/", "/", "/sys/fs/cgroup/blkio"),
+        ("/", "/docker/0123", "/sys/fs/cgroup/blkio/docker/0123"),
+        ("/docker/0123", "/docker/0123/inner", "/sys/fs/cgroup/blkio/inner"),
+        ("/docker/0123", "/user.slice", None),
+    ],
+)
+def test_the_group_whose_rules_hold_for_a_process(mounted: str, group: str, found: str | None) -> None:
+    mounts = f"32 25 0:28 {mounted} /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n"
+    groups = f"8:pids:/elsewhere\n7:blkio:{group}\n0::/\n"
+    assert throttle_group(groups, mounts) == (Path(found) if found else None)
+    assert throttle_group("8:pids:/\n", mounts) is None
+    assert throttle_group(groups, "") is None
 
 
 def test_slow_volumes_need_v1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,6 +258,58 @@ def test_a_volume_is_slowed_alone_and_the_rule_goes_with_it(volume: Volume) -> N
     assert not [rule for rule in rules.splitlines() if rule.startswith(f"{device} ")]
 
 
+@pytest.fixture
+def own_group() -> Iterator[Path]:
+    """A blkio group below the root, as a container has one."""
+    root = limits_volumes._throttle_root()
+    assert root is not None
+    path = root / f"brokerstorm-test-{os.getpid()}"
+    path.mkdir()
+    yield path
+    path.rmdir()
+
+
+#: Writes and syncs 128 KiB each time it is asked to, and says how long it took.
+WRITER = """
+import os, sys, time
+for line in sys.stdin:
+    start = time.monotonic()
+    handle = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+    os.write(handle, bytes(131072)); os.fsync(handle); os.close(handle)
+    print(time.monotonic() - start, flush=True)
+"""
+
+
+@needs_root
+@pytest.mark.skipif(bool(why_not_slow()), reason=why_not_slow())
+def test_a_process_in_a_group_of_its_own_is_slowed_too_also_a_new_one(
+    volume: Volume, own_group: Path
+) -> None:
+    """Throttles of cgroups v1 are not inherited, and a container has a group of its own."""
+    node = limits.Limits("run-1", {"kafka-1": volume.data}, frozenset({"slow-volume"}))
+    command = [sys.executable, "-c", WRITER, str(volume.data / "log")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        (own_group / "cgroup.procs").write_text(str(writer.pid))
+
+        def write_s() -> float:
+            print("now", file=writer.stdin, flush=True)
+            return float(writer.stdout.readline())  # type: ignore[union-attr]
+
+        assert write_s() < 0.25
+        volume.slow(400_000, writer.pid)
+        assert write_s() > 0.25
+        volume.slow(None)
+        assert write_s() < 0.25
+        volume.slow(400_000)
+        node.enter("kafka-1", writer.pid)  # it was started while the disk was slow
+        assert write_s() > 0.25
+        volume.slow(None)
+        assert not (own_group / "blkio.throttle.write_bps_device").read_text()
+        writer.stdin.close()
+
+
 @needs_root
 def test_what_a_killed_harness_left_is_cleared(volume: Volume, tmp_path: Path) -> None:
     run_id = f"test-{os.getpid()}"
@@ -246,7 +336,7 @@ needs_groups = pytest.mark.skipif(
 )
 
 
-class Hog(limits.LimitedNodes):
+class Hog(Node):
     """A node that is a Python process: it waits for a line, then runs its program."""
 
     def __init__(self, folder: Path, program: str) -> None:
