@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from harness.plan import Plan
 
 
-def resource_checks(plans: Sequence[Plan]) -> list[Check]:
-    """Whether this machine can give what the resource faults of these plans need."""
-    from harness.clusters import limits
+def resource_checks(plans: Sequence[Plan], runtime: str) -> list[Check]:
+    """Whether this machine can give what the resource faults of these plans need to a runtime, "process" or
+    "docker"."""
+    from harness.clusters import docker_volumes, limits
     from harness.machine import Check
 
+    source = docker_volumes if runtime == "docker" else limits
     checks = []
-    for need in sorted(needs_of_plans(plans) & limits.GIVES):
-        problem = limits.why_not(need)
+    for need in sorted(needs_of_plans(plans) & source.GIVES):
+        problem = source.why_not(need)
         remedy = "run as root on Linux, or leave the faults that need it out: docs/reference/faults.md"
         checks.append(Check(f"limit {need}", not problem, problem or "can be set", remedy))
     return checks

@@ -84,7 +84,7 @@ def machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str = "process
         )
     }
     docker = _docker_checks(plans, needed=True) if runtime == "docker" else []
-    limits = [] if runtime == "docker" else resource_checks(plans)
+    limits = resource_checks(plans, runtime)
     return [*found.values(), *_client_checks(plans), *network_checks(plans), *limits, *docker]
 
 

@@ -1,4 +1,4 @@
-"""Volumes of containers: refused where they cannot be, owned as the image has its data folder,gone after."""
+"""Volumes of containers: refused where they cannot be, owned as their folder in the image, gone afterwards."""
 
 from __future__ import annotations
 
