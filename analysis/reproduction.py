@@ -11,16 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analysis.findings import (
-    CLEAN,
-    Proved,
-    Question,
-    Rate,
-    Reproduction,
-    RunSummary,
-    VariantResult,
-    Verdict,
-)
+from analysis.campaign import CLEAN, Proved, Question, Rate, Reproduction, RunSummary, VariantResult
+from analysis.findings import Verdict
 from analysis.statistics import ALPHA, clopper_pearson, fisher_exact
 
 AFFECTED, FIXED = "affected", "fixed"

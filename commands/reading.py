@@ -13,7 +13,7 @@ from commands.console import Settings, command, write
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from analysis.findings import Question
+    from analysis.campaign import Question
     from analysis.session import WarmSession
     from commands.summaries import Judged
     from harness.progress import BaseProgress
@@ -105,7 +105,7 @@ def _question(root: RunDir) -> Question | None:
     Raises:
         UsageError: written by a version that this one cannot read.
     """
-    from analysis.findings import Question
+    from analysis.campaign import Question
     from harness.rundir import read_json
 
     asked = (read_json(root.campaign).get("reproduction") or {}).get("question")

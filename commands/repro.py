@@ -26,8 +26,9 @@ from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.rundir import RunDir, write_json
 
 if TYPE_CHECKING:
-    from analysis.findings import Campaign as Summary
-    from analysis.findings import Question, Result, VariantResult
+    from analysis.campaign import Campaign as Summary
+    from analysis.campaign import Question, VariantResult
+    from analysis.findings import Result
     from harness.campaign import Campaign
     from harness.plan import Plan
     from harness.progress import BaseProgress
@@ -167,7 +168,7 @@ def _find(name: str) -> None:
 
 
 def _question(scenario: Scenario, request: ReproRequest) -> Question:
-    from analysis.findings import Question
+    from analysis.campaign import Question
     from analysis.statistics import ALPHA, fewest_rounds
 
     bug = scenario.bug

@@ -18,7 +18,7 @@ from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, write_json
 
 if TYPE_CHECKING:
-    from analysis.findings import Campaign as Summary
+    from analysis.campaign import Campaign as Summary
     from analysis.findings import Result
     from harness.campaign import Round
     from harness.plan import Plan

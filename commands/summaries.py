@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from commands.console import Settings
 
 if TYPE_CHECKING:
-    from analysis.findings import Campaign, Question, Result, RunSummary, VariantResult
+    from analysis.campaign import Campaign, Question, RunSummary, VariantResult
+    from analysis.findings import Result
     from analysis.reproduction import Answer
     from analysis.session import WarmSession
     from harness.plan import Plan
@@ -55,7 +56,7 @@ def summarize(
         plans: what was asked for, also rounds that were never run.
         question: of a known bug: what `repro` was asked.
     """
-    from analysis.findings import Campaign
+    from analysis.campaign import Campaign
     from analysis.report.documents import write_campaign
     from analysis.report.html import write_campaign_page
     from analysis.report.junit import write_campaign_xml
@@ -78,7 +79,7 @@ def summarize(
 
 
 def _variants(plans: Sequence[Plan], judged: Sequence[Judged]) -> list[VariantResult]:
-    from analysis.findings import VariantResult
+    from analysis.campaign import VariantResult
 
     variants = []
     for name in dict.fromkeys(plan.variant for plan in plans):
@@ -90,7 +91,7 @@ def _variants(plans: Sequence[Plan], judged: Sequence[Judged]) -> list[VariantRe
 
 def _summary(each: Judged, plans: Sequence[Plan]) -> RunSummary:
     """Rounds count from 1; the seed of a round tells which it is, also when it was run again."""
-    from analysis.findings import RunSummary
+    from analysis.campaign import RunSummary
 
     number = each.plan.seed - min(plan.seed for plan in plans) + 1
     return RunSummary.of(each.result, path=each.run.run_id, round_number=number)

@@ -7,18 +7,16 @@ import random
 from dataclasses import replace
 from typing import Any
 
+from analysis.campaign import Campaign, RunSummary, VariantResult
 from analysis.findings import (
     Attribution,
-    Campaign,
     FaultRow,
     Finding,
     Near,
     Result,
-    RunSummary,
     Status,
     Step,
     Timeline,
-    VariantResult,
     Verdict,
     Witness,
 )

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from analysis.findings import SCHEMA_VERSION, Campaign, Result
+from analysis.campaign import Campaign
+from analysis.findings import SCHEMA_VERSION, Result
 from analysis.report.compare import Comparison
 from analysis.report.explain import Explanation
 from analysis.report.life import Trace

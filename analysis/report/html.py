@@ -15,8 +15,9 @@ from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from analysis.campaign import Campaign
 from analysis.classes import CLASSES
-from analysis.findings import Campaign, Result
+from analysis.findings import Result
 from analysis.report import charts, words
 from analysis.report.chart_frame import Chart, TimeAxis
 from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading, pass_sentence

@@ -12,18 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from analysis.campaign import CLEAN, Campaign, Expectation, Proved, Reproduction, VariantResult
 from analysis.classes import CLASSES
-from analysis.findings import (
-    CLEAN,
-    Campaign,
-    Expectation,
-    Finding,
-    Proved,
-    Reproduction,
-    Result,
-    Status,
-    VariantResult,
-)
+from analysis.findings import Finding, Result, Status
 from analysis.report import words
 from analysis.report.terminal import finding_heading, witness_facts
 from harness.rundir import RunDir

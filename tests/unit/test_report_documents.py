@@ -10,7 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from analysis.findings import Expectation, Finding, RunSummary, Status, VariantResult, Verdict
+from analysis.campaign import Expectation, RunSummary, VariantResult
+from analysis.findings import Finding, Status, Verdict
 from analysis.report import documents
 from analysis.report.compare import compare
 from analysis.report.explain import every_class

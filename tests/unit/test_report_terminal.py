@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.findings import Campaign, Result, VariantResult
+from analysis.campaign import Campaign, VariantResult
+from analysis.findings import Result
 from analysis.report.compare import compare
 from analysis.report.explain import every_class, explain
 from analysis.report.terminal import console, print_result

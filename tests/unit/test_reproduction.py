@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
-from analysis.findings import Campaign, Proved, Question, RunSummary
+from analysis.campaign import Campaign, Proved, Question, RunSummary
 from analysis.report.documents import SCHEMA_FOLDER, campaign_document, read_campaign, write_campaign
 from analysis.report.html import campaign_page
 from analysis.report.junit import campaign_xml

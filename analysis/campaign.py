@@ -1,0 +1,237 @@
+"""What is said of several runs: the rounds of a scenario's variants, and whether a known bug was reproduced.
+
+`Campaign.document()` is campaign.json, the public JSON (schema_version 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from analysis.findings import SCHEMA_VERSION, Result, Verdict, Witness
+
+CLEAN = "clean"
+#: Exit codes of a run that stand for a whole campaign, the most urgent first; see docs/reference.
+URGENT_EXITS = (5, 70, 130, 143, 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One run of a campaign: what the side-by-side view needs without opening its result.json."""
+
+    run_id: str
+    path: str  # folder, relative to the campaign's
+    round: int  # from 1
+    verdict: Verdict
+    exit_code: int
+    reasons: list[str]
+    sends: dict[str, int]
+    rate: dict[str, float]
+    latency_ms: dict[str, float]
+    violations: dict[str, int]  # class -> count
+    excused: dict[str, int]  # class -> count: permitted, or an application error
+    faults: dict[str, int]  # fired, effective
+    exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
+    witnesses: dict[str, Witness]  # class -> its earliest; a violation's where there is one
+    not_counted: str = ""  # of a known bug: why the round proves nothing; empty = it counts
+
+    @classmethod
+    def of(cls, result: Result, *, path: str, round_number: int) -> RunSummary:
+        told = [*result.excused(), *result.violations()]  # of one class, the violation's stays
+        shown = [(f.cls, min(f.witnesses, key=_time)) for f in told if f.witnesses]
+        fired = [fault for fault in result.faults if not fault.skipped]
+        return cls(
+            run_id=result.run_id,
+            path=path,
+            round=round_number,
+            verdict=result.verdict,
+            exit_code=result.exit_code,
+            reasons=result.reasons,
+            sends=result.sends,
+            rate=result.rate,
+            latency_ms=result.latency_ms,
+            violations={finding.cls: finding.count for finding in result.violations()},
+            excused={finding.cls: finding.count for finding in result.excused()},
+            faults={"fired": len(fired), "effective": sum(fault.effective for fault in fired)},
+            exposure=result.exposure,
+            witnesses=dict(shown),
+        )
+
+    def shows(self, expect: str) -> bool:
+        """The expected class showed up, be it permitted; for *clean*: there was a violation."""
+        if expect == CLEAN:
+            return bool(self.violations)
+        return expect in self.violations or expect in self.excused
+
+    def first_witness(self, expect: str) -> tuple[str, Witness] | None:
+        """Class and witness to show first: of the expected class, else the earliest of any violation."""
+        if expect in self.witnesses:
+            return expect, self.witnesses[expect]
+        violated = ((cls, w) for cls, w in self.witnesses.items() if cls in self.violations)
+        return min(violated, key=lambda pair: _time(pair[1]), default=None)
+
+
+def _time(witness: Witness) -> float:
+    return witness.t_s
+
+
+class Expectation(StrEnum):
+    """What a variant showed against what it was expected to show."""
+
+    MET = "as expected"
+    NOT_MET = "not as expected"
+    UNDECIDED = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Share of rounds with a hit, and its exact 95 % interval (Clopper-Pearson)."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantResult:
+    """All rounds of a variant.
+
+    ``hits``: rounds that show the expected class (a permitted one too: some bugs break no promise); for a
+    variant expected *clean*, rounds with any violation. ``first_witness_s``: time into the load of the
+    first hit's earliest witness, None if none.
+    """
+
+    name: str
+    expect: str
+    about: str
+    outcome: Expectation
+    as_expected: bool
+    rounds: int
+    hits: int
+    first_witness_s: float | None
+    runs: list[RunSummary]
+    version: str = ""  # of the client under test, where the scenario names one
+    role: str = ""  # of a known bug: affected or fixed
+    counted: int = 0  # rounds that count; without a bug, all of them
+    rate: Rate | None = None  # hits among the counted; only where the number of rounds was fixed beforehand
+    witness_times_s: list[float] = field(default_factory=list)  # into the load, of each hit
+
+    @classmethod
+    def of(cls, name: str, expect: str, runs: Sequence[RunSummary], *, about: str = "") -> VariantResult:
+        """Judge the rounds of a variant; a variant without a finished round is undecided."""
+        hit = [run for run in runs if run.shows(expect)]
+        times = [first[1].t_s for run in hit if (first := run.first_witness(expect)) is not None]
+        unsure = not runs or any(run.verdict is Verdict.UNKNOWN for run in runs)
+        if expect == CLEAN:
+            outcome = Expectation.UNDECIDED if unsure else Expectation.MET
+            outcome = Expectation.NOT_MET if hit else outcome
+        else:
+            outcome = Expectation.UNDECIDED if unsure else Expectation.NOT_MET
+            outcome = Expectation.MET if hit else outcome
+        return cls(
+            name=name,
+            expect=expect,
+            about=about,
+            outcome=outcome,
+            as_expected=outcome is Expectation.MET,
+            rounds=len(runs),
+            hits=len(hit),
+            first_witness_s=times[0] if times else None,
+            runs=list(runs),
+            counted=len(runs),
+            witness_times_s=times,
+        )
+
+
+class Proved(StrEnum):
+    """What comparing the affected with the fixed version has shown; ``SEEN`` only of an early stop."""
+
+    REPRODUCED = "reproduced"
+    SEEN = "seen"
+    NOT_REPRODUCED = "not reproduced"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What `repro` was asked, written down before the first round.
+
+    ``rounds``: counted rounds of each arm. ``quick``: stop at the first affected hit and one fixed round.
+    """
+
+    bug: str
+    report: str
+    pair: str
+    expect: str  # the class of the bug
+    affected: str  # variants
+    fixed: str
+    counter: str
+    floor: int
+    rounds: int
+    quick: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """The answer. ``p_value``: two-sided, Fisher's exact test; None when the rounds are not complete."""
+
+    question: Question
+    outcome: Proved
+    why: str
+    p_value: float | None
+
+    @property
+    def reproduced(self) -> bool | None:
+        """None: it could not be decided."""
+        decided = {Proved.REPRODUCED: True, Proved.NOT_REPRODUCED: False}
+        return decided.get(self.outcome)
+
+
+_PROVED_EXIT = {Proved.REPRODUCED: 0, Proved.SEEN: 0, Proved.NOT_REPRODUCED: 1, Proved.UNKNOWN: 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """A scenario with variants or rounds: campaign.json once it is judged.
+
+    ``reproduction``: of a known bug.
+    """
+
+    campaign_id: str
+    scenario: str
+    about: str
+    seed: int
+    variants: list[VariantResult]
+    duration_s: dict[str, float]
+    command: str
+    reproduction: Reproduction | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 when every variant came out as expected, 1 when one did not, 3 when one is undecided; of a
+        known bug 0 when it is reproduced (or was seen, in an early stop), 1 when not, 3 when undecided;
+        a run that could not be healed, crashed or had no cluster outranks them."""
+        codes = {run.exit_code for variant in self.variants for run in variant.runs}
+        urgent = next((code for code in URGENT_EXITS if code in codes), None)
+        if urgent is not None:
+            return urgent
+        if self.reproduction is not None:
+            return _PROVED_EXIT[self.reproduction.outcome]
+        outcomes = {variant.outcome for variant in self.variants}
+        if Expectation.NOT_MET in outcomes:
+            return 1
+        return 3 if Expectation.UNDECIDED in outcomes or not outcomes else 0
+
+    def document(self) -> dict[str, Any]:
+        """The public JSON document; ``runs`` names every run's folder, as `RunDir.rounds` reads it."""
+        every = [run for variant in self.variants for run in variant.runs]
+        runs = [run.path for run in sorted(every, key=lambda run: run.round)]
+        document = {"schema_version": SCHEMA_VERSION, "exit_code": self.exit_code, **asdict(self)}
+        found = self.reproduction
+        if found is None:
+            del document["reproduction"]
+        else:
+            document |= {"bug": found.question.bug, "reproduced": found.reproduced, "p_value": found.p_value}
+        return {**document, "runs": runs}
