@@ -12,13 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
-import time
-from pathlib import Path
 from statistics import median
 
+from bench.arms import cluster_of
 from bench.producing import Sample, run_producer
-from harness.clusters.cluster import open_cluster
 from harness.records import RAW_SENDS
 
 UNLIMITED, STEADY = 0.0, 50_000.0
@@ -27,27 +24,21 @@ UNLIMITED, STEADY = 0.0, 50_000.0
 def measure(rounds: int, seconds: float, payload: int) -> dict[tuple[float, bool], list[Sample]]:
     """Samples by (rate, capture). Arms swap places every round, so that neither is always first."""
     found: dict[tuple[float, bool], list[Sample]] = {}
-    with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
-        root = Path(temporary)
-        cluster = open_cluster("kafka", run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster")
-        try:
-            cluster.up(timeout_s=120)
-            for number in range(rounds):
-                for rate in (UNLIMITED, STEADY):
-                    for capture in (True, False) if number % 2 else (False, True):
-                        sample = run_producer(
-                            cluster, root / f"p-{number}-{rate:.0f}-{capture}",
-                            rate=rate, seconds=seconds, payload=payload, capture=capture,
-                        )  # fmt: skip
-                        found.setdefault((rate, capture), []).append(sample)
-                        state = "on " if capture else "off"
-                        print(
-                            f"round {number}  {rate or 'unlimited':>9}  capture {state}"
-                            f"  {sample.rate_per_s:>9,.0f}/s  {sample.cpu_us:.2f} us CPU a message",
-                            file=sys.stderr,
-                        )
-        finally:
-            cluster.down()
+    with cluster_of("kafka") as (cluster, root):
+        for number in range(rounds):
+            for rate in (UNLIMITED, STEADY):
+                for capture in (True, False) if number % 2 else (False, True):
+                    sample = run_producer(
+                        cluster, root / f"p-{number}-{rate:.0f}-{capture}",
+                        rate=rate, seconds=seconds, payload=payload, capture=capture,
+                    )  # fmt: skip
+                    found.setdefault((rate, capture), []).append(sample)
+                    state = "on " if capture else "off"
+                    print(
+                        f"round {number}  {rate or 'unlimited':>9}  capture {state}"
+                        f"  {sample.rate_per_s:>9,.0f}/s  {sample.cpu_us:.2f} us CPU a message",
+                        file=sys.stderr,
+                    )
     return found
 
 

@@ -16,16 +16,14 @@ import argparse
 import json
 import re
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from bench.arms import cluster_of, interleaved
 from bench.producing import fresh_topic, run_producer
 from harness.clusters import artifacts
-from harness.clusters.cluster import open_cluster
 from harness.clusters.coordinates import Artifacts
 from harness.clusters.java import find_java
 from harness.clusters.kafka import KafkaCluster
@@ -100,37 +98,24 @@ class JavaTools:
 
 
 def measure(rounds: int, messages: int, payload: int) -> dict[str, list[float]]:
-    """Rates by tool. The order turns by one place every round."""
-    found: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
-        root = Path(temporary)
-        cluster = open_cluster("kafka", run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster")
-        try:
-            cluster.up(timeout_s=120)
-            tools = JavaTools(cluster, root, messages, payload)
+    """Rates by tool."""
+    with cluster_of("kafka") as (cluster, root):
+        tools = JavaTools(cluster, root, messages, payload)
 
-            def ours(payload: int = payload, producers: int = 1) -> float:
-                return run_producer(
-                    cluster, root / f"run-{time.monotonic_ns()}",
-                    rate=0, seconds=OURS_S, payload=payload, capture=True, producers=producers,
-                ).rate_per_s  # fmt: skip
+        def ours(payload: int = payload, producers: int = 1) -> float:
+            return run_producer(
+                cluster, root / f"run-{time.monotonic_ns()}",
+                rate=0, seconds=OURS_S, payload=payload, capture=True, producers=producers,
+            ).rate_per_s  # fmt: skip
 
-            arms: list[tuple[str, Callable[[], float]]] = [
-                (OURS, ours),
-                (f"{OURS}, {MIN_PAYLOAD_BYTES} B", lambda: ours(MIN_PAYLOAD_BYTES)),
-                (f"{OURS}, two", lambda: ours(producers=2)),
-                ("VerifiableProducer", tools.verifiable),
-                ("ProducerPerformance", tools.performance),
-            ]
-            for number in range(rounds):
-                turn = number % len(arms)
-                for name, arm in arms[turn:] + arms[:turn]:
-                    rate = arm()
-                    found.setdefault(name, []).append(rate)
-                    print(f"round {number}  {name:<20} {rate:>10,.0f}/s", file=sys.stderr)
-        finally:
-            cluster.down()
-    return found
+        arms: list[tuple[str, Callable[[], float]]] = [
+            (OURS, ours),
+            (f"{OURS}, {MIN_PAYLOAD_BYTES} B", lambda: ours(MIN_PAYLOAD_BYTES)),
+            (f"{OURS}, two", lambda: ours(producers=2)),
+            ("VerifiableProducer", tools.verifiable),
+            ("ProducerPerformance", tools.performance),
+        ]
+        return interleaved(rounds, arms, lambda rate: f"{rate:>10,.0f}/s")
 
 
 def main() -> None:

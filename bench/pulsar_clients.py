@@ -15,11 +15,9 @@ import argparse
 import json
 import re
 import subprocess
-import sys
-import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -27,8 +25,9 @@ from typing import Any
 
 import psutil
 
+from bench.arms import cluster_of, interleaved
 from bench.producing import Sample, sample_of
-from harness.clusters import artifacts, open_cluster
+from harness.clusters import artifacts
 from harness.clusters.java import find_java
 from harness.clusters.pulsar import PulsarCluster
 from harness.protocols import TopicSettings
@@ -169,27 +168,13 @@ def _counts(process: subprocess.Popen[str], deadline: float) -> Iterator[tuple[f
 
 
 def measure(args: argparse.Namespace) -> dict[str, list[Sample]]:
-    """Samples by tool. The order turns every round."""
-    found: dict[str, list[Sample]] = {}
-    with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
-        root = Path(temporary)
-        cluster = open_cluster("pulsar", run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster")
-        try:
-            cluster.up(timeout_s=120)
-            arms = Arms(cluster, root, topics=args.topics, seconds=args.seconds, payload=args.payload)
-            tools: list[tuple[str, Callable[[], Sample]]] = [
-                ("brokerstorm", arms.ours),
-                ("pulsar-perf", arms.perf),
-            ]
-            for number in range(args.rounds):
-                for name, arm in tools if number % 2 == 0 else tools[::-1]:
-                    sample = arm()
-                    found.setdefault(name, []).append(sample)
-                    told = f"{sample.rate_per_s:>10,.0f}/s {sample.cpu_us:>6.1f} us of CPU a message"
-                    print(f"round {number}  {name:<12} {told}", file=sys.stderr)
-        finally:
-            cluster.down()
-    return found
+    """Samples by tool."""
+    with cluster_of("pulsar") as (cluster, root):
+        both = Arms(cluster, root, topics=args.topics, seconds=args.seconds, payload=args.payload)
+        arms = [("brokerstorm", both.ours), ("pulsar-perf", both.perf)]
+        return interleaved(
+            args.rounds, arms, lambda s: f"{s.rate_per_s:>10,.0f}/s {s.cpu_us:>6.1f} us of CPU a message"
+        )
 
 
 def main() -> None:
