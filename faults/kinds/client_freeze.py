@@ -16,26 +16,20 @@ from typing import Any, Final, Self
 import psutil
 from pydantic import Field, model_validator
 
-from faults.errors import NotNow, StepProblem
-from faults.injection import FaultKind, Injection
+from faults.clients import ClientFault, ClientParams, meant, running
+from faults.errors import NotNow
+from faults.injection import Injection
 from faults.ledger import process_identity
-from faults.params import Params, Shape
+from faults.params import Shape
 from faults.site import Site
 from harness.durations import Seconds
 from harness.errors import HealError
 from harness.protocols import Proof
 
-_ALL, _ONE = "client", "client:"
-_WORKERS: Final = ("producer", "consumer")
 _JOIN_S: Final = 10.0
 
 
-class ClientFreezeParams(Params):
-    target: str = Field(
-        "client",
-        description="`client` (every producer and consumer), `client:producer`, "
-        "`client:consumer` or one of them, such as `client:producer-1`",
-    )
+class ClientFreezeParams(ClientParams):
     freeze: Seconds = Field(0.06, gt=0, description="how long each lasts")
     period: tuple[Seconds, Seconds] = Field(
         (0.16, 0.25), description="shortest and longest time from one freeze to the next"
@@ -126,22 +120,11 @@ class Frozen(Injection):
         return {"paused": [{"node": name, **identity} for name, identity in self._identities.items()]}
 
 
-class ClientFreeze(FaultKind[ClientFreezeParams]):
+class ClientFreeze(ClientFault[ClientFreezeParams]):
     """Freeze client processes for moments (SIGSTOP, SIGCONT), again and again for a while."""
 
     kind = "client-freeze"
-    abilities = ()
     params = ClientFreezeParams
-
-    def complete(self, params: ClientFreezeParams, shape: Shape) -> ClientFreezeParams:
-        if params.target != _ALL and not params.target.removeprefix(_ONE).startswith(_WORKERS):
-            raise StepProblem(
-                "target", f"must be client, client:producer-1 or the like, got {params.target!r}"
-            )
-        return params
-
-    def target(self, params: ClientFreezeParams) -> str:
-        return params.target
 
     def lasts_s(self, params: ClientFreezeParams) -> float | None:
         return params.for_
@@ -154,14 +137,7 @@ class ClientFreeze(FaultKind[ClientFreezeParams]):
         ]
 
     def prepare(self, params: ClientFreezeParams, site: Site, draw: int) -> Frozen:
-        live = dict(site.clients())
-        name = params.target.removeprefix(_ONE)
-        chosen = live if params.target == _ALL else {n: pid for n, pid in live.items() if is_named(n, name)}
+        chosen = meant(params.target, site)
         if not chosen:
-            raise NotNow(f"no client {name!r} runs; there are: {', '.join(sorted(live)) or 'none'}")
+            raise NotNow(f"no {params.target} runs; there are: {running(site)}")
         return Frozen(site, chosen, draw, params.model_dump(mode="json", by_alias=True))
-
-
-def is_named(worker: str, name: str) -> bool:
-    """Whether a worker is the named producer or consumer, or one of several with that name (``p-2``)."""
-    return worker == name or (worker.rpartition("-")[0] == name and worker.rpartition("-")[2].isdigit())

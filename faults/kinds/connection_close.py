@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import Field
-
-from faults.errors import NotNow, StepProblem
-from faults.injection import FaultKind, Injection
-from faults.kinds.client_freeze import is_named
-from faults.params import Params, Shape
+from faults.clients import ClientFault, ClientParams, meant, running
+from faults.errors import NotNow
+from faults.injection import Injection
+from faults.params import Shape
 from faults.site import Site, find_ability
 from harness.errors import BrokerstormError
 from harness.protocols import ClientConnection, HasConnections, Proof
 
-_ALL, _ONE = "client", "client:"
-_WORKERS = ("producer", "consumer")
 
-
-class ConnectionCloseParams(Params):
-    target: str = Field(
-        "client",
-        description="`client` (every producer and consumer), `client:producer`, "
-        "`client:consumer` or one of them, such as `client:consumer-1`",
-    )
+class ConnectionCloseParams(ClientParams):
+    """The keys of every fault on clients."""
 
 
 def connections(site: Site) -> HasConnections:
@@ -70,30 +61,18 @@ class ConnectionsClosed(Injection):
         return ""
 
 
-class ConnectionClose(FaultKind[ConnectionCloseParams]):
+class ConnectionClose(ClientFault[ConnectionCloseParams]):
     """Let the broker close the connections of client processes."""
 
     kind = "connection-close"
     abilities = (HasConnections,)
     params = ConnectionCloseParams
 
-    def complete(self, params: ConnectionCloseParams, shape: Shape) -> ConnectionCloseParams:
-        if params.target != _ALL and not params.target.removeprefix(_ONE).startswith(_WORKERS):
-            raise StepProblem(
-                "target", f"must be client, client:consumer-1 or the like, got {params.target!r}"
-            )
-        return params
-
-    def target(self, params: ConnectionCloseParams) -> str:
-        return params.target
-
     def commands(self, params: ConnectionCloseParams, shape: Shape) -> list[str]:
         return [f"DELETE /api/latest/connection/{{each connection of {params.target} then}}"]
 
     def prepare(self, params: ConnectionCloseParams, site: Site, draw: int) -> ConnectionsClosed:
-        name = params.target.removeprefix(_ONE)
-        live = dict(site.clients())
-        wanted = live if params.target == _ALL else {n: p for n, p in live.items() if is_named(n, name)}
+        wanted = meant(params.target, site)
         pids = set(wanted.values())
         chosen = [
             found
@@ -101,5 +80,5 @@ class ConnectionClose(FaultKind[ConnectionCloseParams]):
             if found.pid in pids or found.client_name in wanted
         ]
         if not chosen:
-            raise NotNow(f"no connection of {name!r}; clients: {', '.join(sorted(live)) or 'none'}")
+            raise NotNow(f"no connection of {params.target}; clients: {running(site)}")
         return ConnectionsClosed(site, sorted(wanted), chosen, params.model_dump(mode="json"))

@@ -291,5 +291,5 @@ def test_a_freeze_left_by_a_killed_harness_is_healed_from_the_ledger(
 
 
 def test_a_freeze_without_clients_is_skipped(site: Site) -> None:
-    with pytest.raises(NotNow, match=r"no client 'client' runs; there are: none"):
+    with pytest.raises(NotNow, match=r"no client runs; there are: none"):
         injection(site, {"fault": "client-freeze"})

@@ -14,11 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from outcomes import error_text
 from worker_kit import layouts as lay
 from worker_kit.consuming import ConsumerSession, Partition
-from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
 
-ASSIGN_TIMEOUT_S = 25.0
-EMPTY_ASSIGNMENT_S = 5.0
 #: The group's committed positions are asked for when partitions are assigned.
 COMMITTED_TIMEOUT_S = 2.0
 #: Messages between two looks at the clock and the commands.
@@ -45,7 +42,7 @@ class ConsumerRole:
         self.consumer.subscribe(
             journal.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
-        self._await_assignment()
+        journal.await_assignment(lambda: self._take(1))
         self.session.ready()
         next_commit = time.monotonic_ns() + journal.commit_every_ns
         while not control.stopped and time.monotonic_ns() < control.deadline_ns:
@@ -55,20 +52,6 @@ class ConsumerRole:
                 next_commit = time.monotonic_ns() + journal.commit_every_ns
         self._commit(asynchronous=False)
         self.consumer.close()
-
-    def _await_assignment(self) -> None:
-        """Return with partitions; a member may also get none, but a first answer of none is often early."""
-        begun = time.monotonic()
-        while not self.journal.assigned and not self.control.stopped:
-            self._take(1)
-            waited_s = time.monotonic() - begun
-            if self.journal.epoch and waited_s > EMPTY_ASSIGNMENT_S:
-                return
-            if waited_s > ASSIGN_TIMEOUT_S:
-                raise WorkerFailure(
-                    f"group {self.journal.group}: no assignment from {self.session.spec.bootstrap} "
-                    f"within {ASSIGN_TIMEOUT_S:.0f} s"
-                )
 
     def _take(self, most: int) -> None:
         """Hand over up to ``most`` messages; returns early when none comes for a moment."""

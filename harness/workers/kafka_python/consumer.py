@@ -18,11 +18,8 @@ from kafka.structs import OffsetAndMetadata
 from outcomes import error_text
 from worker_kit import layouts as lay
 from worker_kit.consuming import ConsumerSession
-from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
 
-ASSIGN_TIMEOUT_S = 25.0
-EMPTY_ASSIGNMENT_S = 5.0
 POLL_MS = 50
 #: The last commit, before the group is left, and the leaving.
 CLOSE_TIMEOUT_MS = 3000
@@ -65,7 +62,7 @@ class ConsumerRole:
         journal, control = self.journal, self.control
         self.report.counts = journal.counts
         self.consumer.subscribe(journal.topics, listener=self.happened)
-        self._await_assignment()
+        journal.await_assignment(self._take)
         self.session.ready()
         next_commit = time.monotonic_ns() + journal.commit_every_ns
         while not control.stopped and time.monotonic_ns() < control.deadline_ns:
@@ -76,20 +73,6 @@ class ConsumerRole:
         self._commit_sync()
         self.consumer.close(timeout_ms=CLOSE_TIMEOUT_MS)
         self._write_down()
-
-    def _await_assignment(self) -> None:
-        """Return with partitions; a member may also get none, but a first answer of none is often early."""
-        begun = time.monotonic()
-        while not self.journal.assigned and not self.control.stopped:
-            self._take()
-            waited_s = time.monotonic() - begun
-            if self.journal.epoch and waited_s > EMPTY_ASSIGNMENT_S:
-                return
-            if waited_s > ASSIGN_TIMEOUT_S:
-                raise WorkerFailure(
-                    f"group {self.journal.group}: no assignment from {self.session.spec.bootstrap} "
-                    f"within {ASSIGN_TIMEOUT_S:.0f} s"
-                )
 
     def _take(self) -> None:
         """One `poll`, its events first, then its records."""

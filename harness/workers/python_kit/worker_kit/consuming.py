@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from zlib import crc32
 
 from . import layouts as lay
 from . import payload
+from .failure import WorkerFailure
 from .payload import RESIDUE
 from .process import Session
 from .segments import SegmentWriter
 from .streams import StreamIds
 
 Partition = tuple[str, int]
+#: A member of a group may get no partition, but a first answer of none is often early.
+EMPTY_ASSIGNMENT_S = 5.0
+ASSIGN_TIMEOUT_S = 25.0
 
 
 class ConsumerSession:
@@ -35,6 +39,8 @@ class ConsumerSession:
         self._prefixes = payload.accepted_prefixes(spec.run_tag)
         self._run_tag = spec.run_tag
         self._report = session.report
+        self._control = session.control
+        self._bootstrap = spec.bootstrap
         self.assigned: set[Partition] = set()
         self.epoch = 0
         self.delivered = 0
@@ -46,6 +52,24 @@ class ConsumerSession:
         """Numbers of the stats line; runs on the ticking thread."""
         positions = {f"{topic}-{p}": after for (topic, p), after in list(self.positions.items())}
         return {"delivered": self.delivered, "epoch": self.epoch, "positions": positions}
+
+    def await_assignment(self, take: Callable[[], None]) -> None:
+        """Call ``take``, one poll of the client, until this member has partitions or is to have none.
+
+        Raises:
+            WorkerFailure: the group gives no answer.
+        """
+        begun = time.monotonic()
+        while not self.assigned and not self._control.stopped:
+            take()
+            waited_s = time.monotonic() - begun
+            if self.epoch and waited_s > EMPTY_ASSIGNMENT_S:
+                return
+            if waited_s > ASSIGN_TIMEOUT_S:
+                raise WorkerFailure(
+                    f"group {self.group}: no assignment from {self._bootstrap} "
+                    f"within {ASSIGN_TIMEOUT_S:.0f} s"
+                )
 
     def deliver(self, topic: str, partition: int, offset: int, value: bytes) -> None:
         """The client handed a message over.
