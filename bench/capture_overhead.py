@@ -44,7 +44,7 @@ def measure(rounds: int, seconds: float, payload: int) -> dict[tuple[float, bool
 
 def summary(found: dict[tuple[float, bool], list[Sample]]) -> dict[str, float]:
     def middle(rate: float, capture: bool, name: str) -> float:
-        return median(getattr(sample, name) for sample in found[rate, capture])
+        return float(median(getattr(sample, name) for sample in found[rate, capture]))
 
     on, off = middle(UNLIMITED, True, "rate_per_s"), middle(UNLIMITED, False, "rate_per_s")
     pairs = zip(found[UNLIMITED, True], found[UNLIMITED, False], strict=True)

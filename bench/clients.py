@@ -1,4 +1,4 @@
-"""Our unlimited confluent-kafka worker against Kafka's own Java load tools, interleaved on one cluster.
+"""Our unlimited workers, Python and Java, against Kafka's own Java load tools, interleaved on one cluster.
 
     python -m bench.clients [--rounds 3] [--messages 2000000] [--json]
 
@@ -6,8 +6,8 @@ VerifiableProducer (the producer of Kafka's system tests) writes what became of 
 so it is the tool of our kind; ProducerPerformance counts only. Ours records every send. Same cluster, fresh
 topic each, acks=all and idempotence everywhere, 150-byte payloads, except that VerifiableProducer cannot
 make messages larger than a number: its own are some 7 bytes. So ours is also run with its smallest payload,
-52 bytes, and with two processes on the topic. Rates leave out start-up (each tool's own clock). Target: at
-least 1x VerifiableProducer.
+52 bytes, and confluent-kafka with two processes on the topic. Our Java worker has the client of the tools.
+Rates leave out start-up (each tool's own clock). Target: at least 1x VerifiableProducer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from harness.clusters.java import find_java
 from harness.clusters.kafka import KafkaCluster
 from harness.records import MIN_PAYLOAD_BYTES
 
-OURS = "brokerstorm"
+OURS, JAVA = "ours", "ours, Java"
+TOOLS = ("VerifiableProducer", "ProducerPerformance")
 OURS_S = 8.0
 TIMEOUT_S = 300.0
 
@@ -102,18 +103,20 @@ def measure(rounds: int, messages: int, payload: int) -> dict[str, list[float]]:
     with cluster_of("kafka") as (cluster, root):
         tools = JavaTools(cluster, root, messages, payload)
 
-        def ours(payload: int = payload, producers: int = 1) -> float:
+        def ours(payload: int = payload, producers: int = 1, library: str = "confluent-kafka") -> float:
             return run_producer(
-                cluster, root / f"run-{time.monotonic_ns()}",
-                rate=0, seconds=OURS_S, payload=payload, capture=True, producers=producers,
+                cluster, root / f"run-{time.monotonic_ns()}", rate=0, seconds=OURS_S, payload=payload,
+                capture=True, producers=producers, library=library,
             ).rate_per_s  # fmt: skip
 
         arms: list[tuple[str, Callable[[], float]]] = [
             (OURS, ours),
             (f"{OURS}, {MIN_PAYLOAD_BYTES} B", lambda: ours(MIN_PAYLOAD_BYTES)),
             (f"{OURS}, two", lambda: ours(producers=2)),
-            ("VerifiableProducer", tools.verifiable),
-            ("ProducerPerformance", tools.performance),
+            (JAVA, lambda: ours(library="kafka-clients")),
+            (f"{JAVA}, {MIN_PAYLOAD_BYTES} B", lambda: ours(MIN_PAYLOAD_BYTES, library="kafka-clients")),
+            (TOOLS[0], tools.verifiable),
+            (TOOLS[1], tools.performance),
         ]
         return interleaved(rounds, arms, lambda rate: f"{rate:>10,.0f}/s")
 
@@ -130,9 +133,10 @@ def main() -> None:
     rates = measure(args.rounds, args.messages, args.payload)
     middle = {name: median(values) for name, values in rates.items()}
     ratios = {
-        f"ratio_to_{name}": round(median(a / b for a, b in zip(rates[OURS], values, strict=True)), 3)
-        for name, values in rates.items()
-        if name != OURS
+        f"{ours} / {tool}": round(median(a / b for a, b in zip(rates[ours], rates[tool], strict=True)), 3)
+        for ours in rates
+        for tool in TOOLS
+        if ours not in TOOLS
     }
     if args.json:
         print(json.dumps({**{name: round(rate) for name, rate in middle.items()}, **ratios}))
@@ -140,7 +144,7 @@ def main() -> None:
     for name, rate in middle.items():
         print(f"{name:<20} {rate:>10,.0f}/s")
     for name, ratio in ratios.items():
-        print(f"{name:<32} {ratio:.2f}x")
+        print(f"{name:<40} {ratio:.2f}x")
 
 
 if __name__ == "__main__":

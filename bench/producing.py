@@ -15,8 +15,8 @@ from harness.workers import launch, load_worker
 
 PARTITIONS = 12
 WARM_UP_S = 2.0
-#: What every client gets: durable, and batches as large as the load fills.
-CONFLUENT_OPTIONS = {"acks": "all", "enable.idempotence": "true", "linger.ms": "10"}
+#: What every client gets, under the names of both libraries: durable, and time to fill a batch.
+OPTIONS = {"acks": "all", "enable.idempotence": "true", "linger.ms": "10"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,23 @@ def run_producer(
     payload: int,
     capture: bool,
     producers: int = 1,
+    library: str = "confluent-kafka",
 ) -> Sample:
     """Warm up, send for ``seconds``, drain; the numbers are those of the load phase.
 
-    ``producers``: worker processes on one topic, each at ``rate``; their numbers are added up.
+    ``producers``: worker processes on one topic, each at ``rate``; their numbers are added up. A Java client
+    is of the brokers' version.
 
     Raises:
         WorkerError: a worker did not start.
         RuntimeError: one did not end in time.
     """
     topic = fresh_topic(cluster)
-    workers = [
-        _start(_spec(cluster, topic, folder / f"p-{n}", n, rate, seconds, payload, capture))
+    specs = [
+        _spec(cluster, topic, folder / f"p-{n}", n, rate, seconds, payload, capture, library)
         for n in range(1, producers + 1)
     ]
+    workers = [_start(spec) for spec in specs]
     try:
         for worker, _ in workers:
             worker.wait_ready(30)
@@ -90,6 +93,7 @@ def _spec(
     seconds: float,
     payload: int,
     capture: bool,
+    library: str,
 ) -> dict[str, Any]:
     group = {"topic": topic, "mode": "partition", "first": 0, "count": PARTITIONS, "partitions": PARTITIONS}
     return {
@@ -101,13 +105,17 @@ def _spec(
         "capture_dir": str(folder),
         "bootstrap": cluster.bootstrap,
         "streams": {f"{topic}-{p}": p + 1 for p in range(PARTITIONS)},
-        "client": {"library": "confluent-kafka", "version": "", "options": CONFLUENT_OPTIONS},
+        "client": {"library": library, "version": _version(cluster, library), "options": OPTIONS},
         "producer": {
             "instance": instance, "lane_groups": [group], "rate_per_s": rate, "payload_bytes": payload,
-            "when_full": "wait", "warm_up_s": WARM_UP_S, "load_s": seconds, "call_deadline_s": 60,
-            "capture": capture,
+            "when_full": "wait", "results": "checked", "calls": "async", "batch": 1, "warm_up_s": WARM_UP_S,
+            "load_s": seconds, "call_deadline_s": 60, "capture": capture,
         },
     }  # fmt: skip
+
+
+def _version(cluster: KafkaCluster, library: str) -> str:
+    return cluster.version if load_worker(library).language == "java" else ""
 
 
 def _start(spec: dict[str, Any]) -> tuple[WorkerProcess, list[dict[str, Any]]]:
@@ -117,7 +125,8 @@ def _start(spec: dict[str, Any]) -> tuple[WorkerProcess, list[dict[str, Any]]]:
         spec["name"], "producer", spec, Path(spec["capture_dir"]),
         on_message=lambda _, message: stats.append(message) if message["type"] == "stats" else None,
     )  # fmt: skip
-    argv, env = launch(load_worker("confluent-kafka"))
+    client = spec["client"]
+    argv, env = launch(load_worker(client["library"]), client["version"])
     worker.start(argv, env)
     return worker, stats
 
