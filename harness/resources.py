@@ -108,4 +108,5 @@ class SlowsDisk(FillsDisk, Protocol):
 
     def is_slowed(self, node: str) -> bool: ...
     def written(self, node: str) -> int:
-        """Bytes that the volume was given to write so far, by anybody."""
+        """Bytes that the node's process wrote so far, to whatever disk; in the page cache counts. 0 while it
+        does not run."""

@@ -214,12 +214,6 @@ class Volume:
     def is_slowed(self) -> bool:
         return self.rate() is not None
 
-    def written(self) -> int:
-        """Bytes that the device wrote since it was made (sectors of 512 bytes in the kernel's count)."""
-        device = self._device()
-        stat = Path(f"/sys/dev/block/{device}/stat")
-        return int(stat.read_text().split()[6]) * 512 if device and stat.exists() else 0
-
     def _device(self) -> str | None:
         """``major:minor`` of what is mounted on the folder."""
         return next((device for path, device in _mounted() if path == self.data), None)

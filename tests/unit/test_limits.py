@@ -156,8 +156,20 @@ def test_a_refusal_names_file_and_value(tmp_path: Path) -> None:
 class Node(limits.LimitedNodes):
     """A runtime of processes, as far as limits go."""
 
+    at: int | None = None
+
     def pid(self, node: str) -> int | None:
-        return None
+        return self.at
+
+
+def test_what_a_node_writes_counts_before_the_kernel_passes_it_on(tmp_path: Path) -> None:
+    """A slow disk is slow to a node that writes, and a broker leaves its writes to the page cache."""
+    node = Node()
+    assert node.written("kafka-1") == 0
+    node.at = os.getpid()
+    before = node.written("kafka-1")
+    (tmp_path / "log").write_bytes(bytes(300_000))
+    assert 300_000 <= node.written("kafka-1") - before < 600_000
 
 
 def test_the_process_runtime_has_every_ability_and_need() -> None:

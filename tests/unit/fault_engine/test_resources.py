@@ -73,7 +73,7 @@ class HungryRuntime(StateRuntime):
 
     def written(self, node: str) -> int:
         self.tries += not self.idle
-        return self.tries * 10_000_000
+        return self.tries * 100_000
 
     def lift_limits(self, node: str) -> None:
         for limit in (self.cores, self.limit, self.slow):
