@@ -21,10 +21,11 @@ from analysis.capture import Capture
 from analysis.context_files import load_context
 from analysis.faultlog import fold
 from analysis.findings import Result
+from analysis.report.documents import write_result
 from analysis.result import RunFiles, grid_of, result_of
 from analysis.session import WarmSession, spark_reason
 from analysis.task import SCHEMA, SECOND_PASS, BucketReport, Task, judge_batches
-from harness.rundir import RunDir, read_json, read_jsonl, write_json
+from harness.rundir import RunDir, read_json, read_jsonl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +61,7 @@ def judge(
     if split := splits_of([r.streams for r in reports if r.streams]):
         reports += run_tasks(session, Task(capture.root_uri, tuple(split), context, grid))
     result = result_of(files, context, capture, grid, reports, time.monotonic() - began)
-    write_json(run.result, result.document())
+    write_result(run, result)
     return result
 
 

@@ -1,4 +1,4 @@
-"""What one bucket says: episodes with exact counts and a few raw witnesses, mergeable and JSON.
+"""What one bucket says: episodes with exact counts and a few raw witnesses, mergeable.
 
 An **episode** is the unit of attribution: messages of one class, producer instance and lane whose times
 are less than `GAP_NS` apart. Ten thousand messages lost in one kill are one episode a lane, and one
@@ -7,10 +7,8 @@ observation when asking whether kills cause losses.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from analysis.findings import Step
 
@@ -88,26 +86,3 @@ class Partial:
     episodes: list[Episode] = field(default_factory=list)
     evidence: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Partial:
-        raw = json.loads(text)
-        return cls(
-            bucket=raw["bucket"],
-            episodes=[_episode(row) for row in raw["episodes"]],
-            evidence=raw["evidence"],
-            counts=raw["counts"],
-        )
-
-
-def _episode(row: dict[str, Any]) -> Episode:
-    witnesses = tuple(_witness(w) for w in row["witnesses"])
-    return Episode(**{**row, "unmet": tuple(row["unmet"]), "witnesses": witnesses})
-
-
-def _witness(row: dict[str, Any]) -> RawWitness:
-    around = tuple(Step(**step) for step in row["around"])
-    return RawWitness(**{**row, "around": around, "symptoms": tuple(row["symptoms"])})

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -330,7 +329,6 @@ class WarmSession:
         self._thread: threading.Thread | None = None
         self._session: SparkSession | None = None
         self._error: BaseException | None = None
-        self.opened_in_s = 0.0
 
     def start(self) -> None:
         """Begin to open the session; a second call does nothing."""
@@ -339,12 +337,10 @@ class WarmSession:
             self._thread.start()
 
     def _open(self) -> None:
-        began = time.monotonic()
         try:
             self._session = open_session(self._master, driver_memory=self._driver_memory)
         except BaseException as error:  # noqa: BLE001 - raised again in `get`, on the caller's thread
             self._error = error
-        self.opened_in_s = time.monotonic() - began
 
     def get(self) -> SparkSession:
         """The session, waiting for it if need be.

@@ -66,9 +66,6 @@ class Injection(ABC):
     def missing(self) -> str:
         """What the cluster lacks to be whole again; empty when healed."""
 
-    def is_healed(self) -> bool:
-        return not self.missing()
-
     def ledger_entry(self) -> dict[str, Any]:
         """What a later process needs to heal it; `faults.ledger` knows the keys ``paused`` and ``down``."""
         return {}

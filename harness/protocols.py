@@ -284,40 +284,6 @@ class Proof:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Injection(Protocol):
-    """A fault on resolved targets (`faults.injection` says who calls what, and when)."""
-
-    targets: Sequence[str]
-
-    def ledger_entry(self) -> dict[str, Any]:
-        """What a later process needs to heal it: plain JSON, on disk before ``apply``."""
-
-    def apply(self) -> None:
-        """Do it; return when done."""
-
-    def proof(self) -> Proof:
-        """What the fault changed so far: asked while it is applied or, for an instant fault, right after."""
-
-    def heal(self) -> None:
-        """Undo. Idempotent.
-
-        Raises:
-            BrokerstormError: it could not be undone.
-        """
-
-    def is_healed(self) -> bool: ...
-
-
-class Fault(Protocol):
-    """A kind of fault; stateless."""
-
-    kind: str
-    abilities: Sequence[type]
-
-    def prepare(self, params: Any, site: Any, draw: int) -> Injection:
-        """Choose targets as the cluster is now, changing nothing; ``draw`` seeds every choice."""
-
-
 #: Name -> process id of the workers that live now (producer-1, consumer-2 ...).
 Clients = Callable[[], Mapping[str, int]]
 

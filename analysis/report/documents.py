@@ -21,7 +21,7 @@ from analysis.findings import SCHEMA_VERSION, Result
 from analysis.report.compare import Comparison
 from analysis.report.explain import Explanation
 from analysis.report.life import Trace
-from harness.errors import BrokerstormError, UsageError
+from harness.errors import UsageError
 from harness.rundir import RunDir, read_json, write_json
 
 SCHEMA_FOLDER = Path(__file__).with_name("schemas")
@@ -51,18 +51,6 @@ def comparison_document(comparison: Comparison) -> Document:
 def explanation_document(entries: Sequence[Explanation]) -> Document:
     """Of `explain`: the class asked for, or all."""
     return _versioned({"classes": [asdict(entry) for entry in entries]})
-
-
-def error_document(error: BrokerstormError) -> Document:
-    """Of any command that failed, instead of its own document."""
-    kind = type(error).__name__
-    body = {"type": kind, "message": str(error), "hint": error.hint}
-    return _versioned({"exit_code": int(error.exit_code), "error": body})
-
-
-def to_json(document: Mapping[str, Any]) -> str:
-    """A document as text; keys keep their order."""
-    return json.dumps(finite(dict(document)), indent=1, ensure_ascii=False, allow_nan=False, default=str)
 
 
 def finite(document: Any) -> Any:

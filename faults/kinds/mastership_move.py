@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 from pydantic import Field
 
@@ -34,7 +33,6 @@ class MastershipMoved(Injection):
     def __init__(self, site: Site, old: str, new: str) -> None:
         super().__init__(site, [new], {"to": new})
         self.old, self.new = old, new
-        self._roles: Mapping[str, str] = {}
         self._seen = ""
 
     def apply(self) -> None:

@@ -19,7 +19,6 @@ class WorkerSpec:
         language: how it is built and started; one of the toolchains of this package.
         roles: ``producer``, ``consumer``, ``audit``.
         options: by role, native options the worker sets unless the scenario does.
-        client_defaults: by role, what the client does when nobody sets anything (for promises).
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
         supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
             the values every worker can do.
@@ -36,7 +35,6 @@ class WorkerSpec:
     tools: tuple[str, ...]
     versions: str
     options: Mapping[str, Mapping[str, str]]
-    client_defaults: Mapping[str, Mapping[str, str]]
     supports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     build: Mapping[str, Any] = field(default_factory=dict)
 
@@ -58,7 +56,6 @@ class WorkerSpec:
             tools=tuple(raw["tools"]),
             versions=raw["versions"],
             options=raw["options"],
-            client_defaults=raw.get("client_defaults", {}),
             supports={key: tuple(values) for key, values in raw.get("supports", {}).items()},
             build=raw.get(raw["language"], {}),
         )

@@ -189,11 +189,6 @@ def test_counts_add_up_to_the_attempts() -> None:
     assert (counts["late_outcomes"], counts["stored"], counts["send_rows"]) == (1, 3, 5)
 
 
-def test_a_partial_survives_json() -> None:
-    partial = judged(STREAMS[1].history())
-    assert Partial.from_json(partial.to_json()) == partial
-
-
 def test_an_empty_bucket_has_nothing_to_say() -> None:
     partial = judged(History())
     assert partial.episodes == []

@@ -47,8 +47,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerSpec:
     (folder / "main.go").write_text('package main\n\nfunc main() { println("example.com/new/client") }\n')
     return WorkerSpec(
         library="hello", system="kafka", about="", language="go", roles=("producer",), folder=folder,
-        entry="main.go", tools=(), versions="all", options={"producer": {"A": "1"}}, client_defaults={},
-        build=BUILD,
+        entry="main.go", tools=(), versions="all", options={"producer": {"A": "1"}}, build=BUILD,
     )  # fmt: skip
 
 

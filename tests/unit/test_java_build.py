@@ -47,7 +47,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerSpec:
     )
     return WorkerSpec(
         library="hello", system="kafka", about="", language="java", roles=("producer",), folder=folder,
-        entry="hello.Hello", tools=(), versions="all", options={}, client_defaults={}, build=BUILD,
+        entry="hello.Hello", tools=(), versions="all", options={}, build=BUILD,
     )  # fmt: skip
 
 

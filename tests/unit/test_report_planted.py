@@ -16,7 +16,7 @@ from analysis.classify import classify
 from analysis.context_files import load_context
 from analysis.findings import Result, Verdict
 from analysis.judge import read_files
-from analysis.report.documents import SCHEMA_FOLDER, read_result, run_document, to_json, write_result
+from analysis.report.documents import SCHEMA_FOLDER, read_result, write_result
 from analysis.report.html import run_page
 from analysis.report.junit import run_xml
 from analysis.report.terminal import console, print_result
@@ -24,7 +24,7 @@ from analysis.report.trace import trace
 from analysis.result import BucketReport, grid_of, result_of
 from analysis.series import series_of
 from harness.records import SEALED
-from harness.rundir import RunDir
+from harness.rundir import RunDir, read_json
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History
 
@@ -55,7 +55,7 @@ def test_every_surface_shows_what_was_planted(stream: PlantedStream, tmp_path: P
     write_result(run, result)
     assert read_result(run) == result
     schema = json.loads((SCHEMA_FOLDER / "run.json").read_text())
-    jsonschema.validate(json.loads(to_json(run_document(result))), schema)
+    jsonschema.validate(read_json(run.result), schema)
     text, page, xml = terminal(result), run_page(result), ET.fromstring(run_xml(result))
     if stream.cls:
         assert stream.cls in text

@@ -18,7 +18,6 @@ TRAILER_BYTES: Final = 4
 PROBE, WARM_UP, LOAD = 0, 1, 2
 # outcomes; NONE = the client never answered
 NONE, OK, FAIL, INFO = 0, 1, 2, 3
-OUTCOME_NAMES: Final = ("none", "ok", "fail", "info")
 # payload checks
 CHECK_OK, CORRUPT, FOREIGN, OTHER_RUN = 0, 1, 2, 3
 # events of a consumer's journal
