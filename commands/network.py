@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.clusters.artifacts import Progress
     from harness.machine import Check
     from harness.plan import Plan
 
-#: Values of `up --needs` (`harness.protocols.CLIENT_DETOURS` ...).
-DETOURS = ("client-detours", "peer-detours", "peer-cuts")
+#: Values of `up --needs`: those of `harness.wires`, which is not imported for a list.
+PEER_DETOURS = "peer-detours"
+DETOURS = ("client-detours", PEER_DETOURS, "peer-cuts")
 
 
 def network_checks(plans: Sequence[Plan]) -> list[Check]:
@@ -36,6 +37,19 @@ def fetch_proxy(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
     if not _has_network_faults(plans):
         return {}
     return {f"toxiproxy {toxiproxy.VERSION}": str(toxiproxy.fetch(on_progress=report))}
+
+
+def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+    """As `fetch_proxy`, the image for clusters in containers; tag -> what it is.
+
+    Args:
+        client: of the Docker engine (`docker.DockerClient`).
+    """
+    from harness.clusters import docker_proxy
+
+    if PEER_DETOURS not in needs_of_plans(plans):
+        return {}
+    return {docker_proxy.provide(client, on_progress=report): "the network proxy"}
 
 
 def needs_of_plans(plans: Iterable[Plan]) -> frozenset[str]:

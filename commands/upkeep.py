@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from commands.console import SCHEMA_VERSION, Settings, command, table, write
-from commands.network import fetch_proxy, network_checks
+from commands.network import fetch_proxy, fetch_proxy_image, network_checks
 from commands.resources import resource_checks
 from harness.errors import Exit, HealError, UsageError
 
@@ -144,7 +144,7 @@ def fetch(settings: Settings, scenario: str | None, images: bool, system: str | 
     with closing(settings.progress()) as progress:
         folders = _fetch_files(plans, progress.download)
         if images:
-            folders |= _fetch_images(list(dict.fromkeys(clusters)), progress.download)
+            folders |= _fetch_images(list(dict.fromkeys(clusters)), plans, progress.download)
     document = {
         "schema_version": SCHEMA_VERSION,
         "scenario": scenario or DEFAULT_SCENARIO,
@@ -189,8 +189,10 @@ def _fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
     return folders
 
 
-def _fetch_images(clusters: Sequence[tuple[str, str]], report: Progress) -> dict[str, str]:
-    """The compose plugin and an image a cluster; name -> what it is."""
+def _fetch_images(
+    clusters: Sequence[tuple[str, str]], plans: Sequence[Plan], report: Progress
+) -> dict[str, str]:
+    """The compose plugin, an image a cluster, and that of a proxy between nodes; name -> what it is."""
     from harness.clusters import compose_plugin, docker_engine, spec_of, standin
 
     with closing(docker_engine.connect()) as client:
@@ -198,6 +200,7 @@ def _fetch_images(clusters: Sequence[tuple[str, str]], report: Progress) -> dict
         for system, version in clusters:
             image = standin.provide(client, spec_of(system, version), on_progress=report)
             found[image.tag] = f"{image.kind}, {image.size_mb} MB"
+        found |= fetch_proxy_image(client, plans, report)
     return found
 
 
