@@ -118,6 +118,9 @@ class RenamesNodes(HasDetours, Protocol):
             EnvironmentNotReady: it cannot be done.
         """
 
+    def found_by(self, wires: Iterable[Wire]) -> set[str]:
+        """Sources of those wires that have a connection on one now."""
+
 
 @runtime_checkable
 class LosesPackets(Protocol):

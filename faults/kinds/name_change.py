@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, cast
 
-import psutil
 from pydantic import Field
 
 from faults.network import Impaired, NetworkFault, NetworkParams
@@ -36,9 +35,8 @@ class Renamed(Impaired):
     _found: frozenset[str] = frozenset()
 
     def apply(self) -> None:
-        names = cast("RenamesNodes", find_ability(self.site.cluster, RenamesNodes))
         for node in self.targets:
-            self._new += tuple(names.rename(self.name, node))
+            self._new += tuple(self._names().rename(self.name, node))
         self._applied = True
 
     def sentence(self, bitten: dict[str, float | None]) -> str:
@@ -48,21 +46,14 @@ class Renamed(Impaired):
         """Effective when the old address is dead; who has found the new one is told beside."""
         proof = super().proof()
         if self._applied and not self.is_undone():
-            self._found |= connected(self._new)
+            self._found |= self._names().found_by(self._new)
         if not self._found or not proof.effective:
             return proof
         text = f"{proof.evidence}; found at the new address by {', '.join(sorted(self._found))}"
         return Proof(True, text, {**proof.details, "found_by": sorted(self._found)})
 
-
-def connected(wires: Sequence[Wire]) -> set[str]:
-    """Sources of those wires on which there is a connection now."""
-    sources = {(end.host, end.port): wire.source for wire in wires for end in wire.endpoints.values()}
-    found = set()
-    for one in psutil.net_connections(kind="tcp4"):
-        if one.status == psutil.CONN_ESTABLISHED and one.laddr:
-            found.add(sources.get((one.laddr.ip, one.laddr.port), ""))
-    return found - {""}
+    def _names(self) -> RenamesNodes:
+        return cast("RenamesNodes", find_ability(self.site.cluster, RenamesNodes))
 
 
 class NameChange(NetworkFault[NameChangeParams]):

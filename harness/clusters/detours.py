@@ -43,7 +43,8 @@ class Route:
 
 
 class DetourMap:
-    """The ways of one cluster. Nodes without a number from 1 to 9 cannot have any.
+    """The ways of one cluster of local processes; of containers, those of clients (the others: `mesh_map`).
+    Nodes without a number from 1 to 9 cannot have any.
 
     Attributes:
         clients: connections of clients take a detour.
@@ -120,15 +121,15 @@ class DetourMap:
             moved: node -> address in place of the one that this node would find it at.
         """
         own = self._services[service]
-        at = {"localhost": "127.0.0.1", socket.gethostname(): "127.0.0.1"}
+        at = self._always()
         for other in self._spec.services:
             if not self._ports("peers", other):
                 continue
             direct = own.once or other.name == service  # a step of the start is never cut off
-            found_at = self._direct(other.name) if direct else self._pair(own, other)
+            found_at = self._undisturbed(other.name) if direct else self._pair(own, other)
             at[self.peer_name(other.name)] = found_at
         at |= {self.peer_name(node): address for node, address in (moved or {}).items()}
-        return "".join(f"{address} {name}\n" for name, address in at.items())
+        return "".join(f"{address:<15} {name}\n" for name, address in at.items() if address)
 
     def _routes(self, source: str, target: Service, side: str, host: str) -> list[Route]:
         ports = self._spec.ports
@@ -138,7 +139,7 @@ class DetourMap:
                 target.name,
                 name,
                 Endpoint(host, ports[name]),
-                Endpoint(self._direct(target.name), ports[name]),
+                Endpoint(self._upstream(target.name), ports[name]),
             )
             for name in self._ports(side, target)
         ]
@@ -150,13 +151,28 @@ class DetourMap:
     def _direct(self, service: str) -> str:
         return addresses.address(self._block, self._services[service].number)
 
+    def _always(self) -> dict[str, str]:
+        """Names that every node can resolve, whoever else there is."""
+        return {"localhost": "127.0.0.1", socket.gethostname(): "127.0.0.1"}
+
+    def _undisturbed(self, service: str) -> str:
+        """What a node that nothing stands before is found at; empty when a hosts file need not say it."""
+        return self._direct(service)
+
+    def _upstream(self, service: str) -> str:
+        """Where the proxy finds a node."""
+        return self._direct(service)
+
+    def _at(self, number: int) -> str:
+        """An address of the proxy, for nodes."""
+        return addresses.address(self._block, number)
+
     def _pair(self, source: Service, target: Service) -> str:
-        return addresses.address(self._block, self._number(source, target))
+        return self._at(self._number(source, target))
 
     def _moved(self, source: Service, target: Service) -> str:
         """One of five other addresses: nodes whose numbers differ by five cannot be renamed at once."""
-        number = _MOVED + _PER_SOURCE * (target.number % 5) + source.number - 1
-        return addresses.address(self._block, number)
+        return self._at(_MOVED + _PER_SOURCE * (target.number % 5) + source.number - 1)
 
     @staticmethod
     def _number(source: Service, target: Service) -> int:

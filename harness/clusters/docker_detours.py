@@ -1,5 +1,6 @@
-"""Network faults on containers: a proxy stands between clients and brokers, and between the nodes the kernel
-drops packets, in the network namespace of the node that would receive them.
+"""Network faults on containers: a proxy stands between clients and brokers, and another one between the nodes
+(`docker_peers`). Where nothing but a partition is wanted, the kernel drops packets between the nodes instead,
+in the network namespace of the one that would receive them.
 
 Packets that are dropped are sent again by TCP, so to drop all of them is to hold bytes until the network is
 whole again. Nothing of this is known inside of a container.
@@ -12,37 +13,21 @@ import shlex
 import socket
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final
 
 from harness.clusters import namespaces, packets
 from harness.clusters.compose import ClusterSpec
-from harness.clusters.detours import DetourMap
-from harness.clusters.docker_wiring import MESH
-from harness.clusters.network import detours_of
+from harness.clusters.docker_peers import PeerDetours
+from harness.clusters.docker_proxy import Compose
+from harness.clusters.mesh_map import MeshMap
+from harness.clusters.namespaces import Finds, Whereabouts
+from harness.clusters.network import LocalDetours, detours_of
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols import Endpoint
 from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, How, Impairment, Wire
 
-ONLY_HOLD: Final = "between containers bytes can only be held (partition)"
-
-
-@dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """Where a node in a container is now: a process in its namespaces, and its address among the nodes."""
-
-    pid: int
-    address: str
-
-
-class Finds(Protocol):
-    def __call__(self, node: str) -> Whereabouts | None:
-        """None when it does not run, or not on this machine.
-
-        Raises:
-            EnvironmentNotReady: the engine does not answer.
-        """
+ONLY_HOLD: Final = "without a proxy between them, bytes of containers can only be held (partition)"
 
 
 class Mesh:
@@ -61,21 +46,20 @@ class Mesh:
         self._lock = threading.Lock()
         self._held: dict[str, tuple[Flow, ...]] = {}
         self._nodes = [service.name for service in spec.nodes]
-        self._wires = [
-            Wire(wire.source, wire.target, _by_name(wire))
-            for wire in DetourMap(spec, block, (PEER_DETOURS,)).wires()
-        ]
+        self._wires = MeshMap(spec, block, str).wires()
 
     def wires(self) -> Sequence[Wire]:
         """From node to node; a host is the target's name on the mesh, which means nothing outside."""
         return self._wires
 
-    def hold(self, name: str, flows: Iterable[Flow]) -> None:
+    def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
         """Drop the packets of flows until `repair` of the same name.
 
         Raises:
-            EnvironmentNotReady: the kernel refuses, or the engine does not answer.
+            EnvironmentNotReady: it is not to hold, the kernel refuses, or the engine does not answer.
         """
+        if impairment.how != "hold":
+            raise EnvironmentNotReady(ONLY_HOLD)
         with self._lock:
             self._held[name] = tuple(flows)
             self._settle(name)
@@ -93,6 +77,8 @@ class Mesh:
         Raises:
             HealError: a rule stays.
         """
+        if namespaces.why_not():
+            return  # then there never was one
         with self._lock:
             self._held.pop(name, None)
             try:
@@ -100,8 +86,10 @@ class Mesh:
             except EnvironmentNotReady as error:
                 raise HealError(f"{name} stays on the network: {error}", hint=error.hint) from error
 
-    def is_holding(self, name: str) -> bool:
+    def is_impaired(self, name: str) -> bool:
         """Whether a node that runs drops packets under a name."""
+        if namespaces.why_not():
+            return False
         tag = packets.tag(self._run_id, name)
         for node in self._nodes:
             at = self._find(node)
@@ -164,56 +152,66 @@ class Mesh:
 
 
 class ContainerDetours:
-    """`HasDetours` for containers: a proxy before the published ports, and the mesh. Thread-safe.
+    """`HasDetours` for containers: a proxy before the published ports, and the mesh or a proxy on it.
+    Thread-safe.
 
     Attributes:
-        plan: of the proxy; None when the cluster was started without one.
+        plan: of the proxy before clients; None when the cluster was started without one.
     """
 
-    def __init__(
-        self, run_id: str, folder: Path, spec: ClusterSpec, block: int, needs: frozenset[str], find: Finds
-    ) -> None:
-        self._clients = detours_of(run_id, folder, spec, block, needs & {CLIENT_DETOURS})
-        self._mesh = Mesh(run_id, spec, block, find)
-        self.plan = self._clients.plan if self._clients else None
+    def __init__(self, clients: LocalDetours | None, peers: Mesh | PeerDetours) -> None:
+        self._clients = clients
+        self._peers = peers
+        self.plan = clients.plan if clients else None
 
-    def start(self) -> None:
-        """Start the proxy, if there is to be one.
+    def files(self) -> list[Path]:
+        """Make what is laid over the compose file; none without a proxy between the nodes.
 
         Raises:
-            EnvironmentNotReady: as `Detours.start`.
+            EnvironmentNotReady: as `PeerDetours.files`.
+        """
+        return self._peers.files() if isinstance(self._peers, PeerDetours) else []
+
+    def start(self, compose: Compose) -> None:
+        """Start the proxies that there are to be, before any node.
+
+        Raises:
+            EnvironmentNotReady: as `LocalDetours.start` and `PeerDetours.start`.
         """
         if self._clients:
             self._clients.start()
+        if isinstance(self._peers, PeerDetours):
+            self._peers.start(compose)
 
     def adopt(self) -> None:
         if self._clients:
             self._clients.adopt()
 
     def down(self) -> None:
-        """What is held between containers ends with these."""
+        """What is between containers ends with these."""
         if self._clients:
             self._clients.down()
 
     def check(self) -> None:
-        """`Mesh.check`."""
-        self._mesh.check()
+        """`Mesh.check` or `PeerDetours.check`."""
+        self._peers.check()
 
     def started(self, node: str) -> None:
-        """`Mesh.started`."""
-        self._mesh.started(node)
+        """`Mesh.started`; hosts files stay what they are."""
+        if isinstance(self._peers, Mesh):
+            self._peers.started(node)
 
     def why_not(self, link: str, how: How) -> str:
-        if link == "clients":
+        if link == "clients" or isinstance(self._peers, PeerDetours):
             return ""
         return namespaces.why_not() if how == "hold" else ONLY_HOLD
 
     def wires(self) -> Sequence[Wire]:
-        return [*(self._clients.wires() if self._clients else ()), *self._mesh.wires()]
+        return [*(self._clients.wires() if self._clients else ()), *self._peers.wires()]
 
     def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
         if wire.source != CLIENTS:
-            return self._mesh.connect(wire, port, timeout_s)
+            return self._peers.connect(wire, port, timeout_s)
         end = wire.endpoints[port]
         return socket.create_connection((end.host, end.port), timeout=timeout_s)
 
@@ -221,29 +219,59 @@ class ContainerDetours:
         flows = list(flows)
         outside = [flow for flow in flows if flow.wire.source == CLIENTS]
         inside = [flow for flow in flows if flow.wire.source != CLIENTS]
-        if inside and impairment.how != "hold":
-            raise EnvironmentNotReady(ONLY_HOLD)
         if inside:
-            self._mesh.hold(name, inside)
+            self._peers.impair(name, inside, impairment)
         if outside and self._clients:
             self._clients.impair(name, outside, impairment)
 
     def repair(self, name: str) -> None:
         with contextlib.ExitStack() as both:  # the one also when the other fails
-            if not namespaces.why_not():
-                both.callback(self._mesh.repair, name)
+            both.callback(self._peers.repair, name)
             if self._clients:
                 both.callback(self._clients.repair, name)
 
     def is_impaired(self, name: str) -> bool:
         if self._clients and self._clients.is_impaired(name):
             return True
-        return not namespaces.why_not() and self._mesh.is_holding(name)
+        return self._peers.is_impaired(name)
 
 
-def _by_name(wire: Wire) -> dict[str, Endpoint]:
-    host = MESH.format(name=wire.target)
-    return {port: Endpoint(host, end.port) for port, end in wire.endpoints.items()}
+class RenamingContainers(ContainerDetours):
+    """`RenamesNodes`, too: with a proxy between the nodes."""
+
+    def __init__(self, clients: LocalDetours | None, peers: PeerDetours) -> None:
+        super().__init__(clients, peers)
+        self._names = peers
+
+    def rename(self, name: str, node: str) -> Sequence[Wire]:
+        return self._names.rename(name, node)
+
+    def found_by(self, wires: Iterable[Wire]) -> set[str]:
+        return self._names.found_by(wires)
+
+
+def container_detours(
+    run_id: str,
+    folder: Path,
+    spec: ClusterSpec,
+    block: int,
+    needs: frozenset[str],
+    client: Any,
+    find: Finds,
+) -> ContainerDetours:
+    """The detours that a cluster in containers is started with, or can be cut by.
+
+    Args:
+        client: of the engine (`docker.DockerClient`).
+        find: says where a node is now.
+
+    Raises:
+        UsageError: as `network.detours_of`.
+    """
+    clients = detours_of(run_id, folder, spec, block, needs & {CLIENT_DETOURS})
+    if PEER_DETOURS in needs:
+        return RenamingContainers(clients, PeerDetours(run_id, folder, spec, block, client, find))
+    return ContainerDetours(clients, Mesh(run_id, spec, block, find))
 
 
 def _rules(flow: Flow, sender: str, tag: str) -> list[str]:

@@ -12,6 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,10 +28,11 @@ from harness.clusters import (
     packets,
 )
 from harness.clusters.compose import ClusterSpec
-from harness.clusters.docker_detours import ONLY_HOLD, ContainerDetours, Whereabouts
+from harness.clusters.docker_detours import container_detours
 from harness.clusters.docker_engine import asking
 from harness.clusters.docker_wiring import MESH, DockerWiring, variables
 from harness.clusters.layout import Layout
+from harness.clusters.namespaces import Whereabouts
 from harness.clusters.node_process import NodeFolder, cause_of, telling_lines
 from harness.clusters.packets import Packets
 from harness.clusters.runtime import NodeRuntime
@@ -41,6 +43,7 @@ from harness.wires import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS
 _POLL_S = 0.02
 _GONE_S = 10.0
 _LOG_LINES = 400
+_NETWORK = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS})
 _ENGINE_GONE = 255  # the exit code that an engine gives to containers that it finds dead at its start
 
 
@@ -53,7 +56,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
     """
 
     name: ClassVar[str] = "docker"
-    gives: ClassVar[frozenset[str]] = docker_limits.GIVES | docker_volumes.GIVES | {CLIENT_DETOURS, PEER_CUTS}
+    gives: ClassVar[frozenset[str]] = docker_limits.GIVES | docker_volumes.GIVES | _NETWORK
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
         self.client = client
         self.needs = needs | docker_limits.GIVES  # asked for or not
         self.packets = Packets(run_id, spec, block, peers=False)
-        self.detours = ContainerDetours(run_id, folder, spec, block, needs, self.find)
+        self.detours = container_detours(run_id, folder, spec, block, needs, client, self.find)
         self.layout = Layout(spec, folder, block, DockerWiring(spec, self.detours.plan), settings=settings)
         self._volumes = docker_volumes.BoundVolumes(run_id, folder, spec, client, needs)
         self.limits = self._volumes.limits
@@ -84,18 +87,19 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
     def up(self) -> None:
         for node in self.layout.all_nodes.values():
             self._write_conf(node)
-        self.detours.start()
         values = variables(self.spec, self.run_id, self.folder, self.block)
-        files = [self.spec.file, *self._volumes.make()]
+        files = [self.spec.file, *self._volumes.make(), *self.detours.files()]
+        compose = partial(docker_topology.up, self.spec, files, self.folder, values, self._environment)
         try:
-            docker_topology.up(self.spec, files, self.folder, values, self._environment)
+            self.detours.start(compose)
+            compose()
         except docker_topology.CannotCompose as error:
             self.adopt()
             raise self._unhealthy(error) from None
         self.adopt()
         self.check()
         self._volumes.check({node.name: self.pid(node.name) for node in self.nodes})
-        if PEER_CUTS in self.needs:
+        if self.needs & {PEER_DETOURS, PEER_CUTS}:
             self.detours.check()
 
     def _write_conf(self, node: Node) -> None:
@@ -322,8 +326,7 @@ def _refuse(lacking: frozenset[str], needs: frozenset[str]) -> None:
     """
     hint = "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
     if lacking:
-        why = f": {ONLY_HOLD}" if PEER_DETOURS in lacking else ""
-        raise UsageError(f"the docker runtime cannot give: {', '.join(sorted(lacking))}{why}", hint=hint)
+        raise UsageError(f"the docker runtime cannot give: {', '.join(sorted(lacking))}", hint=hint)
     for need in sorted(needs):
         if reason := why_not(need):
             raise EnvironmentNotReady(f"a fault of this scenario needs {need}: {reason}", hint=hint)
@@ -333,4 +336,6 @@ def why_not(need: str) -> str:
     """Why this machine cannot give a need to containers; empty when it can, or nothing special is needed."""
     if need == PEER_CUTS:
         return namespaces.why_not()
+    if need == PEER_DETOURS:
+        return namespaces.why_no_addresses()
     return docker_volumes.why_not(need) if need in docker_volumes.GIVES else ""

@@ -42,8 +42,9 @@ def up(
     folder: Path,
     values: Mapping[str, str],
     environment: Mapping[str, str],
+    services: Sequence[str] = (),
 ) -> None:
-    """Start every service of the topology; returns when all were started, and steps of the start done.
+    """Start every service of the topology, or these; returns when all were started, steps of the start done.
 
     Not when they are healthy: a cluster is waited for by asking the brokers, more often and more strictly.
 
@@ -52,6 +53,7 @@ def up(
         folder: of the cluster; the env file goes there, so that a person can use the plugin too.
         values: the compose file's variables.
         environment: of the plugin's process.
+        services: the only ones to start; all of them when empty.
 
     Raises:
         CannotCompose: the plugin's own words.
@@ -70,6 +72,7 @@ def up(
         profiles=[spec.topology] if spec.topology else None,
         docker_command_path="docker",
         wait=False,
+        services=list(services) or None,
     )
     compose.environment = {**inherited, RUN_ID: values["BROKERSTORM_RUN_ID"]}
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from harness.clusters import addresses
 from harness.clusters.compose import ClusterSpec, Service
@@ -72,6 +73,17 @@ def variables(spec: ClusterSpec, run_id: str, folder: Path, block: int) -> dict[
         "BROKERSTORM_CLUSTER_DIR": str(folder),
         "BROKERSTORM_CLUSTER_ID": cluster_id(run_id),
         "BROKERSTORM_NET": addresses.address(block, 0).removesuffix(".0"),
+    }
+
+
+def bind_mount(source: Path, target: str, *, read_only: bool = False) -> dict[str, Any]:
+    """A bind mount as a compose file has it; a dollar sign would be a variable there."""
+    return {
+        "type": "bind",
+        "source": str(source).replace("$", "$$"),
+        "target": target,
+        "read_only": read_only,
+        "bind": {"create_host_path": False},
     }
 
 

@@ -1,12 +1,11 @@
-"""The detours of one cluster, at work: a proxy process, hosts files, and what is impaired now.
+"""The detours of one cluster, at work: a proxy, hosts files, and what is impaired now.
 
-Both runtimes use it: `Detours.start` before the first node, `write_hosts` into each node's conf folder,
-`down` after the last.
+Both runtimes use it: before the first node the proxy starts and hosts files are written, after the last comes
+`down`.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,44 +27,39 @@ _STREAMS: Final = {"target": "upstream", "source": "downstream"}
 
 
 class Detours:
-    """`HasDetours` and `RenamesNodes` over one toxiproxy process. Thread-safe.
+    """`HasDetours` and `RenamesNodes` over a proxy, wherever it runs. Thread-safe.
 
     Args:
         folder: of the cluster.
+        plan: its ways; asked for routes only when the proxy runs.
     """
 
-    def __init__(self, run_id: str, folder: Path, plan: DetourMap) -> None:
+    def __init__(self, folder: Path, plan: DetourMap, host: toxiproxy.Host) -> None:
         self.folder = folder
         self.plan = plan
-        self._routes = plan.routes()
-        self._proxy = toxiproxy.Proxy(run_id, folder, plan.api, self._routes)
-
-    def start(self) -> None:
-        """Start the proxy; returns when every route is open. No-op when it runs.
-
-        Raises:
-            EnvironmentNotReady: no Go, it does not start, or an address is taken.
-        """
-        if not self._proxy.is_running:
-            self._proxy.start(toxiproxy.fetch(), dict(os.environ))
+        self._host = host
+        self._proxy = toxiproxy.Proxy(host, plan.api)
 
     def adopt(self) -> None:
         """Take over the proxy that another harness process started."""
-        self._proxy.adopt()
+        self._host.adopt()
 
     def down(self) -> None:
         """End the proxy. Idempotent."""
-        self._proxy.kill()
+        self._host.kill()
 
-    def write_hosts(self, service: str, conf: Path) -> None:
-        """Put the hosts file of a node into its conf folder; nothing without peer detours."""
+    def hosts_path(self, service: str) -> Path:
+        """The hosts file of a node."""
+        return NodeFolder(self.folder / service).conf / HOSTS_FILE
+
+    def write_hosts(self, service: str) -> None:
+        """Put the hosts file of a node into its conf folder; nothing without peer detours.
+
+        Raises:
+            EnvironmentNotReady: it cannot be written.
+        """
         if self.plan.peers:
-            (conf / HOSTS_FILE).write_text(self.plan.hosts_file(service))
-
-    def jvm_flags(self, conf: str) -> list[str]:
-        """What makes a JVM read the hosts file; ``conf`` is the node's conf folder as the JVM sees it."""
-        # Java 9 and later. The file is the only resolver then: it holds localhost and this machine's name.
-        return [f"-Djdk.net.hosts.file={conf}/{HOSTS_FILE}"] if self.plan.peers else []
+            self._write(service, {})
 
     def why_not(self, link: str, how: How) -> str:
         return ""
@@ -100,13 +94,17 @@ class Detours:
             self._proxy.enable(route.name, False)
         return [Wire(r.source, r.target, {r.port: r.listen}) for r in moved]
 
+    def found_by(self, wires: Iterable[Wire]) -> set[str]:
+        sources = {(end.host, end.port): wire.source for wire in wires for end in wire.endpoints.values()}
+        return {sources[at] for at in self._host.accepted() & set(sources)}
+
     def repair(self, name: str) -> None:
         try:
             for route, toxic in self._applied(name):
                 self._proxy.remove(route, toxic)
             self._take_back(name)
         except BrokerstormError as error:
-            if not self._proxy.is_running:
+            if not self._host.is_running():
                 return  # nothing goes through it any more; that the cluster is cut off is seen elsewhere
             raise HealError(f"{name} stays on the network: {error}", hint=error.hint) from error
 
@@ -114,7 +112,7 @@ class Detours:
         try:
             return bool(self._applied(name) or self._renamed(name))
         except BrokerstormError:
-            return self._proxy.is_running  # not to know is not to be repaired
+            return self._host.is_running()  # not to know is not to be repaired
 
     def _take_back(self, name: str) -> None:
         """The old address of a node that was renamed; the new one is closed last, so that a failure shows."""
@@ -134,24 +132,50 @@ class Detours:
 
     def _to(self, node: str) -> list[Route]:
         """The usual ways from the other nodes to one."""
-        return [route for route in self._routes if route.target == node and route.source != CLIENTS]
+        return [route for route in self.plan.routes() if route.target == node and route.source != CLIENTS]
 
     def _write(self, service: str, moved: Mapping[str, str]) -> None:
-        """A hosts file in one piece: a JVM may read it at any moment."""
-        path = NodeFolder(self.folder / service).conf / HOSTS_FILE
-        part = path.with_suffix(".part")
+        path = self.hosts_path(service)
         try:
-            part.write_text(self.plan.hosts_file(service, moved))
-            part.replace(path)
+            self._put(path, self.plan.hosts_file(service, moved))
         except OSError as error:
             raise EnvironmentNotReady(f"cannot write {path}: {error.strerror}") from error
+
+    def _put(self, path: Path, text: str) -> None:
+        """A hosts file in one piece: a JVM may read it at any moment."""
+        part = path.with_suffix(".part")
+        part.write_text(text)
+        part.replace(path)
 
     def _applied(self, name: str) -> list[tuple[str, str]]:
         found = self._proxy.toxics()
         return [(route, t) for route, names in found.items() for t in names if t.startswith(f"{name}-")]
 
     def _of(self, wire: Wire) -> list[Route]:
-        return [r for r in self._routes if (r.source, r.target) == (wire.source, wire.target)]
+        return [r for r in self.plan.routes() if (r.source, r.target) == (wire.source, wire.target)]
+
+
+class LocalDetours(Detours):
+    """`Detours` by a process of this machine; nodes are told of their hosts files by a flag of the JVM."""
+
+    def __init__(self, run_id: str, folder: Path, plan: DetourMap) -> None:
+        self._local = toxiproxy.LocalHost(run_id, folder)
+        super().__init__(folder, plan, self._local)
+
+    def start(self) -> None:
+        """Start the proxy; returns when every route is open. No-op when it runs.
+
+        Raises:
+            EnvironmentNotReady: no Go, it does not start, or an address is taken.
+        """
+        if not self._local.is_running():
+            self._local.start(toxiproxy.fetch(), self.plan.api)
+            self._proxy.populate(self.plan.routes())
+
+    def jvm_flags(self, conf: str) -> list[str]:
+        """What makes a JVM read the hosts file; ``conf`` is the node's conf folder as the JVM sees it."""
+        # Java 9 and later. The file is the only resolver then: it holds localhost and this machine's name.
+        return [f"-Djdk.net.hosts.file={conf}/{HOSTS_FILE}"] if self.plan.peers else []
 
 
 def toxic_of(name: str, flow: Flow, impairment: Impairment) -> dict[str, Any]:
@@ -176,7 +200,7 @@ def toxic_of(name: str, flow: Flow, impairment: Impairment) -> dict[str, Any]:
 
 def detours_of(
     run_id: str, folder: Path, spec: ClusterSpec, block: int, needs: frozenset[str]
-) -> Detours | None:
+) -> LocalDetours | None:
     """The detours that a cluster is started with; None when its faults need none.
 
     Raises:
@@ -188,4 +212,4 @@ def detours_of(
             f"{spec.system} {spec.version} cannot be told another address for clients than for brokers",
             hint=f"network faults on clients need {since} or newer",
         )
-    return Detours(run_id, folder, DetourMap(spec, block, needs)) if needs & NEEDS else None
+    return LocalDetours(run_id, folder, DetourMap(spec, block, needs)) if needs & NEEDS else None

@@ -19,7 +19,7 @@ from harness.clusters import addresses, limits, packets
 from harness.clusters.compose import ClusterSpec, Service
 from harness.clusters.java import Java
 from harness.clusters.layout import Layout, LoopbackWiring
-from harness.clusters.network import NEEDS, Detours, detours_of
+from harness.clusters.network import NEEDS, LocalDetours, detours_of
 from harness.clusters.node_process import NodeFolder, NodeProcess
 from harness.clusters.packets import Packets
 from harness.clusters.runtime import NodeRuntime
@@ -85,7 +85,7 @@ class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
         self.folder = folder
         self.block = block
         self.packets = Packets(run_id, launch.spec, block)
-        self.detours: Detours | None = detours_of(run_id, folder, launch.spec, block, needs)
+        self.detours: LocalDetours | None = detours_of(run_id, folder, launch.spec, block, needs)
         wiring = LoopbackWiring(self.detours.plan if self.detours else None)
         self.layout = Layout(launch.spec, folder, block, wiring, settings=launch.settings)
         self._launch = launch
@@ -111,7 +111,7 @@ class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
             self._prepare_data(node)
         if self.detours:
             for node in self.layout.all_nodes.values():
-                self.detours.write_hosts(node.name, NodeFolder(node.folder).conf)
+                self.detours.write_hosts(node.name)
             self.detours.start()
         for service in self._services.values():
             for name, condition in service.after.items():

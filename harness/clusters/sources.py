@@ -18,7 +18,7 @@ from harness.clusters.process import Launch, ProcessRuntime
 from harness.clusters.rehearsal import with_archives
 from harness.clusters.runtime import NodeRuntime
 from harness.errors import UsageError
-from harness.wires import CLIENT_DETOURS
+from harness.wires import CLIENT_DETOURS, PEER_DETOURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class ContainerSource(Source):
         environment: of the compose plugin's process.
     """
 
-    proxied: ClassVar[frozenset[str]] = frozenset({CLIENT_DETOURS})
+    proxied: ClassVar[frozenset[str]] = frozenset({CLIENT_DETOURS, PEER_DETOURS})
     client: Any
     environment: Mapping[str, str]
 

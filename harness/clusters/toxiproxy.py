@@ -1,20 +1,22 @@
-"""toxiproxy, the network proxy of a cluster: built once, one local process a cluster, spoken to by HTTP.
+"""toxiproxy, the network proxy of a cluster: built once, spoken to by HTTP.
 
 It is Shopify's (https://github.com/Shopify/toxiproxy, MIT), at one version, built from the Go module proxy
-and kept in the cache. Its process is like a node's: a pid file in the cluster's folder, the run id in its
-environment, so that `clean` finds it.
+and kept in the cache. As a local process it is like a node: a pid file in the cluster's folder, the run id in
+its environment, so that `clean` finds it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import psutil
 import urllib3
 
 from harness.clusters.artifacts import cache_folder
@@ -96,58 +98,93 @@ def _build(go: Go, folder: Path, part: Path) -> None:
     part.chmod(0o755)
 
 
-class Proxy:
-    """One proxy process with the routes of a cluster. Thread-safe.
+class Host(Protocol):
+    """What a proxy runs as.
+
+    Attributes:
+        log: what it said, or will have said once it ended.
+    """
+
+    @property
+    def log(self) -> Path: ...
+    def adopt(self) -> None:
+        """Take over what another harness process started."""
+
+    def is_running(self) -> bool: ...
+    def kill(self) -> None:
+        """End it. Idempotent."""
+
+    def why_dead(self) -> EnvironmentNotReady: ...
+    def accepted(self) -> set[tuple[str, int]]:
+        """Where it has connections now that others opened: its own (address, port) of each."""
+
+
+class LocalHost(NodeProcess):
+    """`Host` as a process of this machine.
 
     Args:
         folder: of the cluster.
-        api: where it listens for us.
-        routes: its listeners.
     """
 
-    def __init__(self, run_id: str, folder: Path, api: Endpoint, routes: Iterable[Route]) -> None:
-        self._routes = list(routes)
+    def __init__(self, run_id: str, folder: Path) -> None:
+        super().__init__("the network proxy", NodeFolder(folder / FOLDER), run_id)
+
+    @property
+    def log(self) -> Path:
+        return self.folder.logs / "stdout.log"
+
+    def start(self, program: Path, api: Endpoint) -> None:
+        """Start it without any route.
+
+        Raises:
+            EnvironmentNotReady: it cannot be started.
+        """
+        self.folder.logs.mkdir(parents=True, exist_ok=True)
+        command = [str(program), "-host", api.host, "-port", str(api.port)]
+        self.launch(command, {**os.environ, "LOG_LEVEL": "warn"})
+
+    def accepted(self) -> set[tuple[str, int]]:
+        return {
+            (one.laddr.ip, one.laddr.port)
+            for one in psutil.net_connections(kind="tcp4")
+            if one.status == psutil.CONN_ESTABLISHED and one.laddr
+        }
+
+
+class Proxy:
+    """The routes of a proxy that runs somewhere. Thread-safe.
+
+    Args:
+        api: where it listens for us.
+    """
+
+    def __init__(self, host: Host, api: Endpoint) -> None:
+        self.host = host
         self._api = api
-        self._process = NodeProcess("the network proxy", NodeFolder(folder / FOLDER), run_id)
         self._pool = urllib3.PoolManager(maxsize=4, retries=False)
 
-    def adopt(self) -> None:
-        """Take over the process that another harness process started."""
-        self._process.adopt()
-
-    def start(self, program: Path, environment: Mapping[str, str]) -> None:
-        """Start it with every route open; return when it listens.
+    def populate(self, routes: Iterable[Route]) -> None:
+        """Wait until it answers and open these routes; return when it listens.
 
         Raises:
             EnvironmentNotReady: it died, or an address is taken.
         """
-        self._process.folder.logs.mkdir(parents=True, exist_ok=True)
-        command = [str(program), "-host", self._api.host, "-port", str(self._api.port)]
-        self._process.launch(command, {**environment, "LOG_LEVEL": "warn"})
         deadline = time.monotonic() + _START_S
         while True:
             try:
                 self.ask("GET", "/version")
                 break
             except EnvironmentNotReady:
-                if not self._process.is_running():
-                    raise self._process.why_dead() from None
+                if not self.host.is_running():
+                    raise self.host.why_dead() from None
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_POLL_S)
         listeners = [
             {"name": r.name, "listen": str(r.listen), "upstream": str(r.upstream), "enabled": True}
-            for r in self._routes
+            for r in routes
         ]
         self.ask("POST", "/populate", listeners)
-
-    def kill(self) -> None:
-        """End it. Idempotent."""
-        self._process.kill()
-
-    @property
-    def is_running(self) -> bool:
-        return self._process.is_running()
 
     def add(self, route: str, toxic: Mapping[str, Any]) -> None:
         """Add a toxic to a route."""
@@ -205,7 +242,7 @@ class Proxy:
         except urllib3.exceptions.HTTPError as error:
             raise EnvironmentNotReady(
                 f"the network proxy at {self._api} does not answer: {type(error).__name__}",
-                hint=f"its log is {self._process.folder.logs / 'stdout.log'}",
+                hint=f"its log is {self.host.log}",
             ) from error
         text = answer.data.decode(errors="replace")
         if answer.status == 404:

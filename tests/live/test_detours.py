@@ -15,7 +15,7 @@ from faults.round_trips import measure
 from harness.clusters import addresses
 from harness.clusters.cluster import spec_of
 from harness.clusters.detours import DetourMap
-from harness.clusters.network import Detours
+from harness.clusters.network import LocalDetours
 from harness.clusters.processes import run_processes
 from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
 
@@ -58,12 +58,12 @@ class Rig:
         spec = spec_of("kafka")
         self.run_id = f"test-detours-{time.monotonic_ns()}"
         self.block = addresses.claim(self.run_id, folder, spec.ports.values())
-        self.detours = Detours(self.run_id, folder, DetourMap(spec, self.block, NEEDS))
+        self.detours = LocalDetours(self.run_id, folder, DetourMap(spec, self.block, NEEDS))
         ports = [spec.ports[name] for name in ("client", "peer", "controller")]
         self.brokers = [Broker(addresses.address(self.block, n), p) for n in (1, 2, 3) for p in ports]
         for service in self.detours.plan.sources():
             (folder / service / "conf").mkdir(parents=True)
-            self.detours.write_hosts(service, folder / service / "conf")
+            self.detours.write_hosts(service)
         self.detours.start()
         self.wire = self.between(CLIENTS, "kafka-1")
 
@@ -211,7 +211,7 @@ def test_a_node_has_another_address_and_then_the_old_one_again(rig: Rig) -> None
 
 def test_a_later_process_takes_over(rig: Rig) -> None:
     rig.detours.impair("fault", rig.both(), Impairment("hold"))
-    later = Detours(rig.run_id, rig.detours.folder, rig.detours.plan)
+    later = LocalDetours(rig.run_id, rig.detours.folder, rig.detours.plan)
     later.adopt()
     assert later.is_impaired("fault")
     later.repair("fault")

@@ -11,14 +11,16 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from faults.network import flows_of
 from faults.round_trips import measure
 from harness.clusters import docker_choice, namespaces, spec_of
-from harness.clusters.docker_detours import ContainerDetours, Whereabouts
+from harness.clusters.docker_detours import ContainerDetours, container_detours
 from harness.clusters.docker_runtime import DockerRuntime
-from harness.errors import EnvironmentNotReady, HealError, UsageError
+from harness.clusters.namespaces import Whereabouts
+from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols import Endpoint
 from harness.wires import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS, HasDetours, Impairment, RenamesNodes, Wire
 
@@ -74,7 +76,7 @@ def detours(machine: Machine) -> ContainerDetours:
 
 
 def detours_on(machine: Machine, run_id: str = "run-1") -> ContainerDetours:
-    return ContainerDetours(run_id, Path("/x"), spec_of("kafka"), 7, NOTHING, machine.find)
+    return container_detours(run_id, Path("/x"), spec_of("kafka"), 7, NOTHING, None, machine.find)
 
 
 def cut(detours: ContainerDetours, node: str, way: str = "both", name: str = "fault-1") -> None:
@@ -160,7 +162,9 @@ def test_a_node_that_ends_meanwhile_is_no_error_and_a_rule_that_stays_is(
     assert not detours.is_impaired("fault-1")
 
 
-def test_nothing_but_to_hold_is_possible_between_containers(detours: ContainerDetours) -> None:
+def test_without_a_proxy_nothing_but_to_hold_is_possible_between_containers(
+    detours: ContainerDetours,
+) -> None:
     flows = flows_of(detours.wires(), ["kafka-2"], "peers", "both")
     for how in ("swallow", "delay", "throttle", "reset"):
         assert detours.why_not("clients", how) == ""
@@ -186,6 +190,9 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda name: None if name == "iptables" else f"/sbin/{name}")
     assert namespaces.why_not() == "iptables is not installed (Debian: apt install iptables)"
+    assert namespaces.why_no_addresses() == ""
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "ip" else f"/sbin/{name}")
+    assert namespaces.why_no_addresses() == "ip is not installed (Debian: apt install iproute2)"
     monkeypatch.setattr("shutil.which", lambda name: f"/sbin/{name}")
     assert namespaces.why_not() == ""
 
@@ -195,9 +202,12 @@ def test_what_a_machine_cannot_is_refused_before_anything_starts(monkeypatch: py
         DockerRuntime("r", Path("/x"), 9, spec_of("kafka"), None, needs=frozenset(needs))
 
     monkeypatch.setattr(namespaces, "why_not", lambda: "")
+    monkeypatch.setattr(namespaces, "why_no_addresses", lambda: "")
     open_with(PEER_CUTS)
-    with pytest.raises(UsageError, match=f"cannot give: {PEER_DETOURS}: between containers bytes can only"):
-        open_with(CLIENT_DETOURS, PEER_DETOURS)
+    open_with(CLIENT_DETOURS, PEER_DETOURS)
+    monkeypatch.setattr(namespaces, "why_no_addresses", lambda: "it has no hands")
+    with pytest.raises(EnvironmentNotReady, match="needs peer-detours: it has no hands"):
+        open_with(PEER_DETOURS)
     monkeypatch.setattr(namespaces, "why_not", lambda: "it needs wings")
     open_with(CLIENT_DETOURS)
     with pytest.raises(EnvironmentNotReady, match="needs peer-cuts: it needs wings"):
@@ -235,6 +245,35 @@ def test_rules_of_a_namespace_are_its_own_and_go_as_they_came(namespace: int) ->
     assert namespaces.rules(namespace) == []
     with pytest.raises(EnvironmentNotReady, match="iptables-restore in a container's network"):
         namespaces.replace_rules(namespace, [], ["-j NOWHERE"])
+
+
+@pytest.mark.skipif(bool(_CANNOT), reason=_CANNOT)
+@pytest.mark.skipif(bool(namespaces.why_no_addresses()), reason=namespaces.why_no_addresses())
+def test_addresses_of_a_namespace(namespace: int) -> None:
+    namespaces.add_addresses(namespace, "127.0.0.1", ["172.31.9.120", "172.31.9.121"])
+    assert namespaces.established(namespace) == set()
+    with pytest.raises(ConnectionRefusedError):  # it is there, and nobody listens
+        namespaces.connect(namespace, Endpoint("172.31.9.121", 19093), 5)
+    here = {one.address for found in psutil.net_if_addrs().values() for one in found}
+    assert not {"172.31.9.120", "172.31.9.121"} & here
+    with pytest.raises(EnvironmentNotReady, match=r"no interface .* has the address 172\.31\.9\.200"):
+        namespaces.add_addresses(namespace, "172.31.9.200", ["172.31.9.122"])
+    with pytest.raises(EnvironmentNotReady, match="ip in a container's network"):
+        namespaces.add_addresses(namespace, "127.0.0.1", ["172.31.9.300"])
+
+
+def test_what_is_established_here() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as here,
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as six,
+    ):
+        ports = [here.getsockname()[1], six.getsockname()[1]]
+        links = [socket.create_connection(("127.0.0.1", port), timeout=5) for port in ports]
+        taken = [one.accept()[0] for one in (here, six)]
+        assert {("127.0.0.1", port) for port in ports} <= namespaces.established(os.getpid())
+        for link in (*links, *taken):
+            link.close()
+    assert namespaces.established(2**22 + 1) == set()
 
 
 @pytest.mark.skipif(bool(_CANNOT), reason=_CANNOT)

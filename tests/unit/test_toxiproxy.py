@@ -102,7 +102,7 @@ def proxy(tmp_path: Path) -> Iterator[toxiproxy.Proxy]:
     server = HTTPServer(("127.0.0.1", 0), Api)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield toxiproxy.Proxy("run-1", tmp_path, Endpoint("127.0.0.1", server.server_port), [])
+    yield toxiproxy.Proxy(toxiproxy.LocalHost("run-1", tmp_path), Endpoint("127.0.0.1", server.server_port))
     server.shutdown()
     server.server_close()
 
@@ -116,8 +116,8 @@ def test_answers(proxy: toxiproxy.Proxy) -> None:
 
 
 def test_a_proxy_that_is_gone(tmp_path: Path) -> None:
-    gone = toxiproxy.Proxy("run-1", tmp_path, Endpoint("127.0.0.1", 1), [])
-    assert not gone.is_running
+    gone = toxiproxy.Proxy(toxiproxy.LocalHost("run-1", tmp_path), Endpoint("127.0.0.1", 1))
+    assert not gone.host.is_running()
     with pytest.raises(EnvironmentNotReady, match=r"127\.0\.0\.1:1 does not answer") as caught:
         gone.ask("GET", "/version")
     assert "stdout.log" in caught.value.hint
