@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
-from harness.brokers.pulsar_probe import probe_topics
+from harness.brokers.pulsar_probe import probe_topics, what_to_probe
 from harness.brokers.pulsar_rest import POLL_S, NotThere, Rest
 from harness.brokers.pulsar_storage import answers
 from harness.errors import EnvironmentNotReady, UsageError
@@ -344,31 +344,16 @@ class PulsarAdmin:
                 time.sleep(POLL_S)
 
     def _probe(self, streams: Sequence[str], deadline: float, run_tag: int) -> None:
-        """One probe into every stream; those of one topic a bundle are read again."""
-        bundles = self.bundles()
-        through: dict[str, str] = {}
-        for address in (*map(self.address, streams), *self._fillers(bundles)):
-            through.setdefault(bundle_of(address, bundles), address)
-        addresses = dict.fromkeys([*map(self.address, streams), *through.values()])
-        url = "pulsar://" + ",".join(str(node.client) for node in self._brokers)
+        addresses, through = what_to_probe(
+            [self.address(stream) for stream in streams], self.namespace, self.bundles()
+        )
         probe_topics(
-            url,
-            list(addresses),
-            read=set(through.values()),
+            "pulsar://" + ",".join(str(node.client) for node in self._brokers),
+            addresses,
+            read=through,
             run_tag=run_tag,
             deadline=max(deadline, time.monotonic() + 5.0),
         )
-
-    def _fillers(self, bundles: Sequence[str]) -> Iterator[str]:
-        """Topics for probes, one in each bundle; by their names faults know that they are nobody's."""
-        left = set(bundles)
-        number = 0
-        while left:
-            address = full_name(self.namespace, f"__probe-{number}")
-            number += 1
-            if (bundle := bundle_of(address, bundles)) in left:
-                left.remove(bundle)
-                yield address
 
     def close(self) -> None:
         """Drop all connections. Idempotent; a later call opens them again."""

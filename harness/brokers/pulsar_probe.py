@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pulsar
 
 from harness.brokers.probe import probe_payload
+from harness.brokers.pulsar_names import bundle_of, full_name
 from harness.errors import EnvironmentNotReady
 
 _THREADS = 8
 _OPERATION_S = 10
 _CLOSE_S = 5.0
+
+
+def what_to_probe(
+    streams: Sequence[str], namespace: str, bundles: Sequence[str]
+) -> tuple[list[str], set[str]]:
+    """Full names of the topics that take a probe: every stream, and one topic in each bundle without any;
+    and which of them are read again, one a bundle."""
+    through: dict[str, str] = {}
+    for address in (*streams, *fillers(namespace, bundles)):
+        through.setdefault(bundle_of(address, bundles), address)
+    return list(dict.fromkeys([*streams, *through.values()])), set(through.values())
+
+
+def fillers(namespace: str, bundles: Sequence[str]) -> Iterator[str]:
+    """Topics for probes, one in each bundle; by their names faults know that they are nobody's."""
+    left = set(bundles)
+    number = 0
+    while left:
+        address = full_name(namespace, f"__probe-{number}")
+        number += 1
+        if (bundle := bundle_of(address, bundles)) in left:
+            left.remove(bundle)
+            yield address
 
 
 def probe_topics(

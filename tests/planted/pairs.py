@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from harness.records import Txn
 from tests.oracles.judging import context_from, judged, labels
 from tests.planted.tiny import History
 
@@ -35,3 +36,18 @@ def found(history: History, **sessions: bool) -> Found:
     for cls, split, _, message in labels(judged(history, context)):
         result.setdefault((cls, split), []).append(message)
     return {key: sorted(names) for key, names in result.items()}
+
+
+def five(**where: int) -> History:
+    """Five messages sent, stored in order."""
+    return History(**where).sent(5).log(0, 1, 2, 3, 4)
+
+
+def aborted(outcome: str) -> History:
+    """Message 2 is stored, in a transaction that was aborted."""
+    h = History()
+    for seq in range(4):
+        h.send(seq, outcome if seq == 2 else "ok", position=seq)
+    h.log(0, 1, 2, 3)
+    h.rows["log"][2]["txn"] = Txn.ABORTED
+    return h

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.brokers.pulsar import PulsarAdmin
 from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
+from harness.brokers.pulsar_probe import what_to_probe
 from harness.brokers.pulsar_rest import NotThere, Rest
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols import Endpoint, Node
@@ -68,7 +68,7 @@ class Broker:
             def log_message(self, *words: object) -> None: ...
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
         at = Endpoint("127.0.0.1", self.server.server_address[1])
         self.node = Node(name, 1, at, at, at, Path(), ("broker",))
 
@@ -158,9 +158,12 @@ def test_deleting_what_is_not_there_is_no_error(two: tuple[Broker, Broker]) -> N
 
 
 def test_probe_topics_have_names_that_faults_leave_out() -> None:
-    admin = PulsarAdmin([])
-    admin._current = "public/bs-00000001"
     bundles = bundles_between(["0x00000000", "0x40000000", "0x80000000", "0xffffffff"])
-    found = [address.rpartition("/")[2] for address in admin._fillers(bundles)]
-    assert len(found) == 3
+    ours = "persistent://public/bs-1/orders"
+    asked, read = what_to_probe([ours], "public/bs-1", bundles)
+    assert asked[0] == ours
+    assert len(read) == 3
+    assert {bundle_of(address, bundles) for address in read} == set(bundles)
+    found = [address.rpartition("/")[2] for address in asked[1:]]
+    assert len(found) == 2
     assert all(name.startswith("__") for name in found), "`faults.inject_once` skips internal topics by that"

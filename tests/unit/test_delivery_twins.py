@@ -1,0 +1,149 @@
+"""Classes of delivery from a log: a tiny history each, and its innocent twin."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.classes import status_of
+from analysis.findings import Status
+from harness.records import Check
+from tests.planted.pairs import Found, Pair, aborted, five, found
+from tests.planted.tiny import History
+
+
+def corrupt_delivery() -> History:
+    h = five().deliver(0, 1, 2, 3, 4)
+    h.rows["deliveries"][2] |= {"check": Check.CORRUPT, "seq": 0, "instance": 0, "kind": 0}
+    return h
+
+
+def rebalanced(commit: int, start: int) -> History:
+    """0..3 delivered, ``commit`` committed, then another session is given the partition from ``start``."""
+    h = History(sessions=2).sent(5).log(0, 1, 2, 3, 4)
+    h.assign(0).deliver(0, 1, 2, 3).commit(commit).revoke(0)
+    return h.assign(0, session=2).deliver(*range(start, 5), session=2)
+
+
+def twice(seek: bool) -> History:
+    h = five().assign(0).deliver(0, 1, 2)
+    if seek:
+        h.seek(1)
+    return h.deliver(1, position=1).deliver(2, position=2).deliver(3, 4)
+
+
+def waited(for_s: float, *, acked: bool = True) -> History:
+    """Message 3 is stored at 1 s and delivered ``for_s`` later."""
+    h = History()
+    for seq in range(4):
+        h.send(seq, "ok" if acked or seq < 3 else "info", at_ms=seq * 300.0)
+    h.log(0, 1, 2, 3).assign(0, at_ms=0).deliver(0, at_ms=400).deliver(1, at_ms=500).deliver(2, at_ms=700)
+    return h.deliver(3, at_ms=900 + for_s * 1e3)
+
+
+def vanished(outcome: str) -> History:
+    """Message 4 was delivered from position 4 and is not in the log."""
+    h = History()
+    for seq in range(5):
+        h.send(seq, outcome if seq == 4 else "ok")
+    return h.log(0, 1, 2, 3).deliver(0, 1, 2, 3).deliver(4, position=4)
+
+
+NOTHING: Found = {}
+
+PAIRS = [
+    Pair(
+        "corrupt in delivery",
+        corrupt_delivery,
+        {("corrupt", "in delivery"): ["1/0/1"]},
+        lambda: five().deliver(0, 1, 2, 3, 4),
+        NOTHING,
+    ),
+    Pair(
+        "delivered, then lost",
+        lambda: vanished("info"),
+        {("delivered-then-lost", ""): ["1/0/4"]},
+        lambda: vanished("ok").log(4),
+        NOTHING,
+    ),
+    Pair(
+        "delivered, acknowledged, then lost",  # the acknowledgement is the root, the delivery a symptom
+        lambda: vanished("ok"),
+        {("acked-lost", "tail"): ["1/0/4"]},
+        lambda: vanished("ok").log(4),
+        NOTHING,
+    ),
+    Pair(
+        "rewind past commit",
+        lambda: rebalanced(commit=4, start=2),
+        {("rewind-past-commit", ""): ["1/0/2", "1/0/3"]},
+        lambda: rebalanced(commit=2, start=2),
+        {("delivery-duplicate", "after rebalance"): ["1/0/2", "1/0/3"]},
+    ),
+    Pair(
+        "not dispatched",
+        lambda: five().deliver(0, 1, 3, 4),
+        {("not-dispatched", ""): ["1/0/2"]},
+        lambda: History().sent(3).log(0, 1, 2, 2).deliver(0, 1, 2),  # one copy of two is enough
+        {("write-duplicate", "same send"): ["1/0/2"]},
+    ),
+    Pair(
+        "delivery reorder",
+        lambda: five().deliver(0, 2, 1, 3, 4),
+        {("delivery-reorder", ""): ["1/0/1"]},
+        lambda: History().sent(4).log(0, 2, 1, 3).deliver(0, 2, 1, 3),  # as the log has it
+        {("producer-reorder", ""): ["1/0/1"]},
+    ),
+    Pair(
+        "delivered twice",
+        lambda: twice(seek=False),
+        {("delivery-duplicate", "same assignment"): ["1/0/1", "1/0/2"]},
+        lambda: twice(seek=True),
+        {("delivery-duplicate", "after seek"): ["1/0/1", "1/0/2"]},
+    ),
+    Pair(
+        "stall",
+        lambda: waited(15.5),
+        {("stall", "resumed"): ["orders-0"]},
+        lambda: waited(14.5),
+        NOTHING,
+    ),
+    Pair(
+        "stall under a fault",
+        lambda: waited(30).fault("kill", "kafka-1", 5_000, 15_000),
+        {("stall", "resumed"): ["orders-0"]},
+        lambda: waited(30).fault("kill", "kafka-1", 5_000, 25_000),
+        NOTHING,
+    ),
+    Pair(
+        "nothing waited",  # nobody knows that message 3 is there
+        lambda: waited(40),
+        {("stall", "resumed"): ["orders-0"]},
+        lambda: waited(40, acked=False),
+        {("info-stored", ""): ["1/0/3"]},
+    ),
+]
+
+HARMLESS = {Status.PERMITTED, Status.INFO}
+#: Twins that differ by their class only: told for what they are, which the promise decides.
+OTHER_CLASS = {"not dispatched", "delivery reorder"}
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_class_and_innocent_twin(pair: Pair) -> None:
+    assert found(pair.guilty()) == pair.shows
+    assert found(pair.innocent()) == pair.twin
+    if pair.name not in OTHER_CLASS:
+        assert {status_of(cls, split, None) for cls, split in pair.twin} <= HARMLESS
+
+
+def aborted_delivered() -> History:
+    return aborted("fail").deliver(0, 1, 2, 3)
+
+
+def test_aborted_read_depends_on_what_the_consumer_asked_for() -> None:
+    strict = found(aborted_delivered(), committed_only=True)
+    assert strict == {("aborted-read", "read committed"): ["1/0/2"]}
+    lenient = found(aborted_delivered(), committed_only=False)
+    assert lenient == {("aborted-read", "read uncommitted"): ["1/0/2"]}
+    assert status_of("aborted-read", "read committed", None) is Status.VIOLATION
+    assert status_of("aborted-read", "read uncommitted", None) is Status.PERMITTED

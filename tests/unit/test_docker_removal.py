@@ -1,0 +1,163 @@
+"""What is removed of a run's containers, networks and volumes, and what of it is found later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.clusters import addresses, docker_engine, leftovers
+from harness.clusters.processes import ProcessId
+from harness.errors import EnvironmentNotReady, HealError
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path / "state"))
+    return tmp_path
+
+
+class Thing:
+    """A container, network or volume of a made-up engine."""
+
+    def __init__(self, engine: Engine, kind: str, name: str, *, stuck: bool = False) -> None:
+        self.engine, self.kind, self.name, self.stuck = engine, kind, name, stuck
+        self.id = self.name
+        self.attrs = {
+            "State": "running",
+            "Names": [f"/{name}"],
+            "Labels": {docker_engine.LABEL: "run-1", docker_engine.SERVICE_LABEL: name},
+        }
+
+    def logs(self, *, stream: bool, follow: bool, stdout: bool = True, stderr: bool = True) -> list[bytes]:
+        return [f"{self.name} out\n".encode()] if stdout else []
+
+    def remove(self, **how: bool) -> None:
+        from docker.errors import APIError
+
+        if self.stuck:
+            raise APIError("in use", explanation=f"{self.name} is in use")
+        if self.kind != "container" and any(each.kind == "container" for each in self.engine.things):
+            raise APIError("in use", explanation="has active endpoints")
+        self.engine.removed.append((self.name, dict(how)))
+        self.engine.things.remove(self)
+
+
+class Engine:
+    def __init__(self) -> None:
+        self.things: list[Thing] = []
+        self.removed: list[tuple[str, dict[str, bool]]] = []
+        self.containers = self.networks = self.volumes = self
+
+    def add(self, kind: str, name: str, **how: bool) -> None:
+        self.things.append(Thing(self, kind, name, **how))
+
+
+class Kind:
+    def __init__(self, engine: Engine, kind: str) -> None:
+        self.engine, self.kind = engine, kind
+
+    def list(self, **how: Any) -> list[Thing]:
+        assert how["filters"] == {"label": f"{docker_engine.LABEL}=run-1"}
+        return [each for each in self.engine.things if each.kind == self.kind]
+
+
+@pytest.fixture
+def engine() -> Any:
+    found: Any = Engine()
+    for kind in ("container", "network", "volume"):
+        setattr(found, f"{kind}s", Kind(found, kind))
+    return found
+
+
+def test_containers_go_first_and_take_their_volumes_along(engine: Any) -> None:
+    for kind, name in (("volume", "v"), ("network", "n"), ("container", "c1"), ("container", "c2")):
+        engine.add(kind, name)
+    docker_engine.remove(engine, "run-1")
+    names = [name for name, _ in engine.removed]
+    assert (set(names[:2]), names[2:]) == ({"c1", "c2"}, ["n", "v"])
+    assert dict(engine.removed)["c1"] == {"force": True, "v": True}
+    docker_engine.remove(engine, "run-1")  # nothing left is no error
+
+
+def test_what_containers_said_is_kept_where_processes_write_theirs(engine: Any, tmp_path: Path) -> None:
+    engine.add("container", "kafka-1")
+    docker_engine.keep_logs(engine, "run-1", tmp_path)
+    assert (tmp_path / "kafka-1" / "logs" / "stdout.log").read_text() == "kafka-1 out\n"
+    assert (tmp_path / "kafka-1" / "logs" / "stderr.log").read_text() == ""
+    docker_engine.keep_logs(engine, "run-1", tmp_path / "gone")
+    assert not (tmp_path / "gone").exists()
+
+
+def test_what_stays_is_named_with_the_engine_s_words(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.add("network", "n", stuck=True)
+    monkeypatch.setattr(docker_engine, "_REMOVE_S", 0.2)
+    with pytest.raises(HealError, match=r"1 containers, networks or volumes of run-1 .*: n is in use"):
+        docker_engine.remove(engine, "run-1")
+
+
+def let_its_harness_die() -> None:
+    (claim,) = addresses.claims()
+    addresses._write(replace(claim, owner=ProcessId(claim.owner.pid, 1.0)))
+
+
+def found_here() -> list[leftovers.Leftover]:
+    """The machine may have leftovers of other runs."""
+    return [one for one in leftovers.find() if one.run_id == "run-1"]
+
+
+@pytest.fixture
+def found_engine(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    engine.close = lambda: None
+    monkeypatch.setattr(docker_engine, "connect", lambda: engine)
+    for kind, name in (("container", "kafka-1"), ("network", "n"), ("volume", "v")):
+        engine.add(kind, name)
+    return engine
+
+
+def test_what_a_killed_harness_left_in_the_engine_is_found_and_removed(
+    found_engine: Any, tmp_path: Path
+) -> None:
+    addresses.claim("run-1", tmp_path, [], runtime="docker")
+    assert found_here() == [], "its harness lives"
+    let_its_harness_die()
+    (left,) = found_here()
+    assert left.in_engine == {"containers": ("kafka-1",), "networks": ("n",), "volumes": ("v",)}
+    assert "1 containers (kafka-1), 1 networks (n), 1 volumes (v), addresses 127.0." in left.describe()
+    leftovers.remove([left])
+    assert (found_engine.things, addresses.claims()) == ([], [])
+    assert (tmp_path / "kafka-1" / "logs" / "stdout.log").read_text() == "kafka-1 out\n"
+
+
+def test_a_kept_cluster_is_left_alone_until_it_is_named(found_engine: Any, tmp_path: Path) -> None:
+    addresses.keep(addresses.claim("run-1", tmp_path, [], runtime="docker"), "run-1")
+    let_its_harness_die()
+    assert found_here() == []
+    (named,) = leftovers.find("run-1")
+    assert named.kept
+    assert named.in_engine["containers"] == ("kafka-1",)
+
+
+def test_containers_of_somebody_else_are_left_alone_until_their_run_is_named(found_engine: Any) -> None:
+    assert found_here() == []
+    assert [one.run_id for one in leftovers.find("run-1")] == ["run-1"]
+
+
+def test_containers_that_cannot_be_asked_for_are_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/docker.sock")
+    addresses.claim("run-1", tmp_path, [], runtime="docker")
+    let_its_harness_die()
+    with pytest.raises(EnvironmentNotReady, match="no Docker engine"):
+        leftovers.find()
+    assert [claim.run_id for claim in addresses.claims()] == ["run-1"]
+
+
+def test_a_block_of_a_run_with_containers_is_not_given_out(tmp_path: Path) -> None:
+    block = addresses.claim("with-containers", tmp_path, [], runtime="docker")
+    let_its_harness_die()
+    assert addresses._held_by_nodes(lambda: {"with-containers"}) == {block}
+    assert addresses._held_by_nodes(set) == set()

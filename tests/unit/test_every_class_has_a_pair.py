@@ -1,0 +1,20 @@
+"""No class without a history that shows it beside one that does not."""
+
+from __future__ import annotations
+
+from analysis.classes import CLASSES
+from tests.unit import test_delivery_twins, test_kernels_twins, test_pulsar_twins, test_queue_twins
+
+#: Shown by both outcomes of one history: test_aborted_read_depends_on_what_the_consumer_asked_for.
+WITHOUT_A_TWIN = {"aborted-read"}
+
+
+def test_every_class_has_a_pair() -> None:
+    pairs = [
+        *test_kernels_twins.PAIRS,
+        *test_delivery_twins.PAIRS,
+        *test_pulsar_twins.LOG_PAIRS,
+        *test_pulsar_twins.DELIVERY_PAIRS,
+        *test_queue_twins.PAIRS,
+    ]
+    assert {cls for pair in pairs for cls, _ in pair.shows} | WITHOUT_A_TWIN == set(CLASSES)
