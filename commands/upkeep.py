@@ -263,12 +263,13 @@ def _remove(found: Sequence[Leftover]) -> None:
     from harness.clusters import leftovers
     from harness.rundir import RunDir
 
-    leftovers.remove(found)
-    folders = {Path(claim.folder) for one in found for claim in one.claims}
-    for folder in folders:
-        faults.heal_from_ledger(None, RunDir(folder.parent))
-        for data in folder.glob("*/data"):
-            shutil.rmtree(data, ignore_errors=True)
+    # What needs no Docker engine first, to its end: there may be none any more.
+    for group in ([one for one in found if not one.is_in_engine], [one for one in found if one.is_in_engine]):
+        leftovers.remove(group)
+        for folder in {Path(claim.folder) for one in group for claim in one.claims}:
+            faults.heal_from_ledger(None, RunDir(folder.parent))
+            for data in folder.glob("*/data"):
+                shutil.rmtree(data, ignore_errors=True)
 
 
 def _heal_kept(claim: Claim) -> bool:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -36,6 +37,13 @@ class Leftover:
     kept: bool = False
     #: "containers", "networks" and "volumes" -> their names.
     in_engine: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Why the Docker engine could not be asked; empty when it answered or need not be asked.
+    unseen: str = ""
+
+    @property
+    def is_in_engine(self) -> bool:
+        """Whether containers of it may be in a Docker engine."""
+        return bool(self.in_engine) or any(claim.runtime == "docker" for claim in self.claims)
 
     def describe(self) -> str:
         """One line for people."""
@@ -43,6 +51,7 @@ class Leftover:
         parts = [
             f"{len(self.processes)} processes ({names_of(self.processes)})" if self.processes else "",
             *(f"{len(names)} {kind} ({', '.join(names)})" for kind, names in self.in_engine.items()),
+            f"containers ({self.unseen})" if self.unseen else "",
             f"addresses {held}" if held else "",
         ]
         return f"{self.run_id}: {', '.join(part for part in parts if part)}"
@@ -59,9 +68,9 @@ def find(run_id: str | None = None) -> list[Leftover]:
             continue
         processes.setdefault(found, []).append(identity)
     run_ids = set(processes) | {claim.run_id for claim in claims if run_id or claim.run_id not in tended}
-    in_engine = _in_engine(claims, run_id, run_ids)
+    in_engine, unseen = _in_engine(claims, run_id, run_ids)
     run_ids |= set(in_engine)
-    return [
+    left = [
         Leftover(
             one,
             tuple(processes.get(one, ())),
@@ -71,26 +80,27 @@ def find(run_id: str | None = None) -> list[Leftover]:
         )
         for one in sorted(run_ids)
     ]
+    return [replace(one, unseen=unseen) if one.is_in_engine else one for one in left]
 
 
 def remove(leftovers: Iterable[Leftover]) -> None:
     """Kill the processes (checked again by start time and run id), then remove what is in the engine, then
-    drop pid files and addresses.
+    drop pid files and addresses. What needs no engine is gone also when none answers.
 
     Raises:
         HealError: something is still there.
         EnvironmentNotReady: containers were left, and the engine no longer answers.
     """
-    leftovers = list(leftovers)
+    leftovers = sorted(leftovers, key=lambda one: one.is_in_engine)
     # Processes first: a compose plugin among them would go on creating.
     left = end([(identity, one.run_id) for one in leftovers for identity in one.processes], timeout_s=_END_S)
-    _empty_engine(leftovers)
-    for one in leftovers:
-        for claim in one.claims:
-            _drop_pid_files(Path(claim.folder), one.run_id)
-        packets.clear(one.run_id)
-        limits.clear(one.run_id, [Path(claim.folder) for claim in one.claims])
-        addresses.release(one.run_id)
+    with ExitStack() as stack:
+        client: Any = None
+        for one in leftovers:
+            if one.is_in_engine:
+                client = client or stack.enter_context(closing(docker_engine.connect()))
+                _empty_engine(client, one)
+            _forget(one)
     if left:
         raise HealError(
             f"{len(left)} processes survived SIGKILL: {', '.join(str(identity.pid) for identity in left)}",
@@ -98,41 +108,39 @@ def remove(leftovers: Iterable[Leftover]) -> None:
         )
 
 
+def _forget(one: Leftover) -> None:
+    """Drop what a run has on this machine besides processes and containers."""
+    for claim in one.claims:
+        _drop_pid_files(Path(claim.folder), one.run_id)
+    packets.clear(one.run_id)
+    limits.clear(one.run_id, [Path(claim.folder) for claim in one.claims])
+    addresses.release(one.run_id)
+
+
 def _in_engine(
     claims: Iterable[addresses.Claim], run_id: str | None, run_ids: set[str]
-) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Run id -> what is left of it in the Docker engine.
-
-    Raises:
-        EnvironmentNotReady: a run had containers, and the engine does not answer.
-    """
+) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
+    """Run id -> what is left of it in the Docker engine; and why that is not known, if a run had containers
+    and no engine answers."""
     expected = {claim.run_id for claim in claims if claim.runtime == "docker" and claim.run_id in run_ids}
     if not expected and run_id is None:
-        return {}
+        return {}, ""
     try:
         client = docker_engine.connect()
-    except EnvironmentNotReady:
-        if expected:
-            raise
-        return {}
+    except EnvironmentNotReady as error:
+        return {}, str(error) if expected else ""
     wanted = expected if run_id is None else {run_id}
     with closing(client):
         found = {one: docker_engine.leftovers(client, one) for one in wanted}
-    return {one: {kind: tuple(names) for kind, names in left.items()} for one, left in found.items() if left}
+    seen = {one: {kind: tuple(names) for kind, names in left.items()} for one, left in found.items() if left}
+    return seen, ""
 
 
-def _empty_engine(leftovers: Iterable[Leftover]) -> None:
+def _empty_engine(client: Any, one: Leftover) -> None:
     """Remove what is in the engine, once what the containers said is kept where processes write theirs."""
-    docker = [
-        one for one in leftovers if one.in_engine or any(claim.runtime == "docker" for claim in one.claims)
-    ]
-    if not docker:
-        return
-    with closing(docker_engine.connect()) as client:
-        for one in docker:
-            for claim in one.claims:
-                docker_engine.keep_logs(client, one.run_id, Path(claim.folder))
-            docker_engine.remove(client, one.run_id)
+    for claim in one.claims:
+        docker_engine.keep_logs(client, one.run_id, Path(claim.folder))
+    docker_engine.remove(client, one.run_id)
 
 
 def names_of(processes: Iterable[ProcessId]) -> str:

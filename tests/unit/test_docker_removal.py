@@ -149,10 +149,20 @@ def test_containers_that_cannot_be_asked_for_are_not_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/docker.sock")
-    addresses.claim("run-1", tmp_path, [], runtime="docker")
+    addresses.claim("run-1", tmp_path / "1", [], runtime="docker")
     let_its_harness_die()
+    (left,) = found_here()
+    assert "run-1: containers (no Docker engine: there is no /no/such/docker.sock), addresses" in (
+        left.describe()
+    )
+    without = leftovers.Leftover(
+        "run-2", claims=(replace(left.claims[0], run_id="run-2", runtime="process"),)
+    )
+    released: list[str] = []
+    monkeypatch.setattr(leftovers.addresses, "release", released.append)
     with pytest.raises(EnvironmentNotReady, match="no Docker engine"):
-        leftovers.find()
+        leftovers.remove([left, without])
+    assert released == ["run-2"], "what needs no engine is gone all the same"
     assert [claim.run_id for claim in addresses.claims()] == ["run-1"]
 
 
