@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka import Producer
 
 import faults
 from harness.clusters import open_cluster
@@ -74,3 +77,26 @@ def fire(
     rows = {row["event"]: row for row in read_jsonl(run.faults)}
     assert rows["healed"]["ok"], rows
     return rows
+
+
+@contextmanager
+def sending(cluster: BrokerCluster[Any], topic: TopicSettings) -> Iterator[None]:
+    """Some hundred messages a second to every partition of a Kafka topic: a broker that writes nothing meets
+    no limit."""
+    over = threading.Event()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5})
+
+    def send() -> None:
+        while not over.wait(0.01):
+            for partition in range(topic.partitions):
+                producer.produce(topic.name, bytes(500), partition=partition)
+            producer.poll(0)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(10)
+        producer.purge()

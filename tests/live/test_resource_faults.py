@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 import faults
 from harness.clusters import limits
@@ -18,11 +16,12 @@ from harness.clusters.limits_groups import groups_left
 from harness.clusters.limits_volumes import volumes_below
 from harness.protocols import TopicSettings
 from harness.rundir import RunDir, read_jsonl
-from tests.live.cluster_rig import up
+from tests.live.cluster_rig import sending, up
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(bool(limits.why_not("data-volume")), reason=limits.why_not("data-volume")),
+    pytest.mark.skipif(bool(limits.why_not("slow-volume")), reason=limits.why_not("slow-volume")),
     pytest.mark.skipif(bool(limits.why_not("memory-group")), reason=limits.why_not("memory-group")),
 ]
 ORDERS = TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"})
@@ -30,6 +29,7 @@ STEPS: list[dict[str, Any]] = [
     {"fault": "cpu-limit", "target": "kafka-1", "cores": 0.03, "at": 0, "for": 2},
     {"fault": "memory-limit", "target": "kafka-1", "at": 3, "for": 3, "wait": 30},
     {"fault": "disk-full", "target": "kafka-2", "at": 7, "for": 2, "wait": 60},
+    {"fault": "slow-disk", "target": "kafka-3", "at": 8, "for": 4, "rate": "200kB", "wait": 60},
 ]
 
 
@@ -47,42 +47,24 @@ def cluster(tmp_path: Path, timeline: faults.Timeline) -> Iterator[BrokerCluster
     assert volumes_below(tmp_path) == []
 
 
-@pytest.fixture
-def load(cluster: BrokerCluster[Any]) -> Iterator[None]:
-    """A thousand messages a second: a broker that writes nothing meets no limit."""
-    over = threading.Event()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5})
-
-    def send() -> None:
-        while not over.wait(0.01):
-            for partition in range(ORDERS.partitions):
-                producer.produce("orders", bytes(500), partition=partition)
-            producer.poll(0)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    yield
-    over.set()
-    thread.join(10)
-    producer.purge()
-
-
-@pytest.mark.usefixtures("load")
 def test_each_bites_and_heals(cluster: BrokerCluster[Any], timeline: faults.Timeline, tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run").create()
     faults.refuse_unsupported(timeline, cluster)
     storm = faults.Storm(timeline, cluster, run)
-    storm.start(time.monotonic_ns())
-    storm.join(150)
-    assert storm.heal_all(60) == []
+    with sending(cluster, ORDERS):
+        storm.start(time.monotonic_ns())
+        storm.join(180)
+        assert storm.heal_all(60) == []
     rows = read_jsonl(run.faults)
     said = {row["id"]: row for row in rows if row["event"] == "effect"}
-    assert [said[number]["effective"] for number in (1, 2, 3)] == [True, True, True], rows
+    assert [said[number]["effective"] for number in (1, 2, 3, 4)] == [True] * 4, rows
     assert "kafka-1: held to 0.03 cores in" in said[1]["evidence"]
     assert "of memory" in said[2]["evidence"]
     assert "no space left on its data volume (a write got ENOSPC)" in said[3]["evidence"]
-    assert [row["ok"] for row in rows if row["event"] == "healed"] == [True, True, True], rows
+    assert "200 kB/s at most:" in said[4]["evidence"]
+    assert [row["ok"] for row in rows if row["event"] == "healed"] == [True] * 4, rows
     assert cluster.runtime.cpu_use("kafka-1").cores is None
     assert cluster.runtime.memory_use("kafka-1").limit is None
     assert cluster.runtime.try_write("kafka-2", 65536)[0] == ""
+    assert not cluster.runtime.is_slowed("kafka-3")
     assert all(cluster.runtime.is_running(node.name) for node in cluster.runtime.nodes)
