@@ -89,7 +89,7 @@ def test_every_bundled_bug_can_be_used(name: str) -> None:
     scenario = read_scenario(name)
     assert scenario.name == name
     assert scenario.bug is not None
+    plans = {plan.variant: plan for plan in choose_plans(scenario, seed=1, rounds=1)}
     for pair in scenario.bug.pairs.values():
-        plans = {plan.variant: plan for plan in choose_plans(scenario, seed=1, rounds=1)}
         assert plans[pair.affected].faults == plans[pair.fixed].faults
         assert plans[pair.affected].version == plans[pair.fixed].version

@@ -94,7 +94,7 @@ def test_a_stop_that_comes_while_healing_shortens_the_wait(
 
 
 def test_a_stop_that_takes_longer_than_there_is_time(cluster: StateCluster, run: RunDir) -> None:
-    cluster.runtime.stop_takes_s = 2.0
+    cluster.runtime.stop_takes_s = 1.0
     rig = Rig(cluster, run, {"fault": "restart", "at": 0, "target": "kafka-1"})
     rig.wait_for("inject")
     (failure,) = rig.storm.heal_all(0.1)
