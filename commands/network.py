@@ -11,19 +11,29 @@ if TYPE_CHECKING:
     from harness.plan import Plan
 
 #: Values of `up --needs`: those of `harness.wires`, which is not imported for a list.
-PEER_DETOURS = "peer-detours"
-DETOURS = ("client-detours", PEER_DETOURS, "peer-cuts")
+PEER_DETOURS, PEER_CUTS = "peer-detours", "peer-cuts"
+DETOURS = ("client-detours", PEER_DETOURS, PEER_CUTS)
 
 
-def network_checks(plans: Sequence[Plan]) -> list[Check]:
-    """Whether the proxy can be had, when the faults of these plans need it."""
+def network_checks(plans: Sequence[Plan], runtime: str = "process") -> list[Check]:
+    """Whether the proxy can be had, when the faults of these plans need it, and, for the runtime "docker",
+    whether this machine lets us between containers."""
     from harness.clusters import toxiproxy
     from harness.machine import Check
 
-    if not _has_network_faults(plans):
-        return []
-    ok, text, remedy = toxiproxy.readiness()
-    return [Check("network proxy", ok, text, remedy)]
+    needs = needs_of_plans(plans) & set(DETOURS)
+    between = needs & {PEER_DETOURS, PEER_CUTS} if runtime == "docker" else frozenset()
+    checks = []
+    if needs - (between & {PEER_CUTS}):
+        ok, text, remedy = toxiproxy.readiness()
+        checks.append(Check("network proxy", ok, text, remedy))
+    for need in sorted(between):
+        from harness.clusters.docker_runtime import why_not
+
+        problem = why_not(need)
+        remedy = "leave its faults on peers out, or use --runtime process: docs/explanation/runtimes.md"
+        checks.append(Check(f"network {need}", not problem, problem or "can be set", remedy))
+    return checks
 
 
 def fetch_proxy(plans: Sequence[Plan], report: Progress) -> dict[str, str]:

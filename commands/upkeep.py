@@ -85,7 +85,7 @@ def machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str = "process
     }
     docker = _docker_checks(plans, needed=True) if runtime == "docker" else []
     limits = resource_checks(plans, runtime)
-    return [*found.values(), *_client_checks(plans), *network_checks(plans), *limits, *docker]
+    return [*found.values(), *_client_checks(plans), *network_checks(plans, runtime), *limits, *docker]
 
 
 def _clusters(plans: Sequence[Plan]) -> list[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from commands.network import fetch_proxy, network_checks
-from harness.clusters import toxiproxy
+from harness.clusters import namespaces, toxiproxy
 from harness.errors import EnvironmentNotReady, Exit, UsageError
 from harness.go_tool import Go
 from harness.planning import build_plans
@@ -81,6 +81,21 @@ def test_only_scenarios_with_network_faults_ask_for_it(
         fetch_proxy(plans_with("latency", tmp_path), lambda text, share: None)
     assert network_checks(plans_with("kill", tmp_path)) == []
     assert fetch_proxy(plans_with("packet-loss", tmp_path), lambda text, share: None) == {}
+
+
+def test_between_containers_it_is_asked_what_the_machine_lets_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaces, "why_not", lambda: "")
+    monkeypatch.setattr(namespaces, "why_no_addresses", lambda: "it has no hands")
+
+    def found(fault: str, runtime: str) -> list[tuple[str, bool]]:
+        plans = plans_with(f"{fault}, link: peers", tmp_path)
+        return [(check.name, check.ok) for check in network_checks(plans, runtime)]
+
+    assert found("partition", "process") == [("network proxy", True)]
+    assert found("partition", "docker") == [("network peer-cuts", True)]
+    assert found("latency", "docker") == [("network proxy", True), ("network peer-detours", False)]
 
 
 class Api(BaseHTTPRequestHandler):
