@@ -107,7 +107,10 @@ class ContainerHost:
         """It ends with the other containers of the run."""
 
     def is_running(self) -> bool:
-        return self.pid() is not None
+        try:
+            return self.pid() is not None
+        except EnvironmentNotReady:
+            return False  # an engine that went away took its containers along
 
     def why_dead(self) -> EnvironmentNotReady:
         tail = ""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from harness.clusters import docker_engine, limits
 from harness.clusters.compose import ClusterSpec, Container
 from harness.clusters.docker_engine import asking
+from harness.clusters.docker_wiring import bind_mount
 from harness.clusters.limits import Limits
 from harness.clusters.node_process import NodeFolder
 from harness.errors import EnvironmentNotReady
@@ -69,7 +70,7 @@ class BoundVolumes:
             like = owners[container.image]
             os.chown(volume.data, like.uid, like.gid)
             volume.data.chmod(like.mode & 0o777)
-            bound[node] = {"volumes": [_bind(volume.data, container.data)]}
+            bound[node] = {"volumes": [bind_mount(volume.data, container.data)]}
         if not bound:
             return []
         write_json(self._folder / OVERRIDE, {"services": bound})
@@ -121,13 +122,3 @@ class BoundVolumes:
         if found is None:
             raise EnvironmentNotReady(f"{container.image} has no {container.data}")
         return found
-
-
-def _bind(source: Path, target: str) -> dict[str, Any]:
-    """Compose's long form; a dollar sign is a variable to it."""
-    return {
-        "type": "bind",
-        "source": str(source).replace("$", "$$"),
-        "target": target,
-        "bind": {"create_host_path": False},
-    }
