@@ -50,7 +50,7 @@ def test_a_run_from_cluster_to_verdict_and_the_same_faults_again(run: LiveRun) -
     [
         pytest.param([signal.SIGINT], Exit.INTERRUPTED, marks=pytest.mark.slow),
         ([signal.SIGTERM], Exit.TERMINATED),
-        ([signal.SIGINT, signal.SIGINT], Exit.INTERRUPTED),
+        pytest.param([signal.SIGINT, signal.SIGINT], Exit.INTERRUPTED, marks=pytest.mark.slow),
     ],
     ids=["ctrl-c", "sigterm", "ctrl-c twice"],
 )
@@ -118,7 +118,7 @@ def test_a_producer_that_dies_makes_the_run_unknown(run: LiveRun) -> None:
 def test_a_broker_that_never_comes_back(tmp_path: Path) -> None:
     kill = "- {fault: kill, target: kafka-2, at: 1s, for: 3s}"
     lines = [line if "fault: pause" not in line else f"  {kill}" for line in SCENARIO.splitlines()]
-    limits = "limits: {recovery: 20s, drain: 20s}"
+    limits = "limits: {recovery: 8s, drain: 8s}"
     live = LiveRun(tmp_path, scenario="\n".join([*lines, limits, ""]))
     try:
         live.wait_for_fault()

@@ -219,9 +219,8 @@ def entries(rows: Rows) -> set[tuple[int, ...]]:
     return {place[:3] for place in placed(rows)}
 
 
-@every_consumer
-@pytest.mark.parametrize("receive", ["loop", "listener", pytest.param("batch", marks=pytest.mark.slow)])
-def test_a_consumer_journals_what_it_got_and_acknowledged(rig: PulsarRig, library: str, receive: str) -> None:
+def journalled(rig: PulsarRig, library: str, receive: str) -> str:
+    """A topic of which a consumer got and acknowledged everything, as its journal says."""
     topic = rig.topic()
     consumer = rig.consumer(library, topic, how={"receive": receive, "settle": "ack"})
     consumer.wait_ready(40)
@@ -239,6 +238,14 @@ def test_a_consumer_journals_what_it_got_and_acknowledged(rig: PulsarRig, librar
     for stream in np.unique(got["stream"]):
         places = placed(got[got["stream"] == stream])
         assert places == sorted(places)
+    return topic
+
+
+@every_consumer
+def test_a_consumer_journals_what_it_got_and_is_not_given_again_what_it_acknowledged(
+    rig: PulsarRig, library: str
+) -> None:
+    topic = journalled(rig, library, "loop")
     again = rig.consumer(library, topic)
     again.wait_ready(40)
     whole_run(rig.sender(READER, topic, rate=50))
@@ -246,6 +253,12 @@ def test_a_consumer_journals_what_it_got_and_acknowledged(rig: PulsarRig, librar
     again.tell("stop")
     assert again.wait_end() == 0
     assert len(events(again, Event.DELIVER)) == 100, "acknowledged messages came again"
+
+
+@every_consumer
+@pytest.mark.parametrize("receive", ["listener", pytest.param("batch", marks=pytest.mark.slow)])
+def test_a_listener_and_a_batch_are_journalled_too(rig: PulsarRig, library: str, receive: str) -> None:
+    journalled(rig, library, receive)
 
 
 @every_consumer

@@ -60,7 +60,7 @@ def stream(name: str) -> PlantedStream:
     return next(s for s in STREAMS if s.name == name)
 
 
-@pytest.mark.parametrize("name", ["clean", "premature-then-repeat", "acked-loss-last-two", "phantom"])
+@pytest.mark.parametrize("name", ["clean", "premature-then-repeat", "phantom"])
 def test_an_imported_capture_is_judged_as_a_recorded_one(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:

@@ -16,7 +16,10 @@ pytestmark = MARKS
 
 
 @every_producer
-@pytest.mark.parametrize(("mode", "count"), [("partition", PARTITIONS), ("key", 50), ("routed", 1)])
+@pytest.mark.parametrize(
+    ("mode", "count"),
+    [("partition", PARTITIONS), ("key", 50), pytest.param("routed", 1, marks=pytest.mark.slow)],
+)
 def test_every_send_is_one_row_with_one_outcome(rig: Rig, library: str, mode: str, count: int) -> None:
     topic = rig.topic()
     producer = whole_run(rig.producer(library, topic, mode=mode, count=count))
