@@ -157,18 +157,25 @@ class Life(threading.Thread):
         while True:
             if time.monotonic() >= next_try and not injection.is_undone():
                 next_try = time.monotonic() + _RETRY_S
-                try:
-                    injection.heal()
-                    error_text = ""
-                except BrokerstormError as error:
-                    error_text = f" ({error})"
+                error_text = self._undo(injection)
             missing = self._missing(injection)
             whole_looks = 0 if missing else whole_looks + 1
             if whole_looks >= _WHOLE_LOOKS:
                 return ""
             if time.monotonic() > deadline or self._cut.is_set():
-                return missing + error_text
+                return f"{missing} ({error_text})" if error_text else missing
             self._cut.wait(POLL_S)
+
+    def _undo(self, injection: Injection) -> str:
+        """Heal; why that failed, as text."""
+        try:
+            injection.heal()
+        except BrokerstormError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - what stays applied must be told, whatever went wrong
+            _LOG.exception("fault %d (%s) cannot be healed", self.firing.id, self.firing.kind)
+            return f"a bug: {error!r}"
+        return ""
 
     def _missing(self, injection: Injection) -> str:
         try:
@@ -197,10 +204,8 @@ class Life(threading.Thread):
             return self._describe(
                 "still being applied; it heals when that is done, or `brokerstorm clean` does"
             )
-        try:
-            injection.heal()
-        except BrokerstormError as error:
-            return self._describe(str(error))
+        if trouble := self._undo(injection):
+            return self._describe(trouble)
         return "" if injection.is_undone() else self._describe("still applied")
 
     def _describe(self, text: str) -> str:

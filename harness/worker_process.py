@@ -217,7 +217,7 @@ class WorkerProcess:
         process = self._process
         if process is None or process.poll() is not None:
             return
-        os.kill(process.pid, signal.SIGCONT)
+        process.send_signal(signal.SIGCONT)  # `Popen` does not signal a pid that was given on
         process.kill()
         self._wait_exit(STOP_GRACE_S)
 

@@ -94,7 +94,7 @@ def test_a_stop_that_comes_while_healing_shortens_the_wait(
 
 
 def test_a_stop_that_takes_longer_than_there_is_time(cluster: StateCluster, run: RunDir) -> None:
-    cluster.runtime.stop_takes_s = 1.0
+    cluster.runtime.stop_takes_s = 2.0
     rig = Rig(cluster, run, {"fault": "restart", "at": 0, "target": "kafka-1"})
     rig.wait_for("inject")
     (failure,) = rig.storm.heal_all(0.1)
@@ -158,3 +158,33 @@ def test_bugs_in_a_kind_are_recorded_and_nothing_stays(
     assert rig.rows("skipped")[0]["reason"] == "a bug: KeyError('oh')"
     assert cluster.runtime.running == set(NAMES)
     assert Ledger(run).entries() == Ledger(second).entries() == []
+
+
+def test_a_heal_that_breaks_is_tried_again_and_told(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it raises, and on every way out: else a fault that stays applied would pass for healed."""
+    monkeypatch.setattr("faults.life._RETRY_S", 0.05)
+    start, left = cluster.runtime.start, [3]
+
+    def breaks(node: str) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise RuntimeError("broke while healing")
+        start(node)
+
+    cluster.runtime.start = breaks  # type: ignore[method-assign]
+    rig = Rig(cluster, run, kill(0.0, 0.1))
+    rig.storm.join(20)
+    assert rig.rows("healed")[0]["ok"] is True
+
+    left[0] = 10**9
+    second = RunDir(run.root.parent / "second").create()
+    rig = Rig(cluster, second, kill(0.0, 0.1, target="kafka-1"), verify_s=0.3)
+    rig.storm.join(20)
+    (failure,) = rig.storm.heal_all(1)
+    assert (
+        failure == "fault 1 (kill kafka-1): kafka-1 not running (a bug: RuntimeError('broke while healing'))"
+    )
+    assert rig.rows("healed")[0]["ok"] is False
+    assert len(Ledger(second).entries()) == 1
