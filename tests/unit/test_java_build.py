@@ -1,9 +1,8 @@
-"""Java workers: what a version means, what is compiled when, and the kit's golden bytes (a JDK will do)."""
+"""Java workers: what a version means, what is compiled when."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,7 +15,6 @@ from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.workers import java_build
 from harness.workers.spec import WorkerSpec
 
-GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 needs_javac = pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
 BUILD: dict[str, Any] = {
     "default": "2.0.0",
@@ -57,26 +55,6 @@ def jars(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "empty.jar").write_bytes(b"PK\x05\x06" + bytes(18))
     return folder
-
-
-@needs_javac
-def test_the_kit_writes_the_golden_bytes(tmp_path: Path) -> None:
-    classes, out = tmp_path / "classes", tmp_path / "golden"
-    kit = [str(path) for path in java_build.sources(java_build.KIT)]
-    subprocess.run(
-        ["javac", "--release", "11", "-XDignore.symbol.file", "-d", classes, *kit],
-        check=True,
-    )
-    subprocess.run(["java", "-Xshare:auto", "-cp", classes, "brokerstorm.kit.Golden", out], check=True)
-    assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in GOLDEN.iterdir())
-    for path in GOLDEN.iterdir():
-        if path.suffix == ".jsonl":
-            ours, theirs = (
-                [json.loads(x) for x in f.read_text().splitlines()] for f in (out / path.name, path)
-            )
-            assert ours == theirs
-        else:
-            assert (out / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 @pytest.mark.parametrize(

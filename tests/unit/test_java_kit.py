@@ -18,6 +18,7 @@ import pytest
 from harness.records import RAW, Outcome, TableId
 from harness.worker_process import WorkerProcess
 from harness.workers import java_build
+from tests.golden import assert_golden
 
 ECHO = Path(__file__).parents[1] / "data" / "java" / "Echo.java"
 pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
@@ -180,6 +181,11 @@ def test_commands_it_does_not_know_and_stacks(start: Start) -> None:
     assert worker.exit_code == 0
     assert worker.done.is_set()
     assert any("dance" in error["text"] for error in worker.errors)
+
+
+def test_the_self_test_writes_the_golden_bytes(command: list[str], tmp_path: Path) -> None:
+    subprocess.run([*command, "--self-test", str(tmp_path)], check=True)
+    assert_golden(tmp_path)
 
 
 def test_usage(command: list[str]) -> None:

@@ -12,8 +12,7 @@ import pytest
 from harness import records
 from harness.workers import launch, load_worker, worker_names
 from harness.workers.python_kit.worker_kit import layouts as lay
-
-GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+from tests.golden import GOLDEN
 
 
 def distinct(layout: struct.Struct) -> list[object]:

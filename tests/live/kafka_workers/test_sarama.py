@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from itertools import pairwise
@@ -16,11 +15,11 @@ from harness.liveness import LOOK_EVERY_S, HangJudge, SendsJournal
 from harness.records import Outcome, TableId
 from harness.rundir import RunDir
 from harness.workers import launch, load_worker
+from tests.golden import assert_golden
 from tests.live.kafka_workers import MARKS
 from tests.live.worker_rig import Rig, begin, dense, whole_run
 
 pytestmark = MARKS
-GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 AFFECTED, FIXED = "1.37.2", "1.38.0"
 IDEMPOTENT = {
     "Producer.Idempotent": "true",
@@ -33,13 +32,7 @@ IDEMPOTENT = {
 def test_the_self_test_writes_the_golden_files(tmp_path: Path) -> None:
     argv, env = launch(load_worker("sarama"), FIXED)
     subprocess.run([*argv, "--self-test", str(tmp_path)], check=True, env=env)
-    for expected in GOLDEN.iterdir():
-        found = tmp_path / expected.name
-        if expected.suffix == ".jsonl":
-            lines = [[json.loads(line) for line in p.read_text().splitlines()] for p in (expected, found)]
-            assert lines[0] == lines[1]
-        else:
-            assert found.read_bytes() == expected.read_bytes(), expected.name
+    assert_golden(tmp_path)
 
 
 @pytest.mark.parametrize(("calls", "batch"), [("sync", 1), ("batch", 25)])
