@@ -50,6 +50,7 @@ _ORDER = {
 }
 _JSON_LINES = ("names", "log_bounds", "faults", "events", "metrics")
 _DOCUMENTS = ("plan", "manifest")
+_WHAT_IT_HOLDS = "it must hold sends/ and log/ with Parquet files, see docs/howto/judge-another-capture.md"
 #: Spark has no unsigned types: the next larger signed one.
 _SPARK_TYPE = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "int32": "int", "int64": "bigint"}
 
@@ -82,13 +83,17 @@ class Source:
             }
             lines = {n: _lines(texts[f"{n}.jsonl"]) for n in _JSON_LINES if f"{n}.jsonl" in texts}
             documents = {n: json.loads(texts[f"{n}.json"]) for n in _DOCUMENTS if f"{n}.json" in texts}
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"cannot read a capture from {uri}: there is no such folder", hint=_WHAT_IT_HOLDS
+            ) from error
         except (OSError, pa.ArrowException, ValueError) as error:
-            raise UsageError(f"cannot read a capture from {uri}: {error}") from error
+            raise UsageError(f"cannot read a capture from {uri}: {error}", hint=_WHAT_IT_HOLDS) from error
         tables = tuple(name for name in SEALED if name in found)
         if missing := [name for name in ("sends", "log") if name not in tables]:
             raise UsageError(
                 f"no capture in {uri}: folder {missing[0]}/ is missing",
-                hint="it must hold sends/ and log/ with Parquet files, see docs/capture-format.md",
+                hint=_WHAT_IT_HOLDS,
             )
         return cls(uri, tables, lines, documents)
 

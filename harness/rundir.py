@@ -18,9 +18,10 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from harness.errors import UsageError
 
@@ -144,10 +145,13 @@ def find_run(base: Path, name: str | None) -> RunDir:
         run = RunDir(path.resolve())
         if run.manifest.exists() or run.campaign.exists():
             return run
-    have = ", ".join(r.run_id for r in list(all_runs(base))[:5]) or "none yet"
+    have = ", ".join(r.run_id for r in list(all_runs(base))[:5])
+    if not have and name is None:
+        raise UsageError(f"there is no run in {base} yet", hint="`brokerstorm run kafka-quick` makes one")
+    is_there = any(path.exists() for path in candidates)
     raise UsageError(
-        f"no run {wanted!r} in {base}: it has no manifest.json or campaign.json",
-        hint=f"runs there: {have}. `brokerstorm list runs` shows all",
+        f"no run {wanted!r} in {base}" + (": it has no manifest.json or campaign.json" if is_there else ""),
+        hint=f"runs there: {have or 'none yet'}. `brokerstorm list runs` shows all",
     )
 
 
@@ -172,27 +176,32 @@ def point_latest(run: RunDir) -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON file so that a reader sees the old or the new one, never half (fsync, rename)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as file:
+    with _appearing(path) as file:
         json.dump(document, file, indent=1, default=str)
         file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Write a JSON-lines file as `write_json` writes a document: whole or not at all."""
+    with _appearing(path) as file:
+        file.writelines(json.dumps(row, default=str) + "\n" for row in rows)
+
+
+@contextmanager
+def _appearing(path: Path) -> Iterator[IO[str]]:
+    """A file that takes its name when the block ends, and is gone when the block fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as file:
-        file.writelines(json.dumps(row, default=str) + "\n" for row in rows)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(handle, "w") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def read_json(path: Path) -> Any:
