@@ -111,6 +111,8 @@ def import_capture(source_uri: str, run: RunDir, session: SparkSession, *, bucke
     source = Source.open(source_uri)
     topics, ids = renumbered(source.lines.get("names", ()), source_uri)
     frames = {name: _table(session, source, name, ids) for name in source.tables}
+    for name, frame in frames.items():
+        _refuse_odd(frame, f"{source.uri}/{name}", name)
     span_ns = _span_ns(frames)
     plan = source.documents.get("plan")
     if plan is None:
@@ -162,6 +164,35 @@ def _table(session: SparkSession, source: Source, name: str, ids: Mapping[int, i
     return frame.select(*columns).withColumn("stream", renamed)
 
 
+def _refuse_odd(frame: DataFrame, uri: str, name: str) -> None:
+    """Numbers that are no identity of a message: kernels take them for places in arrays.
+
+    Raises:
+        UsageError: the column and the value.
+    """
+    from pyspark.sql import functions as F
+
+    messages = frame.where(_is_message(name))
+    names = ("instance", "lane", "seq", "attempt")
+    odd = messages.agg(
+        *(F.min(n).alias(n) for n in names),
+        *(F.sum(F.col(n).isNull().cast("int")).alias(f"no {n}") for n in names),
+    ).collect()[0]
+    for column in names:
+        if odd[f"no {column}"]:
+            raise UsageError(f"{uri}: {odd[f'no {column}']} messages have no {column}")
+        if odd[column] is not None and odd[column] < 0:
+            raise UsageError(f"{uri}: {column} must be 0 or more, found {odd[column]}")
+
+
+def _is_message(name: str) -> Any:
+    """Rows that name a message: not what is foreign in the log, nor an event of a session."""
+    from pyspark.sql import functions as F
+
+    found = F.lit(True) if name == "sends" else F.col("check") == int(Check.OK)
+    return found & (F.col("event") == int(Event.DELIVER)) if name == "deliveries" else found
+
+
 def _looked_up(values: Mapping[int, int], column: str) -> Any:
     """The value for each entry of a column, null where there is none. For few entries: streams."""
     from pyspark.sql import functions as F
@@ -195,12 +226,7 @@ def _write(session: SparkSession, frame: DataFrame, name: str, routing: Routing,
 
     lanes = session.createDataFrame(list(routing.lanes.items()), "lane bigint, lane_bucket int")
     stream_bucket = F.coalesce(_looked_up(routing.streams, "stream"), F.lit(0))
-    has_lane = F.lit(True)
-    if name != "sends":
-        has_lane = F.col("check") == int(Check.OK)
-    if name == "deliveries":
-        has_lane = has_lane & (F.col("event") == int(Event.DELIVER))
-    bucket = F.when(has_lane, F.coalesce("lane_bucket", stream_bucket)).otherwise(stream_bucket)
+    bucket = F.when(_is_message(name), F.coalesce("lane_bucket", stream_bucket)).otherwise(stream_bucket)
     routed = (
         frame.join(F.broadcast(lanes), "lane", "left")
         .withColumn("bucket", F.format_string("%02d", bucket.cast("int")))

@@ -143,3 +143,25 @@ def test_streams_without_names_are_refused(spark: SparkSession, tmp_path: Path) 
     (tmp_path / "source" / "names.jsonl").unlink()
     with pytest.raises(UsageError, match="names no stream"):
         import_capture(source, RunDir(tmp_path / "run"), spark)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "text"),
+    [
+        ("sends", "seq", -1, "sends: seq must be 0 or more, found -1"),
+        ("log", "lane", -2, "log: lane must be 0 or more, found -2"),
+        ("deliveries", "instance", None, "deliveries: 1 messages have no instance"),
+    ],
+)
+def test_numbers_that_name_no_message_are_refused(
+    spark: SparkSession, tmp_path: Path, table: str, column: str, value: int | None, text: str
+) -> None:
+    source = flat(History().sent(5).log(*range(5)).deliver(*range(5)), tmp_path / "source")
+    path = tmp_path / "source" / table / "0.parquet"
+    rows = pq.read_table(path)
+    at = rows.schema.get_field_index(column)
+    values = [value, *rows.column(column).to_pylist()[1:]]
+    pq.write_table(rows.set_column(at, column, pa.array(values, pa.int64())), path)
+    with pytest.raises(UsageError, match=text):
+        import_capture(source, RunDir(tmp_path / "run"), spark)
+    assert not (tmp_path / "run").exists()
