@@ -1,10 +1,8 @@
-"""The shape of the tree: imports go one way, nothing grows too large, starting up stays light."""
+"""The shape of the tree: imports go one way, nothing grows too large."""
 
 from __future__ import annotations
 
 import ast
-import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -180,11 +178,3 @@ def test_files_are_short() -> None:
         > (MAX_TEST_FILE_LINES if is_test(path) else MAX_FILE_LINES)
     ]
     assert long == []
-
-
-def test_starting_the_command_line_is_light() -> None:
-    """`--help` and a usage error answer at once: nothing heavy is imported before it is needed."""
-    code = "import json, sys, cli; print(json.dumps(list(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=30, capture_output=True, check=True)
-    heavy = {"pyspark", "bokeh", "pandas", "pyarrow", "confluent_kafka", "kafka", "numpy", "docker", "pulsar"}
-    assert set(json.loads(done.stdout)) & heavy == set()
