@@ -155,7 +155,7 @@ def test_leaders_go_where_they_are_sent_and_back(whole: KafkaCluster) -> None:
 def test_a_stopped_node_hands_its_leaders_over_before_it_goes(whole: KafkaCluster) -> None:
     whole.runtime.stop("kafka-3", timeout_s=60.0)
     log = (whole.runtime.folder / "kafka-3" / "logs" / "stdout.log").read_text()
-    assert "controlled shutdown" in log.lower()
+    assert "controlled shutdown" in log.lower(), log[-5000:]
     assert "kafka-3" not in whole.admin.leaders("orders").values()
 
 
