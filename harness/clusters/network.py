@@ -87,9 +87,7 @@ class Detours:
             raise EnvironmentNotReady(f"no other node knows {node} by a name")
         for route in moved:
             self._proxy.open(f"{name}.{route.name}", route)
-        hosts = {route.source: route.listen.host for route in moved}
-        for source, address in hosts.items():
-            self._write(source, {node: address})
+        self._write_renamed()
         for route in self._to(node):
             self._proxy.enable(route.name, False)
         return [Wire(r.source, r.target, {r.port: r.listen}) for r in moved]
@@ -122,13 +120,23 @@ class Detours:
         for node in {one.split(".")[2] for one in renamed}:
             for route in self._to(node):
                 self._proxy.enable(route.name, True)
-        for source in self.plan.sources():
-            self._write(source, {})
+        self._write_renamed(but=name)
         for one in renamed:
             self._proxy.close(one)
 
     def _renamed(self, name: str) -> list[str]:
-        return [one for one in self._proxy.names() if one.startswith(f"{name}.")]
+        return [one for one in self._proxy.listening() if one.startswith(f"{name}.")]
+
+    def _write_renamed(self, but: str = "") -> None:
+        """The hosts files with every node that has another address now, whoever gave it."""
+        usual = {route.name for route in self.plan.routes()}
+        moved: dict[str, dict[str, str]] = {source: {} for source in self.plan.sources()}
+        for one, host in self._proxy.listening().items():
+            if one not in usual and not one.startswith(f"{but}."):
+                _, source, target, _ = one.split(".")
+                moved[source][target] = host
+        for source, addresses in moved.items():
+            self._write(source, addresses)
 
     def _to(self, node: str) -> list[Route]:
         """The usual ways from the other nodes to one."""

@@ -220,9 +220,9 @@ class Proxy:
         with contextlib.suppress(UsageError):
             self.ask("DELETE", f"/proxies/{name}")
 
-    def names(self) -> list[str]:
-        """Of all routes."""
-        return list(self.ask("GET", "/proxies"))
+    def listening(self) -> dict[str, str]:
+        """Name of a route -> the address that it listens on."""
+        return {name: row["listen"].rpartition(":")[0] for name, row in self.ask("GET", "/proxies").items()}
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """One request; the JSON of its answer, None without any.

@@ -275,6 +275,21 @@ def test_a_name_means_another_address_in_the_same_file(rig: Rig, monkeypatch: py
     assert path.stat().st_ino == inode
 
 
+def test_two_nodes_have_other_addresses_and_each_gets_its_own_back(rig: Rig) -> None:
+    rig.start()
+    before = rig.hosts("kafka-1")
+    rig.peers.rename("fault-1", "kafka-2")
+    rig.peers.rename("fault-12", "kafka-3")
+    now = rig.hosts("kafka-1")
+    assert now["kafka-2-mesh"] != before["kafka-2-mesh"]
+    assert now["kafka-3-mesh"] != before["kafka-3-mesh"]
+    rig.peers.repair("fault-1")
+    assert rig.hosts("kafka-1") == {**before, "kafka-3-mesh": now["kafka-3-mesh"]}
+    assert rig.peers.is_impaired("fault-12")
+    rig.peers.repair("fault-12")
+    assert rig.hosts("kafka-1") == before
+
+
 def test_a_connection_is_made_as_the_source_would(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, str]] = []
 
