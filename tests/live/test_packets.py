@@ -40,12 +40,12 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 def talk(server: socket.socket) -> bytes:
-    """A megabyte from a client to the node, on a connection of its own."""
+    """A quarter of a megabyte from a client to the node, on a connection of its own."""
     with socket.create_connection(server.getsockname(), timeout=30) as client:
         served, _ = server.accept()
         served.settimeout(30)
         with served, served.makefile("rb") as stream:  # a socket with a timeout returns what is there
-            for _ in range(16):
+            for _ in range(4):
                 client.sendall(b"x" * 65536)
                 got = stream.read(65536)
             return got
@@ -56,7 +56,7 @@ def test_a_share_of_the_packets_is_lost_and_all_bytes_arrive(rig: Rig) -> None:
     assert rig.packets.why_not("all") == ""
     rig.packets.lose("fault-1", NODE, "clients", "both", 0.1)
     assert rig.packets.is_losing("fault-1")
-    for _ in range(50):  # a talk is a dozen packets; each retry after a lost one takes twice as long
+    for _ in range(50):  # a talk is a handful of packets; each retry after a lost one takes twice as long
         assert len(talk(rig.server)) == 65536
         if rig.packets.lost("fault-1") > 0:
             break
