@@ -71,7 +71,7 @@ def test_stopped_while_a_fault_is_applied(run: LiveRun, signals: list[int], code
 @pytest.mark.parametrize(
     "phase",
     [
-        "up",
+        pytest.param("up", marks=pytest.mark.slow),
         pytest.param("warm-up", marks=pytest.mark.slow),
         "fault",
         pytest.param("audit", marks=pytest.mark.slow),

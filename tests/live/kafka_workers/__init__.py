@@ -22,5 +22,11 @@ def _with_role(role: str) -> list[str]:
     return [name for name in worker_names("kafka") if role in load_worker(name).roles]
 
 
+def every_producer_but(nightly: str) -> pytest.MarkDecorator:
+    """Each producer; the one that takes long at night only."""
+    names = [n if n != nightly else pytest.param(n, marks=pytest.mark.slow) for n in _with_role("producer")]
+    return pytest.mark.parametrize("library", names)
+
+
 every_producer = pytest.mark.parametrize("library", _with_role("producer"))
 every_consumer = pytest.mark.parametrize("library", _with_role("consumer"))

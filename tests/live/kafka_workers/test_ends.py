@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.records import Outcome, TableId
-from tests.live.kafka_workers import MARKS, every_producer
+from tests.live.kafka_workers import MARKS, every_producer, every_producer_but
 from tests.live.worker_rig import Rig, begin, dense, finish
 
 pytestmark = MARKS
@@ -31,7 +31,9 @@ def test_stop_load_ends_the_offering_and_drain_the_run(rig: Rig, library: str) -
 
 
 @every_producer
-@pytest.mark.parametrize("how", ["stop", "end of input", "SIGTERM"])
+@pytest.mark.parametrize(
+    "how", ["end of input", *(pytest.param(how, marks=pytest.mark.slow) for how in ("stop", "SIGTERM"))]
+)
 def test_stop_ends_at_once_and_orderly(rig: Rig, library: str, how: str) -> None:
     producer = rig.producer(library, rig.topic(), load_s=30)
     begin(producer)
@@ -108,7 +110,7 @@ def test_a_bad_option_ends_with_the_clients_own_words(rig: Rig, library: str) ->
     assert error["hint"]
 
 
-@every_producer
+@every_producer_but("confluent-kafka")  # it asks for 20 s
 def test_brokers_that_do_not_answer_end_it_before_ready(rig: Rig, library: str) -> None:
     options = {
         "kafka-python": {"bootstrap_timeout_ms": "3000"},

@@ -18,7 +18,9 @@ def test_too_large_for_the_client_is_a_fail(rig: Rig, library: str) -> None:
         "sarama": "Producer.MaxMessageBytes",
     }[library]
     topic = rig.topic()
-    producer = whole_run(rig.producer(library, topic, rate=50, payload=2000, options={limit: "1000"}))
+    producer = whole_run(
+        rig.producer(library, topic, rate=50, warm_up_s=0, load_s=0.5, payload=2000, options={limit: "1000"})
+    )
     sends = producer.rows(TableId.SENDS)
     assert set(sends["outcome"].tolist()) == {Outcome.FAIL}
     assert producer.done_message["fail"] == len(sends)
@@ -29,7 +31,7 @@ def test_too_large_for_the_client_is_a_fail(rig: Rig, library: str) -> None:
 @every_producer
 def test_refused_by_the_broker_is_a_fail(rig: Rig, library: str) -> None:
     topic = rig.topic(**{"max.message.bytes": "500"})
-    producer = whole_run(rig.producer(library, topic, rate=50, payload=1000))
+    producer = whole_run(rig.producer(library, topic, rate=50, warm_up_s=0, load_s=0.5, payload=1000))
     sends = producer.rows(TableId.SENDS)
     assert set(sends["outcome"].tolist()) == {Outcome.FAIL}
     assert len(rig.audit(topic).rows(TableId.LOG)) == 0

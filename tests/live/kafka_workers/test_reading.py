@@ -87,6 +87,7 @@ def test_a_second_member_takes_partitions_over(rig: Rig, library: str) -> None:
     assert len(together) == len(set(together)) == producer.done_message["ok"]
 
 
+@pytest.mark.slow
 @every_consumer
 def test_kill_9_of_a_consumer_leaves_its_journal(rig: Rig, library: str) -> None:
     topic = rig.topic()
