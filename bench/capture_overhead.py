@@ -1,6 +1,6 @@
 """What recording every send costs: the same producer with capture on and off, interleaved on one cluster.
 
-    python -m bench.capture_overhead [--rounds 5] [--seconds 8] [--json]
+    python -m bench.capture_overhead [--client confluent-kafka] [--rounds 5] [--seconds 8] [--json]
 
 Two loads: unlimited (the ratio of the rates) and 50,000 msg/s (CPU time a message; at the unlimited rate a
 process also burns CPU waiting for room). Targets: at most 10 % of the unlimited rate, at most 0.6 CPU-s per
@@ -21,7 +21,7 @@ from harness.records import RAW_SENDS
 UNLIMITED, STEADY = 0.0, 50_000.0
 
 
-def measure(rounds: int, seconds: float, payload: int) -> dict[tuple[float, bool], list[Sample]]:
+def measure(client: str, rounds: int, seconds: float, payload: int) -> dict[tuple[float, bool], list[Sample]]:
     """Samples by (rate, capture). Arms swap places every round, so that neither is always first."""
     found: dict[tuple[float, bool], list[Sample]] = {}
     with cluster_of("kafka") as (cluster, root):
@@ -30,7 +30,7 @@ def measure(rounds: int, seconds: float, payload: int) -> dict[tuple[float, bool
                 for capture in (True, False) if number % 2 else (False, True):
                     sample = run_producer(
                         cluster, root / f"p-{number}-{rate:.0f}-{capture}",
-                        rate=rate, seconds=seconds, payload=payload, capture=capture,
+                        rate=rate, seconds=seconds, payload=payload, capture=capture, library=client,
                     )  # fmt: skip
                     found.setdefault((rate, capture), []).append(sample)
                     state = "on " if capture else "off"
@@ -65,12 +65,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--client", default="confluent-kafka", choices=["confluent-kafka", "kafka-clients"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--payload", type=int, default=150)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    result = summary(measure(args.rounds, args.seconds, args.payload))
+    result = summary(measure(args.client, args.rounds, args.seconds, args.payload))
     if args.json:
         print(json.dumps(result))
         return
