@@ -83,27 +83,39 @@ def result_of(
     """Merge, attribute, decide. Pure: the same reports give the same result."""
     series = Series.merged([r.series for r in reports if r.series], grid)
     rows = _summed(r.rows for r in reports)
-    errors = [r.error for r in reports if r.error]
     load_end_ns = files.load_end_ns(context)
     rate = rate_of(series, grid, load_end_ns, float(files.plan["rate_per_s"]), streams=len(context.streams))
     findings = _findings(files, context, load_end_ns, reports)
-    checks = coverage(
-        RunFacts(
-            manifest=files.manifest,
-            plan=files.plan,
-            faults=files.faults,
-            bounds=files.bounds,
-            streams=context.streams,
-            series=series,
-            grid=grid,
-            rate=rate,
-            findings=findings,
-            errors=errors,
-            lateness_ns=files.lateness_ns(context),
-            missing=[] if errors else capture.missing(rows),
-            contradictions=[text for r in reports for text in r.contradictions],
-        )
+    errors = [r.error for r in reports if r.error]
+    facts = RunFacts(
+        manifest=files.manifest,
+        plan=files.plan,
+        faults=files.faults,
+        bounds=files.bounds,
+        streams=context.streams,
+        series=series,
+        grid=grid,
+        rate=rate,
+        findings=findings,
+        errors=errors,
+        lateness_ns=files.lateness_ns(context),
+        missing=[] if errors else capture.missing(rows),
+        contradictions=[text for r in reports for text in r.contradictions],
     )
+    return _told(files, context, reports, facts, rows, judging_s)
+
+
+def _told(
+    files: RunFiles,
+    context: Context,
+    reports: Sequence[BucketReport],
+    facts: RunFacts,
+    rows: dict[str, int],
+    judging_s: float,
+) -> Result:
+    """The verdict, and everything that is said with it."""
+    series, findings = facts.series, list(facts.findings)
+    checks = coverage(facts)
     verdict, reasons = decide(findings, checks)
     applied = [str(p["text"]) for p in files.manifest.get("problems", ()) if p.get("kind") == "not-healed"]
     return Result(
@@ -115,13 +127,13 @@ def result_of(
         exit_code=int(Exit.NOT_HEALED if applied else EXIT[verdict]),
         reasons=[f"a fault could not be healed: {text}" for text in applied] + reasons,
         sends=_sends(series, reports),
-        rate=rate.document(),
+        rate=facts.rate.document(),
         latency_ms=_latency_ms(series),
         percentiles=_percentiles(series),
         findings=findings,
         faults=fault_rows(files.faults, series.outages, context.epoch_ns),
         hangs=hang_rows(files.events, context.epoch_ns),
-        timeline=_timeline(series, grid, files, load_end_ns),
+        timeline=_timeline(series, facts.grid, files, files.load_end_ns(context)),
         coverage=[check.document() for check in checks],
         rows=rows,
         exposure=exposure_of((r.partial.counts for r in reports if r.partial), files.faults, files.manifest),

@@ -191,11 +191,6 @@ def open_session(
     master = master or default_master()
     _require_master(master)
     import pyspark
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark import SparkConf
-    from pyspark.core.context import SparkContext
-    from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -204,17 +199,35 @@ def open_session(
     folder = Path(tempfile.mkdtemp(prefix="brokerstorm-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "log4j2.properties").write_text(_LOG4J)
-    log = folder / "driver.log"
     archive = ClassArchive.locate(java, pyspark.__version__, _JVM_FLAGS)
     settings = _settings(master, folder, [*_JVM_FLAGS, *(archive.options(record=record) if archive else ())])
     settings |= {"spark.app.name": app_name, "spark.driver.memory": driver_memory}
+    session = _start(master, settings, folder / "driver.log")
+    ship_modules(session)
+    probe_executors(session)
+    return session
+
+
+def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkSession:
+    """The JVM, whose output goes into ``log``, and a session in it.
+
+    Raises:
+        EnvironmentNotReady: with the last words of the log.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark import SparkConf
+    from pyspark.core.context import SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
         with _environment(_launch_environment(master)), log.open("ab") as sink:
             if SparkContext._gateway is None:
                 output = {"stdout": sink, "stderr": sink}
                 SparkContext._ensure_initialized(gateway=launch_gateway(conf, output))
-            session = SparkSession.builder.config(conf=conf).getOrCreate()
+            return SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise EnvironmentNotReady(
             f"Spark did not start on {master}: {_first_line(error)}\n  {_last_lines(log)}".rstrip(),
@@ -222,9 +235,6 @@ def open_session(
             if not is_local(master)
             else "`brokerstorm doctor` checks Java, memory and disk",
         ) from error
-    ship_modules(session)
-    probe_executors(session)
-    return session
 
 
 def close_session(session: SparkSession) -> None:
