@@ -115,11 +115,15 @@ def choose_bundle(text: str, site: Site, rng: random.Random) -> str:
     if text.startswith((_BUNDLE, _BUNDLE_OF)):
         return choose_piece(text, site, rng).name
     owners = site.bundles.bundle_owners()
-    used = sorted(set(site.bundles.bundles_of(streams_of(site.shape)).values()))
-    candidates = [bundle for bundle in used if owners.get(bundle)]
+    candidates = [bundle for bundle in used_bundles(site) if owners.get(bundle)]
     if not candidates:
         raise NotNow("no bundle with a topic of the run has an owner right now")
     return rng.choice(candidates)
+
+
+def used_bundles(site: Site) -> list[str]:
+    """The bundles that hold a topic of the run."""
+    return sorted(set(site.bundles.bundles_of(streams_of(site.shape)).values()))
 
 
 def _bundle_of(name: str, site: Site) -> str:
@@ -141,7 +145,8 @@ def bundle_rule(text: str) -> str:
     """A bundle for `plan`: its range, or the rule by which it is found."""
     if text.startswith(_BUNDLE_OF):
         return f"{{the bundle of {text.removeprefix(_BUNDLE_OF)} then}}"
-    return text.removeprefix(_BUNDLE) if text != "random" else "{a bundle with a topic, chosen then}"
+    name = text.removeprefix(_BUNDLE)
+    return name if name != "random" else "{a bundle with a topic, chosen then}"
 
 
 def unload_requests(text: str, shape: Shape) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import Field, model_validator
 
-from faults.bundles import Piece, parse_piece, unload_requests
+from faults.bundles import Piece, parse_piece, unload_requests, used_bundles
 from faults.errors import NotNow
 from faults.injection import FaultKind
 from faults.params import Params, Shape
@@ -18,11 +18,15 @@ from harness.durations import Seconds
 from harness.errors import BrokerstormError, EnvironmentNotReady
 from harness.protocols import HasBundles, Proof
 
+_ALL: Final = ("topics", "bundles")
+
 
 class UnloadStormParams(Params):
     target: str = Field(
         "topics",
-        description="`topics` (all, one after the other in random order), `topic:NAME` or `namespace`",
+        description=(
+            "`topics` or `bundles` (all, one after the other in random order), `topic:NAME` or `namespace`"
+        ),
     )
     times: int = Field(20, ge=1, le=100_000, description="unloads, or pairs of them")
     gap: tuple[Seconds, Seconds] = Field(
@@ -100,7 +104,7 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
     params = UnloadStormParams
 
     def complete(self, params: UnloadStormParams, shape: Shape) -> UnloadStormParams:
-        parse_piece(params.target, shape, extra=("topics",))
+        parse_piece(params.target, shape, extra=_ALL)
         return params
 
     def target(self, params: UnloadStormParams) -> str:
@@ -111,7 +115,7 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
         return None
 
     def commands(self, params: UnloadStormParams, shape: Shape) -> list[str]:
-        what = params.target if params.target != "topics" else "random"
+        what = {"topics": "random", "bundles": "bundle:random"}.get(params.target, params.target)
         times = f"{params.times} times, {params.gap[0]:g} to {params.gap[1]:g} s apart"
         again = ""
         if params.pairs:
@@ -119,8 +123,13 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
         return [f"{request} ({times}{again})" for request in unload_requests(what, shape)]
 
     def prepare(self, params: UnloadStormParams, site: Site, draw: int) -> Stormed:
-        piece = parse_piece(params.target, site.shape, extra=("topics",))
-        pieces = [piece] if piece else [Piece("topic", topic.name) for topic in site.shape.topics]
+        piece = parse_piece(params.target, site.shape, extra=_ALL)
+        if piece:
+            pieces = [piece]
+        elif params.target == "bundles":
+            pieces = [Piece("bundle", name) for name in used_bundles(site)]
+        else:
+            pieces = [Piece("topic", topic.name) for topic in site.shape.topics]
         if not pieces:
             raise NotNow("there are no topics")
         return Stormed(site, pieces, draw, params.model_dump(mode="json"))

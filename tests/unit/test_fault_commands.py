@@ -100,6 +100,8 @@ def test_the_words(step: dict[str, Any], commands: list[str]) -> None:
 def test_storms_say_how_often() -> None:
     (line,) = sent({"fault": "unload-storm", "times": 40, "pairs": True})
     assert "chosen then}/unload (40 times, 0.02 to 0.2 s apart; each again 0.02 to 0.15 s later)" in line
+    (line,) = sent({"fault": "unload-storm", "target": "bundles", "times": 40})
+    assert "/{a bundle with a topic, chosen then}/unload (40 times" in line
     (line,) = sent({"fault": "client-freeze", "target": "client:producer"})
     assert line == "SIGSTOP client:producer, SIGCONT 0.06 s later; again every 0.16 to 0.25 s for 5 s"
 

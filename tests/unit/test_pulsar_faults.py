@@ -203,6 +203,18 @@ def test_a_storm_goes_round_all_topics_and_in_pairs(cluster: BundleCluster, site
     assert (proof.details["done"], proof.details["failed"]) == (8, 0)
 
 
+def test_a_storm_of_bundles_goes_round_those_that_hold_a_topic(cluster: BundleCluster, site: Site) -> None:
+    step = {"fault": "unload-storm", "target": "bundles", "times": 6, "gap": [0, 0.001]}
+    one = injection(site, step)
+    one.apply()
+    streams = [f"{topic.name}-{p}" for topic in TOPICS for p in range(topic.partitions)]
+    used = set(cluster.admin.bundles_of(streams).values())
+    counts = {bundle: cluster.admin.calls.count(bundle) for bundle in used}
+    assert sum(counts.values()) == 6
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert one.proof().effective
+
+
 def test_a_storm_goes_on_when_an_unload_fails_and_says_so(cluster: BundleCluster, site: Site) -> None:
     one = injection(site, {"fault": "unload-storm", "times": 3, "gap": [0, 0.001]})
     cluster.admin.fails = True
