@@ -6,7 +6,7 @@ of the sealed capture comes to the same result from the same rows later (analysi
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +16,8 @@ from harness.progress import clock
 from harness.rundir import RunDir
 from harness.stacks import shown, waiting
 from harness.worker_process import WorkerProcess
+
+_LOG = logging.getLogger(__name__)
 
 
 class HangWatch:
@@ -37,8 +39,12 @@ class HangWatch:
 
     def _watch(self) -> None:
         while not self._ended.wait(LOOK_EVERY_S):
-            with contextlib.suppress(OSError):  # a worker that ended while it was looked at
+            try:
                 self._look()
+            except OSError:
+                pass  # a worker that ended while it was looked at
+            except Exception:  # noqa: BLE001 - the next look may do; what is not seen now is judged later
+                _LOG.exception("a look at the workers broke")
 
 
 def sentence(hang: Hang, epoch_ns: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ import psutil
 
 from harness.rundir import RunDir, append_jsonl
 
+_LOG = logging.getLogger(__name__)
 PERIOD_S = 1.0
 #: Fields of a worker's ``stats`` line that are metrics.
 COUNTERS = (
@@ -54,10 +56,16 @@ class Meter:
     def _loop(self) -> None:
         due = time.monotonic()
         while not self._stop.is_set():
-            self.sample()
+            self._sample_if_there_is_room()
             due += PERIOD_S
             self._stop.wait(max(0.0, due - time.monotonic()))
-        self.sample()
+        self._sample_if_there_is_room()
+
+    def _sample_if_there_is_room(self) -> None:
+        try:
+            self.sample()
+        except OSError as error:  # a full disk ends workers, who say so; here the next second may do
+            _LOG.warning("metrics: %s", error)
 
     def sample(self) -> None:
         """Write one row for each process that runs now."""

@@ -6,6 +6,7 @@ import io
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -128,6 +129,26 @@ def test_the_watch_looks_until_it_is_stopped() -> None:
     assert seen
     time.sleep(0.05)
     assert len(looks) == seen
+
+
+def test_a_look_that_breaks_is_told_and_not_the_last(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("harness.hangs.LOOK_EVERY_S", 0.01)
+    thrice = threading.Event()
+    errors = [RuntimeError("torn"), OSError("gone"), KeyError("x")]
+
+    def look() -> None:
+        if not errors:
+            thrice.set()
+            return
+        raise errors.pop(0)
+
+    watch = HangWatch(look)
+    watch.start()
+    assert thrice.wait(20)
+    watch.stop()
+    assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [("torn",), ("x",)]  # type: ignore[union-attr]
 
 
 class Hung(WorkerProcess):

@@ -1,0 +1,46 @@
+"""Metrics of processes, also when a sample cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import metering
+from harness.metering import Meter
+from harness.rundir import RunDir, append_jsonl, read_jsonl
+
+
+def test_a_sample_that_finds_no_room_is_not_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk may be full for as long as a fault lasts."""
+    run = RunDir(tmp_path / "run").create()
+    full = [True, True]
+
+    def append(path: Path, row: dict[str, object]) -> None:
+        if full:
+            full.pop()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append_jsonl(path, row)
+
+    monkeypatch.setattr(metering, "append_jsonl", append)
+    monkeypatch.setattr(metering, "PERIOD_S", 0.01)
+    mine = {"me": (os.getpid(), {"ok": 3, "client": "x"}), "gone": (2**22 + 1, {}), "not yet": (None, {})}
+    meter = Meter(run, workers=lambda: mine, nodes=dict)
+    meter.start()
+    deadline = time.monotonic() + 20
+    while not run.metrics.exists() or len(read_jsonl(run.metrics)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    meter.stop()
+    rows = read_jsonl(run.metrics)
+    assert {row["worker"] for row in rows} == {"me"}
+    assert rows[0]["ok"] == 3
+    assert rows[0]["rss_bytes"] > 0
+    assert [record.getMessage() for record in caplog.records] == [
+        "metrics: [Errno 28] No space left on device"
+    ] * 2
