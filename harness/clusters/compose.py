@@ -22,7 +22,8 @@ from harness.errors import UsageError
 _TOP = {"name", "services", "networks", "volumes", "x-brokerstorm"}
 _SERVICE = {
     "image", "hostname", "environment", "volumes", "networks", "ports", "depends_on", "healthcheck", "labels",
-    "stop_grace_period", "mem_limit", "profiles", "command", "x-brokerstorm",
+    "stop_grace_period", "mem_limit", "profiles", "command", "cgroup_parent",
+    "dns_opt", "dns_search", "x-brokerstorm",
 }  # fmt: skip
 _SHARED = {"system", "default_version", "topologies", "ports", "detours", "reserved", "releases"}
 _RELEASE = {"from", "java", "coordinates", "archive", "exclude", "managed", "jvm", "templates", "args"}

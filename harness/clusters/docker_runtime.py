@@ -21,6 +21,7 @@ import psutil
 from harness.clusters import (
     addresses,
     docker_engine,
+    docker_groups,
     docker_limits,
     docker_topology,
     docker_volumes,
@@ -87,7 +88,8 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
     def up(self) -> None:
         for node in self.layout.all_nodes.values():
             self._write_conf(node)
-        values = variables(self.spec, self.run_id, self.folder, self.block)
+        group = docker_groups.make(self.client, self.run_id, self.spec)
+        values = variables(self.spec, self.run_id, self.folder, self.block, group)
         files = [self.spec.file, *self._volumes.make(), *self.detours.files()]
         compose = partial(docker_topology.up, self.spec, files, self.folder, values, self._environment)
         try:
@@ -123,6 +125,7 @@ class DockerRuntime(docker_limits.LimitedContainers, NodeRuntime):
         self.detours.down()
         packets.clear(self.run_id)
         self._volumes.drop()  # where that fails, the claim stays: `clean` finds the run by it
+        docker_groups.drop(self.run_id)
         self._ids.clear()
         self.client.close()  # it opens its connections again if it is asked for more
         addresses.release(self.run_id)

@@ -60,8 +60,12 @@ class DockerWiring(Wiring):
         return port in for_clients or (port == service.endpoints["admin"] and port not in for_peers)
 
 
-def variables(spec: ClusterSpec, run_id: str, folder: Path, block: int) -> dict[str, str]:
-    """What the compose file asks for."""
+def variables(spec: ClusterSpec, run_id: str, folder: Path, block: int, group: str = "") -> dict[str, str]:
+    """What the compose file asks for.
+
+    Args:
+        group: the control group of the containers; empty = the engine's default.
+    """
     if ":" in str(folder):
         raise UsageError(
             f"the run folder {folder} has a colon in its path: Docker cannot mount it",
@@ -72,6 +76,7 @@ def variables(spec: ClusterSpec, run_id: str, folder: Path, block: int) -> dict[
         "BROKERSTORM_RUN_ID": run_id,
         "BROKERSTORM_CLUSTER_DIR": str(folder),
         "BROKERSTORM_CLUSTER_ID": cluster_id(run_id),
+        "BROKERSTORM_CGROUP": group,
         "BROKERSTORM_NET": addresses.address(block, 0).removesuffix(".0"),
     }
 

@@ -66,6 +66,14 @@ def hierarchies(mounts: str | None = None) -> dict[str, Hierarchy]:
     return found
 
 
+def _roots() -> Iterator[Path]:
+    """Where groups can be, of any controller."""
+    for line in _MOUNTS.read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split()[0] in ("cgroup", "cgroup2"):
+            yield Path(before.split()[4])
+
+
 def why_not(controller: str) -> str:
     """Why no group of a controller can be made here; empty when one can. Makes one and removes it.
 
@@ -235,8 +243,9 @@ def group_of(hierarchy: Hierarchy, run_id: str, node: str) -> CpuGroup | MemoryG
 
 
 def groups_left(run_id: str | None = None) -> Iterator[tuple[str, Path]]:
-    """(run id, path) of every group of a run, or of all runs."""
-    for root in dict.fromkeys(each.root for each in hierarchies().values()):
+    """(run id, path) of every group of a run, or of all runs: below all controllers, as an engine makes its
+    groups below each."""
+    for root in _roots():
         for path in sorted(root.glob(f"{PREFIX}*")):
             found = path.name.removeprefix(PREFIX).rpartition(".")[0]
             if run_id in (None, found):
@@ -249,8 +258,9 @@ def remove_groups(run_id: str) -> list[Path]:
     deadline = time.monotonic() + _REMOVE_S
     while left:
         for path in list(left):
-            with contextlib.suppress(OSError):
-                path.rmdir()
+            for folder, _, _ in os.walk(path, topdown=False):  # an engine that was killed left its own
+                with contextlib.suppress(OSError):
+                    Path(folder).rmdir()
             if not path.exists():
                 left.remove(path)
         if time.monotonic() > deadline:

@@ -21,12 +21,14 @@ from harness.clusters import (
     addresses,
     docker_choice,
     docker_engine,
+    docker_groups,
     docker_topology,
     docker_wiring,
     spec_of,
 )
 from harness.clusters.docker_runtime import DockerRuntime
 from harness.clusters.layout import Layout
+from harness.clusters.limits_groups import Hierarchy
 from harness.errors import EnvironmentNotReady, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -268,3 +270,56 @@ def test_the_plugin_s_words_get_a_next_step(said: str, text: str, hint: str) -> 
     assert text in str(error)
     assert hint in error.hint
     assert "\n" not in str(error)
+
+
+# -- the group of the containers ----------------------------------------------------------------------------
+
+
+class DriverEngine:
+    def __init__(self, driver: str = "cgroupfs") -> None:
+        self.driver = driver
+
+    def info(self) -> dict[str, str]:
+        return {"CgroupDriver": self.driver}
+
+
+@pytest.fixture
+def v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with control groups of version 1, as far as the containers' group goes."""
+    root = tmp_path / "cpu"
+    root.mkdir()
+    monkeypatch.setattr(docker_groups, "hierarchies", lambda: {"cpu": Hierarchy("cpu", root, 1)})
+    monkeypatch.setattr(docker_groups.os, "geteuid", lambda: 0)
+    return root
+
+
+def test_containers_weigh_as_much_as_their_brokers_would_as_processes(v1: Path) -> None:
+    assert docker_groups.make(DriverEngine(), "run-1", spec_of("kafka")) == "/brokerstorm.run-1.containers"
+    assert (v1 / "brokerstorm.run-1.containers" / "cpu.shares").read_text() == str(3 * 4 * 1024)
+    values = docker_wiring.variables(
+        spec_of("kafka"), "run-1", Path("/x"), 9, "/brokerstorm.run-1.containers"
+    )
+    assert values["BROKERSTORM_CGROUP"] == "/brokerstorm.run-1.containers"
+
+
+def test_the_engine_s_own_group_is_kept_where_groups_share_alike(
+    v1: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of("kafka")
+    assert docker_groups.make(DriverEngine("systemd"), "run-1", spec) == ""
+    with monkeypatch.context() as user:
+        user.setattr(docker_groups.os, "geteuid", lambda: 1000)
+        assert docker_groups.make(DriverEngine(), "run-1", spec) == ""
+    monkeypatch.setattr(docker_groups, "hierarchies", lambda: {"cpu": Hierarchy("cpu", v1, 2)})
+    assert docker_groups.make(DriverEngine(), "run-1", spec) == ""
+    assert list(v1.iterdir()) == []
+    docker_groups.drop("run-1")
+
+
+@pytest.mark.parametrize("system", ["kafka", "pulsar", "qpid"])
+def test_every_container_is_in_the_group_and_asks_only_the_engine_for_nodes(system: str) -> None:
+    import yaml
+
+    for name, service in yaml.safe_load(spec_of(system).file.read_text())["services"].items():
+        assert service["cgroup_parent"] == "${BROKERSTORM_CGROUP:-}", name
+        assert (service["dns_opt"], service["dns_search"]) == (["ndots:1"], ["."]), name

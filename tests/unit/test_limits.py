@@ -348,6 +348,19 @@ needs_groups = pytest.mark.skipif(
 )
 
 
+@needs_groups
+def test_what_an_engine_made_below_every_controller_is_cleared() -> None:
+    run_id = f"test-engine-{os.getpid()}"
+    roots = list(limits_groups._roots())
+    assert len(roots) >= len(set(each.root for each in hierarchies().values()))
+    made = [root / f"{limits_groups.PREFIX}{run_id}.containers" / "0123" for root in roots]
+    for group in made:
+        group.mkdir(parents=True)
+    assert {path for _, path in limits_groups.groups_left(run_id)} == {group.parent for group in made}
+    assert limits_groups.remove_groups(run_id) == []
+    assert not any(group.parent.exists() for group in made)
+
+
 class Hog(Node):
     """A node that is a Python process: it waits for a line, then runs its program."""
 
