@@ -68,7 +68,8 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env={**os.environ, **env},
-                text=True,
+                encoding="utf-8",
+                errors="replace",  # a client may print what it likes
                 start_new_session=True,
             )
         self._reader = threading.Thread(target=self._read, name=f"worker-{self.name}", daemon=True)
@@ -78,10 +79,10 @@ class WorkerProcess:
         process = self._process
         assert process is not None
         assert process.stdout is not None
-        with (self.folder / "stdout.jsonl").open("a") as kept:
+        with (self.folder / "stdout.jsonl").open("ab", buffering=0) as kept:
             for line in process.stdout:
-                kept.write(line)
-                kept.flush()
+                with contextlib.suppress(OSError):  # a full disk must not make us deaf
+                    kept.write(line.encode())
                 try:
                     message = json.loads(line)
                 except ValueError:
