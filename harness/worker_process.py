@@ -92,6 +92,10 @@ class WorkerProcess:
         process.wait()
         self.t_end_ns = time.monotonic_ns()
         self.ready.set()  # nobody should wait for the dead
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):  # a command that nobody read
+                if pipe is not None:
+                    pipe.close()
 
     def _take(self, message: dict[str, Any]) -> None:
         kind = message.get("type")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 import uuid
@@ -58,14 +57,6 @@ class Worker(WorkerProcess):
         assert self._wait_exit(timeout_s), f"{self.name} still runs; it said {self.said[-3:]}"
         assert self.exit_code is not None
         return self.exit_code
-
-    def hang_up(self) -> None:
-        """Close the pipes of a process that has ended."""
-        assert self._process is not None
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
 
     def rows(self, table: TableId) -> Rows:
         """All written rows of a table, segment after segment."""
@@ -214,7 +205,6 @@ class Rig:
     def close(self) -> None:
         for worker in self.workers:
             worker.kill()
-            worker.hang_up()
 
 
 def _knows(address: str, topic: str) -> bool:

@@ -61,10 +61,6 @@ def start(command: list[str], tmp_path: Path) -> Iterator[Start]:
     yield begin
     for worker in started:
         worker.kill()
-        assert worker._process is not None
-        for pipe in (worker._process.stdin, worker._process.stdout):
-            if pipe is not None:
-                pipe.close()
 
 
 def run(worker: WorkerProcess, *, rows: int, drain_s: float = 20) -> Rows:

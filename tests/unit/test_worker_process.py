@@ -1,4 +1,4 @@
-"""A worker's process as the harness hears it: lines, noise, ends. The processes are small programs of ours."""
+"""A worker's process as the harness hears it: lines, noise, ends. The processes are programs of ours."""
 
 from __future__ import annotations
 
@@ -30,10 +30,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield begin
     for worker in made:
         worker.kill()
-        assert worker._process is not None
-        for pipe in (worker._process.stdin, worker._process.stdout):
-            if pipe is not None:
-                pipe.close()
 
 
 def test_what_is_no_json_is_kept_and_not_heard(start: Start, tmp_path: Path) -> None:
