@@ -77,15 +77,24 @@ def _report(error: BaseException, text: str, *, code: Exit, as_json: bool, hint:
 
 def _report_bug(error: Exception, *, as_json: bool) -> int:
     """One line for people; the traceback goes to a file that a bug report can carry."""
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="brokerstorm-", suffix=".traceback.txt", delete=False, encoding="utf-8"
-    ) as file:
-        file.write(f"brokerstorm {__version__}, Python {sys.version}\n")
-        traceback.print_exception(error, file=file)
     first = (str(error).splitlines() or [""])[0]
-    hint = f"please report it with {file.name}; `brokerstorm clean` removes what may be left"
+    kept = _keep_traceback(error)
+    hint = f"please report it{f' with {kept}' if kept else ''}; `brokerstorm clean` removes what may be left"
     text = f"a bug of ours: {type(error).__name__}: {first}"
     return _report(error, text, code=Exit.BUG, hint=hint, as_json=as_json)
+
+
+def _keep_traceback(error: Exception) -> str:
+    """A file for the report; empty where none can be written, which may be what went wrong."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="brokerstorm-", suffix=".traceback.txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(f"brokerstorm {__version__}, Python {sys.version}\n")
+            traceback.print_exception(error, file=file)
+    except OSError:
+        return ""
+    return file.name
 
 
 if __name__ == "__main__":

@@ -212,6 +212,12 @@ def test_our_bug_is_one_line_and_a_file(
     assert str(kept) in err
     assert "Traceback (most recent call last)" in kept.read_text()
 
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no such folder"))
+    code, _, err = answer(capsys, "list")
+    assert code == Exit.BUG
+    assert len(err.splitlines()) == 2
+    assert "please report it; `brokerstorm clean`" in err
+
 
 def test_unreadable_runs_are_listed_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = RunDir(tmp_path / "20260102-x").create()
