@@ -19,12 +19,21 @@ import pytest
 import faults
 from faults.probe import answers
 from faults.round_trips import measure
-from harness.clusters import addresses, attach_cluster, docker_engine, leftovers, open_cluster
+from harness.clusters import (
+    addresses,
+    attach_cluster,
+    docker_engine,
+    docker_volumes,
+    leftovers,
+    open_cluster,
+)
 from harness.clusters.kafka import KafkaCluster
+from harness.clusters.limits_volumes import volumes_below
 from harness.errors import EnvironmentNotReady
 from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
 from harness.resources import LiftsLimits, LimitsCpu
 from harness.rundir import RunDir
+from tests.live.cluster_rig import fire, sending
 from tests.live.run_rig import LiveRun
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("plugin")]
@@ -69,10 +78,14 @@ def kafka_image(image: Callable[..., Any], plugin: Any) -> Any:
     return image("kafka")
 
 
+#: What this machine can give: its brokers then keep their data on volumes that can be full or slow.
+NEEDS = frozenset(need for need in docker_volumes.GIVES if not docker_volumes.why_not(need))
+
+
 @pytest.fixture(scope="module")
 def cluster(kafka_image: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     folder = tmp_path_factory.mktemp("cluster")
-    found = open_cluster("kafka", run_id=new_run_id(), folder=folder, runtime="docker")
+    found = open_cluster("kafka", run_id=new_run_id(), folder=folder, runtime="docker", needs=NEEDS)
     try:
         found.up(timeout_s=UP_S)
         found.admin.create_topics([ORDERS])
@@ -80,6 +93,7 @@ def cluster(kafka_image: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield found
     finally:
         found.down()
+    assert volumes_below(folder) == []
 
 
 @pytest.fixture
@@ -155,6 +169,28 @@ def test_a_container_is_given_less_cpu_and_all_of_it_again(whole: KafkaCluster) 
     runtime.lift_limits("kafka-2")
     assert runtime.cpu_use("kafka-2").cores is None
     whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+
+
+@pytest.mark.parametrize(
+    ("step", "shown"),
+    [
+        ({"fault": "disk-full", "for": 2}, "no space left on its data volume (a write got ENOSPC)"),
+        ({"fault": "slow-disk", "for": 3, "rate": "200kB"}, "200 kB/s at most:"),
+    ],
+    ids=["full", "slow"],
+)
+def test_the_disk_of_a_container_is(
+    whole: KafkaCluster, tmp_path: Path, step: dict[str, Any], shown: str
+) -> None:
+    if missing := {"data-volume", "slow-volume"} - NEEDS:
+        pytest.skip(docker_volumes.why_not(missing.pop()))
+    run = RunDir(tmp_path / "run").create()
+    with sending(whole, ORDERS):
+        rows = fire(whole, run, [ORDERS], {"target": "kafka-2", "wait": 60, **step})
+    assert rows["effect"]["effective"], rows
+    assert shown in rows["effect"]["evidence"]
+    assert whole.runtime.try_write("kafka-2", 65536)[0] == ""
+    assert not whole.runtime.is_slowed("kafka-2")
 
 
 def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
