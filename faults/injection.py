@@ -48,7 +48,11 @@ class Injection(ABC):
 
     @abstractmethod
     def proof(self) -> Proof:
-        """What it changed so far. One look, no waiting."""
+        """What it changed so far. One look, no waiting.
+
+        Raises:
+            BrokerstormError: the cluster does not answer; it is not proved then.
+        """
 
     @abstractmethod
     def heal(self) -> None:
@@ -64,11 +68,27 @@ class Injection(ABC):
 
     @abstractmethod
     def missing(self) -> str:
-        """What the cluster lacks to be whole again; empty when healed."""
+        """What the cluster lacks to be whole again; empty when healed.
+
+        Raises:
+            BrokerstormError: the cluster does not answer; it is not whole then.
+        """
 
     def ledger_entry(self) -> dict[str, Any]:
         """What a later process needs to heal it; `faults.ledger` knows the keys ``paused`` and ``down``."""
         return {}
+
+
+class Instant(Injection):
+    """Something that happens once. Nothing stays applied: what it leaves is as good as what was before."""
+
+    lasts = False
+
+    def heal(self) -> None:
+        """Nothing to undo."""
+
+    def is_undone(self) -> bool:
+        return True
 
 
 class FaultKind(ABC, Generic[P]):

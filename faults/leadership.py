@@ -6,19 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from faults.errors import StepProblem, did_you_mean
-from faults.injection import FaultKind, Injection
+from faults.injection import FaultKind, Instant
 from faults.params import Shape, TopicParams, names
 from faults.site import Site
-from harness.errors import BrokerstormError
 from harness.protocols import PartitionState, Proof
 
 T = TypeVar("T", bound=TopicParams)
 
 
-class LeaderChange(Injection):
-    """Asks for leaders and sees whether they came. Nothing stays applied, so there is nothing to undo."""
-
-    lasts = False
+class LeaderChange(Instant):
+    """Asks for leaders and sees whether they came."""
 
     def __init__(
         self,
@@ -45,10 +42,7 @@ class LeaderChange(Injection):
 
     def proof(self) -> Proof:
         """Effective when an asked partition was seen under another leader than before."""
-        try:
-            self._look()
-        except BrokerstormError as error:
-            return Proof(False, f"the cluster does not answer: {error}")
+        self._look()
         asked, moved = len(self.wanted), len(self._seen)
         changes = {f"{self.topic}-{p}": [self.before.get(p), node] for p, node in sorted(self._seen.items())}
         text = f"{moved} of {asked} leaders changed"
@@ -57,17 +51,8 @@ class LeaderChange(Injection):
             text += f" ({stream}: {old} -> {new}{', ...' if moved > 1 else ''})"
         return Proof(moved > 0, text, {"asked": asked, "moved": moved, "leaders": changes})
 
-    def heal(self) -> None:
-        """Nothing to undo: the new order of replicas is as good as the old one."""
-
-    def is_undone(self) -> bool:
-        return True
-
     def missing(self) -> str:
-        try:
-            self._look()
-        except BrokerstormError as error:
-            return f"the cluster does not answer: {error}"
+        self._look()
         return f"no leader for {self.topic}-{self._unled[0]}" if self._unled else ""
 
 

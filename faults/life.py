@@ -180,6 +180,8 @@ class Life(threading.Thread):
     def _missing(self, injection: Injection) -> str:
         try:
             return injection.missing()
+        except BrokerstormError as error:
+            return f"the cluster does not answer: {error}"
         except Exception as error:  # noqa: BLE001 - not to know is not to be healed, and to look again
             _LOG.exception("fault %d (%s) cannot be verified", self.firing.id, self.firing.kind)
             return f"cannot be told, a bug: {error!r}"

@@ -10,6 +10,7 @@ from typing import Final
 from faults.injection import Injection
 from faults.journal import Journal
 from faults.site import POLL_S
+from harness.errors import BrokerstormError
 from harness.protocols import Proof
 
 #: After the first sign, more may follow (one leader after another): wait until so many looks agree ...
@@ -69,6 +70,8 @@ class Prover(threading.Thread):
     def _look(self) -> Proof:
         try:
             return self._injection.proof()
+        except BrokerstormError as error:
+            return Proof(False, f"the cluster does not answer: {error}")
         except Exception as error:  # noqa: BLE001 - a fault whose proof broke is not proved
             _LOG.exception("fault %d cannot be proved", self._fault_id)
             return Proof(False, f"its proof failed, a bug: {error!r}")

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from faults.injection import Injection
+from faults.injection import Instant
 from faults.site import Site
-from harness.errors import BrokerstormError
 from harness.protocols import Proof
 
 #: Streams whose reload is looked at: each costs a request.
 _SAMPLE: Final = 3
 
 
-class Reload(Injection):
-    """Closes streams and sees whether they were loaded anew, and by whom. Nothing stays applied.
+class Reload(Instant):
+    """Closes streams and sees whether they were loaded anew, and by whom.
 
     Attributes:
         done: operations that the brokers carried out.
         failed: operations that they refused or did not answer, with the last of their words.
     """
-
-    lasts = False
 
     def __init__(
         self, site: Site, targets: Sequence[str], streams: Sequence[str], params: dict[str, Any]
@@ -62,11 +59,8 @@ class Reload(Injection):
 
     def proof(self) -> Proof:
         """Effective when a stream was loaded anew, by whomever."""
-        try:
-            if self.done:
-                self._look()
-        except BrokerstormError as error:
-            return Proof(False, f"the cluster does not answer: {error}")
+        if self.done:
+            self._look()
         moved = self.moved()
         details = {
             "done": self.done,
@@ -85,16 +79,7 @@ class Reload(Injection):
         text += f"; {len(self._reloaded)} of {len(self._sample)} streams looked at were loaded anew"
         return text + f", {moved} of {len(self.streams)} have another owner"
 
-    def heal(self) -> None:
-        """Nothing to undo: whoever owns a bundle now owns it as well as the one before."""
-
-    def is_undone(self) -> bool:
-        return True
-
     def missing(self) -> str:
-        try:
-            self._look()
-        except BrokerstormError as error:
-            return f"the cluster does not answer: {error}"
+        self._look()
         unowned = [stream for stream in self._sample if self._after.get(stream) is None]
         return f"{unowned[0]} has no owner" if unowned else ""

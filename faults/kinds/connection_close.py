@@ -7,10 +7,9 @@ from typing import Any
 
 from faults.clients import ClientFault, ClientParams, meant, running
 from faults.errors import NotNow
-from faults.injection import Injection
+from faults.injection import Instant
 from faults.params import Shape
 from faults.site import Site, find_ability
-from harness.errors import BrokerstormError
 from harness.protocols import ClientConnection, HasConnections, Proof
 
 
@@ -25,10 +24,8 @@ def connections(site: Site) -> HasConnections:
     return found
 
 
-class ConnectionsClosed(Injection):
-    """The connections of some workers, closed by the broker. Nothing stays applied."""
-
-    lasts = False
+class ConnectionsClosed(Instant):
+    """The connections of some workers, closed by the broker; connecting again is the clients' part."""
 
     def __init__(
         self, site: Site, workers: Sequence[str], chosen: Sequence[ClientConnection], params: dict[str, Any]
@@ -43,19 +40,10 @@ class ConnectionsClosed(Injection):
 
     def proof(self) -> Proof:
         """Effective when the broker does not list a closed connection any more."""
-        try:
-            there = {(found.port, found.id) for found in connections(self.site).connections()}
-        except BrokerstormError as error:
-            return Proof(False, f"the cluster does not answer: {error}")
+        there = {(found.port, found.id) for found in connections(self.site).connections()}
         self._gone |= {one.id for one in self.chosen if (one.port, one.id) not in there}
         text = f"{len(self._gone)} of {len(self.chosen)} connections of {', '.join(self.targets)} closed"
         return Proof(bool(self._gone), text, {"closed": sorted(self._gone)})
-
-    def heal(self) -> None:
-        """Nothing to undo: connecting again is the clients' part."""
-
-    def is_undone(self) -> bool:
-        return True
 
     def missing(self) -> str:
         return ""

@@ -7,10 +7,9 @@ import random
 from pydantic import Field
 
 from faults.errors import NotNow, StepProblem
-from faults.injection import FaultKind, Injection
+from faults.injection import FaultKind, Instant
 from faults.params import Params, Shape, names
 from faults.site import Site, find_ability
-from harness.errors import BrokerstormError
 from harness.protocols import HasMastership, Proof
 
 
@@ -25,10 +24,8 @@ def mastership(site: Site) -> HasMastership:
     return found
 
 
-class MastershipMoved(Injection):
-    """A replica was asked to become the master. Nothing stays applied."""
-
-    lasts = False
+class MastershipMoved(Instant):
+    """A replica was asked to become the master."""
 
     def __init__(self, site: Site, old: str, new: str) -> None:
         super().__init__(site, [new], {"to": new})
@@ -40,22 +37,13 @@ class MastershipMoved(Injection):
 
     def proof(self) -> Proof:
         """Effective when another node than before was seen as the master."""
-        try:
-            master = mastership(self.site).master()
-        except BrokerstormError as error:
-            return Proof(False, f"the cluster does not answer: {error}")
+        master = mastership(self.site).master()
         if master not in (None, self.old):
             self._seen = self._seen or str(master)
         if not self._seen:
             return Proof(False, f"{self.old} is still the master, as far as seen")
         text = f"master {self.old} -> {self._seen}" + ("" if self._seen == self.new else f", not {self.new}")
         return Proof(True, text, {"old": self.old, "new": self._seen, "asked": self.new})
-
-    def heal(self) -> None:
-        """Nothing to undo: one master is as good as another."""
-
-    def is_undone(self) -> bool:
-        return True
 
     def missing(self) -> str:
         return "" if mastership(self.site).master() else "no node is the master"

@@ -9,6 +9,7 @@ import pytest
 
 import faults
 from faults.ledger import Ledger
+from harness.errors import EnvironmentNotReady
 from harness.rundir import RunDir, read_jsonl
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import TOPICS, Rig, kill
@@ -188,3 +189,33 @@ def test_a_heal_that_breaks_is_tried_again_and_told(
     )
     assert rig.rows("healed")[0]["ok"] is False
     assert len(Ledger(second).entries()) == 1
+
+
+def test_brokers_that_do_not_answer_are_neither_a_proof_nor_a_bug(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A leader move, which asks them for everything: they answer again after a while."""
+    monkeypatch.setattr("faults.life.PROOF_S", 0.3)
+    leaders, silent = cluster.admin.leaders, threading.Event()
+
+    def asked(topic: str) -> dict[int, str | None]:
+        if silent.is_set():
+            raise EnvironmentNotReady("no broker answers at its admin endpoint")
+        return leaders(topic)
+
+    cluster.admin.leaders = asked  # type: ignore[method-assign]
+    silent.set()
+    rig = Rig(cluster, run, {"fault": "leader-move", "partitions": 2, "at": 0})
+    rig.wait_for("heal")
+    silent.clear()
+    rig.storm.join(20)
+    assert [row["ok"] for row in rig.rows("healed")] == [True]
+    assert not [record for record in caplog.records if record.exc_info]
+    silent.set()
+    second = RunDir(run.root.parent / "second").create()
+    rig = Rig(cluster, second, {"fault": "leader-move", "partitions": 2, "at": 0}, verify_s=0.2)
+    rig.storm.join(20)
+    said = "the cluster does not answer: no broker answers at its admin endpoint"
+    assert rig.rows("effect")[0]["evidence"] == said
+    assert said in rig.rows("healed")[0]["evidence"]
+    assert not [record for record in caplog.records if record.exc_info]
