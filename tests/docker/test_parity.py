@@ -1,6 +1,6 @@
 """The same scenario, seed and faults come to the same verdict on both runtimes (figures: bench.runtimes).
 
-Each run is held against the same words, so that one part can be run alone: ``-k "kafka and docker"``.
+Each run is held against the same words, so that one part can be run alone: ``-k kafka-storm-docker``.
 """
 
 from __future__ import annotations
