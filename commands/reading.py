@@ -158,7 +158,9 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
         code = result.exit_code if html else summaries.show_result(settings, root, result)
     if html:
         if not root.report.exists():
-            raise UsageError(f"{root.root} has no report", hint="`brokerstorm analyze` writes it")
+            raise UsageError(
+                f"{root.root} has no report", hint=f"`brokerstorm analyze {root.root}` writes it"
+            )
         webbrowser.open(root.report.as_uri())
         settings.show({"schema_version": 1, "report": str(root.report)}, lambda: write(str(root.report)))
     return code
@@ -193,7 +195,9 @@ def _run_of_message(root: RunDir, message: str) -> RunDir:
         return root
     rounds = [each for each in root.rounds() if each.result.exists()]
     if not rounds:
-        raise UsageError(f"{root.root} has not been judged", hint="`brokerstorm analyze` judges it")
+        raise UsageError(
+            f"{root.root} has not been judged", hint=f"`brokerstorm analyze {root.root}` judges it"
+        )
     for each in rounds:
         shown = (w.message for finding in read_result(each).findings for w in finding.witnesses)
         if message.strip() in shown:

@@ -90,7 +90,9 @@ def read_result(run: RunDir) -> Result:
         UsageError: not judged yet, or written by a version that this one cannot read.
     """
     if not run.result.exists():
-        raise UsageError(f"{run.root} has not been judged", hint="`brokerstorm analyze` judges it")
+        raise UsageError(
+            f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"
+        )
     document = read_json(run.result)
     if isinstance(document, dict):
         for finding in document.get("findings", []):
@@ -110,7 +112,9 @@ def read_campaign(run: RunDir) -> Campaign:
     """
     document = read_json(run.campaign)
     if isinstance(document, dict) and "variants" not in document:
-        raise UsageError(f"{run.root} has not been judged", hint="`brokerstorm analyze` judges it")
+        raise UsageError(
+            f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"
+        )
     return _parsed(Campaign, document, run.campaign)
 
 
@@ -119,7 +123,7 @@ def _parsed(kind: type[_DocumentT], document: Any, path: Path) -> _DocumentT:
     if version != SCHEMA_VERSION:
         raise UsageError(
             f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}",
-            hint="`brokerstorm analyze` judges the capture again",
+            hint=f"`brokerstorm analyze {path.parent}` judges the capture again",
         )
     try:
         return TypeAdapter(kind).validate_python(document)
@@ -128,7 +132,7 @@ def _parsed(kind: type[_DocumentT], document: Any, path: Path) -> _DocumentT:
         where = ".".join(str(part) for part in first["loc"]) or "document"
         raise UsageError(
             f"{path}: {where}: {first['msg']} ({error.error_count()} problems)",
-            hint="`brokerstorm analyze` judges the capture again",
+            hint=f"`brokerstorm analyze {path.parent}` judges the capture again",
         ) from error
 
 

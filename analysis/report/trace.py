@@ -109,7 +109,7 @@ class _Tables:
         log = self._read("log", bucket, own & (pc.field("check") == int(Check.OK)))
         events = self._read("deliveries", bucket, own & (pc.field("event") == int(Event.DELIVER)))
         if not sends and not log and not events:
-            raise self._not_found(instance, lane, bucket, asked)
+            raise self._not_found(instance, lane, seq, bucket, asked)
         name = f"{instance}/{lane}/{seq}" + ("" if attempt is None else f".{attempt}")
         made_sends = tuple(self._send(row) for row in sorted(sends, key=lambda r: r["attempt"]))
         return Trace(
@@ -167,7 +167,8 @@ class _Tables:
             return self._context.streams.index(text) + 1
         streams = self._context.streams
         raise UsageError(
-            f"this run has no stream {words.plain(text)!r}: it has {streams[0]} .. {streams[-1]}",
+            f"this run has no stream {words.plain(text)!r}: it has "
+            + (f"{streams[0]} .. {streams[-1]}" if len(streams) > 1 else ", ".join(streams) or "none"),
             hint=EXAMPLES,
         )
 
@@ -323,12 +324,17 @@ class _Tables:
     def _bucket_holding(self, row: Mapping[str, Any]) -> int:
         return self._buckets_of_stream(self._context.stream_name(row["stream"]))[0]
 
-    def _not_found(self, instance: int, lane: int, bucket: int, asked: str) -> UsageError:
+    def _not_found(self, instance: int, lane: int, seq: int, bucket: int, asked: str) -> UsageError:
         own = (pc.field("instance") == instance) & (pc.field("lane") == lane)
-        seqs = [row["seq"] for row in self._read("sends", bucket, own)]
+        sent = [(row["seq"], row["attempt"]) for row in self._read("sends", bucket, own)]
         text = words.plain(asked)
-        if seqs:
-            last = max(seqs)
+        if attempts := [attempt for number, attempt in sent if number == seq]:
+            return UsageError(
+                f"{text} was never sent: of {instance}/{lane}/{seq} the last attempt was {max(attempts)}",
+                hint=f"{instance}/{lane}/{seq} shows all of its attempts",
+            )
+        if sent:
+            last, _ = max(sent)
             return UsageError(
                 f"{text} was never sent: {instance}/{lane} sent seq 0..{last}",
                 hint=f"the last one is {instance}/{lane}/{last}",

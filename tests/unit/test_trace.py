@@ -140,6 +140,7 @@ def test_witness_of_a_judged_run_names_its_class(premature: RunDir) -> None:
         ("9/0/0", "producer instance 9 sent nothing to lane 0 (orders-0)"),
         ("1/7/0", "no lane 7: its lanes are 0..1"),
         ("1/1/6", "never sent: 1/1 sent seq 0..5"),
+        ("1/1/5.3", "never sent: of 1/1/5 the last attempt was 0"),
         ("payments-0@1", "no stream 'payments-0': it has orders-0 .. orders-1"),
         ("orders-1@7", "no row at 7: the audit read 0..6, its end"),
         ("4294967296/0/0", "instance and lane are below"),
