@@ -55,7 +55,7 @@ class Starved(NodeLoss):
     def proof(self) -> Proof:
         """Effective when the machine shows the shortage; what the cluster made of it stands beside."""
         self._note_change()
-        self._note_deaths()
+        self.note()
         shown, who = self.bit(), ", ".join(self.targets)
         if not shown:
             return Proof(False, f"{who}: {self.nothing()}")
@@ -70,12 +70,15 @@ class Starved(NodeLoss):
     def details(self) -> dict[str, Any]:
         return {**self._changed, **({"died": self._died} if self._died else {})}
 
-    def _note_deaths(self) -> None:
+    def note(self) -> None:
+        """Remember what is seen only while it lasts. Also asked before the heal: who looks at the cluster may
+        have to wait for its answer until all is over."""
         for node in self.targets:
             if node not in self._died and not self.site.killable.is_running(node):
                 self._died.append(node)
 
     def heal(self) -> None:
+        self.note()
         for node in self.targets:
             self.lift(node)
             if not self.site.killable.is_running(node):

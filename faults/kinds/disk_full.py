@@ -34,13 +34,17 @@ class DiskFilled(Starved):
     def apply(self) -> None:
         for node in self.targets:
             self._disk.fill_disk(node)
+        self.note()
 
-    def bit(self) -> str:
-        """A write of ours fails, and the node shows that its own do. Nodes below the brokers lead nothing:
-        of them the failing write is all there is to see."""
+    def note(self) -> None:
+        super().note()
         for node in self.targets:
             if not self._said and self._disk.is_filled(node):
                 self._said = self._disk.try_write(node, _PROBE_BYTES)[0]
+
+    def bit(self) -> str:
+        """A write of ours failed, and the node shows that its own do. Nodes below the brokers lead nothing:
+        of them the failing write is all there is to see."""
         if self._said != "ENOSPC":
             return ""
         below = not set(self.targets) & set(self.site.brokers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import Field
@@ -34,6 +35,7 @@ class MemoryLimited(Starved):
         self._memory: LimitsMemory = ability(site, LimitsMemory)
         self._at_first = {node: self._memory.memory_use(node) for node in targets}
         self._limits: dict[str, int] = {}
+        self._seen: dict[str, MemoryUse] = {}
 
     def apply(self) -> None:
         asked = self.params.get("limit")
@@ -41,15 +43,23 @@ class MemoryLimited(Starved):
             wanted = int(asked) if asked else use.fixed + int(self.params["headroom"])
             self._limits[node] = self._memory.limit_memory(node, wanted) or wanted
 
+    def note(self) -> None:
+        """The most that was counted: a container that is started again counts anew."""
+        super().note()
+        for node in list(self._limits):  # another thread is filling it
+            now, seen = self._memory.memory_use(node), self._seen.get(node, self._at_first[node])
+            self._seen[node] = replace(now, met=max(now.met, seen.met), killed=max(now.killed, seen.killed))
+
     def bit(self) -> str:
         """Allocations met the limit."""
         texts = []
-        for node, limit in list(self._limits.items()):  # another thread is filling it
-            before, now = self._at_first[node], self._memory.memory_use(node)
-            if met := now.met - before.met:
-                killed = now.killed - before.killed
+        for node, use in list(self._seen.items()):
+            before = self._at_first[node]
+            if met := use.met - before.met:
+                killed = use.killed - before.killed
+                limit, used = in_units(self._limits[node]), in_units(before.used)
                 texts.append(
-                    f"{in_units(limit)} of memory, {in_units(before.used)} before: met {met:,} times"
+                    f"{limit} of memory, {used} before: met {met:,} times"
                     + (f", the kernel killed {killed} for it" if killed else "")
                 )
         return "; ".join(texts)
@@ -58,7 +68,6 @@ class MemoryLimited(Starved):
         return f"never wanted more than {', '.join(in_units(limit) for limit in self._limits.values())}"
 
     def details(self) -> dict[str, Any]:
-        uses: dict[str, MemoryUse] = {node: self._memory.memory_use(node) for node in list(self._limits)}
         rows = {
             node: {
                 "limit": self._limits[node],
@@ -67,7 +76,7 @@ class MemoryLimited(Starved):
                 "met": use.met - self._at_first[node].met,
                 "killed": use.killed - self._at_first[node].killed,
             }
-            for node, use in uses.items()
+            for node, use in list(self._seen.items())
         }
         return {**super().details(), "memory": rows}
 

@@ -75,8 +75,9 @@ class LimitedContainers(LimitedDisks):
         memory = _stats(container, node).get("memory_stats") or {}
         stat, used = memory.get("stats") or {}, int(memory.get("usage", 0))
         limit = int(container.attrs["HostConfig"].get("Memory") or 0)
-        met = int(memory.get("failcnt") or (bool(used) and limit > 0 and used > limit * _FULL))
         killed = int(bool(container.attrs["State"].get("OOMKilled")))
+        # The counts of a container end with it; that it was killed for its memory stays until its next start.
+        met = int(memory.get("failcnt") or (bool(used) and limit > 0 and used > limit * _FULL) or killed)
         holds = limit if limit > 0 and limit != self._own_memory(node) else None
         return MemoryUse(used, int(stat.get("total_rss") or stat.get("anon") or 0), holds, met, killed)
 

@@ -24,6 +24,7 @@ class StateContainer(LimitedContainers):
         self.compose, self.floor = compose, floor
         self.host: dict[str, int] = {"Memory": 900 * 2**20, "CpuQuota": 0}
         self.updates: list[dict[str, int]] = []
+        self.oom_killed = False
         self.stats: dict[str, Any] = {
             "cpu_stats": {
                 "throttling_data": {"periods": 40, "throttled_periods": 38, "throttled_time": 3_500_000_000}
@@ -39,7 +40,7 @@ class StateContainer(LimitedContainers):
 
     def container(self, node: str) -> Any:
         api = SimpleNamespace(stats=lambda name, *, stream, one_shot: self.stats)
-        attrs = {"HostConfig": dict(self.host), "State": {"OOMKilled": False}}
+        attrs = {"HostConfig": dict(self.host), "State": {"OOMKilled": self.oom_killed}}
         return SimpleNamespace(id="1", attrs=attrs, update=self._update, client=SimpleNamespace(api=api))
 
     def _update(self, **changes: int) -> None:
@@ -92,3 +93,5 @@ def test_without_a_count_a_full_group_met_its_limit(tmp_path: Path) -> None:
     assert node.memory_use("kafka-1").met == 1
     node.stats["memory_stats"] = {}
     assert node.memory_use("kafka-1") == MemoryUse(0, 0, 502 * MB, 0, 0)
+    node.oom_killed = True  # its counts ended with it
+    assert node.memory_use("kafka-1") == MemoryUse(0, 0, 502 * MB, 1, 1)

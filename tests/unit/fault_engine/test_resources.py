@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 import faults
@@ -29,6 +32,8 @@ class HungryRuntime(StateRuntime):
         self.idle = False
         self.tries = 0
         self.dies_of: set[str] = set()
+        self.counts_anew = False
+        self.limited: set[str] = set()
 
     def limit_cpu(self, node: str, cores: float | None) -> None:
         self._set(self.cores, node, cores)
@@ -40,18 +45,22 @@ class HungryRuntime(StateRuntime):
 
     def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:
         self._set(self.limit, node, limit_bytes)
+        self.limited |= {node} if limit_bytes else set()
         if limit_bytes and "memory" in self.dies_of:
             self.kill(node)
         return limit_bytes
 
     def memory_use(self, node: str) -> MemoryUse:
-        met = 0 if self.idle else 12 * (node in self.calls_of("limit"))
+        met = 12 * (node in self.limited and not self.idle)
         return MemoryUse(500_000_000, 300_000_000, self.limit.get(node), met, met // 12)
 
-    def calls_of(self, word: str) -> list[str]:
-        return [call.split()[1] for call in self.calls if call.startswith(word)]
+    def start(self, node: str) -> None:
+        super().start(node)
+        if self.counts_anew:
+            self.limited.discard(node)
 
     def fill_disk(self, node: str) -> None:
+        self.calls.append(f"fill {node}")
         self.full.add(node)
         if "disk" in self.dies_of:
             self.kill(node)
@@ -149,6 +158,32 @@ def test_a_node_that_wants_nothing_is_no_effect(
     assert effect["effective"] is False
     assert says in effect["evidence"]
     assert hungry(cluster).untouched()
+
+
+@pytest.mark.parametrize(
+    ("kind", "dies_of", "says"),
+    [
+        ("disk-full", "disk", "no space left on its data volume (a write got ENOSPC); kafka-2 died of it"),
+        ("memory-limit", "memory", "met 12 times, the kernel killed 1 for it; kafka-2 died of it"),
+    ],
+)
+def test_it_is_proved_also_when_the_cluster_answers_only_after_the_heal(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, kind: str, dies_of: str, says: str
+) -> None:
+    """Of a node that died others are not told for seconds, and a container that is started counts anew."""
+    runtime, answer = hungry(cluster), cluster.admin.partition_states
+    runtime.dies_of, runtime.counts_anew = {dies_of}, True
+
+    def late(topics: list[str]) -> object:
+        time.sleep(0 if not runtime.calls or threading.current_thread().name == "fault-1" else 1.5)
+        return answer(topics)
+
+    monkeypatch.setattr(cluster.admin, "partition_states", late)
+    rig = Rig(cluster, run, step(kind))
+    rig.storm.join(30)
+    assert rig.rows("effect")[-1]["effective"] is True, rig.rows()
+    assert says in rig.rows("effect")[-1]["evidence"]
+    assert runtime.untouched()
 
 
 def test_a_starved_node_is_claimed(cluster: StateCluster, run: RunDir) -> None:
