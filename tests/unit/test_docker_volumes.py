@@ -1,4 +1,4 @@
-"""Volumes of containers: refused where they cannot be, owned as their folder in the image, gone at the end."""
+"""Volumes of containers: refused where there can be none, owned as in the image, gone at the end."""
 
 from __future__ import annotations
 
