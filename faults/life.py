@@ -140,7 +140,7 @@ class Life(threading.Thread):
         fault_id, desk = self.firing.id, self._desk
         desk.journal.heal(fault_id)
         text = self._verified(injection)
-        undone = not text or injection.is_undone()
+        undone = not text or self._is_undone(injection)
         evidence = f"undone, but the cluster did not recover in time: {text}" if text and undone else text
         desk.journal.healed(fault_id, ok=not text, text=evidence)
         if undone:  # a cluster that is slow to recover is the run's finding; nothing is left to undo
@@ -155,7 +155,7 @@ class Life(threading.Thread):
         deadline = time.monotonic() + self._desk.verify_s
         next_try, error_text, whole_looks = 0.0, "", 0
         while True:
-            if time.monotonic() >= next_try and not injection.is_undone():
+            if time.monotonic() >= next_try and not self._is_undone(injection):
                 next_try = time.monotonic() + _RETRY_S
                 error_text = self._undo(injection)
             missing = self._missing(injection)
@@ -176,6 +176,16 @@ class Life(threading.Thread):
             _LOG.exception("fault %d (%s) cannot be healed", self.firing.id, self.firing.kind)
             return f"a bug: {error!r}"
         return ""
+
+    def _is_undone(self, injection: Injection) -> bool:
+        """Not to know is not to be undone."""
+        try:
+            return injection.is_undone()
+        except BrokerstormError:
+            return False
+        except Exception:  # noqa: BLE001 - a thread's end would leave the fault to nobody
+            _LOG.exception("fault %d cannot be asked whether it is undone", self.firing.id)
+            return False
 
     def _missing(self, injection: Injection) -> str:
         try:
@@ -208,7 +218,7 @@ class Life(threading.Thread):
             )
         if trouble := self._undo(injection):
             return self._describe(trouble)
-        return "" if injection.is_undone() else self._describe("still applied")
+        return "" if self._is_undone(injection) else self._describe("still applied")
 
     def _describe(self, text: str) -> str:
         targets = self._injection.targets if self._injection else (self.firing.target,)

@@ -191,6 +191,26 @@ def test_a_heal_that_breaks_is_tried_again_and_told(
     assert len(Ledger(second).entries()) == 1
 
 
+def test_an_engine_that_goes_away_leaves_its_faults_in_the_ledger_and_says_so(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers cannot be asked for any more: that is no bug, and nothing that may pass for healed."""
+    rig = Rig(cluster, run, kill(0.0, 0.3, target="kafka-1"), verify_s=0.5)
+    rig.wait_for("inject")
+
+    def gone(node: str) -> bool:
+        raise EnvironmentNotReady(f"cannot ask for the state of {node}: the engine does not answer")
+
+    monkeypatch.setattr(cluster.runtime, "is_running", gone)
+    monkeypatch.setattr(cluster.runtime, "start", gone)
+    rig.storm.join(20)
+    said = "cannot ask for the state of kafka-1: the engine does not answer"
+    assert [said in failure for failure in rig.storm.heal_all(1)] == [True]
+    assert rig.rows("healed")[0]["ok"] is False
+    assert said in rig.rows("healed")[0]["evidence"]
+    assert len(Ledger(run).entries()) == 1
+
+
 def test_brokers_that_do_not_answer_are_neither_a_proof_nor_a_bug(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
