@@ -107,12 +107,8 @@ def test_a_hang_is_noticed_within_seconds_of_its_deadline_while_others_go_on(
     live = start(SARAMA)
     assert live.wait() == Exit.FAIL, live.errors()
     (hang,) = noticed(live)
-    assert (hang["kind"], hang["worker"], hang["instance"], hang["deadline_s"]) == (
-        "hang",
-        "producer-1",
-        1,
-        10,
-    )
+    assert (hang["kind"], hang["worker"], hang["instance"]) == ("hang", "producer-1", 1)
+    assert hang["deadline_s"] == 15  # limits.call
     assert hang["open"] > 0
     assert hang["last_progress_ns"] > 0
     late_s = (hang["t_ns"] - hang["since_ns"]) / 1e9 - hang["deadline_s"]

@@ -48,9 +48,8 @@ require:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[LiveRun]:
-    live = LiveRun(tmp_path, scenario=SCENARIO)
-    yield live
-    live.close()
+    with LiveRun(tmp_path, scenario=SCENARIO) as live:
+        yield live
 
 
 def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:

@@ -19,9 +19,8 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[LiveRun]:
-    live = LiveRun(tmp_path)
-    yield live
-    live.close()
+    with LiveRun(tmp_path) as live:
+        yield live
 
 
 def test_a_run_from_cluster_to_verdict_and_the_same_faults_again(run: LiveRun) -> None:
@@ -119,8 +118,7 @@ def test_a_broker_that_never_comes_back(tmp_path: Path) -> None:
     kill = "- {fault: kill, target: kafka-2, at: 1s, for: 3s}"
     lines = [line if "fault: pause" not in line else f"  {kill}" for line in SCENARIO.splitlines()]
     limits = "limits: {recovery: 8s, drain: 8s}"
-    live = LiveRun(tmp_path, scenario="\n".join([*lines, limits, ""]))
-    try:
+    with LiveRun(tmp_path, scenario="\n".join([*lines, limits, ""])) as live:
         live.wait_for_fault()
         for meta in (live.root / "cluster" / "kafka-2").rglob("meta.properties"):
             meta.write_text("node.id=99\nversion=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
@@ -130,5 +128,3 @@ def test_a_broker_that_never_comes_back(tmp_path: Path) -> None:
         assert (document["exit_code"], document["verdict"]) == (code, "unknown")
         assert any("kafka-2" in reason for reason in document["reasons"]), document["reasons"]
         assert live.processes() == []
-    finally:
-        live.close()
