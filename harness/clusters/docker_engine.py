@@ -77,7 +77,11 @@ def _look_at(path: Path) -> None:
 
 
 @contextmanager
-def asking(what: str, error_type: type[BrokerstormError] = EnvironmentNotReady) -> Iterator[None]:
+def asking(
+    what: str,
+    error_type: type[BrokerstormError] = EnvironmentNotReady,
+    hint: str = "is the Docker engine well? `docker info`",
+) -> Iterator[None]:
     """Turn what Docker's library raises into an error that says what could not be done."""
     from docker.errors import DockerException
     from requests.exceptions import RequestException
@@ -85,9 +89,10 @@ def asking(what: str, error_type: type[BrokerstormError] = EnvironmentNotReady) 
     try:
         yield
     except (DockerException, RequestException) as error:
-        raise error_type(
-            f"{what}: {_reason(error)}", hint="is the Docker engine well? `docker info`"
-        ) from error
+        said, cause = _reason(error), _cause(error)
+        if isinstance(cause, OSError) and cause.strerror:
+            said = f"the Docker engine does not answer ({cause.strerror})"
+        raise error_type(f"{what}: {said}", hint=hint) from error
 
 
 def _reason(error: BaseException) -> str:
@@ -95,10 +100,17 @@ def _reason(error: BaseException) -> str:
     explanation = getattr(error, "explanation", None)
     if explanation:
         return " ".join(str(explanation).split())[:300]
-    inner = error
-    while isinstance(inner, BaseException) and (inner.__cause__ or inner.__context__):
-        inner = inner.__cause__ or inner.__context__ or inner
+    inner = _cause(error)
     return " ".join(str(inner).split())[:300] or type(inner).__name__
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The innermost cause. An error of ours in the chain is what was being handled when the engine was asked,
+    and no cause of anything."""
+    inner = error
+    while (cause := inner.__cause__ or inner.__context__) and not isinstance(cause, BrokerstormError):
+        inner = cause
+    return inner
 
 
 def runs(client: Any) -> set[str]:
@@ -154,10 +166,11 @@ def keep_logs(client: Any, run_id: str, folder: Path) -> None:
     """`keep_log` of every container of a run, as far as that goes: below ``folder``, by service."""
     if not folder.is_dir():
         return
-    for container in containers(client, run_id):
-        if service := service_of(container):
-            with suppress(EnvironmentNotReady):
-                keep_log(container, folder / service / "logs")
+    with suppress(EnvironmentNotReady):
+        for container in containers(client, run_id):
+            if service := service_of(container):
+                with suppress(EnvironmentNotReady):
+                    keep_log(container, folder / service / "logs")
 
 
 def remove(client: Any, run_id: str) -> None:
@@ -189,7 +202,8 @@ def remove(client: Any, run_id: str) -> None:
 
 def _everything(client: Any, run_id: str) -> list[tuple[str, Callable[[], None]]]:
     found: list[tuple[str, Callable[[], None]]] = []
-    with asking(f"cannot list what {run_id} left in the Docker engine", HealError):
+    later = "once the engine runs again, `brokerstorm clean` removes it"
+    with asking(f"cannot remove what {run_id} has in the Docker engine", HealError, later):
         for each in client.containers.list(all=True, sparse=True, filters=_filter(run_id)):
             found.append(("container", partial(_drop, each)))
         for each in client.networks.list(filters=_filter(run_id)):

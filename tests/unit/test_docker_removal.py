@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,33 @@ def test_a_block_of_a_run_with_containers_is_not_given_out(tmp_path: Path) -> No
     let_its_harness_die()
     assert addresses._held_by_nodes(lambda: {"with-containers"}) == {block}
     assert addresses._held_by_nodes(set) == set()
+
+
+class DeadEngine:
+    """An engine that was stopped while a run used it."""
+
+    def __init__(self) -> None:
+        self.containers = self.networks = self.volumes = self
+
+    def list(self, **how: Any) -> list[Any]:
+        from requests.exceptions import ConnectionError
+
+        try:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        except OSError as error:
+            raise ConnectionError(("Connection aborted.", error)) from error
+
+
+def test_an_engine_that_went_away_is_the_reason_and_not_what_it_caused(tmp_path: Path) -> None:
+    """A cluster is taken down because its brokers do not answer: that is not why it cannot be."""
+    docker_engine.keep_logs(DeadEngine(), "run-1", tmp_path)
+    try:
+        raise EnvironmentNotReady("no broker answers at its admin endpoint")
+    except EnvironmentNotReady:
+        with pytest.raises(HealError) as caught:
+            docker_engine.remove(DeadEngine(), "run-1")
+    assert str(caught.value) == (
+        "cannot remove what run-1 has in the Docker engine:"
+        " the Docker engine does not answer (No such file or directory)"
+    )
+    assert caught.value.hint == "once the engine runs again, `brokerstorm clean` removes it"
