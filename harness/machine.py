@@ -74,7 +74,7 @@ def checks(
         *own,
         memory_check(needed_mb),
         disk_check(folder or Path.cwd()),
-        disk_check(cache_folder(), name="disk of the cache", needed_mb=500),
+        disk_check(cache_folder(), name="disk of the cache", needed_mb=500, chosen_by="BROKERSTORM_CACHE"),
         loopback_check(max(s.number for s in spec.nodes), sorted(spec.ports.values())),
         files_check(),
     ]
@@ -130,15 +130,18 @@ def memory_check(needed_mb: int) -> Check:
     return Check("memory", ok, text, "" if ok else "close programs or use a machine with more memory")
 
 
-def disk_check(folder: Path, *, name: str = "disk", needed_mb: int = DISK_MB) -> Check:
+def disk_check(
+    folder: Path, *, name: str = "disk", needed_mb: int = DISK_MB, chosen_by: str = "--run-dir"
+) -> Check:
     """Space below a folder that may not exist yet."""
     existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
     free_mb = shutil.disk_usage(existing).free // 2**20
+    another = f"choose another folder with {chosen_by}"
     if not os.access(existing, os.W_OK):
-        return Check(name, False, f"{existing} is not writable", "choose another folder with --run-dir")
+        return Check(name, False, f"{existing} is not writable", another)
     ok = free_mb >= needed_mb
     text = f"{free_mb} MB free at {existing}, {needed_mb} MB needed"
-    return Check(name, ok, text, "" if ok else "free some space or choose another folder with --run-dir")
+    return Check(name, ok, text, "" if ok else f"free some space or {another}")
 
 
 def loopback_check(nodes: int, ports: Sequence[int]) -> Check:

@@ -6,6 +6,7 @@ import os
 import resource
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,7 +84,15 @@ def test_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     check = machine.disk_check(tmp_path / "not" / "yet", needed_mb=1)
     assert check.ok
     assert str(tmp_path) in check.text
-    assert not machine.disk_check(tmp_path, needed_mb=10**9).ok
+    full = machine.disk_check(tmp_path, needed_mb=10**9)
+    assert (full.ok, full.remedy) == (False, "free some space or choose another folder with --run-dir")
+
+
+def test_a_full_disk_of_the_cache_has_a_remedy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    found = {check.name: check.remedy for check in machine.checks("kafka") if check.name.startswith("disk")}
+    assert "--run-dir" in found["disk"]
+    assert "BROKERSTORM_CACHE" in found["disk of the cache"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
