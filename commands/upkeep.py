@@ -13,7 +13,7 @@ import click
 from commands.console import SCHEMA_VERSION, Settings, command, table, write
 from commands.network import fetch_proxy, fetch_proxy_image, network_checks
 from commands.resources import resource_checks
-from harness.errors import Exit, HealError, UsageError
+from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
 
 if TYPE_CHECKING:
     from harness.clusters.addresses import Claim
@@ -301,5 +301,8 @@ def stop_kept(claim: Claim) -> None:
     faults.heal_from_ledger(None, RunDir(folder.parent))
     try:
         attach_cluster(folder).down()
-    except UsageError:  # its folder is gone: only the processes and the claim know
+    except (
+        UsageError,
+        EnvironmentNotReady,
+    ):  # its folder or its Java is gone: processes and claim still know
         leftovers.remove(leftovers.find(claim.run_id))

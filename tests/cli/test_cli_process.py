@@ -13,6 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.clusters import addresses
+from harness.clusters.cluster import STATE_FILE
+from harness.rundir import write_json
+
 ROOT = Path(__file__).resolve().parents[2]
 BROKERSTORM = [sys.executable, str(ROOT / "cli.py")]
 
@@ -185,3 +189,29 @@ def test_no_cluster_is_up(command: str, tmp_path: Path) -> None:
     done = run(*command.split(), cwd=tmp_path, env={"BROKERSTORM_STATE": str(tmp_path / "state")})
     assert done.returncode == 2
     assert done.stderr.startswith("brokerstorm: no cluster is up\n")
+
+
+def test_a_kept_cluster_goes_down_also_when_its_java_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = without_java(tmp_path / "bin")
+    monkeypatch.setenv("BROKERSTORM_STATE", env["BROKERSTORM_STATE"])
+    run_id, folder = f"test-{uuid.uuid4()}", tmp_path / "runs" / "x" / "cluster"
+    block = addresses.claim(run_id, folder, [])
+    addresses.keep(block, run_id)
+    write_json(
+        folder / STATE_FILE,
+        {
+            "runtime": "process", "system": "kafka", "version": "4.1.2", "topology": "", "run_id": run_id,
+            "block": block, "broker_config": {}, "needs": [], "source": {"jars": "/gone", "archives": {}},
+        },
+    )  # fmt: skip
+    broker = subprocess.Popen(["sleep", "300"], env={**os.environ, "BROKERSTORM_RUN_ID": run_id})
+    try:
+        done = run("down", cwd=tmp_path, env=env)
+        assert (done.returncode, done.stdout) == (0, f"stopped: {run_id}\n"), done.stderr
+        assert broker.wait(20) == -9
+        assert addresses.claims() == []
+    finally:
+        broker.kill()
+        broker.wait(5)
