@@ -163,6 +163,49 @@ def test_an_engine_that_went_away_mid_run_is_an_error_only_for_who_acts() -> Non
     assert runtime.is_running("kafka-2") is False  # it never had a container
 
 
+class DeafEngine:
+    """An engine with a container that runs, and whose port never opens."""
+
+    def __init__(self) -> None:
+        self.api = self.containers = self
+        self.id = "0123"
+
+    def inspect_container(self, name: str) -> dict[str, Any]:
+        return {"State": {"Running": True, "Status": "running", "Health": {"Status": "unhealthy"}}}
+
+    def get(self, name: str) -> DeafEngine:
+        return self
+
+    def logs(self, **how: Any) -> Any:
+        text = b"started\nERROR waiting for a license\n"
+        return [text] if how.get("stream") else text
+
+
+def test_a_node_that_runs_and_never_answers_is_told_with_its_last_lines(tmp_path: Path) -> None:
+    runtime = DockerRuntime("r", tmp_path, 9, spec_of("kafka"), DeafEngine())
+    runtime._ids["kafka-1"] = "0123"
+    with pytest.raises(EnvironmentNotReady) as caught:
+        runtime.check()
+    said, *lines = str(caught.value).splitlines()
+    assert said == "kafka-1 runs and never became healthy; last lines:"
+    assert [line.strip() for line in lines][-1] == "ERROR waiting for a license"
+    assert f"its log is {tmp_path / 'kafka-1' / 'logs' / 'stdout.log'}" in caught.value.hint
+
+
+@pytest.mark.parametrize("system", ["kafka", "pulsar", "qpid"])
+def test_a_start_waits_for_longer_than_a_node_is_given_to_become_healthy(system: str) -> None:
+    """Else it would end with *not ready*, and nobody would be told what the node said."""
+    import yaml
+
+    from commands.clusters import UP_TIMEOUT_S
+
+    services = yaml.safe_load(spec_of(system).file.read_text())["services"]
+    for service in spec_of(system).nodes:
+        check = services[service.name]["healthcheck"]
+        late_s = int(check["interval"].removesuffix("s")) * check["retries"]
+        assert late_s < UP_TIMEOUT_S or "zookeeper" in service.roles, service.name  # compose waits for that
+
+
 # -- auto -------------------------------------------------------------------------------------------------
 
 
