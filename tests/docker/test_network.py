@@ -126,7 +126,7 @@ FAULTS = [
     {"fault": "connection-reset", "target": "kafka-3", "link": "peers", "for": "1s"},
     {"fault": "partition", "target": "kafka-1", "link": "peers", "way": "in", "for": "4s"},
     {"fault": "partition", "shape": "ring", "link": "peers", "for": "6s"},
-    {"fault": "packet-loss", "target": "kafka-1", "share": 0.3, "for": "5s"},
+    {"fault": "packet-loss", "target": "leader-of:orders", "share": 0.3, "for": "5s"},
     {"fault": "name-change", "target": "kafka-2", "for": "40s"},
 ]
 
@@ -161,7 +161,7 @@ OTHERS = {
     ("qpid", "group"): [
         {"fault": "latency", "target": "qpid-2", "link": "all", "delay": "300ms", "for": "2s"},
         {"fault": "partition", "target": "leader-of:orders", "for": "3s"},
-        {"fault": "blackhole", "target": "leader-of:orders", "link": "peers", "for": "9s"},
+        {"fault": "partition", "target": "leader-of:orders", "link": "peers", "for": "9s"},
     ],
     ("pulsar", "small"): [
         {"fault": "latency", "target": "bookie-1", "link": "peers", "delay": "300ms", "for": "2s"},
