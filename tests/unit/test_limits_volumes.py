@@ -1,0 +1,167 @@
+"""Volumes of nodes: refused, filled, slowed, and gone afterwards; most of it needs root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.clusters import limits, limits_groups, limits_volumes
+from harness.clusters.limits_volumes import (
+    Volume,
+    throttle_group,
+    volumes_below,
+    why_no_volume,
+    why_not_slow,
+)
+
+
+@pytest.mark.parametrize(
+    ("mounted", "group", "found"),
+    [
+        ("/", "/", "/sys/fs/cgroup/blkio"),
+        ("/", "/docker/0123", "/sys/fs/cgroup/blkio/docker/0123"),
+        ("/docker/0123", "/docker/0123/inner", "/sys/fs/cgroup/blkio/inner"),
+        ("/docker/0123", "/user.slice", None),
+    ],
+)
+def test_the_group_whose_rules_hold_for_a_process(mounted: str, group: str, found: str | None) -> None:
+    mounts = f"32 25 0:28 {mounted} /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n"
+    groups = f"8:pids:/elsewhere\n7:blkio:{group}\n0::/\n"
+    assert throttle_group(groups, mounts) == (Path(found) if found else None)
+    assert throttle_group("8:pids:/\n", mounts) is None
+    assert throttle_group(groups, "") is None
+
+
+def test_slow_volumes_need_v1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits_volumes, "why_no_volume", lambda: "")
+    assert "only cgroup v1's blkio" in why_not_slow("33 25 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+
+
+def test_a_user_gets_no_volume(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert limits.why_not("data-volume") == "mounting a volume needs root"
+    assert limits.why_not("slow-volume") == "mounting a volume needs root"
+
+
+needs_root = pytest.mark.skipif(bool(why_no_volume()), reason=f"no volume here: {why_no_volume()}")
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    data = tmp_path / "cluster" / "kafka-1" / "data"
+    (data / "orders-0").mkdir(parents=True)
+    (data / "orders-0" / "log").write_text("kept")
+    made = Volume(data)
+    made.mount()
+    yield made
+    made.unmount()
+
+
+@needs_root
+def test_a_volume_is_filled_to_the_last_block_and_freed(volume: Volume, tmp_path: Path) -> None:
+    assert sorted(path.name for path in volume.data.iterdir()) == ["orders-0"]
+    assert (volume.data / "orders-0" / "log").read_text() == "kept"
+    assert volume.try_write(65536)[0] == ""
+    volume.fill()
+    assert volume.is_filled()
+    assert volume.try_write(65536)[0] == "ENOSPC"
+    assert volume.image.stat().st_blocks * 512 < 200_000_000, "a ballast is reserved, not written"
+    volume.free()
+    volume.free()
+    assert not volume.is_filled()
+    assert volume.try_write(65536)[0] == ""
+
+
+@needs_root
+@pytest.mark.skipif(bool(why_not_slow()), reason=why_not_slow())
+def test_a_volume_is_slowed_alone_and_the_rule_goes_with_it(volume: Volume) -> None:
+    volume.slow(400_000)
+    assert volume.is_slowed()
+    assert volume.try_write(131_072)[1] > 0.25
+    volume.slow(None)
+    assert not volume.is_slowed()
+    assert volume.try_write(131_072)[1] < 0.25
+    volume.slow(400_000)
+    root = limits_volumes._throttle_root()
+    device = volume._device()
+    assert root is not None
+    volume.unmount()
+    rules = (root / "blkio.throttle.write_bps_device").read_text()
+    assert not [rule for rule in rules.splitlines() if rule.startswith(f"{device} ")]
+
+
+@pytest.fixture
+def own_group() -> Iterator[Path]:
+    """A blkio group below the root, as a container has one."""
+    root = limits_volumes._throttle_root()
+    assert root is not None
+    path = root / f"brokerstorm-test-{os.getpid()}"
+    path.mkdir()
+    yield path
+    path.rmdir()
+
+
+#: Writes and syncs 128 KiB each time it is asked to, and says how long it took.
+WRITER = """
+import os, sys, time
+for line in sys.stdin:
+    start = time.monotonic()
+    handle = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+    os.write(handle, bytes(131072)); os.fsync(handle); os.close(handle)
+    print(time.monotonic() - start, flush=True)
+"""
+
+
+@needs_root
+@pytest.mark.skipif(bool(why_not_slow()), reason=why_not_slow())
+def test_a_process_in_a_group_of_its_own_is_slowed_too_also_a_new_one(
+    volume: Volume, own_group: Path
+) -> None:
+    """Throttles of cgroups v1 are not inherited, and a container has a group of its own."""
+    node = limits.Limits("run-1", {"kafka-1": volume.data}, frozenset({"slow-volume"}))
+    command = [sys.executable, "-c", WRITER, str(volume.data / "log")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        (own_group / "cgroup.procs").write_text(str(writer.pid))
+
+        def write_s() -> float:
+            print("now", file=writer.stdin, flush=True)
+            return float(writer.stdout.readline())  # type: ignore[union-attr]
+
+        assert write_s() < 0.25
+        volume.slow(400_000, writer.pid)
+        assert write_s() > 0.25
+        volume.slow(None)
+        assert write_s() < 0.25
+        volume.slow(400_000)
+        node.enter("kafka-1", writer.pid)  # it was started while the disk was slow
+        assert write_s() > 0.25
+        volume.slow(None)
+        assert not (own_group / "blkio.throttle.write_bps_device").read_text()
+        writer.stdin.close()
+
+
+@needs_root
+def test_what_a_killed_harness_left_is_cleared(volume: Volume, tmp_path: Path) -> None:
+    run_id = f"test-{os.getpid()}"
+    sleeping = subprocess.Popen(["sleep", "60"])
+    made = limits.Limits(run_id, {"kafka-1": volume.data}, frozenset({"cpu-quota", "memory-group"}))
+    try:
+        made.prepare("kafka-1")
+        made.enter("kafka-1", sleeping.pid)
+        assert all(group.holds(sleeping.pid) for group in made._groups.values())
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+    assert {found for found, _ in limits_groups.groups_left(run_id)} == {run_id}
+    limits.clear(run_id, [tmp_path / "cluster"])
+    assert list(limits_groups.groups_left(run_id)) == []
+    assert volumes_below(tmp_path) == []
+    assert not volume.image.exists()
+    limits.clear(run_id, [tmp_path / "cluster"])
