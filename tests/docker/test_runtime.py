@@ -17,12 +17,14 @@ import psutil
 import pytest
 
 import faults
+from faults.kinds import KINDS
 from faults.probe import answers
 from faults.round_trips import measure
 from harness.clusters import (
     addresses,
     attach_cluster,
     docker_engine,
+    docker_limits,
     docker_volumes,
     leftovers,
     open_cluster,
@@ -176,13 +178,14 @@ def test_a_container_is_given_less_cpu_and_all_of_it_again(whole: KafkaCluster) 
     [
         ({"fault": "disk-full", "for": 2}, "no space left on its data volume (a write got ENOSPC)"),
         ({"fault": "slow-disk", "for": 3, "rate": "200kB"}, "200 kB/s at most:"),
+        ({"fault": "memory-limit", "for": 3}, "of memory, "),
     ],
-    ids=["full", "slow"],
+    ids=["full disk", "slow disk", "little memory"],
 )
-def test_the_disk_of_a_container_is(
+def test_what_a_container_lacks_is_seen_and_given_back(
     whole: KafkaCluster, tmp_path: Path, step: dict[str, Any], shown: str
 ) -> None:
-    if missing := {"data-volume", "slow-volume"} - NEEDS:
+    if missing := set(KINDS[step["fault"]].needs) - NEEDS - docker_limits.GIVES:
         pytest.skip(docker_volumes.why_not(missing.pop()))
     run = RunDir(tmp_path / "run").create()
     with sending(whole, ORDERS):
@@ -191,6 +194,7 @@ def test_the_disk_of_a_container_is(
     assert shown in rows["effect"]["evidence"]
     assert whole.runtime.try_write("kafka-2", 65536)[0] == ""
     assert not whole.runtime.is_slowed("kafka-2")
+    assert whole.runtime.memory_use("kafka-2").limit is None
 
 
 def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
