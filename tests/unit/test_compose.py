@@ -121,7 +121,8 @@ def test_each_endpoint_has_its_own_listener_and_the_quorum_is_static() -> None:
     assert set(listeners) == {"CLIENT", "PEER", "ADMIN", "CONTROLLER"}
     assert len(set(listeners.values())) == 4
     assert properties["inter.broker.listener.name"] == "PEER"
-    assert "CONTROLLER" not in properties["advertised.listeners"]
+    assert "CONTROLLER" in properties["advertised.listeners"]
+    assert "CONTROLLER" not in server_properties("3.8.1")["advertised.listeners"]
 
 
 def test_settings_unknown_to_old_brokers_are_left_out_for_them() -> None:

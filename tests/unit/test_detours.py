@@ -16,6 +16,7 @@ from faults.params import Shape
 from faults.timeline import needs_of
 from harness.clusters.cluster import spec_of
 from harness.clusters.detours import DetourMap
+from harness.clusters.docker_wiring import DockerWiring
 from harness.clusters.layout import Layout, LoopbackWiring
 from harness.clusters.network import detours_of, toxic_of
 from harness.errors import ScenarioError, UsageError
@@ -86,7 +87,19 @@ def test_brokers_advertise_the_detour_and_listen_where_they_always_did() -> None
     assert "listeners=CLIENT://127.0.7.1:19092,PEER://127.0.7.1:19093" in text
     assert "CLIENT://127.0.7.101:19092,PEER://kafka-1.peer:19093,ADMIN://127.0.7.1:19094" in text
     assert "1@kafka-1.peer:19095,2@kafka-2.peer:19095" in text
+    assert "ADMIN://127.0.7.1:19094,CONTROLLER://kafka-1.peer:19095\n" in text
     assert detours.jvm_flags("/x") == ["-Djdk.net.hosts.file=/x/hosts"]
+
+
+@pytest.mark.parametrize(("version", "says_so"), [("3.8.1", False), ("3.9.0", True), ("4.1.2", True)])
+def test_the_leader_of_the_quorum_is_found_where_a_fault_can_stand(version: str, says_so: bool) -> None:
+    """Else it is announced by the name of its machine (KIP-853); older brokers refuse to be told."""
+    spec = spec_of("kafka", version)
+    layout = Layout(spec, Path("/tmp"), 7, DockerWiring(spec))
+    text = layout.conf_text(layout.node("kafka-1"), "server.properties")
+    settings = dict(line.partition("=")[::2] for line in text.splitlines() if not line.startswith("#"))
+    assert settings["advertised.listeners"].endswith(",CONTROLLER://kafka-1-mesh:19095") == says_so
+    assert settings["listener.security.protocol.map"].startswith("CLIENT:PLAINTEXT,")
 
 
 def test_a_cluster_without_needs_has_no_proxy() -> None:

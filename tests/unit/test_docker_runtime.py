@@ -51,7 +51,8 @@ def conf_of(system: str, node: str, target: str, topology: str = "") -> dict[str
 def test_kafka_in_a_container_has_an_address_for_each_who_asks() -> None:
     conf = conf_of("kafka", "kafka-2", "server.properties")
     assert conf["advertised.listeners"] == (
-        "CLIENT://127.0.9.2:19092,PEER://kafka-2-mesh:19093,ADMIN://127.0.9.2:19094"
+        "CLIENT://127.0.9.2:19092,PEER://kafka-2-mesh:19093,ADMIN://127.0.9.2:19094,"
+        "CONTROLLER://kafka-2-mesh:19095"
     )
     assert conf["controller.quorum.voters"].split(",")[2] == "3@kafka-3-mesh:19095"
     assert conf["listeners"].startswith("CLIENT://0.0.0.0:19092,PEER://0.0.0.0:19093")
