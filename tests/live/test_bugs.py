@@ -21,8 +21,11 @@ pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 900.0
-#: Bug and pair (empty: the first) that every change is held to: one that hangs, one of an old Java client.
-ALWAYS = [("sarama-2377", ""), ("pulsar-18911", "")]
+#: The reports that this project began with, each with its first pair: every change is held to them.
+ALWAYS = [
+    (bug, "")
+    for bug in ("pulsar-12779", "pulsar-18911", "pulsar-async-unchecked", "sarama-2377", "qpid-1871")
+]
 
 
 def reproduce(folder: Path, bug: str, *options: str) -> tuple[int, dict[str, object], str]:
