@@ -45,10 +45,10 @@ lint: setup
 	fi
 
 check: lint ## format, lint, types and the tests that need no broker and no Java; before every commit
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/unit tests/cli
+	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/cli
 
 test: lint ## format, lint, types and every test but the slow ones, on real brokers too
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 bench: setup ## the figures of docs/performance.md (an hour)
 	@set -e; for name in capture_overhead clients seal analysis; do $(BIN)/python -m bench.$$name; done

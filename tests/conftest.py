@@ -7,27 +7,38 @@ other the tests beside them: those on brokers wait for brokers most of the time.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
 os.environ["BROKERSTORM_RUNTIME"] = "process"
 
 #: Folders whose tests cannot be spread: one set of brokers at a time, one Spark session for all.
-TOGETHER = {"live": "brokers", "docker": "brokers", "spark": "spark"}
+TOGETHER = {"tests/live": "brokers", "tests/docker": "brokers", "tests/spark": "spark"}
 #: How much tests beside the brokers stand back: enough that a broker gets a core when it needs one.
 BESIDE_BROKERS = 5
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist puts the groups into the ids
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        folder, *_ = item.path.relative_to(item.config.rootpath / "tests").parts
-        item.add_marker(pytest.mark.xdist_group(TOGETHER.get(folder, str(item.path))))
+def group_of(nodeid: str) -> str:
+    """Tests of one group are run by one process: those of a file, or of several folders."""
+    path = nodeid.partition("::")[0]
+    return TOGETHER.get("/".join(path.split("/")[:2]), path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups by path. Those of the marker of pytest-xdist travel in ids, which pytest 9.2 lets nobody set."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    group = item.get_closest_marker("xdist_group")
-    if "PYTEST_XDIST_WORKER" not in os.environ or group is None or group.args == ("brokers",):
+    if "PYTEST_XDIST_WORKER" not in os.environ or group_of(item.nodeid) == "brokers":
         return
     if behind := BESIDE_BROKERS - os.getpriority(os.PRIO_PROCESS, 0):
         os.nice(max(0, behind))

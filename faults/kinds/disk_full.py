@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from harness.protocols import HasPlacement, Killable
 from harness.resources import FillsDisk
 
 _PROBE_BYTES: Final = 65_536
+#: A follower with room again is in sync within a second or two; one that is not by then never will be.
+_CATCH_UP_S: Final = 10.0
 
 
 class DiskFullParams(NodeParams):
@@ -30,6 +33,8 @@ class DiskFilled(Starved):
         super().__init__(site, targets, params)
         self._disk: FillsDisk = ability(site, FillsDisk)
         self._said = ""
+        self._freed_s: float | None = None
+        self._restarted = False
 
     def apply(self) -> None:
         for node in self.targets:
@@ -37,6 +42,8 @@ class DiskFilled(Starved):
         self.note()
 
     def note(self) -> None:
+        if self._freed_s is not None:
+            return  # a node that is down now did not die of it
         super().note()
         for node in self.targets:
             if not self._said and self._disk.is_filled(node):
@@ -55,6 +62,26 @@ class DiskFilled(Starved):
         if self._said == "ENOSPC":
             return "no space left on its data volume, but it has not tried to write"
         return f"its data volume can be written to{f' ({self._said})' if self._said else ''}"
+
+    def heal(self) -> None:
+        """Give the space back; start who died, and anew who lived and does not come back by itself."""
+        if self._is_stuck():
+            self._restarted = True
+            for node in set(self.targets) - set(self._died):
+                self.site.killable.kill(node)
+        super().heal()
+        self._freed_s = self._freed_s or time.monotonic()
+
+    def is_undone(self) -> bool:
+        return super().is_undone() and not self._is_stuck()
+
+    def _is_stuck(self) -> bool:
+        """Whether a node that lived on is still not whole. What it maps into memory it could not write
+        (SIGBUS, in a JVM an InternalError): Kafka gives such a partition up until its next start.
+        """
+        if self._freed_s is None or self._restarted or set(self.targets) <= set(self._died):
+            return False
+        return time.monotonic() - self._freed_s > _CATCH_UP_S and bool(self.missing())
 
     def lift(self, node: str) -> None:
         self._disk.free_disk(node)
@@ -77,7 +104,7 @@ class DiskFull(StarvingFault[DiskFullParams]):
     def commands(self, params: DiskFullParams, shape: Shape) -> list[str]:
         return [
             f"fallocate a ballast file until ENOSPC on the data volume of {whom(params.target, shape)}",
-            f"after {params.for_:g} s: delete it; start the node again if it died",
+            f"after {params.for_:g} s: delete it; start the node again if it died or does not get in sync",
         ]
 
     def injection(self, site: Site, targets: tuple[str, ...], params: DiskFullParams) -> DiskFilled:

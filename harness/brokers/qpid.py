@@ -17,6 +17,9 @@ _POLL_S = 0.1
 _ASK_S = 8.0
 MASTER, REPLICA = "MASTER", "REPLICA"
 _ALONE = "ACTIVE"
+#: Only what is asked for. The whole object has the node's replication state, and a node that is asked for
+#: that while it joins its group again meets a null ("Environment is null") and shuts the broker down (9.2.1).
+_ROLE = "querybroker/virtualhostnode?select=state,role"
 #: Settings of a queue under which it drops or reorders messages, and the values that do not.
 _KEEPS = {
     "type": ("standard",),
@@ -55,10 +58,9 @@ class QpidAdmin:
         serves is the MASTER. Nodes that do not answer are left out."""
 
         def role(name: str) -> str:
-            found = one(self._rest.get(name, f"virtualhostnode/{name}"))
-            if found.get("state") != _ALONE:
-                return str(found.get("state", ""))
-            return str(found.get("role", MASTER))
+            found = (self._rest.get(name, _ROLE) or {}).get("results") or [("", "")]  # it starts
+            state, role = found[0]
+            return str(role or MASTER) if state == _ALONE else str(state)
 
         return each([name for name in self._names if self._is_reachable(name)], role)
 

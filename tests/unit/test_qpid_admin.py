@@ -36,8 +36,8 @@ class Answers:
         if name not in self.views:
             raise EnvironmentNotReady(f"{name} does not answer")
         role, others = self.views[name]
-        if path.startswith("virtualhostnode/"):
-            return [{"name": name, "state": "ACTIVE", "role": role}]
+        if path == "querybroker/virtualhostnode?select=state,role":
+            return {"headers": ["state", "role"], "results": [["ACTIVE", role]], "total": 1}
         if path.startswith("remotereplicationnode/"):
             return [{"name": other, "role": seen} for other, seen in others.items()]
         return [{"name": "orders-0", "statistics": {"queueDepthMessages": 7}}, {"name": "brokerstorm.probe"}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import threading
 import time
 
@@ -33,6 +35,7 @@ class HungryRuntime(StateRuntime):
         self.tries = 0
         self.dies_of: set[str] = set()
         self.counts_anew = False
+        self.gives_up = False
         self.limited: set[str] = set()
 
     def limit_cpu(self, node: str, cores: float | None) -> None:
@@ -64,6 +67,8 @@ class HungryRuntime(StateRuntime):
         self.full.add(node)
         if "disk" in self.dies_of:
             self.kill(node)
+        if self.gives_up:
+            self.changed_at[node] = math.inf  # lives, and is in sync no more before its next start
 
     def free_disk(self, node: str) -> None:
         self.full.discard(node)
@@ -137,6 +142,22 @@ def test_it_bites_and_is_given_back(
     assert rig.rows("healed")[0]["ok"] is True
     assert hungry(cluster).untouched()
     assert Ledger(run).entries() == []
+
+
+def test_a_node_that_lives_on_without_its_disk_and_does_not_come_back_is_started_anew(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["faults.kinds.disk_full"], "_CATCH_UP_S", 0.1)
+    hungry(cluster).gives_up = True
+    rig = Rig(cluster, run, step("disk-full"))
+    rig.storm.join(20)
+    assert rig.rows("effect")[-1]["effective"] is True, rig.rows()
+    assert "died" not in rig.rows("effect")[-1]["evidence"]
+    assert rig.rows("healed")[0]["ok"] is True
+    assert [call for call in cluster.runtime.calls if "kafka-2" in call] == [
+        "fill kafka-2", "kill kafka-2", "start kafka-2",
+    ]  # fmt: skip
+    assert hungry(cluster).untouched()
 
 
 @pytest.mark.parametrize(
