@@ -6,7 +6,9 @@ other the tests beside them: those on brokers wait for brokers most of the time.
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,3 +44,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     if behind := BESIDE_BROKERS - os.getpriority(os.PRIO_PROCESS, 0):
         os.nice(max(0, behind))
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """A command that a test runs in this process sets the level of all logs, for those after it, too."""
+    before = logging.root.level
+    yield
+    logging.root.setLevel(before)
