@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -35,14 +34,13 @@ from harness.errors import EnvironmentNotReady
 from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
 from harness.resources import LiftsLimits, LimitsCpu
 from harness.rundir import RunDir
-from tests.live.cluster_rig import fire, sending
+from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, sending, wait_until
 from tests.live.run_rig import LiveRun
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("plugin")]
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"})
-UP_S = 180.0
 CLEAN_S = 60.0  # 5 s on a machine of its own
 SMOKE = """
 name: rig
@@ -62,17 +60,6 @@ faults:
 require:
   rate_ratio: 0.5
 """
-
-
-def new_run_id() -> str:
-    return f"docker-{os.getpid()}-{time.monotonic_ns()}"
-
-
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < timeout_s, f"{what}: not within {timeout_s:.0f} s"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +87,7 @@ def cluster(kafka_image: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def whole(cluster: KafkaCluster) -> KafkaCluster:
-    for node in cluster.runtime.nodes:
-        cluster.runtime.resume(node.name)
-        cluster.runtime.start(node.name)
-    cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    make_whole(cluster, "orders")
     return cluster
 
 
