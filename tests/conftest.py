@@ -1,7 +1,7 @@
 """An engine that happens to answer changes no test: brokers are processes unless a test says otherwise.
 
-With two workers of pytest-xdist (``make test``), one has all tests on brokers, one after the other, and the
-other the tests beside them: those on brokers wait for brokers most of the time.
+With two workers of pytest-xdist (``make test``), one has the tests on brokers, one after the other, and the
+other the bug reports and the tests beside them: those on brokers wait for brokers most of the time.
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ import pytest
 
 os.environ["BROKERSTORM_RUNTIME"] = "process"
 
-#: Folders whose tests cannot be spread: one set of brokers at a time, one Spark session for all.
-TOGETHER = {"tests/live": "brokers", "tests/docker": "brokers", "tests/spark": "spark"}
+#: Tests that cannot be spread: one set of brokers at a time in each process, one Spark session for all. The
+#: bug reports are a third of the time on brokers.
+TOGETHER = {
+    "tests/live/test_bugs.py": "beside",
+    "tests/live/": "brokers",
+    "tests/docker/": "brokers",
+    "tests/spark/": "beside",
+}
+#: The groups that take longest, in the order in which they are handed out.
+LONGEST = ("brokers", "beside")
 #: How much tests beside the brokers stand back: enough that a broker gets a core when it needs one.
 BESIDE_BROKERS = 5
 
@@ -24,7 +32,7 @@ BESIDE_BROKERS = 5
 def group_of(nodeid: str) -> str:
     """Tests of one group are run by one process: those of a file, or of several folders."""
     path = nodeid.partition("::")[0]
-    return TOGETHER.get("/".join(path.split("/")[:2]), path)
+    return next((group for prefix, group in TOGETHER.items() if path.startswith(prefix)), path)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -36,11 +44,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
 
+    config.option.loadscopereorder = False  # the longest first, not those of the most tests
     return ByGroup(config, log)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        groups = {item.nodeid: group_of(item.nodeid) for item in items}
+        items.sort(key=lambda item: (*LONGEST, groups[item.nodeid]).index(groups[item.nodeid]))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if "PYTEST_XDIST_WORKER" not in os.environ or group_of(item.nodeid) == "brokers":
+    if "PYTEST_XDIST_WORKER" not in os.environ or item.nodeid.startswith(("tests/live/", "tests/docker/")):
         return
     if behind := BESIDE_BROKERS - os.getpriority(os.PRIO_PROCESS, 0):
         os.nice(max(0, behind))

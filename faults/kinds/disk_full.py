@@ -18,6 +18,9 @@ from harness.protocols import HasPlacement, Killable
 from harness.resources import FillsDisk
 
 _PROBE_BYTES: Final = 65_536
+#: A replica that no longer fetches is in sync until this long after its last fetch (replica.lag.time.max.ms,
+#: 5 s in our clusters, looked at every half of it).
+_NOTICED_S: Final = 8.0
 #: A follower with room again is in sync within a second or two; one that is not by then never will be.
 _CATCH_UP_S: Final = 10.0
 
@@ -49,6 +52,10 @@ class DiskFilled(Starved):
             if not self._said and self._disk.is_filled(node):
                 self._said = self._disk.try_write(node, _PROBE_BYTES)[0]
 
+    def _note_change(self) -> None:
+        if not self._restarted:
+            super()._note_change()
+
     def bit(self) -> str:
         """A write of ours failed, and the node shows that its own do. Nodes below the brokers lead nothing:
         of them the failing write is all there is to see."""
@@ -66,7 +73,8 @@ class DiskFilled(Starved):
     def heal(self) -> None:
         """Give the space back; start who died, and anew who lived and does not come back by itself."""
         if self._is_stuck():
-            self._restarted = True
+            self._note_change()
+            self._restarted = True  # what changes from here on is our doing
             for node in set(self.targets) - set(self._died):
                 self.site.killable.kill(node)
         super().heal()
@@ -75,13 +83,25 @@ class DiskFilled(Starved):
     def is_undone(self) -> bool:
         return super().is_undone() and not self._is_stuck()
 
+    def missing(self) -> str:
+        """Also of a node that lived on: whether the cluster would have noticed that it gave something up."""
+        if missing := super().missing():
+            return missing
+        lived = set(self.targets) - set(self._died)
+        if lived and not self._restarted and self._since_freed_s() <= _NOTICED_S:
+            return f"too early to tell whether {', '.join(sorted(lived))} stays in sync"
+        return ""
+
+    def _since_freed_s(self) -> float:
+        return time.monotonic() - self._freed_s if self._freed_s is not None else 0.0
+
     def _is_stuck(self) -> bool:
         """Whether a node that lived on is still not whole. What it maps into memory it could not write
         (SIGBUS, in a JVM an InternalError): Kafka gives such a partition up until its next start.
         """
-        if self._freed_s is None or self._restarted or set(self.targets) <= set(self._died):
+        if self._restarted or set(self.targets) <= set(self._died):
             return False
-        return time.monotonic() - self._freed_s > _CATCH_UP_S and bool(self.missing())
+        return self._since_freed_s() > _CATCH_UP_S and bool(super().missing())
 
     def lift(self, node: str) -> None:
         self._disk.free_disk(node)

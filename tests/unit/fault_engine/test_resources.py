@@ -36,6 +36,8 @@ class HungryRuntime(StateRuntime):
         self.dies_of: set[str] = set()
         self.counts_anew = False
         self.gives_up = False
+        self.given_up_s = 0.0
+        self.timers: list[threading.Timer] = []
         self.limited: set[str] = set()
 
     def limit_cpu(self, node: str, cores: float | None) -> None:
@@ -67,8 +69,10 @@ class HungryRuntime(StateRuntime):
         self.full.add(node)
         if "disk" in self.dies_of:
             self.kill(node)
-        if self.gives_up:
-            self.changed_at[node] = math.inf  # lives, and is in sync no more before its next start
+        if self.gives_up:  # lives, and is in sync no more before its next start, once that is noticed
+            shrink = threading.Timer(self.given_up_s, lambda: self.changed_at.update({node: math.inf}))
+            shrink.start()
+            self.timers.append(shrink)
 
     def free_disk(self, node: str) -> None:
         self.full.discard(node)
@@ -144,11 +148,14 @@ def test_it_bites_and_is_given_back(
     assert Ledger(run).entries() == []
 
 
+@pytest.mark.parametrize("noticed_s", [0.0, 0.6], ids=["before the heal", "after it"])
 def test_a_node_that_lives_on_without_its_disk_and_does_not_come_back_is_started_anew(
-    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, noticed_s: float
 ) -> None:
-    monkeypatch.setattr(sys.modules["faults.kinds.disk_full"], "_CATCH_UP_S", 0.1)
-    hungry(cluster).gives_up = True
+    """Of a replica that no longer fetches, its leader hears nothing for seconds: it is in sync until then."""
+    monkeypatch.setattr(sys.modules["faults.kinds.disk_full"], "_NOTICED_S", 1.0)
+    monkeypatch.setattr(sys.modules["faults.kinds.disk_full"], "_CATCH_UP_S", 1.1)
+    hungry(cluster).gives_up, hungry(cluster).given_up_s = True, noticed_s
     rig = Rig(cluster, run, step("disk-full"))
     rig.storm.join(20)
     assert rig.rows("effect")[-1]["effective"] is True, rig.rows()
