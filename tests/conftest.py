@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests import machine
+
 os.environ["BROKERSTORM_RUNTIME"] = "process"
 
 #: Tests that cannot be spread: one set of brokers at a time in each process, one Spark session for all. The
@@ -44,18 +46,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
 
+        def schedule(self) -> None:
+            tests = next(iter(self.registered_collections.values()), [])
+            if any(machine.on_brokers(nodeid) for nodeid in tests) and not machine.LOCK.is_locked:
+                machine.LOCK.acquire()  # to the end of this process
+            super().schedule()
+
     config.option.loadscopereorder = False  # the longest first, not those of the most tests
     return ByGroup(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if machine.is_worker():
         groups = {item.nodeid: group_of(item.nodeid) for item in items}
         items.sort(key=lambda item: (*LONGEST, groups[item.nodeid]).index(groups[item.nodeid]))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if "PYTEST_XDIST_WORKER" not in os.environ or item.nodeid.startswith(("tests/live/", "tests/docker/")):
+    if not machine.is_worker() or machine.on_brokers(item.nodeid):
         return
     if behind := BESIDE_BROKERS - os.getpriority(os.PRIO_PROCESS, 0):
         os.nice(max(0, behind))

@@ -11,21 +11,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from filelock import FileLock
 
 from harness.clusters import compose_plugin, docker_engine, spec_of, standin
 from harness.errors import EnvironmentNotReady
 from tests.docker import engine_rig
+from tests.machine import alone
 
-LOCK_WAIT_S = 1800
 COMMAND_S = 180  # a command in a container may say nothing for as long as a JVM takes to start
 
 
 @pytest.fixture(scope="session", autouse=True)
 def machine() -> Iterator[None]:
     """The same lock as the live tests hold: one set of real brokers at a time."""
-    path = Path(tempfile.gettempdir()) / "brokerstorm-live-tests.lock"
-    with FileLock(path, timeout=LOCK_WAIT_S, is_singleton=True):
+    with alone():
         yield
 
 
