@@ -46,7 +46,8 @@ class Life(threading.Thread):
         """``leave``: do not heal; the ledger keeps the fault for a later process."""
         super().__init__(name=f"fault-{firing.id}", daemon=True)
         self.firing = firing
-        self.failure = ""
+        self._failure = ""
+        self._slow = False
         self._desk = desk
         self._leave = leave
         self._cut = threading.Event()
@@ -145,8 +146,9 @@ class Life(threading.Thread):
         desk.journal.healed(fault_id, ok=not text, text=evidence)
         if undone:  # a cluster that is slow to recover is the run's finding; nothing is left to undo
             desk.ledger.remove(fault_id)
+            self._slow = bool(text)
         else:
-            self.failure = self._describe(text)
+            self._failure = self._describe(text)
         if not text:
             desk.occupancy.release(fault_id)
 
@@ -195,6 +197,17 @@ class Life(threading.Thread):
         except Exception as error:  # noqa: BLE001 - not to know is not to be healed, and to look again
             _LOG.exception("fault %d (%s) cannot be verified", self.firing.id, self.firing.kind)
             return f"cannot be told, a bug: {error!r}"
+
+    @property
+    def failure(self) -> str:
+        """What is still applied after its heal, as text; empty when nothing is.
+
+        Asked anew of a cluster that was slow to recover: a node may have run for just that moment, and died
+        of its start.
+        """
+        if self._slow and self._injection and not self._is_undone(self._injection):
+            return self._describe(self._missing(self._injection) or "still applied")
+        return self._failure
 
     def cut(self) -> None:
         """Wait no longer until the cluster is whole again; undoing goes on."""

@@ -66,6 +66,21 @@ def test_what_recovers_late_is_undone_and_no_failure(run: RunDir) -> None:
     assert Ledger(run).entries() == []
 
 
+def test_a_node_that_runs_for_a_moment_and_dies_of_its_start_is_left_behind(run: RunDir) -> None:
+    """While its time to heal is over it runs, as any JVM that has not read its data yet."""
+    cluster = StateCluster(join_s=30.0)
+    cluster.admin.join_s = 0.0
+    rig = Rig(cluster, run, kill(0.0, 30.0, target="kafka-2"))
+    rig.wait_for("effect")
+    cluster.admin.join_s = 30.0
+    assert rig.storm.heal_all(0.3) == []
+    cluster.runtime.running.discard("kafka-2")
+    (left,) = rig.storm.heal_all(0.3)
+    assert left == "fault 1 (kill kafka-2): kafka-2 not running"
+    cluster.runtime.running.add("kafka-2")
+    assert rig.storm.heal_all(0.3) == []
+
+
 def test_who_is_in_a_hurry_does_not_wait_for_the_cluster(run: RunDir) -> None:
     cluster, hurry = StateCluster(join_s=0.0), threading.Event()
     rig = Rig(cluster, run, kill(0.0, 30.0), hurry=hurry)
