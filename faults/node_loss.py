@@ -92,10 +92,12 @@ class NodeLoss(Injection):
 
     def _note_silence(self) -> None:
         """Nodes below the brokers (bookies, ZooKeeper) lead nothing: that nobody answers there is their loss.
-        Remembered from while they are away."""
-        below = [node for node in self.targets if node not in self.site.brokers]
-        if below and self.is_silent(below):
-            self._changed["silent"] = below
+        Of all brokers at once, nobody is left to tell of a change. Remembered from while they are away."""
+        mute = [node for node in self.targets if node not in self.site.brokers]
+        if set(self.site.brokers) <= set(self.targets):
+            mute = list(self.targets)
+        if mute and self.is_silent(mute):
+            self._changed["silent"] = mute
 
     def is_silent(self, nodes: Sequence[str]) -> bool:
         """Whether none of the nodes answers now."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from harness.errors import BrokerstormError
@@ -35,17 +36,22 @@ class Draining:
         self._plan = plan
         self._admin = admin
         self._stored = stored
-        self._ends = {} if isinstance(admin, HasBacklogs) else admin.end_offsets(_names(plan))
+        self._ends: Mapping[str, int] | None = None
         self._next_question = 0.0
         self._delivered, self._delivered_since = -1, 0.0
 
     def is_done(self, stats: Sequence[Stats]) -> bool:
         """``stats``: the latest of each consumer, in the order of the plan."""
-        if not isinstance(self._admin, HasBacklogs):
+        if self._ends is not None:
             return caught_up(self._plan, self._ends, [each.get("positions", {}) for each in stats])
         if time.monotonic() < self._next_question:
             return False
         self._next_question = time.monotonic() + ASK_EVERY_S
+        if not isinstance(self._admin, HasBacklogs):
+            # The brokers may still be busy with themselves; there is a deadline.
+            with suppress(BrokerstormError):
+                self._ends = self._admin.end_offsets(_names(self._plan))
+            return self._ends is not None and self.is_done(stats)
         silent = [
             each for each, plan in zip(stats, self._plan.consumers, strict=True) if plan.settle == "none"
         ]
@@ -65,7 +71,7 @@ class Draining:
         try:
             backlogs = admin.backlogs(_names(self._plan))
         except BrokerstormError:
-            return False  # the brokers may still be busy with themselves; there is a deadline
+            return False
         return not any(True for _ in _behind(self._plan, backlogs))
 
 

@@ -186,7 +186,7 @@ class LiveRun:
             )
             self._manifest.update(readiness_restored=True)
         except EnvironmentNotReady as error:
-            self._manifest.problem("recovery", f"the cluster did not recover: {error}")
+            self._manifest.problem("recovery", str(error))
             self._progress.note(str(error))
 
     def _drain(self) -> None:

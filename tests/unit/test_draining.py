@@ -54,6 +54,22 @@ def test_some_member_stands_at_the_end_of_each_partition() -> None:
     assert asked.is_done([{"positions": {"a-0": 10}}, {}, {"positions": {"a-0": 10}}])
 
 
+def test_brokers_that_are_all_gone_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the run captured is judged also if nobody ever tells where its log ends."""
+    plan, admin = plan_of("kafka", c={}), Positions()
+    tell, answers = admin.end_offsets, [EnvironmentNotReady("no broker answers")]
+
+    def ask(topics: Sequence[str]) -> dict[str, int]:
+        if answers:
+            raise answers.pop()
+        return tell(topics)
+
+    monkeypatch.setattr(admin, "end_offsets", ask)
+    asked = Draining(plan, admin, stored=10)  # type: ignore[arg-type]
+    assert not asked.is_done([{"positions": {"a-0": 10}}])
+    assert asked.is_done([{"positions": {"a-0": 10}}])
+
+
 def test_a_subscription_is_done_when_it_settled_everything() -> None:
     plan, admin = plan_of("pulsar", c={}), Backlogs()
     asked = Draining(plan, admin, stored=10)  # type: ignore[arg-type]

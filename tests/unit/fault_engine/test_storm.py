@@ -133,6 +133,21 @@ def test_all_together(cluster: StateCluster, run: RunDir) -> None:
     assert cluster.runtime.paused == set()
 
 
+@pytest.mark.parametrize("answers", [False, True])
+def test_of_all_at_once_nobody_is_left_to_tell(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """That no broker answers is the proof then, as their clients see it."""
+    monkeypatch.setattr("faults.site.answers", lambda *_: answers or cluster.runtime.running == set(NAMES))
+    end, begin = cluster.runtime.kill, cluster.runtime.start
+    monkeypatch.setattr(cluster.runtime, "kill", lambda node: (cluster.admin.silent.set(), end(node)))
+    monkeypatch.setattr(cluster.runtime, "start", lambda node: (begin(node), cluster.admin.silent.clear()))
+    rig = Rig(cluster, run, kill(0.0, 0.5, target="all", together=True))
+    rig.storm.join(20)
+    evidence = rig.rows("effect")[0]["evidence"]
+    assert ("process gone; no answer from kafka-1, kafka-2, kafka-3" in evidence) is not answers, rig.rows()
+
+
 def test_random_is_seeded(cluster: StateCluster) -> None:
     def chosen(seed: int) -> list[str]:
         steps = [kill(at) for at in range(20)]
