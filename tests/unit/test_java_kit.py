@@ -129,7 +129,7 @@ def test_a_call_that_raises_is_a_fail_with_one_text(start: Start) -> None:
     assert set(rows["outcome"].tolist()) == {Outcome.FAIL}
     assert len(set(rows["error"].tolist())) == 1
     names = [json.loads(line) for line in (worker.folder / "names.jsonl").read_text().splitlines()]
-    assert names[-1]["text"] == "IllegalArgumentException: message * is too large"
+    assert names[-1]["text"] == "IllegalArgumentException: message * of bs-* is too large"
     assert [error["name"] for error in worker.errors] == ["IllegalArgumentException"]
 
 

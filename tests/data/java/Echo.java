@@ -39,7 +39,7 @@ public final class Echo extends OpenLoop {
     @Override
     protected void send(Send send, byte[] value) {
         if (answers.equals("refuses messages")) {
-            throw new IllegalArgumentException("message 17 is too large");
+            throw new IllegalArgumentException("message 17 of bs-3da4fe90 is too large");
         }
         client.schedule(() -> answer(send), 2, TimeUnit.MILLISECONDS);
     }

@@ -27,6 +27,7 @@ public final class Failures {
     public static String text(Throwable error) {
         String name = error.getClass().getSimpleName();
         String line = String.valueOf(error.getMessage()).split("\n", 2)[0].trim();
+        line = line.replaceAll("\\b(?=[a-f]*[0-9])[0-9a-f]{6,}\\b", "*"); // ids, as that of the run in a topic's name
         line = line.replaceAll("[0-9]+(\\.[0-9]+)?", "*").replaceAll("\"[^\"]*\"|'[^']*'", "'*'");
         return name + ": " + (line.length() > LONGEST ? line.substring(0, LONGEST) : line);
     }
