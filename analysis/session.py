@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -33,6 +34,7 @@ from harness.errors import EnvironmentNotReady
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger(__name__)
 DRIVER_MEMORY = "1g"  # rows stay in the Python workers; the JVM only schedules them
 _LOG_LINES = 6
 _MASTER_ANSWERS_S = 5.0  # Spark itself would try for a minute
@@ -227,7 +229,7 @@ def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkSession:
             if SparkContext._gateway is None:
                 output = {"stdout": sink, "stderr": sink}
                 SparkContext._ensure_initialized(gateway=launch_gateway(conf, output))
-            return SparkSession.builder.config(conf=conf).getOrCreate()
+            session = SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise EnvironmentNotReady(
             f"Spark did not start on {master}: {_first_line(error)}\n  {_last_lines(log)}".rstrip(),
@@ -235,6 +237,15 @@ def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkSession:
             if not is_local(master)
             else "`brokerstorm doctor` checks Java, memory and disk",
         ) from error
+    _hush(session)
+    return session
+
+
+def _hush(session: SparkSession) -> None:
+    """pyspark prints a traceback when the JVM goes first, as after a signal to the whole process group."""
+    server = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: _LOG.debug("the JVM closed the accumulators' connection")
 
 
 def close_session(session: SparkSession) -> None:
