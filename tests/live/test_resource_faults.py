@@ -27,9 +27,10 @@ pytestmark = [
 ORDERS = TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"})
 STEPS: list[dict[str, Any]] = [
     {"fault": "cpu-limit", "target": "kafka-1", "cores": 0.03, "at": 0, "for": 2},
-    {"fault": "memory-limit", "target": "kafka-1", "at": 3, "for": 3, "wait": 30},
-    {"fault": "disk-full", "target": "kafka-2", "at": 7, "for": 2, "wait": 60},
-    {"fault": "slow-disk", "target": "kafka-3", "at": 8, "for": 4, "rate": "200kB", "wait": 60},
+    {"fault": "memory-limit", "target": "kafka-1", "headroom": "1MB", "at": 3, "for": 8, "wait": 30},
+    # Longer than replica.lag.time.max.ms: a node that lives shows it only as a replica that falls behind.
+    {"fault": "disk-full", "target": "kafka-2", "at": 12, "for": 8, "wait": 60},
+    {"fault": "slow-disk", "target": "kafka-3", "at": 13, "for": 4, "rate": "200kB", "wait": 60},
 ]
 
 
