@@ -23,6 +23,8 @@ _PERIOD_US: Final = 100_000
 _FULL: Final = 0.97
 #: How often a limit is raised that the kernel refuses because more is in use (cgroups v1: EBUSY).
 _TRIES: Final = 20
+#: How runc says so: in the kernel's words, or in its own.
+_IN_USE: Final = ("busy", "unable to set memory limit to")
 
 
 class LimitedContainers(LimitedDisks):
@@ -65,7 +67,7 @@ class LimitedContainers(LimitedDisks):
                     self.container(node).update(mem_limit=wanted, memswap_limit=wanted)
                     return wanted
                 except APIError as error:
-                    if "busy" not in str(error).lower():
+                    if not any(words in str(error).lower() for words in _IN_USE):
                         raise
                 wanted = max(round(wanted * 1.02), self.memory_use(node).used + (1 << 20))
         raise EnvironmentNotReady(f"the memory of {node} cannot be limited: all of it is in use")

@@ -37,7 +37,7 @@ load:
     stats: {topics: [clicks], group: stats, options: {subscriptionType: Shared}}
 faults:
   - {fault: unload, target: namespace, at: 2s}
-  - {fault: kill, target: "leader-of:orders-000", at: 4s, for: 2s}
+  - {fault: kill, target: "leader-of:orders-000", at: 4s, for: 2s, wait: 30s}
 limits:
   drain: 120s
   stall: 60s  # the back-off of a client that reconnects, on a machine that may be busy
@@ -59,7 +59,7 @@ def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
     assert (code, document["verdict"], document["reasons"]) == (Exit.PASS, "pass", []), run.errors()
     assert sends["attempted"] == sends["ok"] == 9 * 400  # neither client ever gives up
     assert [fault["kind"] for fault in document["faults"]] == ["unload", "kill"]
-    assert all(fault["effective"] and fault["healed"] for fault in document["faults"])
+    assert all(fault["effective"] and fault["healed"] for fault in document["faults"]), document["faults"]
     assert document["rows"]["log"] >= sends["ok"]
     assert document["rows"]["deliveries"] >= 3 * sends["ok"]  # handed over, ack called, ack answered
     assert run.processes() == []

@@ -24,6 +24,7 @@ class StateContainer(LimitedContainers):
         self.compose, self.floor = compose, floor
         self.host: dict[str, int] = {"Memory": 900 * 2**20, "CpuQuota": 0}
         self.updates: list[dict[str, int]] = []
+        self.refusal = "write memory.limit_in_bytes: device or resource busy"
         self.oom_killed = False
         self.stats: dict[str, Any] = {
             "cpu_stats": {
@@ -45,7 +46,7 @@ class StateContainer(LimitedContainers):
 
     def _update(self, **changes: int) -> None:
         if 0 < changes.get("mem_limit", 0) < self.floor:
-            raise APIError("500", explanation="write memory.limit_in_bytes: device or resource busy")
+            raise APIError("500", explanation=self.refusal)
         self.updates.append(changes)
         self.host["Memory"] = changes.get("mem_limit", self.host["Memory"])
         self.host["CpuQuota"] = changes.get("cpu_quota", self.host["CpuQuota"])
@@ -76,8 +77,17 @@ def test_memory_goes_back_to_what_the_compose_file_gives(tmp_path: Path) -> None
     assert node.memory_use("kafka-1").limit is None
 
 
-def test_a_limit_that_the_kernel_refuses_is_raised(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "write memory.limit_in_bytes: device or resource busy",
+        "runc: unable to set memory limit to 204177984 (current usage: 207237120, peak usage: 230801408)",
+    ],
+    ids=["kernel", "runc"],
+)
+def test_a_limit_that_the_kernel_refuses_is_raised(tmp_path: Path, refusal: str) -> None:
     node = StateContainer(tmp_path / "c", floor=400 * MB)
+    node.refusal = refusal
     holds = node.limit_memory("kafka-1", 316 * MB)
     assert holds is not None
     assert 400 * MB <= holds <= 510 * MB
