@@ -36,8 +36,8 @@ load:
     billing: {client: pulsar-client, topics: [orders], group: billing}
     stats: {topics: [clicks], group: stats, options: {subscriptionType: Shared}}
 faults:
-  - {fault: unload, target: namespace, at: 2s}
-  - {fault: kill, target: "leader-of:orders-000", at: 4s, for: 2s, wait: 30s}
+  - {fault: unload, target: namespace, at: 1s}
+  - {fault: kill, target: "leader-of:orders-000", at: 6s, for: 2s}  # not while owners are sought
 limits:
   drain: 120s
   stall: 60s  # the back-off of a client that reconnects, on a machine that may be busy
