@@ -52,6 +52,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if machine.on_brokers(item.nodeid):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     if machine.is_worker():
         groups = {item.nodeid: group_of(item.nodeid) for item in items}
         items.sort(key=lambda item: (*LONGEST, groups[item.nodeid]).index(groups[item.nodeid]))
