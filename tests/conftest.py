@@ -15,13 +15,16 @@ from typing import Any
 import pytest
 
 from tests import machine
+from tests.docker import engine_rig
 
 os.environ["BROKERSTORM_RUNTIME"] = "process"
 
 #: Folders whose tests cannot be spread: one set of brokers at a time, one Spark session for all.
 TOGETHER = {"tests/live/": "brokers", "tests/docker/": "brokers", "tests/spark/": "spark"}
+#: Containers one at a time, beside the brokers: the images are built when the tests in them begin.
+IMAGES = "tests/docker/test_images.py"
 #: The groups that take longest, in the order in which they are handed out.
-LONGEST = ("brokers", "spark")
+LONGEST = ("brokers", "images", "spark")
 #: How much tests beside the brokers stand back: enough that a broker gets a core when it needs one.
 BESIDE_BROKERS = 5
 
@@ -29,6 +32,8 @@ BESIDE_BROKERS = 5
 def group_of(nodeid: str) -> str:
     """Tests of one group are run by one process: those of a file, or of several folders."""
     path = nodeid.partition("::")[0]
+    if path == IMAGES and engine_rig.is_required():  # else each process might start an engine of its own
+        return "images"
     return next((group for prefix, group in TOGETHER.items() if path.startswith(prefix)), path)
 
 
@@ -56,8 +61,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if machine.on_brokers(item.nodeid):
             item.add_marker(pytest.mark.flaky(reruns=1))
     if machine.is_worker():
-        groups = {item.nodeid: group_of(item.nodeid) for item in items}
-        items.sort(key=lambda item: (*LONGEST, groups[item.nodeid]).index(groups[item.nodeid]))
+        items.sort(key=lambda item: _turn(item.nodeid))
+
+
+def _turn(nodeid: str) -> tuple[int, bool]:
+    """The longest groups first; brokers in containers after those that need no image."""
+    group = group_of(nodeid)
+    return (*LONGEST, group).index(group), nodeid.startswith("tests/docker/")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

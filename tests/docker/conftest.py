@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from filelock import FileLock
 
 from harness.clusters import compose_plugin, docker_engine, spec_of, standin
 from harness.errors import EnvironmentNotReady
 from tests.docker import engine_rig
 from tests.machine import alone
 
+#: Two processes with Docker tests do not build the same thing at the same time.
+BUILDS = FileLock(Path(tempfile.gettempdir()) / "brokerstorm-image-builds.lock", timeout=1800)
 COMMAND_S = 180  # a command in a container may say nothing for as long as a JVM takes to start
 
 
@@ -55,7 +58,8 @@ def _refuse(reason: str) -> NoReturn:
 def plugin(engine: Any) -> compose_plugin.Plugin:
     """The compose plugin; built once where the machine has none."""
     try:
-        return compose_plugin.ensure()
+        with BUILDS:
+            return compose_plugin.ensure()
     except EnvironmentNotReady as error:
         _refuse(f"no compose plugin: {error}")
 
@@ -67,7 +71,8 @@ def image(engine: Any) -> Callable[..., standin.Image]:
     @cache
     def provide(system: str, version: str = "") -> standin.Image:
         try:
-            return standin.provide(engine, spec_of(system, version))
+            with BUILDS:
+                return standin.provide(engine, spec_of(system, version))
         except EnvironmentNotReady as error:
             _refuse(f"no image of {system}: {error}; {error.hint}")
 
