@@ -49,17 +49,17 @@ class Stormed(Reload):
     """Many unloads; each choice and each gap is the seed's."""
 
     def __init__(self, site: Site, pieces: list[Piece], draw: int, params: dict[str, Any]) -> None:
-        streams = list(dict.fromkeys(stream for piece in pieces for stream in piece.streams(site)))
+        self._random = random.Random(draw)
+        self._order = self._rounds(pieces, int(params["times"]))
+        # What is not unloaded is not looked at.
+        streams = list(dict.fromkeys(stream for piece in self._order for stream in piece.streams(site)))
         targets = pieces[0].targets(site) if len(pieces) == 1 else [str(params["target"])]
         super().__init__(site, targets, streams, params)
-        self._pieces = pieces
-        self._random = random.Random(draw)
-        self._times = int(params["times"])
         self._took_s: float | None = None
 
     def apply(self) -> None:
         start = time.monotonic()
-        for piece in self._order():
+        for piece in self._order:
             self._unload(piece)
             if self.params["pairs"] and not self._pause("pair_gap"):
                 self._unload(piece)
@@ -76,12 +76,12 @@ class Stormed(Reload):
         proof = super().proof()
         return Proof(proof.effective, proof.evidence, {**proof.details, "took_s": round(self._took_s, 2)})
 
-    def _order(self) -> list[Piece]:
+    def _rounds(self, pieces: list[Piece], times: int) -> list[Piece]:
         """Rounds over all pieces, each round shuffled."""
         order: list[Piece] = []
-        while len(order) < self._times:
-            order += self._random.sample(self._pieces, len(self._pieces))
-        return order[: self._times]
+        while len(order) < times:
+            order += self._random.sample(pieces, len(pieces))
+        return order[:times]
 
     def _pause(self, key: str) -> bool:
         """Wait for a gap; True when everything must be healed."""

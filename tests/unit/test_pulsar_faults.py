@@ -203,6 +203,16 @@ def test_a_storm_goes_round_all_topics_and_in_pairs(cluster: BundleCluster, site
     assert (proof.details["done"], proof.details["failed"]) == (8, 0)
 
 
+@pytest.mark.parametrize("draw", range(4))
+def test_a_storm_shorter_than_a_round_is_judged_by_what_it_unloads(site: Site, draw: int) -> None:
+    one = injection(site, {"fault": "unload-storm", "times": 1, "gap": [0, 0.001]}, draw)
+    one.apply()
+    proof = one.proof()
+    assert proof.effective
+    assert {stream.rpartition("-")[0] for stream in proof.details["looked_at"]} in ({"orders"}, {"clicks"})
+    assert proof.details["reloaded"] == sorted(proof.details["looked_at"])
+
+
 def test_a_storm_of_bundles_goes_round_those_that_hold_a_topic(cluster: BundleCluster, site: Site) -> None:
     step = {"fault": "unload-storm", "target": "bundles", "times": 6, "gap": [0, 0.001]}
     one = injection(site, step)
