@@ -27,7 +27,7 @@ setup: .venv/.installed ## the virtual environment, from requirements.lock with 
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## three Kafka brokers, 30,000 msg/s, faults, a verdict and a report (about 2 minutes)
+run: setup ## three Kafka brokers, 50,000 msg/s, faults, a verdict and a report (about 2 minutes)
 	./brokerstorm --quiet fetch kafka-quick > /dev/null
 	./brokerstorm run kafka-quick --runtime process
 

@@ -57,9 +57,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if machine.on_brokers(item.nodeid):
-            item.add_marker(pytest.mark.flaky(reruns=1))
     if machine.is_worker():
         items.sort(key=lambda item: _turn(item.nodeid))
 
