@@ -41,6 +41,37 @@ def lane_groups(topics: Mapping[str, int], mode: LaneMode, keys: int, buckets: i
     return groups
 
 
+def _producer(instance: int, groups: list[int], promise: PromisePlan, results: str) -> ProducerPlan:
+    return ProducerPlan(
+        name=f"p-{instance}",
+        instance=instance,
+        client="confluent-kafka",
+        client_version="2.16.1",
+        groups=groups,
+        rate_per_s=1000.0,
+        options={},
+        when_full="wait",
+        call_deadline_s=130.0,
+        promise=promise,
+        results=results,
+    )
+
+
+def _consumer(session: int, topics: list[str], promise: ConsumerPromise, settle: str) -> ConsumerPlan:
+    return ConsumerPlan(
+        name=f"c-{session}",
+        session=session,
+        client="confluent-kafka",
+        client_version="2.16.1",
+        group="group",
+        topics=topics,
+        commit_every_s=1.0,
+        options={},
+        promise=promise,
+        settle=settle,
+    )
+
+
 def build_plan(
     *,
     topics: Mapping[str, int],
@@ -57,8 +88,6 @@ def build_plan(
     **changes: Any,
 ) -> Plan:
     """A plan with ``producers`` instances 1..n on every topic and one group of ``sessions`` consumers."""
-    consuming: dict[str, Any] = {"promise": reading or ConsumerPromise(), "settle": settle}
-    producing: dict[str, Any] = {"results": results}
     lanes = groups if groups is not None else lane_groups(topics, mode, keys, buckets)
     names = list(topics)
     fields: dict[str, Any] = {
@@ -75,34 +104,10 @@ def build_plan(
         "lane_groups": lanes,
         "buckets": buckets,
         "producers": [
-            ProducerPlan(
-                name=f"p-{i}",
-                instance=i,
-                client="confluent-kafka",
-                client_version="2.16.1",
-                groups=list(range(len(lanes))),
-                rate_per_s=1000.0,
-                options={},
-                when_full="wait",
-                call_deadline_s=130.0,
-                promise=promise,
-                **producing,
-            )
-            for i in range(1, producers + 1)
+            _producer(i, list(range(len(lanes))), promise, results) for i in range(1, producers + 1)
         ],
         "consumers": [
-            ConsumerPlan(
-                name=f"c-{i}",
-                session=i,
-                client="confluent-kafka",
-                client_version="2.16.1",
-                group="group",
-                topics=names,
-                commit_every_s=1.0,
-                options={},
-                **consuming,
-            )
-            for i in range(1, sessions + 1)
+            _consumer(i, names, reading or ConsumerPromise(), settle) for i in range(1, sessions + 1)
         ],
         "payload_bytes": 150,
         "rate_per_s": 1000.0 * producers,
