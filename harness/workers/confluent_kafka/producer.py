@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import time
 from collections import deque
@@ -22,6 +23,10 @@ from worker_kit.streams import StreamIds
 
 METADATA_TIMEOUT_S = 20.0
 Report = Callable[..., None]
+
+
+class _Later(Exception):
+    """Raised by a delivery report: the client ends the poll (rd_kafka_yield) and keeps those behind it."""
 
 
 class ProducerRole(OpenLoop):
@@ -52,7 +57,8 @@ class ProducerRole(OpenLoop):
 
     def serve(self, seconds: float) -> None:
         # librdkafka waits in whole milliseconds and would take less as "do not wait".
-        self.producer.poll(max(seconds, 0.001) if seconds else 0)
+        with contextlib.suppress(_Later):
+            self.producer.poll(max(seconds, 0.001) if seconds else 0)
 
     def flush(self, seconds: float) -> None:
         self.producer.flush(seconds)
@@ -153,13 +159,16 @@ class ProducerRole(OpenLoop):
         write, clock = lay.SENDS_DONE_PLAIN.pack_into, time.monotonic_ns
 
         def done(at: int, error: KafkaError | None, message: Message) -> None:
+            now = clock()
             if error is None and not rows[at + 48]:
                 offset = message.offset()  # None with acks=0
-                write(rows, at, clock(), -1 if offset is None else offset, streams[message.partition()], 1)
+                write(rows, at, now, -1 if offset is None else offset, streams[message.partition()], 1)
                 self.ok += 1
             else:
                 outcome = lay.OK if error is None else self.outcomes.reported(error)
                 self.complete(rows, at, outcome, "" if error is None else error_text(error))
+            if now > self.serve_by_ns:
+                raise _Later
 
         return done
 

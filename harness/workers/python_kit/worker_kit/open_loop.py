@@ -25,6 +25,9 @@ from .spec import lanes
 #: Messages between two looks at commands and delivery reports.
 BATCH = 500
 ROW_BYTES = lay.ROW_BYTES[lay.SENDS]
+#: With messages due, delivery reports get this long between two batches.
+GLANCE_NS = 2_000_000
+NEVER_NS = 2**63 - 1
 #: A span shorter than this cannot hold a freeze worth a look at the clocks.
 LONG_NS = 50_000_000
 #: How long calls under way are waited for when the capture cannot go on.
@@ -70,6 +73,9 @@ class OpenLoop(ABC):
         self.resends: deque[Resend] = deque()
         self.resent = 0
         self.blocked_ns = self.blocked_since_ns = 0
+        #: Delivery reports that `serve` has not come to by then are left for the next. Of no use to clients
+        #: that report on threads of their own.
+        self.serve_by_ns = NEVER_NS
 
     # -- what the client adds
 
@@ -87,7 +93,7 @@ class OpenLoop(ABC):
 
     @abstractmethod
     def serve(self, seconds: float) -> None:
-        """Let delivery reports come in for up to this long; 0 = those that are there."""
+        """Let delivery reports come in for up to this long; 0 = those that are there. See `serve_by_ns`."""
 
     @abstractmethod
     def flush(self, seconds: float) -> None:
@@ -139,7 +145,7 @@ class OpenLoop(ABC):
             first, edge = sent, warm_up if sent < warm_up else total
             kind = lay.WARM_UP if first < warm_up else lay.LOAD
             sent = self.offer(first, min(due, first + BATCH, edge), kind)
-            self.serve(0)
+            self._serve_by(max(schedule.due_ns(sent), clock() + GLANCE_NS), 0)
             self.resend_due()
             self._look_for_freeze(begun)
             own = clock() - begun - (self.blocked_ns - blocked) - (freeze.frozen_ns - frozen)
@@ -155,8 +161,15 @@ class OpenLoop(ABC):
 
     def _serve_until(self, wake_ns: int) -> None:
         while (left := wake_ns - time.monotonic_ns()) > 0 and not self.control.stop_load:
-            self.serve(min(left / 1e9, 0.1))
+            self._serve_by(wake_ns, min(left / 1e9, 0.1))
             self.resend_due()
+
+    def _serve_by(self, by_ns: int, seconds: float) -> None:
+        """`serve`, but what is due then does not wait: a broker that comes back answers everything that was
+        sent meanwhile at once, which is seconds of delivery reports."""
+        self.serve_by_ns = by_ns
+        self.serve(seconds)
+        self.serve_by_ns = NEVER_NS
 
     def _look_for_freeze(self, since_ns: int) -> None:
         """Do not leave it to the ticking thread when something took long: it may not have run yet."""

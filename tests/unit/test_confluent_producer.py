@@ -1,0 +1,61 @@
+"""The loop of the confluent-kafka producer on the real client, which needs no broker for that."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from harness.workers.python_kit.worker_kit.layouts import LOAD
+
+WORKERS = Path(__file__).resolve().parents[2] / "harness/workers"
+MESSAGES = 5_000
+PART = {
+    "lane_groups": [{"topic": "orders", "mode": "partition", "first": 0, "count": 12}],
+    "instance": 1,
+    "payload_bytes": 150,
+    "when_full": "wait",
+    "rate_per_s": 50_000.0,
+    "warm_up_s": 0.0,
+    "load_s": 10.0,
+}
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The worker's module `producer`, found as its own process finds it."""
+    before = set(sys.modules)
+    for folder in ("python_kit", "confluent_kafka"):
+        monkeypatch.syspath_prepend(WORKERS / folder)
+    yield importlib.import_module("producer")
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def role(worker: ModuleType, tmp_path: Path) -> Any:
+    names = SimpleNamespace(id=lambda kind, text: 1)
+    report = SimpleNamespace(error=lambda kind, text: None)
+    streams = {f"orders-{i}": i for i in range(12)}
+    spec = SimpleNamespace(part=PART, run_tag=1, folder=tmp_path, streams=streams)
+    session = SimpleNamespace(spec=spec, names=names, report=report, control=SimpleNamespace(stop_load=False))
+    settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+    return worker.ProducerRole(session, Producer(settings), worker.Outcomes({}))
+
+
+def test_a_burst_of_delivery_reports_does_not_hold_up_what_is_due(role: Any) -> None:
+    role.offer(0, MESSAGES, LOAD)
+    role.producer.purge()  # reports of all of them at once, as when a broker comes back
+    role.serve_by_ns = time.monotonic_ns() - 1
+    role.serve(0)
+    assert 0 < role.info < MESSAGES, "messages are due, and the reports behind the first can wait"
+    role.serve_by_ns = time.monotonic_ns() + 600_000_000_000
+    role.serve(0)
+    assert role.info == MESSAGES, "none of them is forgotten"
