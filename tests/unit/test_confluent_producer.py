@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,3 +61,18 @@ def test_a_burst_of_delivery_reports_does_not_hold_up_what_is_due(role: Any) -> 
     role.serve_by_ns = time.monotonic_ns() + 600_000_000_000
     role.serve(0)
     assert role.info == MESSAGES, "none of them is forgotten"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a thread")
+def test_the_sending_thread_goes_before_those_of_the_client(worker: ModuleType, role: Any) -> None:
+    nice: list[int] = []
+
+    def send() -> None:
+        role._go_first()
+        nice.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    thread.join()
+    assert nice == [worker.NICE]
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) > worker.NICE
