@@ -27,24 +27,10 @@ STOP_GRACE_S = 5.0
 #: A dump that was asked for comes within this; so long without a further line, and it is complete.
 DUMP_WAIT_S = 4.0
 DUMP_STILL_S = 0.4
-#: Where the system allows it, workers go before brokers when both want a processor (see sched(7)).
-NICE = -5
 #: Last lines of a dead worker's log that an error shows.
 LOG_TAIL_LINES = 5
 
 OnMessage = Callable[["WorkerProcess", dict[str, Any]], None]
-
-
-def _raise(pid: int) -> None:
-    """Let a starting process go before the brokers, if we may: an open loop that starves measures itself.
-
-    Linux shares processors equally among sessions (autogroup), so that each broker alone got as much as the
-    whole load generator; within a session, and where sessions are not grouped, niceness counts.
-    """
-    with contextlib.suppress(OSError):  # not ours to raise, or another system
-        os.setpriority(os.PRIO_PROCESS, pid, NICE)
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(str(NICE))
 
 
 class WorkerProcess:
@@ -86,7 +72,6 @@ class WorkerProcess:
                 errors="replace",  # a client may print what it likes
                 start_new_session=True,
             )
-        _raise(self._process.pid)
         self._reader = threading.Thread(target=self._read, name=f"worker-{self.name}", daemon=True)
         self._reader.start()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import WorkerError
-from harness.worker_process import NICE, WorkerProcess
+from harness.worker_process import WorkerProcess
 
 Start = Callable[[str], WorkerProcess]
 SPEC: dict[str, Any] = {"client": {"library": "echo"}, "producer": {}}
@@ -70,12 +69,3 @@ def test_who_does_not_stop_is_killed(start: Start, monkeypatch: pytest.MonkeyPat
     assert not worker.is_alive
     worker.stop()
     worker.kill()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a process")
-def test_a_worker_goes_before_others_that_want_a_processor(start: Start) -> None:
-    worker = start('import os; print(\'{"type": "ready", "nice": %d}\' % os.nice(0), flush=True); input()')
-    worker.wait_ready(20)
-    assert worker.ready_message["nice"] == NICE
-    session = Path(f"/proc/{worker.pid}/autogroup")
-    assert not session.exists() or session.read_text().endswith(f"nice {NICE}\n")

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat, starmap
 from operator import length_hint
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -24,13 +25,26 @@ from worker_kit.process import Session
 from worker_kit.streams import StreamIds
 
 METADATA_TIMEOUT_S = 20.0
-#: Of the sending thread; ten better than what the harness gives the process.
-NICE = -15
+#: Of this process among those that want a processor, and of the sending thread among its own.
+SESSION_NICE, THREAD_NICE = -5, -10
 Report = Callable[..., None]
 
 
 class _Later(Exception):
     """Raised by a delivery report: the client ends the poll (rd_kafka_yield) and keeps those behind it."""
+
+
+def _go_first() -> None:
+    """Let an open loop go before brokers and before the client's own threads, where the system lets us.
+
+    Linux shares processors equally among sessions (autogroup, sched(7)): three brokers have three quarters
+    of two cores. And librdkafka's threads spin while an idempotent producer waits for answers
+    (librdkafka#3692): with a follower frozen, three of them took one and a half cores.
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(SESSION_NICE))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), THREAD_NICE)
 
 
 class ProducerRole(OpenLoop):
@@ -58,16 +72,8 @@ class ProducerRole(OpenLoop):
                 ) from error
             if found.error is not None:
                 raise WorkerFailure(f"topic {topic}: {error_text(found.error)}")
-        self._go_first()
-
-    def _go_first(self) -> None:
-        """Let this thread go before the client's, where we may.
-
-        Those of an idempotent producer spin as long as a partition has a batch to send and one under way
-        (librdkafka#3692): three of them took one and a half of two cores while a follower was frozen.
-        """
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        if self.schedule.rate_per_s:
+            _go_first()
 
     def serve(self, seconds: float) -> None:
         # librdkafka waits in whole milliseconds and would take less as "do not wait".
