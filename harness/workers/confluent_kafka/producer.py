@@ -26,7 +26,7 @@ from worker_kit.streams import StreamIds
 
 METADATA_TIMEOUT_S = 20.0
 #: Of this process among those that want a processor, and of the sending thread among its own.
-SESSION_NICE, THREAD_NICE = -5, -10
+SESSION_NICE, THREAD_NICE = -8, -15
 Report = Callable[..., None]
 
 
