@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat, starmap
 from operator import length_hint
-from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -25,8 +24,8 @@ from worker_kit.process import Session
 from worker_kit.streams import StreamIds
 
 METADATA_TIMEOUT_S = 20.0
-#: Of this process among those that want a processor, and of the sending thread among its own.
-SESSION_NICE, THREAD_NICE = -8, -15
+#: Of the sending thread.
+THREAD_NICE = -10
 Report = Callable[..., None]
 
 
@@ -35,14 +34,11 @@ class _Later(Exception):
 
 
 def _go_first() -> None:
-    """Let an open loop go before brokers and before the client's own threads, where the system lets us.
+    """Let the thread of an open loop go before the client's own, where the system lets us.
 
-    Linux shares processors equally among sessions (autogroup, sched(7)): three brokers have three quarters
-    of two cores. And librdkafka's threads spin while an idempotent producer waits for answers
-    (librdkafka#3692): with a follower frozen, three of them took one and a half cores.
+    Those of an idempotent producer spin while it waits for answers (librdkafka#3692): with a follower frozen,
+    three of them took one and a half of two cores.
     """
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(SESSION_NICE))
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), THREAD_NICE)
 
