@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -61,22 +59,3 @@ def test_a_burst_of_delivery_reports_does_not_hold_up_what_is_due(role: Any) -> 
     role.serve_by_ns = time.monotonic_ns() + 600_000_000_000
     role.serve(0)
     assert role.info == MESSAGES, "none of them is forgotten"
-
-
-SHOW = """
-import sys; sys.path[:0] = sys.argv[1:]
-import os, threading
-import producer
-def send():
-    producer._go_first()
-    print(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == producer.THREAD_NICE)
-thread = threading.Thread(target=send); thread.start(); thread.join()
-print(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) > producer.THREAD_NICE)
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a thread")
-def test_the_sending_thread_goes_before_those_of_the_client() -> None:
-    command = [sys.executable, "-c", SHOW, str(WORKERS / "python_kit"), str(WORKERS / "confluent_kafka")]
-    shown = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=True)
-    assert shown.stdout.split() == ["True"] * 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,23 +22,11 @@ from worker_kit.process import Session
 from worker_kit.streams import StreamIds
 
 METADATA_TIMEOUT_S = 20.0
-#: Of the sending thread.
-THREAD_NICE = -10
 Report = Callable[..., None]
 
 
 class _Later(Exception):
     """Raised by a delivery report: the client ends the poll (rd_kafka_yield) and keeps those behind it."""
-
-
-def _go_first() -> None:
-    """Let the thread of an open loop go before the client's own, where the system lets us.
-
-    Those of an idempotent producer spin while it waits for answers (librdkafka#3692): with a follower frozen,
-    three of them took one and a half of two cores.
-    """
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), THREAD_NICE)
 
 
 class ProducerRole(OpenLoop):
@@ -68,8 +54,6 @@ class ProducerRole(OpenLoop):
                 ) from error
             if found.error is not None:
                 raise WorkerFailure(f"topic {topic}: {error_text(found.error)}")
-        if self.schedule.rate_per_s:
-            _go_first()
 
     def serve(self, seconds: float) -> None:
         # librdkafka waits in whole milliseconds and would take less as "do not wait".
