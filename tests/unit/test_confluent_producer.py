@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,7 +13,6 @@ from confluent_kafka import Producer
 
 from harness.workers.python_kit.worker_kit.layouts import LOAD
 
-WORKERS = Path(__file__).resolve().parents[2] / "harness/workers"
 MESSAGES = 5_000
 PART = {
     "lane_groups": [{"topic": "orders", "mode": "partition", "first": 0, "count": 12}],
@@ -29,18 +26,8 @@ PART = {
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The worker's module `producer`, found as its own process finds it."""
-    before = set(sys.modules)
-    for folder in ("python_kit", "confluent_kafka"):
-        monkeypatch.syspath_prepend(WORKERS / folder)
-    yield importlib.import_module("producer")
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
-
-
-@pytest.fixture
-def role(worker: ModuleType, tmp_path: Path) -> Any:
+def role(worker_module: Callable[[str, str], ModuleType], tmp_path: Path) -> Any:
+    worker = worker_module("confluent_kafka", "producer")
     names = SimpleNamespace(id=lambda kind, text: 1)
     report = SimpleNamespace(error=lambda kind, text: None)
     streams = {f"orders-{i}": i for i in range(12)}

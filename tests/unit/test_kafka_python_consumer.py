@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-
-WORKERS = Path(__file__).resolve().parents[2] / "harness/workers"
-
-
-@pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The worker's module `consumer`, found as its own process finds it."""
-    before = set(sys.modules)
-    for folder in ("python_kit", "kafka_python"):
-        monkeypatch.syspath_prepend(WORKERS / folder)
-    yield importlib.import_module("consumer")
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
 
 
 class Joining(Exception):
@@ -46,7 +31,9 @@ class Client:
         raise Joining
 
 
-def test_a_member_knows_its_topics_before_it_joins(worker: ModuleType, tmp_path: Path) -> None:
+def test_a_member_knows_its_topics_before_it_joins(
+    worker_module: Callable[[str, str], ModuleType], tmp_path: Path
+) -> None:
     # kafka-python 3.0: a leader that learns of them after its first join may lose the answer of its second
     client = Client()
     part = {"group": "billing", "topics": ["orders", "refunds"], "session": 1, "commit_every_s": 1.0}
@@ -54,6 +41,7 @@ def test_a_member_knows_its_topics_before_it_joins(worker: ModuleType, tmp_path:
     names = SimpleNamespace(id=lambda kind, text: 1)
     control = SimpleNamespace(stopped=False)
     session: Any = SimpleNamespace(spec=spec, names=names, report=SimpleNamespace(), control=control)
+    worker = worker_module("kafka_python", "consumer")
     role = worker.ConsumerRole(session, {"enable_auto_commit": False}, lambda kind, settings: client)
     with pytest.raises(Joining):
         role.run()
