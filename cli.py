@@ -15,7 +15,7 @@ from commands import clusters, reading, starting, upkeep
 from commands.console import Group, report_problem
 from harness import __version__
 from harness.errors import BrokerstormError, Exit
-from harness.interrupts import Interrupts
+from harness.run.interrupts import Interrupts
 
 
 @click.group(

@@ -23,9 +23,9 @@ from statistics import median
 
 from bench.arms import cluster_of, interleaved
 from bench.producing import fresh_topic, run_producer
-from harness.clusters import artifacts
-from harness.clusters.coordinates import Artifacts
-from harness.clusters.java import find_java
+from harness.toolchains import jars
+from harness.toolchains.coordinates import Artifacts
+from harness.toolchains.java import find_java
 from harness.clusters.kafka import KafkaCluster
 from harness.records import MIN_PAYLOAD_BYTES
 
@@ -42,7 +42,7 @@ def tool_classpath(version: str) -> str:
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
         "org.apache.logging.log4j:log4j-core:2.25.3",
     )
-    folder = artifacts.resolve(Artifacts(coordinates))
+    folder = jars.resolve(Artifacts(coordinates))
     return f"{folder}/*"
 
 

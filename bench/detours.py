@@ -22,8 +22,8 @@ import psutil
 
 from bench.producing import Sample, run_producer
 from harness.clusters.cluster import BrokerCluster, open_cluster
-from harness.clusters.processes import run_processes
-from harness.wires import CLIENT_DETOURS, PEER_DETOURS
+from harness.clusters.nodes.processes import run_processes
+from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 
 UNLIMITED, STEADY = 0.0, 50_000.0
 ARMS = {"direct": frozenset[str](), "detours": frozenset({CLIENT_DETOURS, PEER_DETOURS})}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters.kafka import KafkaCluster
-from harness.protocols import TopicSettings
-from harness.worker_process import WorkerProcess
+from harness.protocols.cluster import TopicSettings
+from harness.run.worker_process import WorkerProcess
 from harness.workers import launch, load_worker
 
 PARTITIONS = 12

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters import open_cluster
-from harness.scenario_file import load_scenario
+from harness.scenario.file import load_scenario
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNTIMES = ("process", "docker")

@@ -27,9 +27,9 @@ MAX_BYTES_A_SEND: Final = 15
 _SEAL: Final = """
 import json, sys
 from pathlib import Path
-from harness.plan import Plan
+from harness.plan.model import Plan
 from harness.rundir import RunDir
-from harness.seal import seal
+from harness.seal.seal import seal
 
 run = RunDir(Path(sys.argv[1]))
 report = seal(run, Plan.model_validate_json(run.plan.read_text()), threads=int(sys.argv[2]))

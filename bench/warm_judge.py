@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from analysis.judge import judge
-from analysis.session import WarmSession
+from analysis.spark.judge import judge
+from analysis.spark.session import WarmSession
 from harness.rundir import RunDir
 
 

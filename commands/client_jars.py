@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.plan import Plan
+    from harness.plan.model import Plan
 
 #: A client version that is a folder of jars (`harness.workers.java_build`).
 JARS = "jars:"

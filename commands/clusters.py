@@ -14,11 +14,11 @@ from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.network import needs_of_plans
 from commands.starting import runtime_option
 from harness.errors import Exit, UsageError
-from harness.systems import SYSTEMS
+from harness.scenario.systems import SYSTEMS
 
 if TYPE_CHECKING:
     from harness.clusters import BrokerCluster
-    from harness.clusters.addresses import Claim
+    from harness.clusters.layout.addresses import Claim
 
 UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limits.ready
 
@@ -104,7 +104,7 @@ def _start_and_keep(settings: Settings, cluster: BrokerCluster[Any]) -> None:
 
 
 def _known_needs(needs: Iterable[str]) -> frozenset[str]:
-    from harness.clusters.process import GIVES
+    from harness.clusters.process_runtime import GIVES
 
     if unknown := sorted(set(needs) - GIVES):
         raise UsageError(f"--needs {unknown[0]}: unknown", hint=f"allowed: {', '.join(sorted(GIVES))}")
@@ -143,7 +143,7 @@ def _show_cluster(document: dict[str, Any]) -> None:
 
 def kept_clusters() -> list[Claim]:
     """Clusters that were left running on purpose, oldest first."""
-    from harness.clusters import addresses
+    from harness.clusters.layout import addresses
 
     return sorted((claim for claim in addresses.claims() if claim.kept), key=lambda claim: claim.run_id)
 

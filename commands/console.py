@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from harness.interrupts import Interrupts
-    from harness.progress import BaseProgress
+    from harness.run.interrupts import Interrupts
+    from harness.progress.view import BaseProgress
 
 SCHEMA_VERSION = 1
 DEFAULT_RUN_DIR = "runs"
@@ -40,7 +40,7 @@ class Settings:
 
     def progress(self) -> BaseProgress:
         """The view of a long command, on stderr."""
-        from harness.progress import open_progress
+        from harness.progress.view import open_progress
 
         return open_progress("quiet" if self.quiet else "auto", color=self.color)
 
@@ -115,7 +115,7 @@ def settings_of(context: click.Context) -> Settings:
     def given(name: str, otherwise: Any = None) -> Any:
         return context.meta.get(_META + name, otherwise)
 
-    from harness.interrupts import Interrupts
+    from harness.run.interrupts import Interrupts
 
     interrupts = context.find_object(Interrupts) or Interrupts()
     settings = Settings(

@@ -32,7 +32,7 @@ _NEXT = {
 
 
 def scenarios(settings: Settings) -> list[Row]:
-    from harness.scenario_file import bundled_scenarios, load_scenario
+    from harness.scenario.file import bundled_scenarios, load_scenario
 
     rows = []
     for name, path in bundled_scenarios().items():
@@ -44,7 +44,7 @@ def scenarios(settings: Settings) -> list[Row]:
 
 
 def bugs(settings: Settings) -> list[Row]:
-    from harness.scenario_file import bundled_bugs, load_scenario
+    from harness.scenario.file import bundled_bugs, load_scenario
 
     rows = []
     for name, path in bundled_bugs().items():
@@ -61,7 +61,7 @@ def bugs(settings: Settings) -> list[Row]:
 
 
 def faults(settings: Settings) -> list[Row]:
-    from faults.reference import kinds
+    from faults.schedule.reference import kinds
 
     return kinds()
 
@@ -88,7 +88,7 @@ def runs(settings: Settings) -> list[Row]:
 
     rows = [_run(run) for run in all_runs(settings.run_dir)]
     if any(row["status"] == "running" for row in rows):
-        from harness.clusters import addresses
+        from harness.clusters.layout import addresses
 
         alive = {claim.run_id for claim in addresses.claims() if claim.owner.is_alive()}
         for row in rows:

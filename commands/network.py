@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.clusters.artifacts import Progress
-    from harness.machine import Check
-    from harness.plan import Plan
+    from harness.toolchains.jars import Progress
+    from harness.doctor.machine import Check
+    from harness.plan.model import Plan
 
-#: Values of `up --needs`: those of `harness.wires`, which is not imported for a list.
+#: Values of `up --needs`: those of `harness.protocols.network`, which is not imported for a list.
 PEER_DETOURS, PEER_CUTS = "peer-detours", "peer-cuts"
 DETOURS = ("client-detours", PEER_DETOURS, PEER_CUTS)
 
@@ -18,8 +18,8 @@ DETOURS = ("client-detours", PEER_DETOURS, PEER_CUTS)
 def network_checks(plans: Sequence[Plan], runtime: str = "process") -> list[Check]:
     """Whether the proxy can be had, when the faults of these plans need it, and, for the runtime "docker",
     whether this machine lets us between containers."""
-    from harness.clusters import toxiproxy
-    from harness.machine import Check
+    from harness.clusters.network import toxiproxy
+    from harness.doctor.machine import Check
 
     needs = needs_of_plans(plans) & set(DETOURS)
     between = needs & {PEER_DETOURS, PEER_CUTS} if runtime == "docker" else frozenset()
@@ -28,7 +28,7 @@ def network_checks(plans: Sequence[Plan], runtime: str = "process") -> list[Chec
         ok, text, remedy = toxiproxy.readiness()
         checks.append(Check("network proxy", ok, text, remedy))
     for need in sorted(between):
-        from harness.clusters.docker_runtime import why_not
+        from harness.clusters.docker.runtime import why_not
 
         problem = why_not(need)
         remedy = "leave its faults on peers out, or use --runtime process: docs/explanation/runtimes.md"
@@ -42,7 +42,7 @@ def fetch_proxy(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
     Raises:
         EnvironmentNotReady: no Go, or it does not build.
     """
-    from harness.clusters import toxiproxy
+    from harness.clusters.network import toxiproxy
 
     if not _has_network_faults(plans):
         return {}
@@ -55,11 +55,11 @@ def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> d
     Args:
         client: of the Docker engine (`docker.DockerClient`).
     """
-    from harness.clusters import docker_proxy
+    from harness.clusters.docker import proxy
 
     if PEER_DETOURS not in needs_of_plans(plans):
         return {}
-    return {docker_proxy.provide(client, on_progress=report): "the network proxy"}
+    return {proxy.provide(client, on_progress=report): "the network proxy"}
 
 
 def needs_of_plans(plans: Iterable[Plan]) -> frozenset[str]:

@@ -9,10 +9,10 @@ from harness.errors import ScenarioError
 
 if TYPE_CHECKING:
     from faults import Timeline
-    from harness.clusters.docker_choice import Choice
-    from harness.plan import Plan
-    from harness.progress import BaseProgress
-    from harness.protocols import Cluster
+    from harness.clusters.runtime_choice import Choice
+    from harness.plan.model import Plan
+    from harness.progress.view import BaseProgress
+    from harness.protocols.cluster import Cluster
     from harness.rundir import RunDir
 
 
@@ -35,7 +35,12 @@ class RuntimeChoice:
 
     def rather_processes(self, system: str, version: str, topology: str, why: str) -> bool:
         """Take back what was decided for containers; False when it was not for us to decide."""
-        from harness.clusters.docker_choice import AUTO, DOCKER, PROCESS, Choice
+        from harness.clusters.runtime_choice import (
+            AUTO,
+            DOCKER,
+            PROCESS,
+            Choice,
+        )
 
         key = (system, version, topology)
         if self._wanted != AUTO or self._made[key].runtime != DOCKER:
@@ -46,7 +51,7 @@ class RuntimeChoice:
 
     def of(self, system: str, version: str, topology: str) -> Choice:
         from harness.clusters import spec_of
-        from harness.clusters.docker_choice import AUTO, choose
+        from harness.clusters.runtime_choice import AUTO, choose
 
         key = (system, version, topology)
         if key not in self._made:

@@ -8,7 +8,12 @@ from commands.console import table, write
 
 if TYPE_CHECKING:
     from faults import Timeline
-    from harness.plan import ConsumerPlan, Plan, ProducerPlan, TopicPlan
+    from harness.plan.model import (
+        ConsumerPlan,
+        Plan,
+        ProducerPlan,
+        TopicPlan,
+    )
 
 
 def show_plan(plan: Plan, timeline: Timeline) -> None:

@@ -13,10 +13,10 @@ from commands.console import Settings, command, write
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from analysis.campaign import Question
-    from analysis.session import WarmSession
+    from analysis.verdict.campaign import Question
+    from analysis.spark.session import WarmSession
     from commands.summaries import Judged
-    from harness.progress import BaseProgress
+    from harness.progress.view import BaseProgress
     from harness.rundir import RunDir
 
 
@@ -39,7 +39,7 @@ def analyze(settings: Settings, run: str | None, master: str | None, source: str
     With --import, DIR (a folder, or any URI that Spark reads) holds sends/ and log/, and deliveries/ if
     there are any, as Parquet files in the sealed columns. See docs/howto/judge-another-capture.md.
     """
-    from analysis.session import WarmSession
+    from analysis.spark.session import WarmSession
     from commands import summaries
     from commands.wiring import read_plan
     from harness.rundir import read_json
@@ -77,8 +77,8 @@ def _analyze_import(settings: Settings, source: str, master: str | None) -> int:
     import shutil
     from pathlib import Path
 
-    from analysis.imports import Source, import_capture
-    from analysis.session import WarmSession
+    from analysis.capture.imports import Source, import_capture
+    from analysis.spark.session import WarmSession
     from commands import summaries
     from commands.wiring import new_run
     from harness.rundir import point_latest
@@ -105,7 +105,7 @@ def _question(root: RunDir) -> Question | None:
     Raises:
         UsageError: written by a version that this one cannot read.
     """
-    from analysis.campaign import Question
+    from analysis.verdict.campaign import Question
     from harness.rundir import read_json
 
     asked = (read_json(root.campaign).get("reproduction") or {}).get("question")
@@ -128,7 +128,7 @@ def _judge(run: RunDir, session: WarmSession, progress: BaseProgress) -> Judged:
     """Seal what is not sealed yet, and judge."""
     from commands.summaries import Judged, judge_run
     from commands.wiring import read_plan
-    from harness.seal import seal
+    from harness.seal.seal import seal
 
     plan = read_plan(run)
     progress.phase("seal", run.run_id)

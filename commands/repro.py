@@ -26,13 +26,13 @@ from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.rundir import RunDir, write_json
 
 if TYPE_CHECKING:
-    from analysis.campaign import Campaign as Summary
-    from analysis.campaign import Question, VariantResult
+    from analysis.verdict.campaign import Campaign as Summary
+    from analysis.verdict.campaign import Question, VariantResult
     from analysis.findings import Result
-    from harness.campaign import Campaign
-    from harness.plan import Plan
-    from harness.progress import BaseProgress
-    from harness.scenario import Scenario
+    from harness.run.campaign import Campaign
+    from harness.plan.model import Plan
+    from harness.progress.view import BaseProgress
+    from harness.scenario.model import Scenario
 
 #: Counted rounds an arm, unless the bug file or --rounds says otherwise.
 DEFAULT_ROUNDS = 10
@@ -129,7 +129,7 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
 
 
 def _prepare(settings: Settings, request: ReproRequest) -> Reproducing:
-    from harness.machine import require
+    from harness.doctor.machine import require
 
     _find(request.bug)
     scenario = wiring.read_scenario(request.bug, request.overrides)
@@ -157,7 +157,7 @@ def _prepare(settings: Settings, request: ReproRequest) -> Reproducing:
 
 def _find(name: str) -> None:
     """Refuse a name that is neither a bug, a scenario nor a file, with the bugs there are."""
-    from harness.scenario_file import bundled_bugs, bundled_scenarios
+    from harness.scenario.file import bundled_bugs, bundled_scenarios
 
     known = bundled_bugs()
     if name in known or name in bundled_scenarios() or Path(name).exists():
@@ -168,8 +168,8 @@ def _find(name: str) -> None:
 
 
 def _question(scenario: Scenario, request: ReproRequest) -> Question:
-    from analysis.campaign import Question
-    from analysis.statistics import ALPHA, fewest_rounds
+    from analysis.verdict.campaign import Question
+    from analysis.verdict.statistics import ALPHA, fewest_rounds
 
     bug = scenario.bug
     if bug is None:
@@ -205,7 +205,7 @@ def _plans(
     scenario: Scenario, question: Question, seed: int, client_jars: Path | None, *, salt: str
 ) -> list[tuple[Plan, Plan]]:
     """Affected and fixed of every round, with the same seed."""
-    from harness.planning import build_plans
+    from harness.plan.build import build_plans
 
     wanted = scenario.model_copy(update={"rounds": question.rounds})
     plans = build_plans(wanted, seed=seed, salt=salt)

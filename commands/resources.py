@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from commands.network import needs_of_plans
 
 if TYPE_CHECKING:
-    from harness.machine import Check
-    from harness.plan import Plan
+    from harness.doctor.machine import Check
+    from harness.plan.model import Plan
 
 
 def resource_checks(plans: Sequence[Plan], runtime: str) -> list[Check]:
     """Whether this machine can give what the resource faults of these plans need to a runtime, "process" or
     "docker"."""
-    from harness.clusters import docker_volumes, limits
-    from harness.machine import Check
+    from harness.clusters.docker import volumes
+    from harness.clusters.limits import limits
+    from harness.doctor.machine import Check
 
-    source = docker_volumes if runtime == "docker" else limits
+    source = volumes if runtime == "docker" else limits
     checks = []
     for need in sorted(needs_of_plans(plans) & source.GIVES):
         problem = source.why_not(need)

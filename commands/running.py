@@ -18,10 +18,10 @@ from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, write_json
 
 if TYPE_CHECKING:
-    from analysis.campaign import Campaign as Summary
+    from analysis.verdict.campaign import Campaign as Summary
     from analysis.findings import Result
-    from harness.campaign import Round
-    from harness.plan import Plan
+    from harness.run.campaign import Round
+    from harness.plan.model import Plan
 
 MAX_SEED = 1_000_000
 
@@ -82,8 +82,8 @@ def leave_in_order(root: RunDir, error: BrokerstormError) -> None:
 
 
 def _prepare(settings: Settings, request: RunRequest) -> Prepared:
-    from harness.campaign import round_names
-    from harness.machine import require
+    from harness.run.campaign import round_names
+    from harness.doctor.machine import require
 
     if request.scenario is None:
         return _prepare_replay(settings, request)
@@ -106,7 +106,7 @@ def _prepare(settings: Settings, request: RunRequest) -> Prepared:
 
 def _prepare_replay(settings: Settings, request: RunRequest) -> Prepared:
     """The plan of an earlier run again, under a tag of its own."""
-    from harness.machine import require
+    from harness.doctor.machine import require
 
     assert request.replay is not None
     if request.overrides or request.variant or request.rounds:

@@ -11,9 +11,9 @@ from commands.console import Settings
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-    from harness.campaign import Campaign
-    from harness.plan import Plan
-    from harness.progress import BaseProgress
+    from harness.run.campaign import Campaign
+    from harness.plan.model import Plan
+    from harness.progress.view import BaseProgress
     from harness.rundir import RunDir
 
 
@@ -44,8 +44,8 @@ def opened_campaign(
 
     With ``--keep-up`` the cluster stays when all went well.
     """
-    from analysis.session import WarmSession
-    from harness.campaign import Campaign
+    from analysis.spark.session import WarmSession
+    from harness.run.campaign import Campaign
 
     with closing(settings.progress()) as progress, WarmSession(manner.master) as session:
         stage = wiring.make_stage(

@@ -53,7 +53,7 @@ def list_(settings: Settings, kind: str) -> int:
 @click.option("--force", is_flag=True, help="Write over an existing file.")
 def new(settings: Settings, file: Path, force: bool) -> int:
     """Write a commented scenario to edit."""
-    from harness.scenario_schema import new_scenario
+    from harness.scenario.schema import new_scenario
 
     path = file if file.suffix else file.with_suffix(".yaml")
     if path.exists() and not force:

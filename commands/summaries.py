@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 from commands.console import Settings
 
 if TYPE_CHECKING:
-    from analysis.campaign import Campaign, Question, RunSummary, VariantResult
+    from analysis.verdict.campaign import (
+        Campaign,
+        Question,
+        RunSummary,
+        VariantResult,
+    )
     from analysis.findings import Result
-    from analysis.reproduction import Answer
-    from analysis.session import WarmSession
-    from harness.plan import Plan
+    from analysis.verdict.reproduction import Answer
+    from analysis.spark.session import WarmSession
+    from harness.plan.model import Plan
     from harness.rundir import RunDir
 
 
@@ -30,7 +35,7 @@ class Judged:
 
 def judge_run(run: RunDir, session: WarmSession, *, in_campaign: bool = False) -> Result:
     """Judge a sealed run; writes result.json, report.html and junit.xml."""
-    from analysis.judge import judge
+    from analysis.spark.judge import judge
     from analysis.report.html import write_run_page
     from analysis.report.junit import write_run_xml
 
@@ -56,7 +61,7 @@ def summarize(
         plans: what was asked for, also rounds that were never run.
         question: of a known bug: what `repro` was asked.
     """
-    from analysis.campaign import Campaign
+    from analysis.verdict.campaign import Campaign
     from analysis.report.documents import write_campaign
     from analysis.report.html import write_campaign_page
     from analysis.report.junit import write_campaign_xml
@@ -79,7 +84,7 @@ def summarize(
 
 
 def _variants(plans: Sequence[Plan], judged: Sequence[Judged]) -> list[VariantResult]:
-    from analysis.campaign import VariantResult
+    from analysis.verdict.campaign import VariantResult
 
     variants = []
     for name in dict.fromkeys(plan.variant for plan in plans):
@@ -91,7 +96,7 @@ def _variants(plans: Sequence[Plan], judged: Sequence[Judged]) -> list[VariantRe
 
 def _summary(each: Judged, plans: Sequence[Plan]) -> RunSummary:
     """Rounds count from 1; the seed of a round tells which it is, also when it was run again."""
-    from analysis.campaign import RunSummary
+    from analysis.verdict.campaign import RunSummary
 
     number = each.plan.seed - min(plan.seed for plan in plans) + 1
     return RunSummary.of(each.result, path=each.run.run_id, round_number=number)
@@ -99,7 +104,7 @@ def _summary(each: Judged, plans: Sequence[Plan]) -> RunSummary:
 
 def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[Judged]) -> Answer:
     """What the rounds so far say of a known bug."""
-    from analysis.reproduction import answer
+    from analysis.verdict.reproduction import answer
 
     def arm(name: str) -> list[RunSummary]:
         return [_summary(each, plans) for each in judged if each.plan.variant == name]

@@ -16,11 +16,11 @@ from commands.resources import resource_checks
 from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
 
 if TYPE_CHECKING:
-    from harness.clusters.addresses import Claim
-    from harness.clusters.artifacts import Progress
+    from harness.clusters.layout.addresses import Claim
+    from harness.toolchains.jars import Progress
     from harness.clusters.leftovers import Leftover
-    from harness.machine import Check
-    from harness.plan import Plan
+    from harness.doctor.machine import Check
+    from harness.plan.model import Plan
 
 DEFAULT_SCENARIO = "kafka-quick"
 
@@ -74,7 +74,7 @@ def machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str = "process
 
     For "auto" it is what processes need: what Docker lacks is then the reason to use those.
     """
-    from harness import machine
+    from harness.doctor import machine
 
     found = {
         check.name: check
@@ -94,7 +94,7 @@ def _clusters(plans: Sequence[Plan]) -> list[tuple[str, str, str]]:
 
 
 def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
-    from harness.machine_docker import docker_checks
+    from harness.doctor.docker import docker_checks
 
     found = [check for cluster in _clusters(plans) for check in docker_checks(*cluster, needed=needed)]
     # Two versions have an image each; engine and plugin they share.
@@ -105,7 +105,7 @@ def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
 
 def _clients(plan: Plan) -> list[tuple[str, str]]:
     """Library and version of every worker of a run, the readers of its log too."""
-    from harness.worker_specs import AUDIT_CLIENT
+    from harness.run.worker_specs import AUDIT_CLIENT
 
     producers = [(each.client, each.client_version) for each in plan.producers]
     consumers = [(each.client, each.client_version) for each in plan.consumers]
@@ -113,7 +113,7 @@ def _clients(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _client_checks(plans: Sequence[Plan]) -> list[Check]:
-    from harness.machine import Check
+    from harness.doctor.machine import Check
     from harness.workers import load_worker, readiness
 
     checks = []
@@ -167,7 +167,7 @@ def _refuse_mixture(scenario: str | None, images: bool, system: str | None, vers
 
 def _fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
     """Jars, clients and Spark's class archive; name -> where it is."""
-    from analysis.session import record_classes
+    from analysis.spark.session import record_classes
     from harness.clusters import fetch_cluster, spec_of
     from harness.workers import launch, load_worker
 
@@ -193,9 +193,14 @@ def _fetch_images(
     clusters: Sequence[tuple[str, str]], plans: Sequence[Plan], report: Progress
 ) -> dict[str, str]:
     """The compose plugin, an image a cluster, and that of a proxy between nodes; name -> what it is."""
-    from harness.clusters import compose_plugin, docker_engine, spec_of, standin
+    from harness.clusters.docker import (
+        compose_plugin,
+        engine,
+        standin,
+    )
+    from harness.clusters import spec_of
 
-    with closing(docker_engine.connect()) as client:
+    with closing(engine.connect()) as client:
         found = {"compose plugin": compose_plugin.ensure(on_progress=report).text}
         for system, version in clusters:
             image = standin.provide(client, spec_of(system, version), on_progress=report)

@@ -15,14 +15,14 @@ from harness.rundir import RunDir, point_latest, read_json
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-    from analysis.session import WarmSession
+    from analysis.spark.session import WarmSession
     from commands.console import Settings
     from faults import Timeline
-    from harness.campaign import Stage
-    from harness.plan import Plan
-    from harness.progress import BaseProgress
-    from harness.protocols import Cluster, FaultStorm
-    from harness.scenario import Scenario
+    from harness.run.campaign import Stage
+    from harness.plan.model import Plan
+    from harness.progress.view import BaseProgress
+    from harness.protocols.cluster import Cluster, FaultStorm
+    from harness.scenario.model import Scenario
 
 
 def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
@@ -33,8 +33,8 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
     """
     import faults
     from analysis.classes import CLASSES
-    from harness.planning import topic_plans
-    from harness.scenario_file import load_scenario
+    from harness.plan.build import topic_plans
+    from harness.scenario.file import load_scenario
     from harness.workers import known_workers
 
     def check_faults(scenario: Scenario) -> None:
@@ -67,7 +67,7 @@ def choose_plans(
         UsageError: no such variant.
         ScenarioError: settings that the client refuses.
     """
-    from harness.planning import build_plans
+    from harness.plan.build import build_plans
 
     if variant and variant not in scenario.variants:
         known = ", ".join(scenario.variants) or "none"
@@ -99,7 +99,7 @@ def read_plan(run: RunDir) -> Plan:
     """
     from pydantic import ValidationError
 
-    from harness.plan import Plan
+    from harness.plan.model import Plan
 
     try:
         return Plan.model_validate(read_json(run.plan))
@@ -166,13 +166,13 @@ def make_stage(
     offline: bool,
     replay: RunDir | None = None,
 ) -> Stage[Result]:
-    """Cluster, faults and judging for `harness.campaign`; a cluster has what the faults of all plans need.
+    """Cluster, faults and judging for `harness.run.campaign`; a cluster has what the faults of all plans need.
 
     Args:
         runtime: "auto", "process" or "docker"; what auto means is decided once for a cluster of one kind.
     """
     import faults
-    from harness.campaign import Stage
+    from harness.run.campaign import Stage
 
     timelines = [timeline_of(plan) for plan in plans]
     opening = Opening(runtime, faults.needs_of(timelines), offline=offline, progress=progress)

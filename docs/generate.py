@@ -20,14 +20,14 @@ from pydantic_core import PydanticUndefined
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from analysis.classes_page import anomalies_page  # noqa: E402
+from analysis.classes.page import anomalies_page  # noqa: E402
 from cli import cli  # noqa: E402 - run as a script, the tree is not on the path before
 from commands.console import Command  # noqa: E402
-from faults.reference import reference_page, schema  # noqa: E402
+from faults.schedule.reference import reference_page, schema  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
 from harness.exposure import CAPTURED, REPORTED  # noqa: E402
-from harness.scenario import Scenario  # noqa: E402
-from harness.scenario_schema import SCHEMA_FILE, scenario_schema  # noqa: E402
+from harness.scenario.model import Scenario  # noqa: E402
+from harness.scenario.schema import SCHEMA_FILE, scenario_schema  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
 EXPLANATION = ROOT / "docs" / "explanation"

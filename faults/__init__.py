@@ -5,13 +5,13 @@ faults.refuse_unsupported(timeline, cluster)
 storm = faults.Storm(timeline, cluster, run, on_event=progress.fault)
 """
 
-from faults.commands import commands_of
-from faults.ledger import heal_from_ledger
-from faults.once import inject_once
-from faults.reference import kinds, schema
-from faults.replay import load_replay
-from faults.storm import Storm
-from faults.timeline import (
+from faults.schedule.commands import commands_of
+from faults.engine.ledger import heal_from_ledger
+from faults.engine.once import inject_once
+from faults.schedule.reference import kinds, schema
+from faults.engine.replay import load_replay
+from faults.engine.storm import Storm
+from faults.schedule.timeline import (
     Firing,
     Timeline,
     abilities_needed,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Counted from the capture by `analysis.exposure`, whatever the client.
+#: Counted from the capture by `analysis.kernels.exposure`, whatever the client.
 CAPTURED: Final = {
     "faults_bit": "faults that proved that they bit",
     "sends_open_at_fault": "sends without an outcome when a fault was applied, summed over the faults",

@@ -6,7 +6,7 @@ Three layouts, all little-endian:
 * **raw rows** lie in memory-mapped segments, a 64-byte segment header and then fixed-width rows. A row
   is valid when its last field (``state``, or ``kind`` of a delivery) is not zero; workers write that
   field last, so a killed worker leaves a whole row or none;
-* **sealed columns** are the Parquet form (`harness.seal`), the only one that analysis reads.
+* **sealed columns** are the Parquet form (`harness.seal.seal`), the only one that analysis reads.
 
 Ids of names (streams, errors, client names, subscriptions) are local to a worker in the raw form, start
 at 1, 0 means none, and are global in the sealed form (``names.jsonl``). Times are CLOCK_MONOTONIC

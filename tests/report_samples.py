@@ -7,7 +7,11 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from analysis.campaign import Campaign, RunSummary, VariantResult
+from analysis.verdict.campaign import (
+    Campaign,
+    RunSummary,
+    VariantResult,
+)
 from analysis.findings import (
     Attribution,
     FaultRow,

@@ -26,7 +26,7 @@ from analysis.classes.integrity import INTEGRITY
 from analysis.classes.liveness import LIVENESS
 from analysis.classes.sending import SENDING
 from analysis.classes.transactions import TRANSACTIONS
-from analysis.context import Promise
+from analysis.capture.context import Promise
 from analysis.findings import Status
 from harness.errors import UsageError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from analysis.context import Promise
+from analysis.capture.context import Promise
 from analysis.findings import Status
 
 #: Breaks no promise; told because people ask.

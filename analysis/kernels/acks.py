@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.bucket import Array, is_constant
+from analysis.capture.bucket import Array, is_constant
 from analysis.kernels.history import History
 from analysis.kernels.lookup import Ints, ragged
 from analysis.kernels.matching import Given

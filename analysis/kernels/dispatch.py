@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.bucket import Array, chunks
+from analysis.capture.bucket import Array, chunks
 from analysis.kernels import keyed, settling, unlogged
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.bucket import Array
+from analysis.capture.bucket import Array
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, unmet_names
 from analysis.kernels.lookup import ragged
 from analysis.kernels.matching import Matching
 from analysis.kernels.witness import Witnesses
-from analysis.partial import (
+from analysis.kernels.partial import (
     GAP_NS,
     MAX_EPISODES,
     WITNESS_EPISODES,

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bucket import Array
-from analysis.context import Context
+from analysis.capture.bucket import Array
+from analysis.capture.context import Context
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from analysis.bucket import Array, chunks
-from analysis.context import Instance
+from analysis.capture.bucket import Array, chunks
+from analysis.capture.context import Instance
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from harness.records import Outcome

@@ -19,7 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bucket import CHUNK_ROWS, Bucket, Columns, chunks, is_constant
+from analysis.capture.bucket import (
+    CHUNK_ROWS,
+    Bucket,
+    Columns,
+    chunks,
+    is_constant,
+)
 from analysis.kernels.lookup import Ints, ragged
 from analysis.kernels.places import Places
 from analysis.kernels.slots import Slots, index_messages

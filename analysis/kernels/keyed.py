@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.bucket import Array, narrow
+from analysis.capture.bucket import Array, narrow
 from analysis.kernels.acks import Acks, Times
 from analysis.kernels.hits import BITS, Hits, Note, hits
 from analysis.kernels.matching import Given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bucket import Array, is_constant
+from analysis.capture.bucket import Array, is_constant
 
 Ints = npt.NDArray[np.int64]
 

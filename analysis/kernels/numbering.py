@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.bucket import Array, is_constant, narrow
+from analysis.capture.bucket import (
+    Array,
+    is_constant,
+    narrow,
+)
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.lookup import Lookup, distinct

@@ -19,7 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.bucket import Array, is_constant, narrow
+from analysis.capture.bucket import (
+    Array,
+    is_constant,
+    narrow,
+)
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.lookup import ragged

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.bucket import Array, is_constant
+from analysis.capture.bucket import Array, is_constant
 from analysis.kernels.evidence import Bits, Evidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index

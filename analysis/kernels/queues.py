@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.bucket import Array
+from analysis.capture.bucket import Array
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.lookup import ragged

@@ -13,7 +13,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from analysis.bucket import Array
+from analysis.capture.bucket import Array
 from analysis.kernels.history import History
 from analysis.kernels.lookup import Ints
 from harness.records import Event

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.bucket import Array
+from analysis.capture.bucket import Array
 from analysis.kernels.acks import NEVER, Acks, Entries
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.matching import Given

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.context import Session
+from analysis.capture.context import Session
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits
 from analysis.kernels.stall import union, without

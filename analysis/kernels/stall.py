@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.bucket import Array, chunks
+from analysis.capture.bucket import Array, chunks
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.lookup import Lookup, distinct

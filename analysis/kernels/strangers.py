@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.bucket import Array
+from analysis.capture.bucket import Array
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits
 from analysis.kernels.presence import stream_of_rows

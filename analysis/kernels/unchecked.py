@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.bucket import Array
+from analysis.capture.bucket import Array
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.presence import expected_stream, stream_of_rows

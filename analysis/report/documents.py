@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from analysis.campaign import Campaign
+from analysis.verdict.campaign import Campaign
 from analysis.findings import SCHEMA_VERSION, Result
 from analysis.report.compare import Comparison
 from analysis.report.explain import Explanation

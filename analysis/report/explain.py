@@ -13,7 +13,7 @@ from analysis.classes import (
     PRECONDITIONS,
     anomaly_class,
 )
-from analysis.context import REDELIVERY_ORDER
+from analysis.capture.context import REDELIVERY_ORDER
 
 _PROMISES = {
     "delivery": "delivery: an acknowledged message is kept",

@@ -15,7 +15,7 @@ from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from analysis.campaign import Campaign
+from analysis.verdict.campaign import Campaign
 from analysis.classes import CLASSES
 from analysis.findings import Result
 from analysis.report import charts, words

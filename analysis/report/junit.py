@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from analysis.campaign import CLEAN, Campaign, Expectation, Proved, Reproduction, VariantResult
+from analysis.verdict.campaign import (
+    CLEAN,
+    Campaign,
+    Expectation,
+    Proved,
+    Reproduction,
+    VariantResult,
+)
 from analysis.classes import CLASSES
 from analysis.findings import Finding, Result, Status
 from analysis.report import words

@@ -8,7 +8,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from analysis.campaign import CLEAN, Campaign, Expectation, RunSummary, VariantResult
+from analysis.verdict.campaign import (
+    CLEAN,
+    Campaign,
+    Expectation,
+    RunSummary,
+    VariantResult,
+)
 from analysis.findings import Witness
 from analysis.report import words
 from analysis.report.terminal import emit, faults_counted, is_message, rows, witness_facts

@@ -9,7 +9,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from analysis.campaign import Campaign, Proved, Question, Reproduction, VariantResult
+from analysis.verdict.campaign import (
+    Campaign,
+    Proved,
+    Question,
+    Reproduction,
+    VariantResult,
+)
 from analysis.report import words
 from analysis.report.terminal import emit
 from analysis.report.terminal_campaign import found, next_steps, witness_of

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from analysis.context import Bounds, Context
-from analysis.context_files import load_context
-from analysis.faultlog import FaultFact, fold
+from analysis.capture.context import Bounds, Context
+from analysis.capture.context_files import load_context
+from analysis.capture.faultlog import FaultFact, fold
 from analysis.kernels.words import place_text
 from analysis.report import words
 from analysis.report.life import Delivered, FaultNear, Neighbour, SendAttempt, Stored, Trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from faults.injection import FaultKind
+from faults.kit.injection import FaultKind
 from faults.kinds.bandwidth import Bandwidth
 from faults.kinds.blackhole import Blackhole
 from faults.kinds.client_freeze import ClientFreeze

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from faults.network import Impaired, NetworkFault, NetworkParams
-from faults.round_trips import can_carry_ballast
-from faults.site import Site
-from harness.protocols import Cluster
-from harness.wires import Flow, Impairment
+from faults.kit.network import (
+    Impaired,
+    NetworkFault,
+    NetworkParams,
+)
+from faults.kit.round_trips import can_carry_ballast
+from faults.kit.site import Site
+from harness.protocols.cluster import Cluster
+from harness.protocols.network import Flow, Impairment
 
 _MEASURE_S = 0.4  # worth of bytes to measure with
 _SHARE = 0.5

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from faults.network import Impaired, NetworkFault, NetworkParams
-from faults.site import Site
-from harness.wires import Flow, Impairment
+from faults.kit.network import (
+    Impaired,
+    NetworkFault,
+    NetworkParams,
+)
+from faults.kit.site import Site
+from harness.protocols.network import Flow, Impairment
 
 
 class BlackholeParams(NetworkParams):

@@ -16,15 +16,20 @@ from typing import Any, Final, Self
 import psutil
 from pydantic import Field, model_validator
 
-from faults.clients import ClientFault, ClientParams, meant, running
-from faults.errors import NotNow
-from faults.injection import Injection
-from faults.ledger import process_identity
-from faults.params import Shape
-from faults.site import Site
+from faults.kit.clients import (
+    ClientFault,
+    ClientParams,
+    meant,
+    running,
+)
+from faults.kit.errors import NotNow
+from faults.kit.injection import Injection
+from faults.engine.ledger import process_identity
+from faults.kit.params import Shape
+from faults.kit.site import Site
 from harness.durations import Seconds
 from harness.errors import HealError
-from harness.protocols import Proof
+from harness.protocols.cluster import Proof
 
 _JOIN_S: Final = 10.0
 

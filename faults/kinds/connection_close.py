@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from faults.clients import ClientFault, ClientParams, meant, running
-from faults.errors import NotNow
-from faults.injection import Instant
-from faults.params import Shape
-from faults.site import Site, find_ability
-from harness.protocols import ClientConnection, HasConnections, Proof
+from faults.kit.clients import (
+    ClientFault,
+    ClientParams,
+    meant,
+    running,
+)
+from faults.kit.errors import NotNow
+from faults.kit.injection import Instant
+from faults.kit.params import Shape
+from faults.kit.site import Site, find_ability
+from harness.protocols.cluster import (
+    ClientConnection,
+    HasConnections,
+    Proof,
+)
 
 
 class ConnectionCloseParams(ClientParams):

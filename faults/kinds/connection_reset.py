@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from faults.network import Impaired, NetworkFault, NetworkParams
-from faults.site import Site
+from faults.kit.network import (
+    Impaired,
+    NetworkFault,
+    NetworkParams,
+)
+from faults.kit.site import Site
 from harness.durations import Seconds
-from harness.wires import Flow, Impairment
+from harness.protocols.network import Flow, Impairment
 
 
 class ConnectionResetParams(NetworkParams):

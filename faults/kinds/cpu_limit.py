@@ -7,13 +7,17 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.params import NodeParams, Shape
-from faults.site import Site
-from faults.starved import Starved, StarvingFault, ability
-from faults.targets import whom
+from faults.kit.params import NodeParams, Shape
+from faults.kit.site import Site
+from faults.kit.starved import (
+    Starved,
+    StarvingFault,
+    ability,
+)
+from faults.kit.targets import whom
 from harness.durations import Seconds
-from harness.protocols import HasPlacement, Killable
-from harness.resources import LimitsCpu
+from harness.protocols.cluster import HasPlacement, Killable
+from harness.protocols.limits import LimitsCpu
 
 #: Held back in fewer periods than this, the node hardly wanted more than its quota.
 _PERIODS: Final = 3

@@ -8,14 +8,18 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.node_loss import as_text
-from faults.params import NodeParams, Shape
-from faults.site import Site
-from faults.starved import Starved, StarvingFault, ability
-from faults.targets import whom
+from faults.kit.node_loss import as_text
+from faults.kit.params import NodeParams, Shape
+from faults.kit.site import Site
+from faults.kit.starved import (
+    Starved,
+    StarvingFault,
+    ability,
+)
+from faults.kit.targets import whom
 from harness.durations import Seconds
-from harness.protocols import HasPlacement, Killable
-from harness.resources import FillsDisk
+from harness.protocols.cluster import HasPlacement, Killable
+from harness.protocols.limits import FillsDisk
 
 _PROBE_BYTES: Final = 65_536
 #: A replica that no longer fetches is in sync until this long after its last fetch (replica.lag.time.max.ms,

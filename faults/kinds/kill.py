@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.node_loss import NodeFault, NodeLoss
-from faults.params import NodeParams, Shape
-from faults.site import Site
-from faults.targets import whom
+from faults.kit.node_loss import NodeFault, NodeLoss
+from faults.kit.params import NodeParams, Shape
+from faults.kit.site import Site
+from faults.kit.targets import whom
 from harness.durations import Seconds
-from harness.protocols import HasPlacement, Killable
+from harness.protocols.cluster import HasPlacement, Killable
 
 
 class KillParams(NodeParams):

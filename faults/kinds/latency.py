@@ -7,10 +7,15 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from faults.network import Impaired, NetworkFault, NetworkParams, Way
-from faults.site import Site
+from faults.kit.network import (
+    Impaired,
+    NetworkFault,
+    NetworkParams,
+    Way,
+)
+from faults.kit.site import Site
 from harness.durations import Seconds
-from harness.wires import Flow, Impairment
+from harness.protocols.network import Flow, Impairment
 
 _SHARE = 0.5  # of the delay that must be seen, jitter apart: a machine that is busy is slow before, too
 

@@ -8,11 +8,15 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from faults.errors import NotNow, StepProblem
-from faults.leadership import LeaderChange, TopicFault
-from faults.params import Shape, TopicParams, names
-from faults.site import Site
-from harness.protocols import HasLeaders, PartitionState
+from faults.kit.errors import NotNow, StepProblem
+from faults.kit.leadership import LeaderChange, TopicFault
+from faults.kit.params import (
+    Shape,
+    TopicParams,
+    names,
+)
+from faults.kit.site import Site
+from harness.protocols.cluster import HasLeaders, PartitionState
 
 
 class LeaderMoveParams(TopicParams):

@@ -6,11 +6,15 @@ import random
 
 from pydantic import Field
 
-from faults.errors import NotNow, StepProblem
-from faults.injection import FaultKind, Instant
-from faults.params import Params, Shape, names
-from faults.site import Site, find_ability
-from harness.protocols import HasMastership, Proof
+from faults.kit.errors import NotNow, StepProblem
+from faults.kit.injection import FaultKind, Instant
+from faults.kit.params import (
+    Params,
+    Shape,
+    names,
+)
+from faults.kit.site import Site, find_ability
+from harness.protocols.cluster import HasMastership, Proof
 
 
 class MastershipMoveParams(Params):

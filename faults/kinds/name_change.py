@@ -7,13 +7,26 @@ from typing import Literal, cast
 
 from pydantic import Field
 
-from faults.network import Impaired, NetworkFault, NetworkParams
-from faults.params import Shape
-from faults.site import Site, find_ability
-from faults.targets import whom
+from faults.kit.network import (
+    Impaired,
+    NetworkFault,
+    NetworkParams,
+)
+from faults.kit.params import Shape
+from faults.kit.site import Site, find_ability
+from faults.kit.targets import whom
 from harness.durations import Seconds
-from harness.protocols import HasPlacement, Killable, Proof
-from harness.wires import Flow, Impairment, RenamesNodes, Wire
+from harness.protocols.cluster import (
+    HasPlacement,
+    Killable,
+    Proof,
+)
+from harness.protocols.network import (
+    Flow,
+    Impairment,
+    RenamesNodes,
+    Wire,
+)
 
 
 class NameChangeParams(NetworkParams):

@@ -8,15 +8,20 @@ from typing import Any, cast
 
 from pydantic import Field
 
-from faults.errors import NotNow
-from faults.network import Link, Way
-from faults.node_loss import NodeFault, NodeLoss
-from faults.params import NodeParams, Shape
-from faults.site import Site, find_ability
-from faults.targets import whom
+from faults.kit.errors import NotNow
+from faults.kit.network import Link, Way
+from faults.kit.node_loss import NodeFault, NodeLoss
+from faults.kit.params import NodeParams, Shape
+from faults.kit.site import Site, find_ability
+from faults.kit.targets import whom
 from harness.durations import Seconds
-from harness.protocols import Cluster, HasPlacement, Killable, Proof
-from harness.wires import LosesPackets
+from harness.protocols.cluster import (
+    Cluster,
+    HasPlacement,
+    Killable,
+    Proof,
+)
+from harness.protocols.network import LosesPackets
 
 
 class PacketLossParams(NodeParams):

@@ -7,12 +7,25 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from faults.errors import NotNow
-from faults.network import Impaired, NetworkFault, NetworkParams, Way, detours
-from faults.params import Shape
-from faults.site import Site
-from faults.targets import whom
-from harness.wires import CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
+from faults.kit.errors import NotNow
+from faults.kit.network import (
+    Impaired,
+    NetworkFault,
+    NetworkParams,
+    Way,
+    detours,
+)
+from faults.kit.params import Shape
+from faults.kit.site import Site
+from faults.kit.targets import whom
+from harness.protocols.network import (
+    CLIENTS,
+    PEER_CUTS,
+    PEER_DETOURS,
+    Flow,
+    Impairment,
+    Wire,
+)
 
 
 class PartitionParams(NetworkParams):

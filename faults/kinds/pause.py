@@ -7,13 +7,18 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.ledger import process_identity
-from faults.node_loss import NodeFault, NodeLoss
-from faults.params import NodeParams, Shape
-from faults.site import Site
-from faults.targets import whom
+from faults.engine.ledger import process_identity
+from faults.kit.node_loss import NodeFault, NodeLoss
+from faults.kit.params import NodeParams, Shape
+from faults.kit.site import Site
+from faults.kit.targets import whom
 from harness.durations import Seconds
-from harness.protocols import HasPlacement, Killable, Pausable, Proof
+from harness.protocols.cluster import (
+    HasPlacement,
+    Killable,
+    Pausable,
+    Proof,
+)
 
 
 class PauseParams(NodeParams):

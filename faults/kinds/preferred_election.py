@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from faults.errors import NotNow
-from faults.leadership import LeaderChange, TopicFault
-from faults.params import Shape, TopicParams
-from faults.site import Site
-from harness.protocols import HasLeaders, PartitionState
+from faults.kit.errors import NotNow
+from faults.kit.leadership import LeaderChange, TopicFault
+from faults.kit.params import Shape, TopicParams
+from faults.kit.site import Site
+from harness.protocols.cluster import HasLeaders, PartitionState
 
 
 class PreferredParams(TopicParams):

@@ -7,12 +7,16 @@ import time
 from pydantic import Field
 
 from faults.kinds.kill import Killed
-from faults.node_loss import NodeFault
-from faults.params import NodeParams, Shape
-from faults.site import Site
-from faults.targets import whom
+from faults.kit.node_loss import NodeFault
+from faults.kit.params import NodeParams, Shape
+from faults.kit.site import Site
+from faults.kit.targets import whom
 from harness.durations import Seconds
-from harness.protocols import HasPlacement, Killable, Stoppable
+from harness.protocols.cluster import (
+    HasPlacement,
+    Killable,
+    Stoppable,
+)
 
 
 class RestartParams(NodeParams):

@@ -7,15 +7,20 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.injection import FaultKind
+from faults.kit.injection import FaultKind
 from faults.kinds.kill import Killed
-from faults.node_loss import as_text, what_changed
-from faults.params import Params, Shape
-from faults.site import Site
-from faults.targets import whom
+from faults.kit.node_loss import as_text, what_changed
+from faults.kit.params import Params, Shape
+from faults.kit.site import Site
+from faults.kit.targets import whom
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
-from harness.protocols import HasPlacement, Killable, Proof, Stoppable
+from harness.protocols.cluster import (
+    HasPlacement,
+    Killable,
+    Proof,
+    Stoppable,
+)
 
 
 class RollingRestartParams(Params):

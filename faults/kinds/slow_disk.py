@@ -7,13 +7,22 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.params import NodeParams, Shape, Size, in_units
-from faults.site import Site
-from faults.starved import Starved, StarvingFault, ability
-from faults.targets import whom
+from faults.kit.params import (
+    NodeParams,
+    Shape,
+    Size,
+    in_units,
+)
+from faults.kit.site import Site
+from faults.kit.starved import (
+    Starved,
+    StarvingFault,
+    ability,
+)
+from faults.kit.targets import whom
 from harness.durations import Seconds
-from harness.protocols import HasPlacement, Killable
-from harness.resources import SlowsDisk
+from harness.protocols.cluster import HasPlacement, Killable
+from harness.protocols.limits import SlowsDisk
 
 _PROBE_BYTES: Final = 131_072
 #: A synced write that takes so much longer than before, and at least this long, is slow.

@@ -6,14 +6,19 @@ import random
 
 from pydantic import Field
 
-from faults.bundles import NAMESPACE_URL, Piece, bundle_rule, choose_bundle
-from faults.injection import FaultKind
+from faults.kit.bundles import (
+    NAMESPACE_URL,
+    Piece,
+    bundle_rule,
+    choose_bundle,
+)
+from faults.kit.injection import FaultKind
 from faults.kinds.transfer import bundle_target
-from faults.params import Params, Shape
-from faults.reload import Reload
-from faults.site import Site
+from faults.kit.params import Params, Shape
+from faults.kit.reload import Reload
+from faults.kit.site import Site
 from harness.errors import BrokerstormError
-from harness.protocols import HasBundles, Proof
+from harness.protocols.cluster import HasBundles, Proof
 
 
 class SplitBundleParams(Params):

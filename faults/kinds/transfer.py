@@ -7,13 +7,23 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.bundles import NAMESPACE_URL, Piece, bundle_rule, choose_bundle, parse_piece
-from faults.errors import NotNow, StepProblem
-from faults.injection import FaultKind
-from faults.params import Params, Shape, names
-from faults.reload import Reload
-from faults.site import Site
-from harness.protocols import HasTransfers, Proof
+from faults.kit.bundles import (
+    NAMESPACE_URL,
+    Piece,
+    bundle_rule,
+    choose_bundle,
+    parse_piece,
+)
+from faults.kit.errors import NotNow, StepProblem
+from faults.kit.injection import FaultKind
+from faults.kit.params import (
+    Params,
+    Shape,
+    names,
+)
+from faults.kit.reload import Reload
+from faults.kit.site import Site
+from harness.protocols.cluster import HasTransfers, Proof
 
 
 class TransferParams(Params):

@@ -7,12 +7,17 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.bundles import Piece, choose_piece, parse_piece, unload_requests
-from faults.injection import FaultKind
-from faults.params import Params, Shape
-from faults.reload import Reload
-from faults.site import Site
-from harness.protocols import HasBundles
+from faults.kit.bundles import (
+    Piece,
+    choose_piece,
+    parse_piece,
+    unload_requests,
+)
+from faults.kit.injection import FaultKind
+from faults.kit.params import Params, Shape
+from faults.kit.reload import Reload
+from faults.kit.site import Site
+from harness.protocols.cluster import HasBundles
 
 
 class UnloadParams(Params):

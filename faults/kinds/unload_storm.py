@@ -8,15 +8,20 @@ from typing import Any, Final, Self
 
 from pydantic import Field, model_validator
 
-from faults.bundles import Piece, parse_piece, unload_requests, used_bundles
-from faults.errors import NotNow
-from faults.injection import FaultKind
-from faults.params import Params, Shape
-from faults.reload import Reload
-from faults.site import Site
+from faults.kit.bundles import (
+    Piece,
+    parse_piece,
+    unload_requests,
+    used_bundles,
+)
+from faults.kit.errors import NotNow
+from faults.kit.injection import FaultKind
+from faults.kit.params import Params, Shape
+from faults.kit.reload import Reload
+from faults.kit.site import Site
 from harness.durations import Seconds
 from harness.errors import BrokerstormError, EnvironmentNotReady
-from harness.protocols import HasBundles, Proof
+from harness.protocols.cluster import HasBundles, Proof
 
 _ALL: Final = ("topics", "bundles")
 

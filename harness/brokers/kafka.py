@@ -13,11 +13,19 @@ from kafka import TopicPartition
 from kafka.errors import for_code
 from kafka.protocol.consumer import OffsetSpec
 
-from harness.brokers.asking import ASK_S, POLL_S, Asking
+from harness.brokers.kafka_failover import (
+    ASK_S,
+    POLL_S,
+    Asking,
+)
 from harness.brokers.readiness import Probes, missing_parts
-from harness.brokers.voice import Voice
+from harness.brokers.kafka_single import Voice
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import Node, PartitionState, TopicSettings
+from harness.protocols.cluster import (
+    Node,
+    PartitionState,
+    TopicSettings,
+)
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,11 @@ from harness.brokers.pulsar_probe import probe_topics, what_to_probe
 from harness.brokers.pulsar_rest import POLL_S, NotThere, Rest
 from harness.brokers.pulsar_storage import answers
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import Node, PartitionState, TopicSettings
+from harness.protocols.cluster import (
+    Node,
+    PartitionState,
+    TopicSettings,
+)
 
 CLUSTER = "brokerstorm"  # the cluster's name in compose/pulsar
 RUN_NAMESPACES = "public/bs-"

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import urllib3
 
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import Node
+from harness.protocols.cluster import Node
 
 ASK_S = 8.0  # two frozen brokers in turn, then the third
 ACT_S = 60.0  # unloading a namespace of a hundred busy topics on a starved machine

@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import Final
 
-from harness.protocols import Node
+from harness.protocols.cluster import Node
 
 _TIMEOUT_S: Final = 1.0
 #: BookKeeper's wire protocol 2: length, then version, operation and flags in one word, ledger, entry.

@@ -11,7 +11,12 @@ from urllib.parse import quote
 from harness.brokers.qpid_probe import Probe
 from harness.brokers.qpid_rest import VIRTUAL_HOST, NotThere, Rest, each, one
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import ClientConnection, Node, PartitionState, TopicSettings
+from harness.protocols.cluster import (
+    ClientConnection,
+    Node,
+    PartitionState,
+    TopicSettings,
+)
 
 _POLL_S = 0.1
 _ASK_S = 8.0

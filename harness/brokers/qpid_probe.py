@@ -10,7 +10,7 @@ from pika.exceptions import AMQPError, ChannelError
 
 from harness.brokers.probe import probe_payload
 from harness.brokers.qpid_rest import PASSWORD, USER, VIRTUAL_HOST
-from harness.protocols import Endpoint
+from harness.protocols.cluster import Endpoint
 
 _QUEUE = "brokerstorm.probe"
 _PERSISTENT = 2

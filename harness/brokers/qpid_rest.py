@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import urllib3
 
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import Node
+from harness.protocols.cluster import Node
 
 VIRTUAL_HOST = "brokerstorm"
 USER = PASSWORD = "guest"

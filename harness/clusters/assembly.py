@@ -13,11 +13,11 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from harness.clusters.compose import ClusterSpec
-from harness.clusters.process import Launch, Prepare
-from harness.clusters.runtime import NodeRuntime
+from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.process_runtime import Launch, Prepare
+from harness.clusters.layout.runtime import NodeRuntime
 from harness.errors import UsageError
-from harness.protocols import Admin, Node
+from harness.protocols.cluster import Admin, Node
 
 _MODULES: Mapping[str, str] = {
     "kafka": "harness.clusters.kafka",

@@ -17,13 +17,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from harness.clusters import addresses, artifacts, toxiproxy
+from harness.clusters.layout import addresses
+from harness.toolchains import jars
+from harness.clusters.network import toxiproxy
 from harness.clusters.assembly import ClusterAdmin, assembly_of
-from harness.clusters.compose import ClusterSpec, compose_file, read_compose
-from harness.clusters.runtime import NodeRuntime
+from harness.clusters.layout.compose import (
+    ClusterSpec,
+    compose_file,
+    read_compose,
+)
+from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.sources import ContainerSource, Place, ProcessSource, Source
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import Node
+from harness.protocols.cluster import Node
 from harness.rundir import write_json
 
 STATE_FILE = "cluster.json"
@@ -92,7 +98,7 @@ def open_cluster(
     broker_config: Mapping[str, Any] | None = None,
     needs: frozenset[str] = frozenset(),
     offline: bool = False,
-    on_progress: artifacts.Progress | None = None,
+    on_progress: jars.Progress | None = None,
 ) -> BrokerCluster[Any]:
     """A cluster that is ready to be started; nothing runs yet, but its addresses are taken.
 
@@ -149,7 +155,7 @@ def _state(runtime: str, spec: ClusterSpec, where: Place, source: Source) -> dic
     }
 
 
-def fetch_cluster(system: str, version: str = "", *, on_progress: artifacts.Progress | None = None) -> Path:
+def fetch_cluster(system: str, version: str = "", *, on_progress: jars.Progress | None = None) -> Path:
     """Download and prepare all that a later start of this version needs; returns the folder of jars.
 
     Raises:
@@ -161,7 +167,7 @@ def fetch_cluster(system: str, version: str = "", *, on_progress: artifacts.Prog
             system, run_id=run_id, folder=Path(folder), version=version, on_progress=on_progress
         )
         cluster.down()
-    return artifacts.jars_folder(spec_of(system, version).artifacts)
+    return jars.jars_folder(spec_of(system, version).artifacts)
 
 
 def attach_cluster(folder: Path) -> BrokerCluster[Any]:
@@ -207,11 +213,11 @@ def _assemble(runtime: NodeRuntime) -> BrokerCluster[Any]:
 
 def _runs_with_containers() -> set[str]:
     """Empty when no engine answers: then no container runs."""
-    from harness.clusters import docker_engine
+    from harness.clusters.docker import engine
 
     try:
-        with closing(docker_engine.connect()) as client:
-            return docker_engine.runs(client)
+        with closing(engine.connect()) as client:
+            return engine.runs(client)
     except EnvironmentNotReady:
         return set()
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.brokers.kafka import KafkaAdmin
-from harness.clusters import storage
+from harness.clusters.nodes import storage
 from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.compose import ClusterSpec
-from harness.clusters.node_process import NodeFolder
-from harness.clusters.process import Launch, Prepare
-from harness.clusters.runtime import NodeRuntime
-from harness.protocols import Node, TopicSettings
+from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.nodes.node_process import NodeFolder
+from harness.clusters.process_runtime import Launch, Prepare
+from harness.clusters.layout.runtime import NodeRuntime
+from harness.protocols.cluster import Node, TopicSettings
 
 KafkaCluster = BrokerCluster[KafkaAdmin]
 _READY_S = 60.0

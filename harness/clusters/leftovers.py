@@ -19,9 +19,16 @@ from typing import Any
 
 import psutil
 
-from harness.clusters import addresses, docker_engine, limits, packets
-from harness.clusters.node_process import NodeFolder
-from harness.clusters.processes import ProcessId, end, run_processes
+from harness.clusters.layout import addresses
+from harness.clusters.docker import engine
+from harness.clusters.limits import limits
+from harness.clusters.network import packets
+from harness.clusters.nodes.node_process import NodeFolder
+from harness.clusters.nodes.processes import (
+    ProcessId,
+    end,
+    run_processes,
+)
 from harness.errors import EnvironmentNotReady, HealError
 
 _END_S = 4.0
@@ -98,7 +105,7 @@ def remove(leftovers: Iterable[Leftover]) -> None:
         client: Any = None
         for one in leftovers:
             if one.is_in_engine:
-                client = client or stack.enter_context(closing(docker_engine.connect()))
+                client = client or stack.enter_context(closing(engine.connect()))
                 _empty_engine(client, one)
             _forget(one)
     if left:
@@ -126,12 +133,12 @@ def _in_engine(
     if not expected and run_id is None:
         return {}, ""
     try:
-        client = docker_engine.connect()
+        client = engine.connect()
     except EnvironmentNotReady as error:
         return {}, str(error) if expected else ""
     wanted = expected if run_id is None else {run_id}
     with closing(client):
-        found = {one: docker_engine.leftovers(client, one) for one in wanted}
+        found = {one: engine.leftovers(client, one) for one in wanted}
     seen = {one: {kind: tuple(names) for kind, names in left.items()} for one, left in found.items() if left}
     return seen, ""
 
@@ -139,8 +146,8 @@ def _in_engine(
 def _empty_engine(client: Any, one: Leftover) -> None:
     """Remove what is in the engine, once what the containers said is kept where processes write theirs."""
     for claim in one.claims:
-        docker_engine.keep_logs(client, one.run_id, Path(claim.folder))
-    docker_engine.remove(client, one.run_id)
+        engine.keep_logs(client, one.run_id, Path(claim.folder))
+    engine.remove(client, one.run_id)
 
 
 def names_of(processes: Iterable[ProcessId]) -> str:

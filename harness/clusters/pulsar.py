@@ -9,9 +9,9 @@ from typing import Any
 from harness.brokers.pulsar import PulsarAdmin, TransferringPulsarAdmin
 from harness.clusters.assembly import Assembly, brokers
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.compose import ClusterSpec, release_key
-from harness.clusters.runtime import NodeRuntime
-from harness.protocols import Node
+from harness.clusters.layout.compose import ClusterSpec, release_key
+from harness.clusters.layout.runtime import NodeRuntime
+from harness.protocols.cluster import Node
 
 PulsarCluster = BrokerCluster[PulsarAdmin]
 _TRANSFERS_SINCE = (3, 0)

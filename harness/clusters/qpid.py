@@ -9,9 +9,9 @@ from typing import Any
 from harness.brokers.qpid import QpidAdmin
 from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.compose import ClusterSpec
-from harness.clusters.runtime import NodeRuntime
-from harness.protocols import Node, TopicSettings
+from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.runtime import NodeRuntime
+from harness.protocols.cluster import Node, TopicSettings
 
 QpidCluster = BrokerCluster[QpidAdmin]
 _READY_S = 60.0

@@ -20,11 +20,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from harness.clusters.artifacts import Progress, cache_folder
+from harness.toolchains.jars import Progress, cache_folder
 from harness.clusters.assembly import assembly_of
-from harness.clusters.java import Java
-from harness.clusters.node_process import NodeFolder
-from harness.clusters.process import Launch, ProcessRuntime
+from harness.toolchains.java import Java
+from harness.clusters.nodes.node_process import NodeFolder
+from harness.clusters.process_runtime import Launch, ProcessRuntime
 from harness.errors import BrokerstormError
 
 log = logging.getLogger(__name__)

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from harness.clusters import artifacts
+from harness.toolchains import jars as artifacts
 from harness.clusters.assembly import assembly_of
-from harness.clusters.compose import ClusterSpec
-from harness.clusters.java import Java, find_java
-from harness.clusters.network import NEEDS
-from harness.clusters.process import Launch, ProcessRuntime
+from harness.clusters.layout.compose import ClusterSpec
+from harness.toolchains.java import Java, find_java
+from harness.clusters.network.proxied import NEEDS
+from harness.clusters.process_runtime import Launch, ProcessRuntime
 from harness.clusters.rehearsal import with_archives
-from harness.clusters.runtime import NodeRuntime
+from harness.clusters.layout.runtime import NodeRuntime
 from harness.errors import UsageError
-from harness.wires import CLIENT_DETOURS, PEER_DETOURS
+from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,26 +119,30 @@ class ContainerSource(Source):
 
     @classmethod
     def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
-        from harness.clusters import compose_plugin, docker_engine, docker_images
+        from harness.clusters.docker import (
+            compose_plugin,
+            engine,
+            images,
+        )
 
         if reason := assembly_of(spec.system).why_no_containers(spec.version):
             raise UsageError(f"no containers: {reason}", hint="use --runtime process")
-        client = docker_engine.connect()
+        client = engine.connect()
         environment = compose_plugin.find().environment
-        docker_images.provide(client, spec, offline=offline, on_progress=on_progress)
+        images.provide(client, spec, offline=offline, on_progress=on_progress)
         return cls(client, environment)
 
     @classmethod
     def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
-        from harness.clusters import docker_engine
+        from harness.clusters.docker import engine
 
-        return cls(docker_engine.connect(), os.environ)
+        return cls(engine.connect(), os.environ)
 
     def state(self) -> dict[str, Any]:
         return {}
 
     def runtime(self, spec: ClusterSpec, place: Place) -> NodeRuntime:
-        from harness.clusters.docker_runtime import DockerRuntime
+        from harness.clusters.docker.runtime import DockerRuntime
 
         return DockerRuntime(
             place.run_id,

@@ -19,9 +19,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.clusters.artifacts import cache_folder
+from harness.toolchains.jars import cache_folder
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
-from harness.go_tool import BUILD_TIMEOUT_S, LIST_TIMEOUT_S, Go, build_once, find_go, first_error, run_go
+from harness.toolchains.go import (
+    BUILD_TIMEOUT_S,
+    LIST_TIMEOUT_S,
+    Go,
+    build_once,
+    find_go,
+    first_error,
+    run_go,
+)
 from harness.workers.spec import Readiness, WorkerSpec
 
 _VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")

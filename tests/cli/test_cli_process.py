@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.clusters import addresses
+from harness.clusters.layout import addresses
 from harness.clusters.cluster import STATE_FILE
 from harness.rundir import write_json
 

@@ -190,7 +190,7 @@ def test_an_expected_error_is_its_exit_code(
     def fail(*_: Any, **__: Any) -> None:
         raise EnvironmentNotReady("no java on the PATH", hint="install one")
 
-    monkeypatch.setattr("harness.scenario_file.bundled_scenarios", fail)
+    monkeypatch.setattr("harness.scenario.file.bundled_scenarios", fail)
     code, _, err = answer(capsys, "list")
     assert (code, err) == (Exit.ENVIRONMENT, "brokerstorm: no java on the PATH\n  install one\n")
 
@@ -202,7 +202,7 @@ def test_our_bug_is_one_line_and_a_file(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("harness.scenario_file.bundled_scenarios", fail)
+    monkeypatch.setattr("harness.scenario.file.bundled_scenarios", fail)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, out, err = answer(capsys, "list")
     assert (code, out) == (Exit.BUG, "")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.clusters import docker_engine
+from harness.clusters.docker import engine
 from harness.errors import EnvironmentNotReady
 
 #: Set by continuous integration: a test that cannot have Docker fails there, it is not skipped.
@@ -27,7 +27,7 @@ def is_required() -> bool:
 def why_none() -> str:
     """Empty when an engine answers."""
     try:
-        docker_engine.connect().close()
+        engine.connect().close()
     except EnvironmentNotReady as error:
         return str(error)
     return ""

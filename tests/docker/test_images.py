@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import docker_images, spec_of, standin
+from harness.clusters.docker import images, standin
+from harness.clusters import spec_of
 from harness.errors import EnvironmentNotReady
 
 pytestmark = pytest.mark.docker
@@ -82,10 +83,10 @@ def tag(
             return image(contract.system, contract.version).tag
         if found.kind != "official":
             try:
-                docker_images.can_pull(name)
+                images.can_pull(name)
             except EnvironmentNotReady as error:
                 pytest.skip(f"no registry: {error}")
-            docker_images.pull(engine, name, lambda text, share: None)
+            images.pull(engine, name, lambda text, share: None)
         return name
 
     return choose

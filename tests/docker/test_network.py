@@ -15,15 +15,17 @@ from typing import Any
 
 import pytest
 
-from faults.ledger import Ledger
-from faults.round_trips import measure
-from harness.clusters import addresses, docker_engine, leftovers, namespaces
+from faults.engine.ledger import Ledger
+from faults.kit.round_trips import measure
+from harness.clusters.layout import addresses
+from harness.clusters.docker import engine as docker_engine, namespaces
+from harness.clusters import leftovers
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.docker_proxy import SERVICE
-from harness.clusters.processes import run_processes
-from harness.protocols import TopicSettings
+from harness.clusters.docker.proxy import SERVICE
+from harness.clusters.nodes.processes import run_processes
+from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir
-from harness.wires import CLIENT_DETOURS, PEER_DETOURS
+from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 from tests.live.cluster_rig import fire, make_whole, new_run_id, sending, up, wait_until
 
 pytestmark = [
@@ -191,9 +193,9 @@ HARNESS = """
 import os, sys, faults
 from pathlib import Path
 from harness.clusters import open_cluster
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir
-from harness.wires import CLIENT_DETOURS, PEER_DETOURS
+from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 cluster = open_cluster("kafka", run_id=sys.argv[1], folder=Path(sys.argv[2], "cluster"), runtime="docker",
                        needs=frozenset({CLIENT_DETOURS, PEER_DETOURS}))
 cluster.up(timeout_s=180)

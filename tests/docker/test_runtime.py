@@ -17,22 +17,31 @@ import pytest
 
 import faults
 from faults.kinds import KINDS
-from faults.probe import answers
-from faults.round_trips import measure
+from faults.kit.probe import answers
+from faults.kit.round_trips import measure
+from harness.clusters.layout import addresses
 from harness.clusters import (
-    addresses,
     attach_cluster,
-    docker_engine,
-    docker_limits,
-    docker_volumes,
     leftovers,
     open_cluster,
 )
+from harness.clusters.docker import (
+    engine as docker_engine,
+    limits,
+    volumes,
+)
 from harness.clusters.kafka import KafkaCluster
-from harness.clusters.limits_volumes import volumes_below
+from harness.clusters.limits.volumes import volumes_below
 from harness.errors import EnvironmentNotReady
-from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
-from harness.resources import LiftsLimits, LimitsCpu
+from harness.protocols.cluster import (
+    Cluster,
+    Killable,
+    Pausable,
+    Runtime,
+    Stoppable,
+    TopicSettings,
+)
+from harness.protocols.limits import LiftsLimits, LimitsCpu
 from harness.rundir import RunDir
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, sending, wait_until
 from tests.live.run_rig import LiveRun
@@ -68,7 +77,7 @@ def kafka_image(image: Callable[..., Any], plugin: Any) -> Any:
 
 
 #: What this machine can give: its brokers then keep their data on volumes that can be full or slow.
-NEEDS = frozenset(need for need in docker_volumes.GIVES if not docker_volumes.why_not(need))
+NEEDS = frozenset(need for need in volumes.GIVES if not volumes.why_not(need))
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +180,8 @@ def test_a_container_is_given_less_cpu_and_all_of_it_again(whole: KafkaCluster) 
 def test_what_a_container_lacks_is_seen_and_given_back(
     whole: KafkaCluster, tmp_path: Path, step: dict[str, Any], shown: str
 ) -> None:
-    if missing := set(KINDS[step["fault"]].needs) - NEEDS - docker_limits.GIVES:
-        pytest.skip(docker_volumes.why_not(missing.pop()))
+    if missing := set(KINDS[step["fault"]].needs) - NEEDS - limits.GIVES:
+        pytest.skip(volumes.why_not(missing.pop()))
     run = RunDir(tmp_path / "run").create()
     with sending(whole, ORDERS):
         rows = fire(whole, run, [ORDERS], {"target": "kafka-2", "wait": 60, **step})

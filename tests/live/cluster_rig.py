@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 import faults
 from harness.clusters import open_cluster
 from harness.clusters.cluster import BrokerCluster
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
 
 UP_S = 180.0  # a start takes 3 to 8 s; these tests also run on machines that do other things

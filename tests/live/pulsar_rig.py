@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters.pulsar import PulsarCluster
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 from tests.live.worker_rig import RUN_TAG, Rig, Worker
 
 #: Options that mean the same, in each client's words.

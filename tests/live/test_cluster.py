@@ -13,10 +13,22 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.clusters import addresses, attach_cluster, leftovers, open_cluster
+from harness.clusters.layout import addresses
+from harness.clusters import (
+    attach_cluster,
+    leftovers,
+    open_cluster,
+)
 from harness.clusters.kafka import KafkaCluster
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
+from harness.protocols.cluster import (
+    Cluster,
+    Killable,
+    Pausable,
+    Runtime,
+    Stoppable,
+    TopicSettings,
+)
 from tests.live.cluster_rig import UP_S, make_whole, new_run_id, up, wait_until
 
 pytestmark = pytest.mark.live
@@ -294,15 +306,16 @@ def test_every_supported_line_of_versions_works(version: str, tmp_path: Path) ->
 @pytest.mark.slow
 def test_ivy_fetches_what_maven_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The resolver of a machine without Maven, against the real repository."""
-    from harness.clusters import artifacts, resolvers, spec_of
+    from harness.toolchains import jars, resolvers
+    from harness.clusters import spec_of
 
     wanted = spec_of("kafka").artifacts
-    with_maven = {path.name for path in artifacts.resolve(wanted).glob("*.jar")}
+    with_maven = {path.name for path in jars.resolve(wanted).glob("*.jar")}
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
     jar = resolvers.ivy_jar()
     assert jar is not None
     monkeypatch.setattr(resolvers, "find_resolver", lambda: resolvers.Ivy(resolvers.find_java().path, jar))
-    with_ivy = {path.name for path in artifacts.resolve(wanted).glob("*.jar")}
+    with_ivy = {path.name for path in jars.resolve(wanted).glob("*.jar")}
 
     def modules(names: set[str]) -> set[str]:  # Ivy takes the latest of two versions, Maven the nearest
         return {name.rpartition("-")[0] for name in names}

@@ -11,13 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from faults.round_trips import measure
-from harness.clusters import addresses
+from faults.kit.round_trips import measure
+from harness.clusters.layout import addresses
 from harness.clusters.cluster import spec_of
-from harness.clusters.detours import DetourMap
-from harness.clusters.network import LocalDetours
-from harness.clusters.processes import run_processes
-from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.clusters.layout.detours import DetourMap
+from harness.clusters.network.proxied import LocalDetours
+from harness.clusters.nodes.processes import run_processes
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_DETOURS,
+    Flow,
+    Impairment,
+    Wire,
+)
 
 pytestmark = pytest.mark.live
 NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS})

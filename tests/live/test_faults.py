@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 import faults
-from faults.ledger import Ledger
-from faults.probe import answers
+from faults.engine.ledger import Ledger
+from faults.kit.probe import answers
 from harness.clusters.kafka import KafkaCluster
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
 from tests.live.cluster_rig import storm_of, up, wait_until
 
@@ -215,7 +215,7 @@ import sys, time
 from pathlib import Path
 import faults
 from harness.clusters.cluster import attach_cluster
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir
 cluster, run = attach_cluster(Path(sys.argv[1])), RunDir(Path(sys.argv[2]))
 nodes = [node.name for node in cluster.runtime.nodes]

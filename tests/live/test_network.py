@@ -11,14 +11,18 @@ from typing import Any
 import pytest
 
 import faults
-from faults.ledger import Ledger
-from faults.round_trips import measure
+from faults.engine.ledger import Ledger
+from faults.kit.round_trips import measure
 from harness.clusters.cluster import BrokerCluster, open_cluster
-from harness.clusters.processes import run_processes
+from harness.clusters.nodes.processes import run_processes
 from harness.errors import ScenarioError
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir
-from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_DETOURS
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_DETOURS,
+)
 from tests.live.cluster_rig import fire, new_run_id, up
 
 pytestmark = pytest.mark.live

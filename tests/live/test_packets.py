@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import addresses, packets
+from harness.clusters.layout import addresses
+from harness.clusters.network import packets
 from harness.clusters.cluster import spec_of
 
 pytestmark = pytest.mark.live

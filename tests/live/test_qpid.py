@@ -10,7 +10,13 @@ import pytest
 
 from harness.clusters.qpid import QpidCluster
 from harness.errors import Exit, UsageError
-from harness.protocols import HasBacklogs, HasConnections, HasMastership, TellsAnswering, TopicSettings
+from harness.protocols.cluster import (
+    HasBacklogs,
+    HasConnections,
+    HasMastership,
+    TellsAnswering,
+    TopicSettings,
+)
 from harness.rundir import RunDir
 from tests.live.cluster_rig import UP_S, fire, up
 from tests.live.run_rig import LiveRun

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import faults
-from harness.clusters import limits
+from harness.clusters.limits import limits
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.limits_groups import groups_left
-from harness.clusters.limits_volumes import volumes_below
-from harness.protocols import TopicSettings
+from harness.clusters.limits.groups import groups_left
+from harness.clusters.limits.volumes import volumes_below
+from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
 from tests.live.cluster_rig import sending, up
 

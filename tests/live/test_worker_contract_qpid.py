@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.clusters.qpid import QpidCluster
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 from harness.records import Event, Outcome, TableId
 from harness.workers import worker_names
 from tests.live.cluster_rig import up

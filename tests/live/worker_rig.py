@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from harness.clusters.kafka import KafkaCluster
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 from harness.records import RAW, TABLE_NAMES, VALID_FIELD, TableId
-from harness.worker_process import WorkerProcess
+from harness.run.worker_process import WorkerProcess
 from harness.workers import launch, load_worker
 
 RUN_TAG = 0xB0B5

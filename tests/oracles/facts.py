@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.context import Context
+from analysis.capture.context import Context
 from harness.records import Check, Event, Txn
 
 Row = dict[str, Any]

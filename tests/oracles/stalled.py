@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.context import Session
+from analysis.capture.context import Session
 from harness.records import Event, Outcome
 from tests.oracles.dispatched import group_of, groups
 from tests.oracles.facts import Facts, Hit, Place, identity, place

@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
-from analysis import bucket
-from analysis.context import Context
+from analysis.capture import bucket
+from analysis.capture.context import Context
 from analysis.kernels import history as indexed
 from analysis.kernels.words import place_text
-from harness.plan import PromisePlan
+from harness.plan.model import PromisePlan
 from harness.records import Check, Kind, Txn
 from tests.oracles import Facts, Hit, judge
 from tests.oracles.judging import Label, context_from, judged_tables, labels

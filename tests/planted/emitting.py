@@ -1,7 +1,7 @@
 """Columns of a planted run, chunk by chunk, for all streams or for one bucket's, in the order of sealing.
 
 The order is a function of the row alone (``slot``), so the rows of one bucket are the same, in the same
-order, whether they are made directly or made for the whole run and routed by `harness.seal`.
+order, whether they are made directly or made for the whole run and routed by `harness.seal.seal`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.plan import (
+from harness.plan.model import (
     ConsumerPlan,
     ConsumerPromise,
     LaneGroup,
@@ -15,7 +15,7 @@ from harness.plan import (
     PromisePlan,
     TopicPlan,
 )
-from harness.scenario import LimitsSpec
+from harness.scenario.model import LimitsSpec
 
 RUN_TAG = 0xB5_0007
 DURABLE = PromisePlan(

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.plan import Plan
+from harness.plan.model import Plan
 from harness.records import SEALED, Check, Event
 from harness.rundir import RunDir, write_json, write_jsonl
-from harness.seal_parquet import BucketFile
-from harness.seal_route import Router
+from harness.seal.parquet import BucketFile
+from harness.seal.route import Router
 
 Tables = dict[str, dict[str, npt.NDArray[Any]]]
 Rows = Sequence[Mapping[str, Any]]
 
 
 def bucket_of(router: Router, table: str, columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
-    """Bucket of each row by the rule of `harness.seal`: the header's lane, else the stream."""
+    """Bucket of each row by the rule of `harness.seal.seal`: the header's lane, else the stream."""
     buckets = router.of_rows(columns["lane"], columns["stream"])
     if table == "sends":
         return buckets
@@ -60,7 +60,7 @@ class GroupedFile:
         self._parts, self._held = [], 0
 
 
-_GROUP_ROWS = 1 << 18  # what harness.seal makes of a run of some ten million rows
+_GROUP_ROWS = 1 << 18  # what harness.seal.seal makes of a run of some ten million rows
 
 
 def write_sealed(run: RunDir, plan: Plan, chunks: Iterable[Tables]) -> dict[str, int]:

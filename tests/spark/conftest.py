@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analysis.session import close_session, open_session
+from analysis.spark.session import close_session, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

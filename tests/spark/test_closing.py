@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import os, signal, time
 from pyspark.core.context import SparkContext
-from analysis.session import close_session, open_session
+from analysis.spark.session import close_session, open_session
 
 session = open_session("local[1]")
 session.sparkContext.parallelize([1], 1).map(abs).collect()  # opens the connection for accumulators

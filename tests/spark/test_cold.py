@@ -24,7 +24,7 @@ ANALYZE = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from analysis.judge import analyze
+from analysis.spark.judge import analyze
 from harness.rundir import RunDir
 print(analyze(RunDir(Path(sys.argv[1]))).verdict)
 """
@@ -91,7 +91,7 @@ def test_recorded_classes_are_used_by_the_next_session(tmp_path: Path) -> None:
     script = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from analysis.session import record_classes
+from analysis.spark.session import record_classes
 print(record_classes(), record_classes())
 """
     environment = os.environ | {"BROKERSTORM_CACHE": str(tmp_path / "cache")}

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.findings import Status, Verdict
-from analysis.imports import import_capture
-from analysis.judge import judge
+from analysis.capture.imports import import_capture
+from analysis.spark.judge import judge
 from harness.errors import UsageError
-from harness.plan import Plan
+from harness.plan.model import Plan
 from harness.rundir import RunDir, read_json, write_jsonl
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History

@@ -11,7 +11,7 @@ import pytest
 
 import analysis.judge
 from analysis.findings import Result, Status, Verdict
-from analysis.judge import judge
+from analysis.spark.judge import judge
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json
 from tests.planted.streams import STREAMS, PlantedStream

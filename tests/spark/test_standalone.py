@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from analysis.jvm import find_java
+from analysis.spark.jvm import find_java
 from tests.planted.streams import STREAMS
 from tests.planted.tiny import History
 
@@ -31,7 +31,7 @@ ANALYZE = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from analysis.judge import analyze
+from analysis.spark.judge import analyze
 from harness.errors import BrokerstormError
 from harness.rundir import RunDir
 try:

@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.across import FEW_ROWS, Split, judge_split, sighted, splits_of
-from analysis.bucket import load_bucket
-from analysis.context_files import load_context
-from analysis.partial import Episode
-from harness.plan import ConsumerPromise
+from analysis.kernels.across import (
+    FEW_ROWS,
+    Split,
+    judge_split,
+    sighted,
+    splits_of,
+)
+from analysis.capture.bucket import load_bucket
+from analysis.capture.context_files import load_context
+from analysis.kernels.partial import Episode
+from harness.plan.model import ConsumerPromise
 from harness.rundir import RunDir
 from tests.planted.tiny import History
 

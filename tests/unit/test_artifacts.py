@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import artifacts, resolvers
-from harness.clusters.coordinates import Artifacts
+from harness.toolchains import jars, resolvers
+from harness.toolchains.coordinates import Artifacts
 from harness.errors import EnvironmentNotReady, UsageError
 
 WANTED = Artifacts(("org.example:broker:1.2.3", "org.example:log:2.0"), ("org.example:tools",))
@@ -43,52 +43,52 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_jars_are_fetched_once_and_then_taken_from_the_cache(calls: Path) -> None:
     said: list[str] = []
-    folder = artifacts.resolve(WANTED, on_progress=lambda text, share: said.append(text))
+    folder = jars.resolve(WANTED, on_progress=lambda text, share: said.append(text))
     assert sorted(p.name for p in folder.glob("*.jar")) == ["broker-1.2.3.jar", "log-2.0.jar"]
     assert any("broker-1.2.3.jar" in text for text in said)
-    assert artifacts.resolve(WANTED, offline=True) == folder == artifacts.resolve(WANTED)
+    assert jars.resolve(WANTED, offline=True) == folder == jars.resolve(WANTED)
     assert calls.read_text().count("call") == 1
 
 
 def test_the_folder_depends_on_all_that_was_asked_but_not_on_the_order(calls: Path) -> None:
-    one = artifacts.jars_folder(WANTED)
+    one = jars.jars_folder(WANTED)
     assert (
-        artifacts.jars_folder(Artifacts(WANTED.coordinates[::-1], WANTED.exclude)).name[-12:]
+        jars.jars_folder(Artifacts(WANTED.coordinates[::-1], WANTED.exclude)).name[-12:]
         == one.name[-12:]
     )
-    assert artifacts.jars_folder(Artifacts(WANTED.coordinates)) != one
+    assert jars.jars_folder(Artifacts(WANTED.coordinates)) != one
     assert one.name.startswith("broker-1.2.3-")
 
 
 def test_a_folder_that_lost_a_jar_is_fetched_again(calls: Path) -> None:
-    folder = artifacts.resolve(WANTED)
+    folder = jars.resolve(WANTED)
     (folder / "log-2.0.jar").unlink()
-    assert not artifacts.is_complete(folder)
-    assert artifacts.is_complete(artifacts.resolve(WANTED))
+    assert not jars.is_complete(folder)
+    assert jars.is_complete(jars.resolve(WANTED))
     assert calls.read_text().count("call") == 2
 
 
 def test_a_failed_fetch_leaves_nothing_behind(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BEHAVE", "fail")
     with pytest.raises(EnvironmentNotReady, match="something odd"):
-        artifacts.resolve(WANTED)
-    folder = artifacts.jars_folder(WANTED)
+        jars.resolve(WANTED)
+    folder = jars.jars_folder(WANTED)
     assert [p.name for p in folder.parent.iterdir() if p.is_dir()] == []
 
 
 def test_what_a_killed_fetch_left_is_no_folder_and_is_removed(calls: Path) -> None:
-    folder = artifacts.jars_folder(WANTED)
+    folder = jars.jars_folder(WANTED)
     torn = folder.with_name(f"{folder.name}.part-dead")
     torn.mkdir(parents=True)
     (torn / "broker-1.2.3.jar").write_text("half")
-    assert artifacts.resolve(WANTED) == folder
+    assert jars.resolve(WANTED) == folder
     assert not torn.exists()
 
 
 def test_two_processes_fetch_once(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BEHAVE", "slow")
     code = (
-        "from harness.clusters.artifacts import resolve; from harness.clusters.coordinates import Artifacts; "
+        "from harness.toolchains.jars import resolve; from harness.toolchains.coordinates import Artifacts; "
         f"resolve(Artifacts({WANTED.coordinates!r}, {WANTED.exclude!r}))"
     )
     both = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2]) for _ in range(2)]
@@ -98,7 +98,7 @@ def test_two_processes_fetch_once(calls: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_offline_without_jars_says_how_to_get_them(calls: Path) -> None:
     with pytest.raises(EnvironmentNotReady, match="not in the cache") as caught:
-        artifacts.resolve(WANTED, offline=True)
+        jars.resolve(WANTED, offline=True)
     assert "--offline" in caught.value.hint
     assert not calls.exists()
 
@@ -106,7 +106,7 @@ def test_offline_without_jars_says_how_to_get_them(calls: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_named(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKERSTORM_CACHE", "/proc/nothing")
     with pytest.raises(EnvironmentNotReady, match="cannot write to the cache /proc/nothing") as caught:
-        artifacts.resolve(WANTED)
+        jars.resolve(WANTED)
     assert "BROKERSTORM_CACHE" in caught.value.hint
 
 
@@ -117,11 +117,11 @@ def test_coordinates_are_checked_before_they_reach_a_file(text: str) -> None:
 
 
 def test_a_marker_that_is_torn_means_not_complete(tmp_path: Path) -> None:
-    assert not artifacts.is_complete(tmp_path)
+    assert not jars.is_complete(tmp_path)
     (tmp_path / "complete.json").write_text('{"files": ["a.j')
-    assert not artifacts.is_complete(tmp_path)
+    assert not jars.is_complete(tmp_path)
     (tmp_path / "complete.json").write_text(json.dumps({"files": []}))
-    assert not artifacts.is_complete(tmp_path)
+    assert not jars.is_complete(tmp_path)
 
 
 MVN_UNKNOWN = (
@@ -210,4 +210,4 @@ def test_maven_takes_the_versions_that_a_project_was_built_with(
     assert "<artifactId>parent</artifactId><version>1.2.3</version><type>pom</type>" in management
     assert "<scope>import</scope>" in management
     assert "dependencyManagement" not in poms[1]
-    assert artifacts.jars_folder(managed) != artifacts.jars_folder(Artifacts(managed.coordinates))
+    assert jars.jars_folder(managed) != jars.jars_folder(Artifacts(managed.coordinates))

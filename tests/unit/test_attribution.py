@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.attribution import LEAD_NS, SETTLE_NS, SHIFTS, Span, attribute, inside, nearest, windows
-from analysis.context import FaultWindow
+from analysis.verdict.attribution import (
+    LEAD_NS,
+    SHIFTS,
+    Span,
+    attribute,
+    inside,
+    nearest,
+    windows,
+)
+from analysis.capture.context import SETTLE_NS
+from analysis.capture.context import FaultWindow
 
 S = 1_000_000_000
 

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ScenarioError
-from harness.scenario_file import bundled_bugs, load_scenario, variants
+from harness.scenario.file import (
+    bundled_bugs,
+    load_scenario,
+    variants,
+)
 
 GOOD = """
 name: lost

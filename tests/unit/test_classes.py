@@ -16,7 +16,7 @@ from analysis.classes import (
     why_evidence,
     why_promise,
 )
-from analysis.context import REDELIVERY_ORDER, Promise
+from analysis.capture.context import REDELIVERY_ORDER, Promise
 from analysis.findings import Status
 from harness.errors import UsageError
 

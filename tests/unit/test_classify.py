@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.bucket import Bucket, load_bucket
+from analysis.capture.bucket import Bucket, load_bucket
 from analysis.classes import status_of
-from analysis.classify import classify
-from analysis.context_files import load_context
+from analysis.kernels.classify import classify
+from analysis.capture.context_files import load_context
 from analysis.findings import Status
-from analysis.partial import Partial, RawWitness
-from harness.plan import PromisePlan
+from analysis.kernels.partial import Partial, RawWitness
+from harness.plan.model import PromisePlan
 from tests.oracles.judging import context_from, judged, judged_tables, labels, plain
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History

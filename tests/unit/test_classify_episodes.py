@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.bucket import Bucket
-from analysis.classify import classify
+from analysis.capture.bucket import Bucket
+from analysis.kernels.classify import classify
 from analysis.kernels import episodes
-from analysis.partial import WITNESSES_AN_EPISODE
+from analysis.kernels.partial import WITNESSES_AN_EPISODE
 from tests.oracles.judging import context_from
 from tests.planted.tiny import History
 

@@ -13,8 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import addresses, leftovers
-from harness.clusters.processes import RUN_ID, ProcessId, identify
+from harness.clusters.layout import addresses
+from harness.clusters import leftovers
+from harness.clusters.nodes.processes import (
+    RUN_ID,
+    ProcessId,
+    identify,
+)
 from harness.errors import EnvironmentNotReady
 
 PORTS = [28471, 28472]

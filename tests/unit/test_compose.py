@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.compose import compose_file, read_compose, release_key
-from harness.clusters.templates import overlay, render
+from harness.clusters.layout.compose import (
+    compose_file,
+    read_compose,
+    release_key,
+)
+from harness.clusters.layout.templates import overlay, render
 from harness.errors import UsageError
 
 KAFKA = compose_file("kafka")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import artifacts, java
+from harness.toolchains import jars, java
 from harness.clusters.assembly import assembly_of
-from harness.clusters.compose import compose_file, read_compose
-from harness.clusters.coordinates import Artifacts
-from harness.clusters.java import Java
-from harness.clusters.process import Launch, ProcessRuntime
+from harness.clusters.layout.compose import compose_file, read_compose
+from harness.toolchains.coordinates import Artifacts
+from harness.toolchains.java import Java
+from harness.clusters.process_runtime import Launch, ProcessRuntime
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import HasBundles, HasTransfers
+from harness.protocols.cluster import HasBundles, HasTransfers
 
 PULSAR = compose_file("pulsar")
 
@@ -144,8 +144,8 @@ def test_jars_are_unpacked_from_the_lib_folder_of_a_distribution(
             return target / "x.tar.gz"
 
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(artifacts.resolvers, "find_resolver", Copies)
-    folder = artifacts.resolve(Artifacts((), archive="g:a:1:tar.gz:bin"))
+    monkeypatch.setattr(jars.resolvers, "find_resolver", Copies)
+    folder = jars.resolve(Artifacts((), archive="g:a:1:tar.gz:bin"))
     assert sorted(path.name for path in folder.glob("*.jar")) == ["a.jar", "b.jar"]
     assert not list(folder.glob("*.tar.gz"))
 
@@ -155,7 +155,7 @@ def test_jars_are_unpacked_from_the_lib_folder_of_a_distribution(
 
     monkeypatch.setattr(Copies, "fetch_archive", damaged)
     with pytest.raises(EnvironmentNotReady, match="damaged"):
-        artifacts.resolve(Artifacts((), archive="g:a:2:tar.gz:bin"))
+        jars.resolve(Artifacts((), archive="g:a:2:tar.gz:bin"))
 
 
 def test_brokers_that_need_a_newer_java_say_which(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,19 +9,27 @@ from pathlib import Path
 import pytest
 
 import faults
-from faults.errors import StepProblem
+from faults.kit.errors import StepProblem
 from faults.kinds.partition import Partition, PartitionParams, bridge, ring
-from faults.network import flows_of, wires_of
-from faults.params import Shape
-from faults.timeline import needs_of
+from faults.kit.network import flows_of, wires_of
+from faults.kit.params import Shape
+from faults.schedule.timeline import needs_of
 from harness.clusters.cluster import spec_of
-from harness.clusters.detours import DetourMap
-from harness.clusters.docker_wiring import DockerWiring
-from harness.clusters.layout import Layout, LoopbackWiring
-from harness.clusters.network import detours_of, toxic_of
+from harness.clusters.layout.detours import DetourMap
+from harness.clusters.docker.wiring import DockerWiring
+from harness.clusters.layout.layout import Layout, LoopbackWiring
+from harness.clusters.network.proxied import detours_of, toxic_of
 from harness.errors import ScenarioError, UsageError
-from harness.protocols import Endpoint, TopicSettings
-from harness.wires import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.protocols.cluster import Endpoint, TopicSettings
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_CUTS,
+    PEER_DETOURS,
+    Flow,
+    Impairment,
+    Wire,
+)
 
 BOTH = frozenset({CLIENT_DETOURS, PEER_DETOURS})
 CLUSTERS = [("kafka", ""), ("pulsar", "small"), ("pulsar", "bookies-3"), ("qpid", "group")]
@@ -115,7 +123,7 @@ def test_a_version_that_has_one_address_only_is_refused() -> None:
 
 
 def test_compose_files_that_name_no_such_port_are_refused(tmp_path: Path) -> None:
-    from harness.clusters.compose import read_compose
+    from harness.clusters.layout.compose import read_compose
 
     path = tmp_path / "compose.yaml"
     release = "{from: '4.0', java: 17, coordinates: ['a:b:1']}"

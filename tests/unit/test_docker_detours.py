@@ -14,15 +14,24 @@ from pathlib import Path
 import psutil
 import pytest
 
-from faults.network import flows_of
-from faults.round_trips import measure
-from harness.clusters import docker_choice, namespaces, spec_of
-from harness.clusters.docker_detours import ContainerDetours, container_detours
-from harness.clusters.docker_runtime import DockerRuntime
-from harness.clusters.namespaces import Whereabouts
+from faults.kit.network import flows_of
+from faults.kit.round_trips import measure
+from harness.clusters import runtime_choice, spec_of
+from harness.clusters.docker import namespaces
+from harness.clusters.docker.detours import ContainerDetours, container_detours
+from harness.clusters.docker.runtime import DockerRuntime
+from harness.clusters.docker.namespaces import Whereabouts
 from harness.errors import EnvironmentNotReady, HealError
-from harness.protocols import Endpoint
-from harness.wires import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS, HasDetours, Impairment, RenamesNodes, Wire
+from harness.protocols.cluster import Endpoint
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    PEER_CUTS,
+    PEER_DETOURS,
+    HasDetours,
+    Impairment,
+    RenamesNodes,
+    Wire,
+)
 
 NOTHING = frozenset[str]()
 HOLD = Impairment("hold")
@@ -212,7 +221,7 @@ def test_what_a_machine_cannot_is_refused_before_anything_starts(monkeypatch: py
     open_with(CLIENT_DETOURS)
     with pytest.raises(EnvironmentNotReady, match="needs peer-cuts: it needs wings"):
         open_with(PEER_CUTS)
-    chosen = docker_choice.choose("auto", spec_of("kafka"), needs=frozenset({PEER_CUTS}), offline=True)
+    chosen = runtime_choice.choose("auto", spec_of("kafka"), needs=frozenset({PEER_CUTS}), offline=True)
     assert (chosen.runtime, chosen.why) == ("process", "it needs wings")
 
 

@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from harness.clusters.docker_limits import LimitedContainers
+from harness.clusters.docker.limits import LimitedContainers
 from harness.errors import EnvironmentNotReady
-from harness.resources import CpuUse, LiftsLimits, LimitsCpu, LimitsMemory, MemoryUse
+from harness.protocols.limits import (
+    CpuUse,
+    LiftsLimits,
+    LimitsCpu,
+    LimitsMemory,
+    MemoryUse,
+)
 
 MB = 1_000_000
 

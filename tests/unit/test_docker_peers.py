@@ -17,15 +17,26 @@ from typing import Any
 
 import pytest
 
-from faults.network import flows_of
-from harness.clusters import docker_engine, docker_proxy, namespaces, spec_of, toxiproxy
-from harness.clusters.docker_detours import RenamingContainers, container_detours
-from harness.clusters.docker_peers import OVERRIDE, PeerDetours
-from harness.clusters.mesh_map import MeshMap, net_of
-from harness.clusters.namespaces import Whereabouts
+from faults.kit.network import flows_of
+from harness.clusters.docker import (
+    engine as docker_engine,
+    proxy as docker_proxy,
+    namespaces,
+)
+from harness.clusters import spec_of
+from harness.clusters.network import toxiproxy
+from harness.clusters.docker.detours import RenamingContainers, container_detours
+from harness.clusters.docker.peers import OVERRIDE, PeerDetours
+from harness.clusters.docker.mesh_map import MeshMap, net_of
+from harness.clusters.docker.namespaces import Whereabouts
 from harness.errors import EnvironmentNotReady
-from harness.protocols import Endpoint
-from harness.wires import PEER_DETOURS, HasDetours, Impairment, RenamesNodes
+from harness.protocols.cluster import Endpoint
+from harness.protocols.network import (
+    PEER_DETOURS,
+    HasDetours,
+    Impairment,
+    RenamesNodes,
+)
 
 PROXY_PID = 4242
 CLUSTERS = [("kafka", ""), ("pulsar", "bookies-3"), ("qpid", "group")]

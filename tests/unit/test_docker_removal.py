@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import addresses, docker_engine, leftovers
-from harness.clusters.processes import ProcessId
+from harness.clusters.layout import addresses
+from harness.clusters.docker import engine as docker_engine
+from harness.clusters import leftovers
+from harness.clusters.nodes.processes import ProcessId
 from harness.errors import EnvironmentNotReady, HealError
 
 

@@ -17,18 +17,17 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import (
-    addresses,
-    docker_choice,
-    docker_engine,
-    docker_groups,
-    docker_topology,
-    docker_wiring,
-    spec_of,
+from harness.clusters.layout import addresses
+from harness.clusters import runtime_choice, spec_of
+from harness.clusters.docker import (
+    engine,
+    groups,
+    topology as docker_topology,
+    wiring,
 )
-from harness.clusters.docker_runtime import DockerRuntime
-from harness.clusters.layout import Layout
-from harness.clusters.limits_groups import Hierarchy
+from harness.clusters.docker.runtime import DockerRuntime
+from harness.clusters.layout.layout import Layout
+from harness.clusters.limits.groups import Hierarchy
 from harness.errors import EnvironmentNotReady, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +42,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def conf_of(system: str, node: str, target: str, topology: str = "") -> dict[str, str]:
     spec = spec_of(system, topology=topology)
-    layout = Layout(spec, Path("/x"), 9, docker_wiring.DockerWiring(spec))
+    layout = Layout(spec, Path("/x"), 9, wiring.DockerWiring(spec))
     lines = [line for line in layout.conf_text(layout.node(node), target).splitlines() if "=" in line]
     return {key: value for key, _, value in (line.partition("=") for line in lines)}
 
@@ -75,7 +74,7 @@ def test_pulsar_in_a_container_tells_each_side_its_own_address() -> None:
 
 def test_a_group_of_qpid_nodes_meets_by_mesh_names() -> None:
     spec = spec_of("qpid", topology="group")
-    layout = Layout(spec, Path("/x"), 9, docker_wiring.DockerWiring(spec))
+    layout = Layout(spec, Path("/x"), 9, wiring.DockerWiring(spec))
     found = json.loads(layout.conf_text(layout.node("qpid-2"), "config.json"))["virtualhostnodes"][0]
     assert (found["address"], found["helperAddress"]) == ("qpid-2-mesh:25690", "qpid-1-mesh:25690")
 
@@ -119,7 +118,7 @@ def test_everything_that_compose_makes_has_a_label() -> None:
             *document["networks"].values(),
             *document["volumes"].values(),
         ]
-        assert [each for each in kinds if docker_engine.LABEL not in each.get("labels", {})] == []
+        assert [each for each in kinds if engine.LABEL not in each.get("labels", {})] == []
         for name, service in document["services"].items():
             assert all(isinstance(volume, str) and ":" in volume for volume in service.get("volumes", [])), (
                 name
@@ -127,15 +126,15 @@ def test_everything_that_compose_makes_has_a_label() -> None:
 
 
 def test_the_env_file_keeps_awkward_paths() -> None:
-    values = docker_wiring.variables(spec_of("kafka"), "r", Path("/a b/$HOME/it's"), 7)
-    text = docker_wiring.env_text(values)
+    values = wiring.variables(spec_of("kafka"), "r", Path("/a b/$HOME/it's"), 7)
+    text = wiring.env_text(values)
     assert "BROKERSTORM_NET='127.0.7'" in text
     assert r"BROKERSTORM_CLUSTER_DIR='/a b/$HOME/it\'s'" in text
 
 
 def test_a_folder_that_docker_cannot_mount_is_refused() -> None:
     with pytest.raises(UsageError, match="has a colon"):
-        docker_wiring.variables(spec_of("kafka"), "r", Path("/a:b"), 7)
+        wiring.variables(spec_of("kafka"), "r", Path("/a:b"), 7)
 
 
 def test_what_the_runtime_cannot_give_is_refused_by_name() -> None:
@@ -211,14 +210,14 @@ def test_a_start_waits_for_longer_than_a_node_is_given_to_become_healthy(system:
 
 
 def choose(system: str = "kafka", version: str = "", *, needs: frozenset[str] = NOTHING) -> Any:
-    return docker_choice.choose("auto", spec_of(system, version), needs=needs, offline=True)
+    return runtime_choice.choose("auto", spec_of(system, version), needs=needs, offline=True)
 
 
 def test_auto_without_an_engine_means_processes_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/docker.sock")
     spec = spec_of("kafka")
     started = time.process_time()
-    found = docker_choice.choose("auto", spec, needs=NOTHING, offline=False)
+    found = runtime_choice.choose("auto", spec, needs=NOTHING, offline=False)
     assert time.process_time() - started < 0.3
     assert str(found) == "process (no Docker engine: there is no /no/such/docker.sock)"
 
@@ -238,24 +237,24 @@ def test_docker_is_not_imported_to_find_that_there_is_none() -> None:
 
 def test_auto_says_what_speaks_against_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose(needs=frozenset({"wings"})).why == "a fault of this scenario needs wings"
-    monkeypatch.setattr(docker_choice, "connect", io.BytesIO)
-    monkeypatch.setattr(docker_choice, "missing", lambda client, spec: [])
+    monkeypatch.setattr(runtime_choice, "connect", io.BytesIO)
+    monkeypatch.setattr(runtime_choice, "missing", lambda client, spec: [])
     assert "knows one address" in choose("pulsar", "2.8.1").why
 
 
 def test_what_was_asked_for_is_not_questioned() -> None:
-    asked = docker_choice.choose("docker", spec_of("kafka"), needs=NOTHING, offline=True)
+    asked = runtime_choice.choose("docker", spec_of("kafka"), needs=NOTHING, offline=True)
     assert str(asked) == "docker (asked for)"
 
 
 def test_a_refusal_of_the_registry_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     addresses.state_folder()
-    docker_choice._remember_refusal("apache/kafka:1")
-    assert docker_choice._was_refused("apache/kafka:1")
-    assert not docker_choice._was_refused("apache/kafka:2")
-    later = time.time() + docker_choice._REMEMBERED_S + 1
-    monkeypatch.setattr(docker_choice.time, "time", lambda: later)
-    assert not docker_choice._was_refused("apache/kafka:1")
+    runtime_choice._remember_refusal("apache/kafka:1")
+    assert runtime_choice._was_refused("apache/kafka:1")
+    assert not runtime_choice._was_refused("apache/kafka:2")
+    later = time.time() + runtime_choice._REMEMBERED_S + 1
+    monkeypatch.setattr(runtime_choice.time, "time", lambda: later)
+    assert not runtime_choice._was_refused("apache/kafka:1")
 
 
 # -- an engine that is not well ------------------------------------------------------------------------------
@@ -265,7 +264,7 @@ def test_a_file_in_the_socket_s_place_is_no_engine(tmp_path: Path, monkeypatch: 
     (tmp_path / "docker.sock").write_text("")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     with pytest.raises(EnvironmentNotReady, match="is not a socket"):
-        docker_engine.connect()
+        engine.connect()
 
 
 @pytest.fixture
@@ -283,16 +282,16 @@ def test_a_socket_without_an_engine_is_named(dead_socket: Path) -> None:
     with pytest.raises(
         EnvironmentNotReady, match=r"no Docker engine answers at .*Connection refused"
     ) as caught:
-        docker_engine.connect()
+        engine.connect()
     assert "--runtime process" in caught.value.hint
 
 
 def test_a_socket_of_somebody_else_is_said_to_be_so(
     dead_socket: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_engine.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(engine.os, "access", lambda path, mode: False)
     with pytest.raises(EnvironmentNotReady, match="no permission on the socket"):
-        docker_engine.connect()
+        engine.connect()
 
 
 @pytest.mark.parametrize(
@@ -332,15 +331,15 @@ def v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with control groups of version 1, as far as the containers' group goes."""
     root = tmp_path / "cpu"
     root.mkdir()
-    monkeypatch.setattr(docker_groups, "hierarchies", lambda: {"cpu": Hierarchy("cpu", root, 1)})
-    monkeypatch.setattr(docker_groups.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(groups, "hierarchies", lambda: {"cpu": Hierarchy("cpu", root, 1)})
+    monkeypatch.setattr(groups.os, "geteuid", lambda: 0)
     return root
 
 
 def test_containers_weigh_as_much_as_their_brokers_would_as_processes(v1: Path) -> None:
-    assert docker_groups.make(DriverEngine(), "run-1", spec_of("kafka")) == "/brokerstorm.run-1.containers"
+    assert groups.make(DriverEngine(), "run-1", spec_of("kafka")) == "/brokerstorm.run-1.containers"
     assert (v1 / "brokerstorm.run-1.containers" / "cpu.shares").read_text() == str(3 * 4 * 1024)
-    values = docker_wiring.variables(
+    values = wiring.variables(
         spec_of("kafka"), "run-1", Path("/x"), 9, "/brokerstorm.run-1.containers"
     )
     assert values["BROKERSTORM_CGROUP"] == "/brokerstorm.run-1.containers"
@@ -350,14 +349,14 @@ def test_the_engine_s_own_group_is_kept_where_groups_share_alike(
     v1: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = spec_of("kafka")
-    assert docker_groups.make(DriverEngine("systemd"), "run-1", spec) == ""
+    assert groups.make(DriverEngine("systemd"), "run-1", spec) == ""
     with monkeypatch.context() as user:
-        user.setattr(docker_groups.os, "geteuid", lambda: 1000)
-        assert docker_groups.make(DriverEngine(), "run-1", spec) == ""
-    monkeypatch.setattr(docker_groups, "hierarchies", lambda: {"cpu": Hierarchy("cpu", v1, 2)})
-    assert docker_groups.make(DriverEngine(), "run-1", spec) == ""
+        user.setattr(groups.os, "geteuid", lambda: 1000)
+        assert groups.make(DriverEngine(), "run-1", spec) == ""
+    monkeypatch.setattr(groups, "hierarchies", lambda: {"cpu": Hierarchy("cpu", v1, 2)})
+    assert groups.make(DriverEngine(), "run-1", spec) == ""
     assert list(v1.iterdir()) == []
-    docker_groups.drop("run-1")
+    groups.drop("run-1")
 
 
 @pytest.mark.parametrize("system", ["kafka", "pulsar", "qpid"])

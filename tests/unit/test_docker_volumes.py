@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import docker_choice, limits_volumes, spec_of
-from harness.clusters.docker_runtime import DockerRuntime
-from harness.clusters.docker_volumes import BoundVolumes
-from harness.clusters.limits_volumes import volumes_below, why_no_volume
+from harness.clusters import runtime_choice, spec_of
+from harness.clusters.limits import volumes
+from harness.clusters.docker.runtime import DockerRuntime
+from harness.clusters.docker.volumes import BoundVolumes
+from harness.clusters.limits.volumes import volumes_below, why_no_volume
 from harness.errors import EnvironmentNotReady
-from harness.resources import FillsDisk, SlowsDisk
+from harness.protocols.limits import FillsDisk, SlowsDisk
 
 VOLUME = frozenset({"data-volume"})
 needs_root = pytest.mark.skipif(bool(why_no_volume()), reason=f"no volume here: {why_no_volume()}")
@@ -87,12 +88,12 @@ def test_they_are_refused_before_the_run_with_the_reason(monkeypatch: pytest.Mon
         DockerRuntime("r", Path("/x"), 9, spec, None, needs=VOLUME)
     assert "runtimes.md" in caught.value.hint
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.7:2375")
-    assert "another machine" in docker_choice.choose("auto", spec, needs=VOLUME, offline=True).why
+    assert "another machine" in runtime_choice.choose("auto", spec, needs=VOLUME, offline=True).why
 
 
 def test_a_slow_one_needs_cgroups_v1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits_volumes, "why_no_volume", lambda: "")
-    monkeypatch.setattr(limits_volumes, "_throttle_root", lambda mounts: None)
+    monkeypatch.setattr(volumes, "why_no_volume", lambda: "")
+    monkeypatch.setattr(volumes, "_throttle_root", lambda mounts: None)
     with pytest.raises(EnvironmentNotReady, match="needs slow-volume: only cgroup v1"):
         DockerRuntime("r", Path("/x"), 9, spec_of("kafka"), None, needs=frozenset({"slow-volume"}))
 

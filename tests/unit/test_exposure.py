@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from analysis.bucket import Bucket, Columns
-from analysis.context import Context, FaultWindow
-from analysis.exposure import COUNTED, exposure_of, of_bucket, open_at
-from analysis.faultlog import fold
+from analysis.capture.bucket import Bucket, Columns
+from analysis.capture.context import Context, FaultWindow
+from analysis.kernels.exposure import (
+    COUNTED,
+    exposure_of,
+    of_bucket,
+    open_at,
+)
+from analysis.capture.faultlog import fold
 from harness.exposure import CAPTURED, COUNTERS
 from harness.records import Event, Kind, Outcome
 

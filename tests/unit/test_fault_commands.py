@@ -9,9 +9,9 @@ import pytest
 import faults
 from commands import wiring
 from commands.plan_text import show_plan
-from faults.injection import FaultKind
+from faults.kit.injection import FaultKind
 from faults.kinds import KINDS
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 
 ROLES = {
     "kafka-1": ("broker", "controller"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import faults
 from faults.kinds import KINDS
 from harness.errors import ScenarioError
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 
 NODES = ["kafka-1", "kafka-2", "kafka-3"]
 KILL, MOVE = {"fault": "kill", "for": 5}, {"fault": "leader-move"}

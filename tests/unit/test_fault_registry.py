@@ -14,10 +14,10 @@ import pytest
 
 import faults
 from faults.kinds import KINDS
-from faults.probe import answers, kafka_answers
-from faults.reference import reference_page
+from faults.kit.probe import answers, kafka_answers
+from faults.schedule.reference import reference_page
 from harness.errors import ScenarioError
-from harness.protocols import Endpoint, TopicSettings
+from harness.protocols.cluster import Endpoint, TopicSettings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "faults.md"
 
@@ -101,7 +101,7 @@ def test_every_kind_is_described() -> None:
 
 
 def test_the_reference_page_is_fresh() -> None:
-    """To refresh it: write `faults.reference.reference_page()` there."""
+    """To refresh it: write `faults.schedule.reference.reference_page()` there."""
     assert PAGE.read_text() == reference_page()
 
 

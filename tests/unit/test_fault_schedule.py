@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import faults
-from faults.params import Schedule
-from faults.schedule import firing_times
+from faults.kit.params import Schedule
+from faults.schedule.times import firing_times
 from harness.errors import ScenarioError
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 
 NODES = ["kafka-1", "kafka-2", "kafka-3"]
 TOPICS = [TopicSettings("orders", 12, 3), TopicSettings("audit-7", 3, 3)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness import go_tool
+from harness.toolchains import go
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.workers import go_build
 from harness.workers.spec import WorkerSpec
@@ -26,15 +26,15 @@ BUILD: dict[str, Any] = {
     ],
 }
 needs_go = pytest.mark.skipif(
-    shutil.which("go") is None and not go_tool.USUAL_PLACE.exists(), reason="needs Go"
+    shutil.which("go") is None and not go.USUAL_PLACE.exists(), reason="needs Go"
 )
 
 
 @pytest.fixture(autouse=True)
 def _fresh_look_for_go() -> Iterator[None]:
-    go_tool.find_go.cache_clear()
+    go.find_go.cache_clear()
     yield
-    go_tool.find_go.cache_clear()
+    go.find_go.cache_clear()
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_no_go_says_what_to_install(
     worker: WorkerSpec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(go_tool, "USUAL_PLACE", tmp_path / "no-go")
+    monkeypatch.setattr(go, "USUAL_PLACE", tmp_path / "no-go")
     with pytest.raises(EnvironmentNotReady, match="not installed") as caught:
         go_build.launch(worker, "", False, lambda text, share: None)
     assert "install Go" in caught.value.hint

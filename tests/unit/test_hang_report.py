@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis.coverage import coverage
+from analysis.verdict.coverage import coverage
 from analysis.findings import HangRow, Status
-from analysis.hangs import hang_rows, waits_in
+from analysis.capture.hangs import hang_rows, waits_in
 from analysis.report.documents import read_result, write_result
 from analysis.report.html import run_page
 from analysis.report.terminal import print_result

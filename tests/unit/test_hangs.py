@@ -13,18 +13,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.crew import Crew
-from harness.hangs import HangWatch, sentence, take_stacks
-from harness.liveness import Hang, HangJudge, OpenCalls, SendsJournal
-from harness.manifest import Manifest
-from harness.planning import build_plan
-from harness.progress import PlainProgress
+from harness.run.workers import Crew
+from harness.run.hangs import (
+    HangWatch,
+    sentence,
+    take_stacks,
+)
+from harness.run.liveness import (
+    Hang,
+    HangJudge,
+    OpenCalls,
+    SendsJournal,
+)
+from harness.run.manifest import Manifest
+from harness.plan.build import build_plan
+from harness.progress.view import PlainProgress
 from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
 from harness.rundir import RunDir, read_jsonl
-from harness.scenario import Scenario
-from harness.stacks import parse, waiting
-from harness.worker_process import WorkerProcess
-from harness.worker_specs import Endpoints
+from harness.scenario.model import Scenario
+from harness.run.stacks import parse, waiting
+from harness.run.worker_process import WorkerProcess
+from harness.run.worker_specs import Endpoints
 
 S = 1_000_000_000
 CAPACITY = 8
@@ -134,7 +143,7 @@ def test_the_watch_looks_until_it_is_stopped() -> None:
 def test_a_look_that_breaks_is_told_and_not_the_last(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("harness.hangs.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("harness.run.hangs.LOOK_EVERY_S", 0.01)
     thrice = threading.Event()
     errors = [RuntimeError("torn"), OSError("gone"), KeyError("x")]
 
@@ -178,7 +187,7 @@ def test_whoever_hangs_is_told_of_before_the_first_stack_is_waited_for(
         order.append(f"stacks of {worker.name}, {len(said.getvalue().splitlines())} told")
         return {}
 
-    monkeypatch.setattr("harness.crew.take_stacks", slow)
+    monkeypatch.setattr("harness.run.workers.take_stacks", slow)
     crew.notice_hangs()
     crew.notice_hangs()
     assert order == ["stacks of producer-1, 2 told", "stacks of producer-2, 2 told"]

@@ -21,9 +21,9 @@ ALLOWED = {
     "commands": ("harness", "faults", "analysis", "commands"),
     "faults": (
         "faults",
-        "harness.protocols",
-        "harness.resources",
-        "harness.wires",
+        "harness.protocols.cluster",
+        "harness.protocols.limits",
+        "harness.protocols.network",
         "harness.errors",
         "harness.rundir",
         "harness.durations",
@@ -35,7 +35,7 @@ ALLOWED = {
     "tests": ("harness", "faults", "analysis", "cli", "commands", "tests", "bench", "docs"),
 }
 #: The bottom of the graph.
-BARE = ("harness/protocols.py", "harness/resources.py", "harness/errors.py", "harness/durations.py")
+BARE = ("harness/protocols/cluster.py", "harness/protocols/limits.py", "harness/errors.py", "harness/durations.py")
 #: Client and broker libraries: only who talks to brokers may know them.
 CLIENT_LIBRARIES = {"confluent_kafka", "kafka", "pika", "pulsar"}
 CLIENT_LIBRARIES_IN = ("harness/brokers", "harness/workers", "tests", "bench")
@@ -107,7 +107,7 @@ def test_workers_import_only_their_client_and_the_kit() -> None:
 
 def test_there_is_something_to_check() -> None:
     names = {name_of(path) for path in sources()}
-    assert {"harness/run.py", "harness/scenario.py", "analysis/findings.py", "faults/params.py"} <= names
+    assert {"harness/run/lifecycle.py", "harness/scenario/model.py", "analysis/findings.py", "faults/kit/params.py"} <= names
 
 
 def test_imports_go_one_way() -> None:

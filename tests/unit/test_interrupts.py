@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.errors import Exit, Interrupted
-from harness.interrupts import Interrupts
+from harness.run.interrupts import Interrupts
 
 
 @pytest.fixture

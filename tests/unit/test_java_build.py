@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.java import find_java
+from harness.toolchains.java import find_java
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.workers import java_build
 from harness.workers.spec import WorkerSpec

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from harness.records import RAW, Outcome, TableId
-from harness.worker_process import WorkerProcess
+from harness.run.worker_process import WorkerProcess
 from harness.workers import java_build
 from tests.golden import assert_golden
 

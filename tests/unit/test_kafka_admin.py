@@ -13,13 +13,19 @@ import pytest
 from kafka.errors import InvalidReplicationFactorError, KafkaConnectionError, NotControllerError
 
 from harness import records
-from harness.brokers import asking
+from harness.brokers import kafka_failover
 from harness.brokers import kafka as kafka_admin
 from harness.brokers.kafka import KafkaAdmin, topic_config
 from harness.brokers.probe import probe_payload
 from harness.brokers.readiness import missing_parts
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import Admin, Endpoint, HasLeaders, Node, TopicSettings
+from harness.protocols.cluster import (
+    Admin,
+    Endpoint,
+    HasLeaders,
+    Node,
+    TopicSettings,
+)
 
 NODES = [
     Node(f"kafka-{n}", n, *(Endpoint(f"127.0.250.{n}", port) for port in (1, 2, 3)), folder=Path("/nowhere"))
@@ -63,8 +69,8 @@ def everybody() -> list[int]:
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Voices]:
     def put(**behaviour: Callable[[], Any]) -> Voices:
         voices = Voices(**behaviour)
-        monkeypatch.setattr(asking, "open_voice", voices)
-        monkeypatch.setattr(asking, "ASK_S", 0.3)
+        monkeypatch.setattr(kafka_failover, "open_voice", voices)
+        monkeypatch.setattr(kafka_failover, "ASK_S", 0.3)
         return voices
 
     return put

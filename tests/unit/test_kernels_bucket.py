@@ -11,9 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.bucket import Bucket, Columns, is_constant, load_bucket
-from analysis.context import Context
-from analysis.context_files import load_context
+from analysis.capture.bucket import (
+    Bucket,
+    Columns,
+    is_constant,
+    load_bucket,
+)
+from analysis.capture.context import Context
+from analysis.capture.context_files import load_context
 from harness.records import SEALED
 from tests.planted.tiny import History
 
@@ -83,10 +88,10 @@ def test_judging_imports_no_pandas(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from analysis.context_files import load_context
-from analysis.judge import read_files
-from analysis.result import grid_of
-from analysis.task import Task, judge_batches
+from analysis.capture.context_files import load_context
+from analysis.spark.judge import read_files
+from analysis.verdict.result import grid_of
+from analysis.spark.task import Task, judge_batches
 from harness.rundir import RunDir
 run = RunDir(Path(sys.argv[1]))
 context = load_context(run)

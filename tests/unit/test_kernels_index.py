@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from analysis.bucket import Bucket, Columns
+from analysis.capture.bucket import Bucket, Columns
 from analysis.kernels import slots
 from analysis.kernels.history import History as Indexed
 from analysis.kernels.places import Places

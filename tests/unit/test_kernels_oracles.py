@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.context import Context
+from analysis.capture.context import Context
 from tests.oracles.stories import CHUNKS, check, histories
 from tests.oracles.systems import pulsar_histories, queue_histories
 from tests.planted.tiny import History

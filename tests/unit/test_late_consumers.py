@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ScenarioError
-from harness.planning import build_plans
-from harness.scenario_file import load_scenario
+from harness.plan.build import build_plans
+from harness.scenario.file import load_scenario
 
 TEXT = """
 name: x

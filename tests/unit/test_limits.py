@@ -12,11 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import limits, limits_groups
-from harness.clusters.limits_groups import CpuGroup, Hierarchy, MemoryGroup, hierarchies
-from harness.clusters.process import GIVES
+from harness.clusters.limits import limits, groups
+from harness.clusters.limits.groups import (
+    CpuGroup,
+    Hierarchy,
+    MemoryGroup,
+    hierarchies,
+)
+from harness.clusters.process_runtime import GIVES
 from harness.errors import EnvironmentNotReady
-from harness.resources import CpuUse, FillsDisk, LiftsLimits, LimitsCpu, LimitsMemory, MemoryUse, SlowsDisk
+from harness.protocols.limits import (
+    CpuUse,
+    FillsDisk,
+    LiftsLimits,
+    LimitsCpu,
+    LimitsMemory,
+    MemoryUse,
+    SlowsDisk,
+)
 
 V1 = """\
 30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct
@@ -42,13 +55,13 @@ def test_where_groups_are_made_v2(tmp_path: Path) -> None:
 
 
 def test_a_system_without_groups_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits_groups, "hierarchies", dict)
+    monkeypatch.setattr(groups, "hierarchies", dict)
     assert limits.why_not("cpu-quota") == "this system has no cgroup controller 'cpu'"
 
 
 def test_a_folder_that_cannot_be_written_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     proc = Hierarchy("cpu", Path("/proc"), 1)
-    monkeypatch.setattr(limits_groups, "hierarchies", lambda: {"cpu": proc})
+    monkeypatch.setattr(groups, "hierarchies", lambda: {"cpu": proc})
     assert "no control group can be made in /proc" in limits.why_not("cpu-quota")
 
 
@@ -197,13 +210,13 @@ needs_groups = pytest.mark.skipif(
 @needs_groups
 def test_what_an_engine_made_below_every_controller_is_cleared() -> None:
     run_id = f"test-engine-{os.getpid()}"
-    roots = list(limits_groups._roots())
+    roots = list(groups._roots())
     assert len(roots) >= len(set(each.root for each in hierarchies().values()))
-    made = [root / f"{limits_groups.PREFIX}{run_id}.containers" / "0123" for root in roots]
+    made = [root / f"{groups.PREFIX}{run_id}.containers" / "0123" for root in roots]
     for group in made:
         group.mkdir(parents=True)
-    assert {path for _, path in limits_groups.groups_left(run_id)} == {group.parent for group in made}
-    assert limits_groups.remove_groups(run_id) == []
+    assert {path for _, path in groups.groups_left(run_id)} == {group.parent for group in made}
+    assert groups.remove_groups(run_id) == []
     assert not any(group.parent.exists() for group in made)
 
 
@@ -227,7 +240,7 @@ class Hog(Node):
         self.process.kill()
         self.process.communicate()
         self.limits.drop()
-        assert list(limits_groups.groups_left(self.run_id)) == []
+        assert list(groups.groups_left(self.run_id)) == []
 
 
 @pytest.fixture

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import limits, limits_groups, limits_volumes
-from harness.clusters.limits_volumes import (
+from harness.clusters.limits import (
+    limits,
+    groups as limits_groups,
+    volumes,
+)
+from harness.clusters.limits.volumes import (
     Volume,
     throttle_group,
     volumes_below,
@@ -38,7 +42,7 @@ def test_the_group_whose_rules_hold_for_a_process(mounted: str, group: str, foun
 
 
 def test_slow_volumes_need_v1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits_volumes, "why_no_volume", lambda: "")
+    monkeypatch.setattr(volumes, "why_no_volume", lambda: "")
     assert "only cgroup v1's blkio" in why_not_slow("33 25 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
 
 
@@ -87,7 +91,7 @@ def test_a_volume_is_slowed_alone_and_the_rule_goes_with_it(volume: Volume) -> N
     assert not volume.is_slowed()
     assert volume.try_write(131_072)[1] < 0.25
     volume.slow(400_000)
-    root = limits_volumes._throttle_root()
+    root = volumes._throttle_root()
     device = volume._device()
     assert root is not None
     volume.unmount()
@@ -98,7 +102,7 @@ def test_a_volume_is_slowed_alone_and_the_rule_goes_with_it(volume: Volume) -> N
 @pytest.fixture
 def own_group() -> Iterator[Path]:
     """A blkio group below the root, as a container has one."""
-    root = limits_volumes._throttle_root()
+    root = volumes._throttle_root()
     assert root is not None
     path = root / f"brokerstorm-test-{os.getpid()}"
     path.mkdir()

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness import machine
-from harness.clusters import java
+from harness.doctor import machine
+from harness.toolchains import java
 from harness.errors import EnvironmentNotReady, UsageError
 
 

@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from harness import machine, machine_docker
-from harness.clusters import base_image, compose_plugin, docker_engine, docker_images, spec_of, standin
+from harness.doctor import machine, docker
+from harness.clusters.docker import (
+    base_image,
+    compose_plugin,
+    engine as docker_engine,
+    images as docker_images,
+    standin,
+)
+from harness.clusters import spec_of
 from harness.errors import EnvironmentNotReady, Exit
 
 
@@ -52,7 +59,7 @@ def docker_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(system: str = "kafka", version: str = "") -> dict[str, machine.Check]:
-    return {check.name: check for check in machine_docker.docker_checks(system, version)}
+    return {check.name: check for check in docker.docker_checks(system, version)}
 
 
 def test_no_engine(docker_command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +77,7 @@ def test_no_engine(docker_command: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_engine_that_is_not_installed(docker_command: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setattr(docker_engine, "_DEFAULT_SOCKET", "/nowhere/docker.sock")
-    monkeypatch.setattr(machine_docker.shutil, "which", lambda name, path=None: None)
+    monkeypatch.setattr(docker.shutil, "which", lambda name, path=None: None)
     assert "apt install docker.io" in found()["docker engine"].remedy
 
 
@@ -78,7 +85,7 @@ def test_an_engine_that_is_only_an_option_may_be_missing(
     docker_command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    checks = machine_docker.docker_checks("kafka", needed=False)
+    checks = docker.docker_checks("kafka", needed=False)
     assert not checks[0].ok
     machine.require(checks)
 
@@ -198,7 +205,7 @@ def test_a_full_disk_of_the_engine(
 ) -> None:
     monkeypatch.setattr(docker_engine, "connect", lambda: Engine({}, str(tmp_path)))
     monkeypatch.setattr(docker_images, "can_pull", lambda tag: None)
-    monkeypatch.setattr(machine_docker, "ENGINE_DISK_MB", 10**9)
+    monkeypatch.setattr(docker, "ENGINE_DISK_MB", 10**9)
     check = found()["disk of the docker engine"]
     assert not check.ok
     assert str(tmp_path) in check.text

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from analysis.attribution import Span
-from analysis.context import Context, FaultWindow, Instance, Promise
-from analysis.context_files import fault_windows
+from analysis.verdict.attribution import Span
+from analysis.capture.context import (
+    Context,
+    FaultWindow,
+    Instance,
+    Promise,
+)
+from analysis.capture.context_files import fault_windows
 from analysis.findings import MAX_WITNESSES, Finding, Status
-from analysis.merge import findings_of
-from analysis.partial import Episode, RawWitness
+from analysis.verdict.merge import findings_of
+from analysis.kernels.partial import Episode, RawWitness
 
 S = 1_000_000_000
 ZERO = 1_000 * S

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import metering
-from harness.metering import Meter
+from harness.run import metering
+from harness.run.metering import Meter
 from harness.rundir import RunDir, append_jsonl, read_jsonl
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness.clusters import packets
+from harness.clusters.network import packets
 from harness.clusters.cluster import spec_of
 from harness.errors import EnvironmentNotReady, HealError
 

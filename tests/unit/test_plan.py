@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 
 from harness.clusters import default_version
 from harness.errors import ScenarioError
-from harness.plan import Plan
-from harness.planning import build_plan, build_plans
-from harness.scenario import Scenario
-from harness.scenario_file import bundled_scenarios, load_scenario, variants
-from harness.systems import SYSTEMS
+from harness.plan.model import Plan
+from harness.plan.build import build_plan, build_plans
+from harness.scenario.model import Scenario
+from harness.scenario.file import (
+    bundled_scenarios,
+    load_scenario,
+    variants,
+)
+from harness.scenario.systems import SYSTEMS
 
 
 def scenario(**keys: Any) -> Scenario:

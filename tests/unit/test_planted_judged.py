@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from analysis.capture import Capture
-from analysis.context_files import load_context
+from analysis.capture.capture import Capture
+from analysis.capture.context_files import load_context
 from analysis.findings import Result
-from analysis.judge import read_files
-from analysis.result import grid_of, result_of
-from analysis.task import Task, judge_batches
-from harness.plan import Plan
+from analysis.spark.judge import read_files
+from analysis.verdict.result import grid_of, result_of
+from analysis.spark.task import Task, judge_batches
+from harness.plan.model import Plan
 from harness.rundir import RunDir
-from harness.seal import seal
+from harness.seal.seal import seal
 from tests.planted.anomalies import ALL_KINDS, PLANTERS, Truth
 from tests.planted.large import plant
 
@@ -25,7 +25,7 @@ _NAMELESS = "0/0/0"  # foreign rows and another run's: named by their place
 
 
 def judged(run: RunDir) -> Result:
-    """What `analysis.judge` makes of a run, its tasks in this process."""
+    """What `analysis.spark.judge` makes of a run, its tasks in this process."""
     context, files, capture = load_context(run), read_files(run), Capture.find(run)
     task = Task(capture.root_uri, capture.buckets(), context, grid_of(files, context))
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(task.order)))})

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from harness.plan import Plan
+from harness.plan.model import Plan
 from harness.records import SEALED, Check, Event, Outcome
 from harness.rundir import RunDir, read_jsonl
-from harness.seal import load_report, seal
+from harness.seal.seal import load_report, seal
 from tests.planted.anomalies import ALL_KINDS, Truth
 from tests.planted.large import plant
 

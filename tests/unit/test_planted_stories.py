@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.capture import Capture
-from analysis.context_files import load_context
-from analysis.judge import read_files
-from analysis.result import grid_of
-from analysis.task import Task, judge_bucket
-from harness.plan import ConsumerPromise
+from analysis.capture.capture import Capture
+from analysis.capture.context_files import load_context
+from analysis.spark.judge import read_files
+from analysis.verdict.result import grid_of
+from analysis.spark.task import Task, judge_bucket
+from harness.plan.model import ConsumerPromise
 from harness.records import Event
 from harness.rundir import RunDir
 from tests.oracles.judging import all_witnesses

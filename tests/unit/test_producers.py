@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.producers import producers_of
+from analysis.capture.producers import producers_of
 
 DURABLE = {"delivery": "durable", "order": True, "dedup": True}
 LEADER = {"delivery": "leader", "order": False, "dedup": False}

@@ -12,9 +12,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.progress import BaseProgress, PlainProgress, QuietProgress, RunView, clock, open_progress
-from harness.progress_live import LiveProgress, render, strip
-from harness.protocols import Progress
+from harness.progress.view import (
+    BaseProgress,
+    PlainProgress,
+    QuietProgress,
+    RunView,
+    clock,
+    open_progress,
+)
+from harness.progress.live import (
+    LiveProgress,
+    render,
+    strip,
+)
+from harness.protocols.cluster import Progress
 
 INJECT = {"id": 1, "event": "inject", "kind": "kill", "target": "leader-of:orders", "targets": ["kafka-1"]}
 EFFECT = {"id": 1, "event": "effect", "effective": True, "evidence": "process 4711 gone"}

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from harness.errors import ScenarioError
-from harness.plan import PromisePlan, TopicPlan
-from harness.promises import Consuming, Ground, consumer_promise, producer_settings
-from harness.scenario import RequireSpec
+from harness.plan.model import PromisePlan, TopicPlan
+from harness.plan.settings import (
+    Consuming,
+    Ground,
+    consumer_promise,
+    producer_settings,
+)
+from harness.scenario.model import RequireSpec
 
 
 def topic(name: str = "orders", *, replication: int = 3, **config: str) -> TopicPlan:
@@ -308,7 +313,7 @@ def test_confluent_refuses_what_we_say_it_refuses(options: dict[str, str]) -> No
 def test_kafka_python_defaults_are_the_librarys() -> None:
     from kafka import KafkaProducer
 
-    from harness.promises.kafka import KAFKA_PYTHON
+    from harness.plan.promise_kafka import KAFKA_PYTHON
 
     defaults = KafkaProducer.DEFAULT_CONFIG
     assert defaults["enable_idempotence"] is True

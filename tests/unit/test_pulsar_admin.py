@@ -15,7 +15,7 @@ from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, 
 from harness.brokers.pulsar_probe import what_to_probe
 from harness.brokers.pulsar_rest import NotThere, Rest
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import Endpoint, Node
+from harness.protocols.cluster import Endpoint, Node
 
 FOUR = bundles_between(["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"])
 

@@ -13,15 +13,20 @@ import psutil
 import pytest
 
 import faults
-from faults.bundles import Piece
-from faults.errors import NotNow
+from faults.kit.bundles import Piece
+from faults.kit.errors import NotNow
 from faults.kinds import KINDS
-from faults.ledger import Ledger, heal_from_ledger
-from faults.params import Shape
-from faults.site import Site
+from faults.engine.ledger import Ledger, heal_from_ledger
+from faults.kit.params import Shape
+from faults.kit.site import Site
 from harness.brokers.pulsar_names import bundle_of, bundles_between
 from harness.errors import EnvironmentNotReady, ScenarioError
-from harness.protocols import Endpoint, Node, PartitionState, TopicSettings
+from harness.protocols.cluster import (
+    Endpoint,
+    Node,
+    PartitionState,
+    TopicSettings,
+)
 from harness.rundir import RunDir, read_jsonl
 from tests.unit.fault_cluster import StateRuntime
 

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from faults.errors import NotNow, StepProblem
+from faults.kit.errors import NotNow, StepProblem
 from faults.kinds.connection_close import ConnectionClose, ConnectionCloseParams
 from faults.kinds.mastership_move import MastershipMove, MastershipMoveParams
-from faults.params import Shape
+from faults.kit.params import Shape
 from harness.brokers.qpid import QpidAdmin, queue_config
 from harness.clusters import spec_of
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols import ClientConnection, Endpoint, Node, TopicSettings
+from harness.protocols.cluster import (
+    ClientConnection,
+    Endpoint,
+    Node,
+    TopicSettings,
+)
 
 NAMES = ("qpid-1", "qpid-2", "qpid-3")
 

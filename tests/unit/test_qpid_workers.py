@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.coordinates import Artifacts
+from harness.toolchains.coordinates import Artifacts
 from harness.errors import UsageError
-from harness.systems import SYSTEMS
+from harness.scenario.systems import SYSTEMS
 from harness.workers import load_worker, worker_names
 from harness.workers.java_build import _renamed, client_of
 

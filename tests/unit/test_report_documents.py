@@ -10,7 +10,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from analysis.campaign import Expectation, RunSummary, VariantResult
+from analysis.verdict.campaign import (
+    Expectation,
+    RunSummary,
+    VariantResult,
+)
 from analysis.findings import Finding, Status, Verdict
 from analysis.report import documents
 from analysis.report.compare import compare

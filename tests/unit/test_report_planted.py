@@ -10,18 +10,22 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
-from analysis.bucket import load_bucket
-from analysis.capture import Capture
-from analysis.classify import classify
-from analysis.context_files import load_context
+from analysis.capture.bucket import load_bucket
+from analysis.capture.capture import Capture
+from analysis.kernels.classify import classify
+from analysis.capture.context_files import load_context
 from analysis.findings import Result, Verdict
-from analysis.judge import read_files
+from analysis.spark.judge import read_files
 from analysis.report.documents import SCHEMA_FOLDER, read_result, write_result
 from analysis.report.html import run_page
 from analysis.report.junit import run_xml
 from analysis.report.terminal import console, print_result
 from analysis.report.trace import trace
-from analysis.result import BucketReport, grid_of, result_of
+from analysis.verdict.result import (
+    BucketReport,
+    grid_of,
+    result_of,
+)
 from analysis.series import series_of
 from harness.records import SEALED
 from harness.rundir import RunDir, read_json
@@ -30,7 +34,7 @@ from tests.planted.tiny import History
 
 
 def judged(run: RunDir) -> Result:
-    """What `analysis.judge` makes of a run, its tasks in this process."""
+    """What `analysis.spark.judge` makes of a run, its tasks in this process."""
     context, files, capture = load_context(run), read_files(run), Capture.find(run)
     grid = grid_of(files, context)
     reports = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.campaign import Campaign, VariantResult
+from analysis.verdict.campaign import Campaign, VariantResult
 from analysis.findings import Result
 from analysis.report.compare import compare
 from analysis.report.explain import every_class, explain

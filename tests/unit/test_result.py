@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from analysis.capture import Capture
-from analysis.context_files import load_context
+from analysis.capture.capture import Capture
+from analysis.capture.context_files import load_context
 from analysis.findings import Result, Verdict
-from analysis.judge import read_files
-from analysis.result import grid_of, result_of
-from analysis.task import BucketReport, Task, judge_batches
+from analysis.spark.judge import read_files
+from analysis.verdict.result import grid_of, result_of
+from analysis.kernels.partial import BucketReport
+from analysis.spark.task import Task, judge_batches
 from harness.records import Kind
 from harness.rundir import RunDir
 from tests.planted.tiny import EPOCH_NS, History

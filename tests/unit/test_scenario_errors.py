@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import Exit, ScenarioError
-from harness.scenario_file import load_scenario
+from harness.scenario.file import load_scenario
 
 BAD = [
     ("", "bad.yaml: is empty"),

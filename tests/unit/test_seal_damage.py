@@ -9,7 +9,7 @@ import pytest
 
 from harness.records import Check, Outcome, TableId
 from harness.rundir import read_jsonl, write_jsonl
-from harness.seal import seal
+from harness.seal.seal import seal
 from tests.planted.plans import RUN_TAG
 from tests.planted.raw import raw_rows, segment_bytes, write_bytes, write_worker_names
 from tests.unit.seal_rows import (

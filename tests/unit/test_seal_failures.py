@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from harness import seal_parquet
+from harness.seal import parquet
 from harness.errors import EnvironmentNotReady, Exit, UsageError
 from harness.records import SEALED, TABLE_NAMES, Kind, Outcome, TableId
 from harness.rundir import RunDir
-from harness.seal import seal
+from harness.seal.seal import seal
 from tests.planted.plans import build_plan
 from tests.planted.raw import SegmentWriter, raw_rows
 
@@ -29,9 +29,9 @@ SEGMENT_ROWS = 4096
 _SEAL_AND_STOP_AT = """
 import sys
 from pathlib import Path
-from harness.plan import Plan
+from harness.plan.model import Plan
 from harness.rundir import RunDir
-from harness.seal import seal
+from harness.seal.seal import seal
 
 run, plan_file, stop_at = RunDir(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3])
 calls = 0
@@ -100,12 +100,12 @@ def test_disk_full_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run = record(tmp_path / "run")
     written: list[str] = []
 
-    def full(self: seal_parquet.BucketFile, columns: seal_parquet.Columns) -> None:
+    def full(self: parquet.BucketFile, columns: parquet.Columns) -> None:
         written.append(str(self.path))
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(seal_parquet.BucketFile, "write", full)
+        patch.setattr(parquet.BucketFile, "write", full)
         with pytest.raises(EnvironmentNotReady, match="no space left") as raised:
             seal(run, PLAN)
     assert raised.value.exit_code is Exit.ENVIRONMENT

@@ -11,8 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis.jvm import ClassArchive, Java, find_java
-from analysis.session import WarmSession, default_master, is_local, module_files
+from analysis.spark.jvm import (
+    ClassArchive,
+    Java,
+    find_java,
+)
+from analysis.spark.session import (
+    WarmSession,
+    default_master,
+    is_local,
+    module_files,
+)
 from harness.errors import EnvironmentNotReady
 
 
@@ -122,9 +131,9 @@ class Wall:
             raise ImportError(f"an executor has no {{name}}")
 
 sys.meta_path.insert(0, Wall())
-import analysis.probe
-import analysis.task
-assert analysis.task.__file__.startswith({str(archive)!r}), analysis.task.__file__
+import analysis.spark.probe
+import analysis.spark.task
+assert analysis.spark.task.__file__.startswith({str(archive)!r}), analysis.spark.task.__file__
 """
     done = subprocess.run(
         [sys.executable, "-I", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False

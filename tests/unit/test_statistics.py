@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.statistics import ALPHA, clopper_pearson, fewest_rounds, fisher_exact
+from analysis.verdict.statistics import (
+    ALPHA,
+    clopper_pearson,
+    fewest_rounds,
+    fisher_exact,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from harness.errors import ScenarioError
-from harness.planning import build_plan
+from harness.plan.build import build_plan
 from harness.rundir import RunDir
-from harness.scenario import Scenario
-from harness.scenario_file import load_scenario, variants
-from harness.systems import SYSTEMS
-from harness.worker_specs import AUDIT_CLIENT, Endpoints, audit_specs, consumer_spec, producer_spec
+from harness.scenario.model import Scenario
+from harness.scenario.file import load_scenario, variants
+from harness.scenario.systems import SYSTEMS
+from harness.run.worker_specs import (
+    AUDIT_CLIENT,
+    Endpoints,
+    audit_specs,
+    consumer_spec,
+    producer_spec,
+)
 from harness.workers import known_workers
 
 

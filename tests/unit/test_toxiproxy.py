@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from commands.network import fetch_proxy, network_checks
-from harness.clusters import namespaces, toxiproxy
+from harness.clusters.docker import namespaces
+from harness.clusters.network import toxiproxy
 from harness.errors import EnvironmentNotReady, Exit, UsageError
-from harness.go_tool import Go
-from harness.planning import build_plans
-from harness.protocols import Endpoint
-from harness.scenario_file import load_scenario
+from harness.toolchains.go import Go
+from harness.plan.build import build_plans
+from harness.protocols.cluster import Endpoint
+from harness.scenario.file import load_scenario
 
 GO = Go("/nowhere/go", "go version go1.26.8 linux/amd64")
 TEXT = """

@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.coverage import RunFacts, coverage
-from analysis.faultlog import FaultFact, fault_rows, fold
+from analysis.verdict.coverage import RunFacts, coverage
+from analysis.capture.faultlog import (
+    FaultFact,
+    fault_rows,
+    fold,
+)
 from analysis.findings import Finding, Status, Verdict
 from analysis.histogram import Histogram
-from analysis.rate import rate_of
+from analysis.verdict.rate import rate_of
 from analysis.series import Grid, Outage, Series, empty
-from analysis.verdict import EXIT, decide
+from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
 
 S = 1_000_000_000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import WorkerError
-from harness.worker_process import WorkerProcess
+from harness.run.worker_process import WorkerProcess
 
 Start = Callable[[str], WorkerProcess]
 SPEC: dict[str, Any] = {"client": {"library": "echo"}, "producer": {}}
@@ -62,7 +62,7 @@ def test_who_ends_before_it_is_ready_is_told_with_its_last_words(start: Start) -
 
 
 def test_who_does_not_stop_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.worker_process.STOP_GRACE_S", 0.2)
+    monkeypatch.setattr("harness.run.worker_process.STOP_GRACE_S", 0.2)
     worker = start('import time; print(\'{"type": "ready"}\'); time.sleep(600)')
     worker.wait_ready(20)
     worker.stop()

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import faults
-from harness.protocols import TopicSettings
+from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
 from tests.unit.fault_cluster import NAMES, StateCluster
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import faults
-from faults.ledger import Ledger
+from faults.engine.ledger import Ledger
 from harness.errors import EnvironmentNotReady
 from harness.rundir import RunDir, read_jsonl
 from tests.unit.fault_cluster import NAMES, StateCluster
@@ -96,7 +96,7 @@ def test_who_is_in_a_hurry_does_not_wait_for_the_cluster(run: RunDir) -> None:
 def test_a_stop_that_comes_while_healing_shortens_the_wait(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faults.storm.STOPPING_S", 0.5)
+    monkeypatch.setattr("faults.engine.storm.STOPPING_S", 0.5)
     cluster, stopping = StateCluster(join_s=0.0), threading.Event()
     rig = Rig(cluster, run, kill(0.0, 30.0), stopping=stopping)
     rig.wait_for("effect")
@@ -135,7 +135,7 @@ def test_a_node_that_never_comes_back(cluster: StateCluster, run: RunDir) -> Non
 def test_a_start_that_fails_is_tried_again(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faults.life._RETRY_S", 0.05)
+    monkeypatch.setattr("faults.engine.firing._RETRY_S", 0.05)
     cluster.runtime.start_fails = 2
     rig = Rig(cluster, run, kill(0.0, 0.1))
     rig.storm.join(20)
@@ -163,9 +163,9 @@ def test_bugs_in_a_kind_are_recorded_and_nothing_stays(
     def broken(*_: object) -> object:
         raise KeyError("oh")
 
-    monkeypatch.setattr("faults.node_loss.NodeLoss.proof", broken)
+    monkeypatch.setattr("faults.kit.node_loss.NodeLoss.proof", broken)
     Rig(cluster, run, kill(0.0, 0.1)).storm.join(20)
-    monkeypatch.setattr("faults.node_loss.NodeLoss.__init__", broken)
+    monkeypatch.setattr("faults.kit.node_loss.NodeLoss.__init__", broken)
     second = RunDir(run.root.parent / "second").create()
     rig = Rig(cluster, second, kill(0.0, 0.1))
     rig.storm.join(20)
@@ -180,7 +180,7 @@ def test_a_heal_that_breaks_is_tried_again_and_told(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it raises, and on every way out: else a fault that stays applied would pass for healed."""
-    monkeypatch.setattr("faults.life._RETRY_S", 0.05)
+    monkeypatch.setattr("faults.engine.firing._RETRY_S", 0.05)
     start, left = cluster.runtime.start, [3]
 
     def breaks(node: str) -> None:
@@ -230,7 +230,7 @@ def test_brokers_that_do_not_answer_are_neither_a_proof_nor_a_bug(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A leader move, which asks them for everything: they answer again after a while."""
-    monkeypatch.setattr("faults.life.PROOF_S", 0.3)
+    monkeypatch.setattr("faults.engine.firing.PROOF_S", 0.3)
     leaders, silent = cluster.admin.leaders, threading.Event()
 
     def asked(topic: str) -> dict[int, str | None]:

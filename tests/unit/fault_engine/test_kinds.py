@@ -79,7 +79,7 @@ def test_leader_move_is_proved_by_who_leads(cluster: StateCluster, run: RunDir) 
 def test_leader_move_that_nobody_carried_out(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faults.life.PROOF_S", 0.1)
+    monkeypatch.setattr("faults.engine.firing.PROOF_S", 0.1)
     cluster.admin.moves_ignored = True
     rig = Rig(cluster, run, {"fault": "leader-move", "at": 0})
     rig.storm.join(20)

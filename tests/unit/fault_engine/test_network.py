@@ -9,11 +9,18 @@ import pytest
 
 import faults
 from faults.kinds.partition import PartitionParams
-from faults.ledger import Ledger
+from faults.engine.ledger import Ledger
 from harness.errors import HealError, ScenarioError
-from harness.protocols import Endpoint
+from harness.protocols.cluster import Endpoint
 from harness.rundir import RunDir
-from harness.wires import CLIENTS, Flow, HasDetours, How, Impairment, Wire
+from harness.protocols.network import (
+    CLIENTS,
+    Flow,
+    HasDetours,
+    How,
+    Impairment,
+    Wire,
+)
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import TOPICS, Rig
 
@@ -72,7 +79,7 @@ class StateDetours:
 def detours(cluster: StateCluster, monkeypatch: pytest.MonkeyPatch) -> StateDetours:
     made = StateDetours()
     cluster.runtime.detours = made  # type: ignore[attr-defined]
-    monkeypatch.setattr("faults.network.measure", made.measure)
+    monkeypatch.setattr("faults.kit.network.measure", made.measure)
     assert isinstance(made, HasDetours)
     return made
 
@@ -159,7 +166,7 @@ def test_one_that_a_killed_process_left_is_healed_from_the_ledger(
 def test_a_heal_that_fails_is_tried_again(
     cluster: StateCluster, detours: StateDetours, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faults.life._RETRY_S", 0.05)
+    monkeypatch.setattr("faults.engine.firing._RETRY_S", 0.05)
     detours.repairs_fail = 2
     rig = Rig(cluster, run, {"fault": "connection-reset", "target": "kafka-1", "at": 0, "for": 0.1})
     rig.storm.join(20)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import faults
-from faults.ledger import Ledger
+from faults.engine.ledger import Ledger
 from harness.errors import HealError, ScenarioError, UsageError
 from harness.rundir import RunDir, read_jsonl, write_json
 from tests.unit.fault_cluster import NAMES, StateCluster
@@ -90,7 +90,7 @@ def test_inject_refuses(
 def test_inject_that_cannot_be_healed(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faults.storm.VERIFY_S", 0.2)
+    monkeypatch.setattr("faults.engine.storm.VERIFY_S", 0.2)
     cluster.runtime.start_fails = 10**9
     with pytest.raises(HealError, match="kafka-1 not running"):
         faults.inject_once("kill", {"target": "kafka-1"}, cluster, run, 0.1)  # type: ignore[arg-type]

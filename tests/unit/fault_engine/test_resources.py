@@ -10,9 +10,9 @@ import time
 import pytest
 
 import faults
-from faults.ledger import Ledger, heal_from_ledger
+from faults.engine.ledger import Ledger, heal_from_ledger
 from harness.errors import ScenarioError
-from harness.resources import CpuUse, MemoryUse
+from harness.protocols.limits import CpuUse, MemoryUse
 from harness.rundir import RunDir
 from tests.unit.fault_cluster import NAMES, StateCluster, StateRuntime
 from tests.unit.fault_engine.rig import TOPICS, Rig

@@ -1,0 +1,224 @@
+"""One bucket of the sealed capture as NumPy columns: all that a judging task sees of the run's rows.
+
+Columns load when first asked for and can be dropped again, so a task holds the few it works on and not
+the fifty of three tables. A column of one value (a Kafka run's ledger, a lone producer's instance) is
+known from the file's statistics and takes no memory: it is a zero-stride view of a single element.
+
+The log comes in log order (stream, ledger, position, batch) and deliveries by (session, ordinal); files
+that are not in that order are put into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from analysis.capture.context import Context
+from harness.records import SEALED
+
+Array = npt.NDArray[Any]
+
+#: Rows worked on at a time, so that temporaries stay in the processor's cache.
+CHUNK_ROWS = 1 << 17
+_LOG_KEYS = ("stream", "ledger", "position", "batch")
+_DELIVERY_KEYS = ("session", "ordinal")
+
+
+def chunks(rows: int) -> Iterator[slice]:
+    """Slices of at most `CHUNK_ROWS` that cover ``rows``."""
+    for start in range(0, rows, CHUNK_ROWS):
+        yield slice(start, min(start + CHUNK_ROWS, rows))
+
+
+def is_constant(column: Array) -> bool:
+    """True for a zero-stride column: one value for every row."""
+    return len(column) > 0 and column.strides[0] == 0
+
+
+class Columns(Mapping[str, Array]):
+    """A table: column by name, loaded on first use.
+
+    ``load`` gives a whole column in file order; a lambda over a dict will do for small tables.
+    """
+
+    def __init__(self, table: str, rows: int, load: Callable[[str], Array]) -> None:
+        self.rows = rows
+        self._dtypes = {c.name: np.dtype(c.dtype) for c in SEALED[table]}
+        self._load = load
+        self._held: dict[str, Array] = {}
+        self._order: npt.NDArray[np.intp] | None = None
+
+    @classmethod
+    def of(cls, table: str, arrays: Mapping[str, Array]) -> Columns:
+        """A table in memory; a column left out is all zeros."""
+        rows = len(next(iter(arrays.values()), ()))
+
+        def load(name: str) -> Array:
+            if name in arrays:
+                return np.asarray(arrays[name])
+            return np.broadcast_to(np.zeros(1, np.int64), (rows,))
+
+        return cls(table, rows, load)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._held:
+            dtype = self._dtypes[name]
+            column = self._load(name) if self.rows else np.empty(0)
+            column = column if is_constant(column) else column.astype(dtype, copy=False)
+            if self._order is not None and not is_constant(column):
+                column = column[self._order]
+            self._held[name] = column
+        return self._held[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._dtypes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dtypes)
+
+    def __len__(self) -> int:
+        return len(self._dtypes)
+
+    def drop(self, *names: str) -> None:
+        """Free columns; a later use loads them again."""
+        for name in names or tuple(self._held):
+            self._held.pop(name, None)
+
+    def sort(self, keys: Sequence[str]) -> None:
+        """Put the rows into order of ``keys``; free when they are, which they normally are."""
+        if self._sorted(keys):
+            return
+        # Mostly streams interleave and each is in order: a radix sort of the first key settles that.
+        self._reorder(np.argsort(narrow(self[keys[0]]), kind="stable"))
+        if not self._sorted(keys):
+            self._reorder(np.lexsort([self[key] for key in reversed(keys)]))
+
+    def _reorder(self, order: npt.NDArray[np.intp]) -> None:
+        """Put held columns and all that will be loaded into this order."""
+        self._order = order if self._order is None else self._order[order]
+        self._held = {n: c if is_constant(c) else c[order] for n, c in self._held.items()}
+
+    def _sorted(self, keys: Sequence[str]) -> bool:
+        columns = [self[key] for key in keys if not is_constant(self[key])]
+        for part in chunks(max(self.rows - 1, 0)):
+            descents = np.empty(0, np.intp)  # rows after which the keys looked at, the last ones, descend
+            for column in reversed(columns):
+                here, after = column[part], column[part.start + 1 : part.stop + 1]
+                tied = descents[here[descents] == after[descents]]
+                descents = np.union1d(np.flatnonzero(here > after), tied)
+            if len(descents):
+                return False
+        return True
+
+
+def narrow(column: Array) -> Array:
+    """As uint16 where values allow, which NumPy sorts by radix."""
+    small = len(column) > 0 and int(column.min()) >= 0 and int(column.max()) < 1 << 16
+    return column.astype(np.uint16) if small else column
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """All rows of the bucket's lanes, and the events of their streams.
+
+    The tables may be given as plain mappings of the sealed column names to arrays.
+    """
+
+    number: int
+    context: Context
+    sends: Columns
+    log: Columns
+    deliveries: Columns
+
+    def __post_init__(self) -> None:
+        for table in SEALED:
+            columns = getattr(self, table)
+            if not isinstance(columns, Columns):
+                object.__setattr__(self, table, Columns.of(table, columns))
+        self.log.sort(_LOG_KEYS)
+        self.deliveries.sort(_DELIVERY_KEYS)
+
+
+def load_bucket(root_uri: str, number: int, context: Context) -> Bucket:
+    """Open bucket ``number`` of the run at ``root_uri``, a local path or a URI that pyarrow.fs knows.
+
+    A table without files is empty.
+    """
+    return Bucket(number, context, **open_tables(root_uri, number))
+
+
+def open_tables(root_uri: str, number: int) -> dict[str, Columns]:
+    """The tables of a bucket, rows in the order of the files."""
+    if "://" in root_uri:
+        filesystem, root = pafs.FileSystem.from_uri(root_uri)
+    else:
+        filesystem, root = pafs.LocalFileSystem(), root_uri
+    return {t: _open(filesystem, f"{root}/sealed/{t}/bucket={number:02d}", t) for t in SEALED}
+
+
+def _open(filesystem: Any, folder: str, table: str) -> Columns:
+    infos = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+    paths = sorted(i.path for i in infos if i.is_file and i.path.endswith(".parquet"))
+    files = [pq.ParquetFile(filesystem.open_input_file(path)) for path in paths]
+    rows = sum(file.metadata.num_rows for file in files)
+    dtypes = {c.name: np.dtype(c.dtype) for c in SEALED[table]}
+
+    def load(name: str) -> Array:
+        constant = _constant(files, name)
+        if constant is not None:
+            return np.broadcast_to(np.array([constant], dtypes[name]), (rows,))
+        parts = [part for file in files for part in _parts(file, name, dtypes[name])]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    return Columns(table, rows, load)
+
+
+def _parts(file: pq.ParquetFile, name: str, dtype: Any) -> Iterator[Array]:
+    """A column of a file in pieces. Row groups of one value are not decoded."""
+    values = list(_values_of_groups(file, name))
+    group = 0
+    for is_known, run in groupby(values, key=lambda value: value is not None):
+        numbers = list(range(group, group + len(list(run))))
+        group += len(numbers)
+        if is_known:
+            sizes = [file.metadata.row_group(g).num_rows for g in numbers]
+            yield np.repeat(np.array([values[g] for g in numbers], dtype), sizes)
+        else:
+            column = file.read_row_groups(numbers, columns=[name], use_threads=False).column(0)
+            yield from (_values(chunk) for chunk in column.chunks if len(chunk))
+
+
+def _values(chunk: pa.Array) -> Array:
+    """Arrow's numbers as they lie in memory. Its own conversion imports pandas, half a second a worker."""
+    if chunk.null_count or not pa.types.is_integer(chunk.type):
+        return np.asarray(chunk.to_numpy(zero_copy_only=False))
+    numbers = np.frombuffer(chunk.buffers()[1], np.dtype(str(chunk.type)))
+    return numbers[chunk.offset : chunk.offset + len(chunk)]
+
+
+def _constant(files: Sequence[pq.ParquetFile], name: str) -> int | None:
+    """The one value of a column, when the statistics of every row group say that there is just one."""
+    values: set[int | None] = set()
+    for file in files:
+        for value in _values_of_groups(file, name):
+            values.add(value)
+            if value is None or len(values) > 1:
+                return None
+    return values.pop() if values else None
+
+
+def _values_of_groups(file: pq.ParquetFile, name: str) -> Iterator[int | None]:
+    """For each row group, its value when statistics say that there is just one; else None."""
+    index = file.schema_arrow.get_field_index(name)
+    for group in range(file.num_row_groups):
+        statistics = file.metadata.row_group(group).column(index).statistics
+        one = statistics is not None and statistics.has_min_max and statistics.min == statistics.max
+        yield statistics.min if one and not statistics.null_count else None

@@ -1,0 +1,305 @@
+"""What judging must know beside the capture tables: the plan, the workers, the bounds, the faults.
+
+One frozen, picklable `Context` travels to every task; `analysis.capture.context_files` reads it from a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_NS = 1_000_000_000
+#: No audit row for a stream: nothing of it was read.
+_UNREAD = "missing"
+
+
+#: Order after a roll back: no settings promise it, only a scenario can require it.
+REDELIVERY_ORDER = "redelivery-order"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a producer's settings promise (`harness.plan.model.PromisePlan`) and what the scenario requires.
+
+    Attributes:
+        delivery: durable, leader or none.
+        because: the setting that decided each of delivery, order and dedup.
+        required: the same three as the scenario demands them; absent or None = as configured.
+    """
+
+    delivery: str = "durable"
+    order: bool = True
+    dedup: bool = True
+    because: Mapping[str, str] = field(default_factory=dict)
+    required: Mapping[str, Any] = field(default_factory=dict)
+
+    def holds(self, kind: str) -> bool:
+        """True when ``delivery``, ``order``, ``dedup`` or ``redelivery-order`` is promised or required."""
+        if kind == REDELIVERY_ORDER:
+            return bool(self.required.get("order"))
+        if self.required.get(kind):
+            return True
+        return self.delivery == "durable" if kind == "delivery" else bool(getattr(self, kind))
+
+    def reason(self, kind: str) -> str:
+        """Where the answer of `holds` comes from, for people."""
+        if self.required.get("order" if kind == REDELIVERY_ORDER else kind):
+            return "required by the scenario"
+        if kind == REDELIVERY_ORDER:
+            return "JMS leaves the order of redelivered messages open"
+        return self.because.get(kind, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A producer instance. ``complete``: its capture is whole, it said ``done`` and nothing is torn.
+
+    ``end_ns``: when it was closed or died, 0 if it is not known to have ended. ``frozen``: (start, end)
+    of every span in which its process did not run. ``results``: whether the application looked at the
+    results of its sends: checked, ignored or resent. ``waits_in``: the call it was seen hanging in.
+    """
+
+    number: int
+    name: str = ""
+    client: str = ""
+    promise: Promise = field(default_factory=Promise)
+    deadline_ns: int = 0
+    complete: bool = False
+    end_ns: int = 0
+    frozen: tuple[tuple[int, int], ...] = ()
+    results: str = "checked"
+    waits_in: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a consumer session reads and settles, and what it may therefore expect.
+
+    Attributes:
+        subscription: group (Kafka), exclusive, failover, shared, key_shared, or queue (JMS, AMQP).
+        order: of deliveries as promised: by ``stream``, by ``key``, or none.
+        settle: auto, ack, cumulative, transacted or none.
+        ack_timeout_ns: the client asks for a redelivery after this; 0 = never.
+        acks_confirmed: the client's confirmation of an ack stands for the broker's.
+        batch_index_acks: single messages of a batch are acknowledged, at both ends.
+        because: the setting that decided order, ack, ack_timeout and so on, as text for people.
+    """
+
+    subscription: str = "group"
+    order: str = "stream"
+    settle: str = "auto"
+    ack_timeout_ns: int = 0
+    acks_confirmed: bool = False
+    batch_index_acks: bool = False
+    because: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_individual(self) -> bool:
+        """Messages are settled one by one, so what is not settled may come again at any time."""
+        return self.subscription != "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A consumer session, as `Instance`. ``committed_only``: it must not see aborted transactions.
+
+    ``start_ns``: when its process began, 0 unknown.
+    """
+
+    number: int
+    name: str = ""
+    group: str = ""
+    topics: tuple[str, ...] = ()
+    complete: bool = False
+    end_ns: int = 0
+    committed_only: bool = False
+    frozen: tuple[tuple[int, int], ...] = ()
+    start_ns: int = 0
+    reading: Reading = field(default_factory=Reading)
+
+
+#: Systems without a log, and how a session reads of which the plan says nothing.
+QUEUE_SYSTEMS = ("qpid",)
+READING_OF = {
+    "pulsar": Reading("exclusive", settle="ack"),
+    "qpid": Reading("queue", order="none", settle="ack"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LaneGroup:
+    """Lanes ``first .. first + count - 1`` of one topic; mode partition, key or routed."""
+
+    topic: str
+    mode: str
+    first: int
+    count: int
+
+    def text(self, lane: int) -> str:
+        index = lane - self.first
+        if self.mode == "partition":
+            return f"{self.topic}-{index}"
+        return f"{self.topic}/k{index:06d}" if self.mode == "key" else self.topic
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far the audit read a stream. ``read_to == end`` means all of it.
+
+    Kafka counts in offsets, Pulsar in messages. ``remaining``: a queue, whose rows in the log are what was
+    left in it after the drain, and not all that it ever held.
+    """
+
+    begin: int = 0
+    end: int = 0
+    read_to: int = 0
+    why: str = _UNREAD
+    remaining: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        return self.why != _UNREAD and self.read_to >= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class FaultWindow:
+    """A fault from its injection to its verified heal."""
+
+    id: int
+    kind: str
+    target: str
+    start_ns: int
+    end_ns: int
+    effective: bool
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything about a run that is not a row. Small (names included) and picklable.
+
+    Attributes:
+        streams: name of stream id 1, 2, 3 ...
+        end_ns: end of observation: the last producer was closed or had died.
+        names: text of every other id of names.jsonl (errors, client names, subscriptions).
+    """
+
+    run_id: str = ""
+    system: str = "kafka"
+    streams: tuple[str, ...] = ()
+    lane_groups: tuple[LaneGroup, ...] = ()
+    instances: Mapping[int, Instance] = field(default_factory=dict)
+    sessions: Mapping[int, Session] = field(default_factory=dict)
+    bounds: Mapping[int, Bounds] = field(default_factory=dict)
+    names: Mapping[int, str] = field(default_factory=dict)
+    faults: tuple[FaultWindow, ...] = ()
+    buckets: int = 1
+    epoch_ns: int = 0
+    load_start_ns: int = 0
+    load_end_ns: int = 0
+    end_ns: int = 0
+    stall_ns: int = 15 * _NS
+    readiness_restored: bool = True
+    drained: bool = True
+
+    @cached_property
+    def n_lanes(self) -> int:
+        return max((g.first + g.count for g in self.lane_groups), default=0)
+
+    @cached_property
+    def lane_stream(self) -> npt.NDArray[np.int32]:
+        """Stream each lane must be stored in; 0 where the client chooses."""
+        expected = np.zeros(self.n_lanes, np.int32)
+        ids = {name: number for number, name in enumerate(self.streams, start=1)}
+        for group in self.lane_groups:
+            if group.mode == "partition":
+                for i in range(group.count):
+                    expected[group.first + i] = ids.get(f"{group.topic}-{i}", 0)
+        return expected
+
+    @cached_property
+    def lane_topic(self) -> npt.NDArray[np.int32]:
+        """Index into `topics` of each lane; -1 for a number that no group holds."""
+        topic = np.full(self.n_lanes, -1, np.int32)
+        for group in self.lane_groups:
+            topic[group.first : group.first + group.count] = self.topics.index(group.topic)
+        return topic
+
+    @cached_property
+    def lane_is_keyed(self) -> npt.NDArray[np.bool_]:
+        """Lanes whose messages must all be in one stream, whichever the client chose."""
+        keyed = np.zeros(self.n_lanes, np.bool_)
+        for group in self.lane_groups:
+            keyed[group.first : group.first + group.count] = group.mode == "key"
+        return keyed
+
+    @cached_property
+    def is_queue(self) -> npt.NDArray[np.bool_]:
+        """By stream id: a queue, of which the log holds only what remained."""
+        queues = self.system in QUEUE_SYSTEMS
+        return np.array([queues or self.stream_bounds(s).remaining for s in range(len(self.streams) + 1)])
+
+    @cached_property
+    def has_queues(self) -> bool:
+        return bool(self.is_queue[1:].any())
+
+    @property
+    def has_offsets(self) -> bool:
+        """Positions are numbers that the audit's bounds can be compared with."""
+        return self.system == "kafka"
+
+    @cached_property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name.rpartition("-")[0] for name in self.streams))
+
+    @cached_property
+    def stream_topic(self) -> npt.NDArray[np.int32]:
+        """Index into `topics` by stream id; -1 for id 0."""
+        return np.array([-1, *(self.topics.index(s.rpartition("-")[0]) for s in self.streams)], np.int32)
+
+    def instance(self, number: int) -> Instance:
+        """The instance; one that the plan does not know has an incomplete capture."""
+        return self.instances.get(number) or Instance(number)
+
+    def promise(self, instance: int) -> Promise:
+        """The promise of a producer; of what no producer did (0), the full one and what is required."""
+        if instance:
+            return self.instance(instance).promise
+        required = {k: v for i in self.instances.values() for k, v in i.promise.required.items() if v}
+        return Promise(required=required)
+
+    def reading(self, group: str) -> Reading:
+        """How the group reads; its sessions are alike."""
+        own = (s.reading for s in self.sessions.values() if s.group == group)
+        return next(own, READING_OF.get(self.system, Reading()))
+
+    def stream_name(self, stream: int) -> str:
+        if 1 <= stream <= len(self.streams):
+            return self.streams[stream - 1]
+        return self.names.get(stream, "")
+
+    def lane_text(self, lane: int) -> str:
+        group = next((g for g in self.lane_groups if g.first <= lane < g.first + g.count), None)
+        return group.text(lane) if group else f"lane {lane}"
+
+    def lane_streams(self) -> dict[int, int]:
+        """Stream of every lane whose partition was fixed before the send."""
+        return {int(lane): int(self.lane_stream[lane]) for lane in np.flatnonzero(self.lane_stream)}
+
+    def stream_bounds(self, stream: int) -> Bounds:
+        return self.bounds.get(stream) or Bounds()
+
+    def group_sessions(self) -> dict[str, list[Session]]:
+        """Sessions by consumer group."""
+        groups: dict[str, list[Session]] = {}
+        for session in self.sessions.values():
+            groups.setdefault(session.group, []).append(session)
+        return groups
+
+    def seconds(self, t_ns: int) -> float:
+        """Seconds since the start of load."""
+        return (t_ns - self.epoch_ns) / _NS

@@ -1,0 +1,254 @@
+"""A `Context` from the small JSON files of a run directory.
+
+It never imports the harness's models: a run judged years later, or written by another tool, needs only the
+files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from analysis.capture.context import (
+    READING_OF,
+    Bounds,
+    Context,
+    FaultWindow,
+    Instance,
+    LaneGroup,
+    Promise,
+    Reading,
+    Session,
+)
+from analysis.capture.faultlog import what_was_hit
+from analysis.capture.hangs import waits_in
+from harness.rundir import RunDir, read_json, read_jsonl
+
+_NS = 1_000_000_000
+#: Damage (keys of seal.json) that means missing rows; other kinds cost a name or a header.
+_HOLES = ("torn_rows", "short_files", "bad_magic", "missing_segments")
+
+
+def load_context(run: RunDir) -> Context:
+    """Read the small files of a run.
+
+    Raises:
+        UsageError: plan.json or manifest.json is missing or is not JSON.
+    """
+    return context_of(
+        read_json(run.plan),
+        read_json(run.manifest),
+        names=read_jsonl(run.names),
+        bounds=read_jsonl(run.log_bounds),
+        faults=read_jsonl(run.faults),
+        events=read_jsonl(run.events),
+        seal_report=read_json(run.seal_report) if run.seal_report.exists() else {},
+    )
+
+
+Row = Mapping[str, Any]
+
+
+def context_of(
+    plan: Row,
+    manifest: Row,
+    *,
+    names: Iterable[Row] = (),
+    bounds: Iterable[Row] = (),
+    faults: Iterable[Row] = (),
+    events: Iterable[Row] = (),
+    seal_report: Row | None = None,
+) -> Context:
+    """A context from the documents of a run, as their files hold them."""
+    streams = _streams(plan)
+    workers = list(manifest.get("workers", []))
+    damaged = _damaged_workers(seal_report or {})
+    told = list(events)
+    frozen = _frozen(told)
+    epoch_ns = int(manifest.get("epoch_ns", 0))
+    return Context(
+        run_id=str(manifest.get("run_id", "")),
+        system=str(plan.get("system", "kafka")),
+        streams=streams,
+        lane_groups=tuple(
+            LaneGroup(g["topic"], g["mode"], int(g["first"]), int(g["count"])) for g in plan["lane_groups"]
+        ),
+        instances=_instances(plan, workers, damaged, frozen, waits_in(told)),
+        sessions=_sessions(plan, workers, damaged, frozen),
+        bounds=_bounds(bounds),
+        names={int(row["id"]): str(row["text"]) for row in names if int(row["id"]) > len(streams)},
+        faults=fault_windows(faults, _last_ns(manifest)),
+        buckets=int(plan["buckets"]),
+        epoch_ns=epoch_ns,
+        load_start_ns=epoch_ns,
+        load_end_ns=epoch_ns + round(float(plan["load_s"]) * _NS),
+        end_ns=_end_of_observation(manifest),
+        stall_ns=round(float(plan["limits"].get("stall", 15.0)) * _NS),
+        readiness_restored=bool(manifest.get("readiness_restored", False)),
+        drained=bool(manifest.get("drained", False)),
+    )
+
+
+def fault_windows(rows: Iterable[Row], last_ns: int) -> tuple[FaultWindow, ...]:
+    """Fold the event rows of faults.jsonl. A fault that was never healed lasts until ``last_ns``."""
+    folded: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        fault = folded.setdefault(int(row["id"]), {})
+        t_ns = int(row["t_ns"])
+        if row["event"] == "inject":
+            hit = what_was_hit(str(row["target"]), [str(name) for name in row.get("targets", ())])
+            fault |= {"kind": row["kind"], "target": hit, "start": t_ns}
+        elif row["event"] == "effect":
+            fault["effective"] = bool(row.get("effective"))
+        elif row["event"] in ("heal", "healed") and row.get("ok", True):
+            fault["end"] = t_ns
+    return tuple(
+        FaultWindow(
+            id=number,
+            kind=str(f["kind"]),
+            target=f["target"],
+            start_ns=f["start"],
+            end_ns=f.get("end", max(last_ns, f["start"])),
+            effective=f.get("effective", False),
+        )
+        for number, f in sorted(folded.items())
+        if "start" in f
+    )
+
+
+def _streams(plan: Row) -> tuple[str, ...]:
+    return tuple(f"{t['name']}-{p}" for t in plan["topics"] for p in range(int(t["partitions"])))
+
+
+def _damaged_workers(report: Row) -> set[str]:
+    """Workers whose raw capture had missing or torn parts, from the report of sealing."""
+    workers = report.get("workers") or {}
+    return {name for name, row in workers.items() if any(map((row.get("damage") or {}).get, _HOLES))}
+
+
+Spans = dict[str, tuple[tuple[int, int], ...]]
+
+
+def _frozen(events: Iterable[Row]) -> Spans:
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for row in events:
+        if row.get("kind") == "frozen" and "worker" in row and row.get("frozen_ns"):
+            end = int(row["t_ns"])
+            spans.setdefault(str(row["worker"]), []).append((end - int(row["frozen_ns"]), end))
+    return {worker: tuple(sorted(found)) for worker, found in spans.items()}
+
+
+def _worker(workers: Iterable[Row], role: str, key: str, number: int) -> Row:
+    return next((w for w in workers if w.get("role") == role and w.get(key) == number), {})
+
+
+def _instances(
+    plan: Row,
+    workers: list[dict[str, Any]],
+    damaged: set[str],
+    frozen: Spans,
+    waiting: Mapping[str, str],
+) -> dict[int, Instance]:
+    found = {}
+    for p in plan["producers"]:
+        worker = _worker(workers, "producer", "instance", p["instance"])
+        promise = p["promise"]
+        found[int(p["instance"])] = Instance(
+            number=int(p["instance"]),
+            name=p["name"],
+            client=" ".join(filter(None, (p["client"], worker.get("client_version", "")))),
+            promise=Promise(
+                delivery=promise["delivery"],
+                order=bool(promise["order"]),
+                dedup=bool(promise["dedup"]),
+                because=dict(promise["because"]),
+                required={k: v for k, v in promise["required"].items() if v},
+            ),
+            deadline_ns=round(float(p["call_deadline_s"]) * _NS),
+            complete=bool(worker.get("done")) and p["name"] not in damaged,
+            end_ns=int(worker.get("t_end_ns") or 0),
+            frozen=frozen.get(p["name"], ()),
+            results=str(p.get("results", "checked")),
+            waits_in=waiting.get(p["name"], ""),
+        )
+    return found
+
+
+def _sessions(
+    plan: Row, workers: list[dict[str, Any]], damaged: set[str], frozen: Spans
+) -> dict[int, Session]:
+    found = {}
+    for c in plan["consumers"]:
+        worker = _worker(workers, "consumer", "session", c["session"])
+        options = c.get("options") or {}
+        isolation = options.get("isolation.level") or options.get("isolation_level") or ""
+        found[int(c["session"])] = Session(
+            number=int(c["session"]),
+            name=c["name"],
+            group=c["group"],
+            topics=tuple(c["topics"]),
+            complete=bool(worker.get("done")) and c["name"] not in damaged,
+            end_ns=int(worker.get("t_end_ns") or 0),
+            committed_only=isolation == "read_committed",
+            frozen=frozen.get(c["name"], ()),
+            start_ns=int(worker.get("t_start_ns") or 0),
+            reading=_reading(c, str(plan.get("system", "kafka"))),
+        )
+    return found
+
+
+#: Names under which client libraries know a subscription type.
+_SUBSCRIPTIONS = {
+    "exclusive": "exclusive",
+    "failover": "failover",
+    "shared": "shared",
+    "keyshared": "key_shared",
+    "key_shared": "key_shared",
+}
+_ORDER = {"group": "stream", "exclusive": "stream", "failover": "stream", "key_shared": "key"}
+_TRUE = ("true", "1", "yes")
+
+
+def _reading(consumer: Row, system: str) -> Reading:
+    """From the plan's promise where it makes one, else from the client's options by their own names."""
+    options = {k: str(v) for k, v in (consumer.get("options") or {}).items()}
+    said = consumer.get("promise") or {}
+    usual = READING_OF.get(system, Reading())
+    asked = options.get("subscriptionType") or options.get("consumer_type") or ""
+    found = _SUBSCRIPTIONS.get(asked.rpartition(".")[2].lower(), usual.subscription)
+    subscription = str(said.get("subscription") or found)
+    timeout_ms = options.get("ackTimeoutMillis") or options.get("unacked_messages_timeout_ms") or 0
+    return Reading(
+        subscription=subscription,
+        order=str(said.get("order") or _ORDER.get(subscription, "none")),
+        settle=str(consumer.get("settle") or usual.settle),
+        ack_timeout_ns=round(float(said.get("ack_timeout_s", float(timeout_ms) / 1e3)) * _NS),
+        acks_confirmed=bool(said.get("acks_confirmed", _is_on(options, "ackReceiptEnabled"))),
+        batch_index_acks=bool(said.get("batch_index_acks", False)),  # the broker must have it too
+        because=dict(said.get("because") or {}),
+    )
+
+
+def _is_on(options: Mapping[str, str], name: str) -> bool:
+    return options.get(name, "").lower() in _TRUE
+
+
+def _bounds(rows: Iterable[Row]) -> dict[int, Bounds]:
+    """Of several readers of a stream the one that got furthest counts."""
+    best: dict[int, Bounds] = {}
+    for row in rows:
+        remaining = row.get("isolation") == "remaining"
+        bounds = Bounds(int(row["begin"]), int(row["end"]), int(row["read_to"]), str(row["why"]), remaining)
+        number = int(row["stream_id"])
+        if number not in best or bounds.read_to > best[number].read_to:
+            best[number] = bounds
+    return best
+
+
+def _last_ns(manifest: Row) -> int:
+    return max((int(p.get("end_ns") or 0) for p in manifest.get("phases", [])), default=0)
+
+
+def _end_of_observation(manifest: Row) -> int:
+    ends = [int(w.get("t_end_ns") or 0) for w in manifest.get("workers", []) if w.get("role") == "producer"]
+    return max(ends, default=0) or _last_ns(manifest)

@@ -1,0 +1,199 @@
+"""Judge one bucket: run the kernels, count each message once by its root cause, fold hits into episodes.
+
+The only place that ranks. Several kernels may find the same message (late *and* stored twice); it is
+counted under the class that stands first: a violation before what is merely permitted, then by rank in
+`analysis.classes`. The other classes become symptoms of its witness.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.kernels import exposure
+from analysis.capture.bucket import Array, Bucket
+from analysis.classes import CLASSES
+from analysis.findings import Status
+from analysis.kernels import (
+    copies,
+    dispatch,
+    hang,
+    numbering,
+    order,
+    placement,
+    presence,
+    queues,
+    silence,
+    stall,
+    strangers,
+    unchecked,
+)
+from analysis.kernels.episodes import Chosen, episodes_of
+from analysis.kernels.history import History
+from analysis.kernels.hits import Hits, unmet_names
+from analysis.kernels.matching import Matching, judged_groups
+from analysis.kernels.partial import (
+    Episode,
+    Partial,
+    RawWitness,
+)
+from harness.records import Event, Kind, Outcome
+
+__all__ = ["Episode", "Partial", "RawWitness", "classify"]
+
+_URGENCY = {
+    Status.VIOLATION: 0,
+    Status.SUSPECT: 1,
+    Status.APPLICATION_ERROR: 2,
+    Status.PERMITTED: 3,
+    Status.INFO: 4,
+}
+_MOST_URGENCY = 10_000  # above any urgency: five statuses of a thousand ranks
+_LOG_KERNELS = (
+    presence.judge,
+    strangers.judge,
+    placement.judge,
+    order.judge,
+    copies.judge,
+    hang.judge,
+    unchecked.judge,
+)
+
+
+def classify(bucket: Bucket) -> Partial:
+    """Everything that can be said of one bucket. Frees columns as it goes."""
+    history = History(bucket)
+    counts = _counts(history) | exposure.of_bucket(bucket)
+    hits = [h for judge in _LOG_KERNELS for h in judge(history)]
+    hits += numbering.judge(history, hits)
+    bucket.sends.drop("t_intended_ns", "late_outcome")  # witnesses look at the others again
+    matching = Matching(history)
+    groups = judged_groups(history, matching)
+    hits += dispatch.judge(history, matching, groups)
+    hits += stall.judge(history, groups)
+    hits += queues.judge(history)
+    hits += silence.judge(history)
+    chosen = _by_root_cause(history, hits)
+    episodes = [e for one in chosen for e in episodes_of(history, matching, one)]
+    return Partial(bucket=bucket.number, episodes=episodes, evidence=_evidence(chosen), counts=counts)
+
+
+def _by_root_cause(history: History, found: Sequence[Hits]) -> list[Chosen]:
+    """Of the hits of each message keep the most urgent; hits without a message all stay."""
+    found = [hits for hits in found if len(hits)]
+    if not found:
+        return []
+    ranked = _Ranked.of(history, found)
+    keep = ranked.winners()
+    out = []
+    for number, hits in enumerate(found):
+        own = np.flatnonzero(keep[ranked.source == number]).astype(np.int64)
+        if len(own):
+            out.append(Chosen(hits, own, ranked.symptoms_of(number, found)))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """All hits end to end: message, urgency, and which kernel result each came from."""
+
+    slot: Array
+    urgency: Array
+    source: Array
+    order: Array  # by (slot, urgency)
+
+    @classmethod
+    def of(cls, history: History, found: Sequence[Hits]) -> _Ranked:
+        slot = np.concatenate([h.slot for h in found])
+        urgency = np.concatenate([_urgency(history, h) for h in found])
+        source = np.repeat(np.arange(len(found)), [len(h) for h in found])
+        # One number sorts in a single pass when, as mostly, the hits come in order of their slots.
+        return cls(slot, urgency, source, np.argsort(slot * _MOST_URGENCY + urgency, kind="stable"))
+
+    def winners(self) -> Array:
+        slot = self.slot[self.order]
+        first = np.append(True, slot[1:] != slot[:-1])
+        keep = np.zeros(len(slot), np.bool_)
+        keep[self.order[first]] = True
+        keep[self.slot < 0] = True
+        return keep
+
+    def symptoms_of(self, number: int, found: Sequence[Hits]) -> _Symptoms:
+        return _Symptoms(self, number, tuple(h.cls for h in found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Symptoms:
+    """Other classes that describe a message, asked for witnesses only."""
+
+    ranked: _Ranked
+    number: int
+    classes: tuple[str, ...]
+
+    def __call__(self, slot: int) -> tuple[str, ...]:
+        if slot < 0:
+            return ()
+        ordered = self.ranked.slot[self.ranked.order]
+        low, high = np.searchsorted(ordered, [slot, slot + 1])
+        sources = self.ranked.source[self.ranked.order[low:high]]
+        names = dict.fromkeys(self.classes[s] for s in sources.tolist())
+        own = self.classes[self.number]
+        return tuple(f"{name}: {CLASSES[name].sentence}" for name in names if name != own)
+
+
+def _urgency(history: History, hits: Hits) -> Array:
+    """Violations first, whatever their evidence, then by rank; less is more urgent."""
+    entry = CLASSES[hits.cls]
+    instance = np.zeros(len(hits), np.int64)
+    known = hits.slot >= 0
+    instance[known] = history.groups.instance[history.group(hits.slot[known])]
+    numbers, index = np.unique(instance, return_inverse=True)
+    table = np.empty((len(numbers), len(hits.splits)), np.int64)
+    for i, number in enumerate(numbers.tolist()):
+        promise = history.context.instance(number).promise
+        for j, split in enumerate(hits.splits):
+            table[i, j] = _URGENCY[entry.status(split, promise)] * 1000 + entry.rank
+    return np.asarray(table[index, hits.split])
+
+
+def _evidence(chosen: Sequence[Chosen]) -> dict[str, dict[str, int]]:
+    """By class, how many hits lack which precondition."""
+    missing: dict[str, Counter[str]] = {}
+    for one in chosen:
+        masks, numbers = np.unique(one.hits.unmet[one.index], return_counts=True)
+        for mask, number in zip(masks.tolist(), numbers.tolist(), strict=True):
+            for name in unmet_names(mask):
+                missing.setdefault(one.hits.cls, Counter())[name] += number
+    return {cls: dict(names) for cls, names in missing.items()}
+
+
+def _counts(history: History) -> dict[str, int]:
+    """Exact sums over messages, warm-up included, probes not."""
+    sends, outcome = history.bucket.sends, history.outcome
+    by_outcome = {o: int(np.count_nonzero(outcome == o)) for o in (Outcome.OK, Outcome.FAIL, Outcome.INFO)}
+    unknown = outcome == Outcome.INFO
+    stored = history.present
+    info_stored = int(np.count_nonzero(unknown & stored))
+    is_open = np.flatnonzero(unknown)
+    is_open = is_open[history.of_send("t_done_ns", is_open) == 0] if sends.rows else is_open
+    deliveries = history.bucket.deliveries
+    return {
+        "attempted": sum(by_outcome.values()),
+        "ok": by_outcome[Outcome.OK],
+        "fail": by_outcome[Outcome.FAIL],
+        "info": by_outcome[Outcome.INFO],
+        "info_stored": info_stored,
+        "info_not_stored": by_outcome[Outcome.INFO] - info_stored,
+        "open": len(is_open),
+        "warm_up": int(np.count_nonzero(sends["kind"] == Kind.WARM_UP)),
+        "late_outcomes": int(np.count_nonzero(sends["late_outcome"])),
+        "doubled_send_records": history.doubled_sends,
+        "stored": int(np.count_nonzero(stored)),
+        "delivered": int(np.count_nonzero(deliveries["event"] == Event.DELIVER)),
+        "send_rows": sends.rows,
+        "log_rows": history.bucket.log.rows,
+        "delivery_rows": deliveries.rows,
+    }

@@ -1,0 +1,100 @@
+"""How much of what a known bug needs a run has met, counted from its capture for every client alike.
+
+`of_bucket` runs with the kernels, `exposure_of` adds the buckets up and joins what the workers reported
+themselves. docs/reference/exposure.md says what each counter means; `harness.exposure` names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from analysis.capture.bucket import (
+    Array,
+    Bucket,
+    chunks,
+)
+from analysis.capture.faultlog import FaultFact
+from harness.records import Event, Kind, Outcome
+
+#: What is counted in the buckets; `faults_bit` comes from the fault log.
+COUNTED = (
+    "sends_open_at_fault",
+    "sends_before_first_ok",
+    "sends_not_ok",
+    "deliveries",
+    "redeliveries",
+    "assignments",
+    "acks_confirmed",
+    "nacks",
+    "rollbacks",
+)
+_EVENTS = {
+    "assignments": (Event.ASSIGN,),
+    "acks_confirmed": (Event.ACK_CONFIRMED, Event.COMMIT),
+    "nacks": (Event.NACK,),
+    "rollbacks": (Event.ROLLBACK_END, Event.RECOVER),
+}
+
+
+def of_bucket(bucket: Bucket) -> dict[str, int]:
+    """The counters of one bucket, by name; probes are not counted."""
+    found = dict.fromkeys(COUNTED, 0)
+    bit = sorted(fault.start_ns for fault in bucket.context.faults if fault.effective)
+    times = np.array(bit, np.int64)
+    sends, deliveries = bucket.sends, bucket.deliveries
+    first_ok = _first_ok(bucket)
+    for part in chunks(sends.rows):
+        judged = sends["kind"][part] != Kind.PROBE
+        start, done, outcome = (sends[name][part] for name in ("t_start_ns", "t_done_ns", "outcome"))
+        if not judged.all():
+            start, done, outcome = start[judged], done[judged], outcome[judged]
+        found["sends_open_at_fault"] += open_at(times, start, done)
+        found["sends_before_first_ok"] += int(np.count_nonzero(start < first_ok))
+        found["sends_not_ok"] += int(np.count_nonzero(outcome != Outcome.OK))
+    for part in chunks(deliveries.rows):
+        event = deliveries["event"][part]
+        given = (event == Event.DELIVER) & (deliveries["kind"][part] != Kind.PROBE)
+        found["deliveries"] += int(np.count_nonzero(given))
+        found["redeliveries"] += int(np.count_nonzero(given & (deliveries["redelivery"][part] > 0)))
+        seen = np.bincount(event, minlength=max(Event) + 1)
+        for name, kinds in _EVENTS.items():
+            found[name] += int(sum(seen[kind] for kind in kinds))
+    return found
+
+
+def _first_ok(bucket: Bucket) -> int:
+    """When the first message was acknowledged; without one, the end of time."""
+    sends = bucket.sends
+    first = np.iinfo(np.int64).max
+    for part in chunks(sends.rows):
+        ok = (sends["outcome"][part] == Outcome.OK) & (sends["kind"][part] != Kind.PROBE)
+        done = sends["t_done_ns"][part]
+        first = int((done if ok.all() else done[ok]).min(initial=first))
+    return first
+
+
+def open_at(times: Array, start: Array, done: Array) -> int:
+    """Sends that were open at each of the ascending ``times``, summed; ``done`` 0 = never."""
+    if not len(times):
+        return 0
+    until = np.where(done == 0, np.iinfo(np.int64).max, done)
+    # The times in (start, until) of each send, as a difference of two ranks.
+    return int(np.sum(np.searchsorted(times, until) - np.searchsorted(times, start, side="right")))
+
+
+def exposure_of(
+    counts: Iterable[Mapping[str, int]], faults: Sequence[FaultFact], manifest: Mapping[str, Any]
+) -> dict[str, int]:
+    """All counters of a run: the buckets' sums, the faults that bit, and what the workers reported."""
+    found = dict.fromkeys(COUNTED, 0)
+    for each in counts:
+        for name in COUNTED:
+            found[name] += each.get(name, 0)
+    found["faults_bit"] = sum(fault.effective and not fault.skipped for fault in faults)
+    for worker in manifest.get("workers") or ():
+        for name, value in (worker.get("exposure") or {}).items():
+            found[str(name)] = found.get(str(name), 0) + int(value)
+    return found

@@ -1,0 +1,1 @@
+"""Judging as a Spark job: the session, a task per bucket, the merge on the driver."""

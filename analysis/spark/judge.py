@@ -1,0 +1,143 @@
+"""From a sealed run to its result: one Spark task a bucket, merged on the driver.
+
+Nothing is shuffled: sealing has put everything one task needs into one bucket. Streams with rows in several
+buckets (messages in the wrong partition) get a second, small pass (`analysis.kernels.across`). An exception in a
+task becomes a line in ``reasons`` and the verdict *unknown*; it can never turn into a pass.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from analysis.kernels.across import splits_of
+from analysis.capture.capture import Capture
+from analysis.capture.context_files import load_context
+from analysis.capture.faultlog import fold
+from analysis.findings import Result
+from analysis.report.documents import write_result
+from analysis.verdict.result import (
+    RunFiles,
+    grid_of,
+    result_of,
+)
+from analysis.spark.session import WarmSession, spark_reason
+from analysis.spark.task import (
+    SCHEMA,
+    SECOND_PASS,
+    Task,
+    judge_batches,
+)
+from analysis.kernels.partial import BucketReport
+from harness.rundir import RunDir, read_json, read_jsonl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OnProgress = Callable[[int, int], None]
+
+_PROGRESS_EVERY_S = 0.25
+
+
+def judge(
+    run: RunDir,
+    session: SparkSession,
+    *,
+    root_uri: str | None = None,
+    on_progress: OnProgress | None = None,
+) -> Result:
+    """Judge a sealed run and write result.json.
+
+    Args:
+        root_uri: where executors find the run's ``sealed`` folder, any URI that pyarrow.fs knows; None =
+            the run folder, which they must then be able to read.
+        on_progress: called with (buckets judged, buckets in all).
+
+    Raises:
+        UsageError: plan, manifest or the sealed tables are missing or cannot be read.
+    """
+    began = time.monotonic()
+    context = load_context(run)
+    files = read_files(run)
+    capture = Capture.find(run, root_uri)
+    grid = grid_of(files, context)
+    reports = run_tasks(session, Task(capture.root_uri, capture.buckets(), context, grid), on_progress)
+    if split := splits_of([r.streams for r in reports if r.streams]):
+        reports += run_tasks(session, Task(capture.root_uri, tuple(split), context, grid))
+    result = result_of(files, context, capture, grid, reports, time.monotonic() - began)
+    write_result(run, result)
+    return result
+
+
+def read_files(run: RunDir) -> RunFiles:
+    """The small files of a run.
+
+    Raises:
+        UsageError: one is missing or is not JSON.
+    """
+    return RunFiles(
+        manifest=read_json(run.manifest),
+        plan=read_json(run.plan),
+        bounds=read_jsonl(run.log_bounds),
+        faults=fold(read_jsonl(run.faults)),
+        metrics=read_jsonl(run.metrics),
+        events=read_jsonl(run.events),
+    )
+
+
+def run_tasks(session: SparkSession, task: Task, on_progress: OnProgress | None = None) -> list[BucketReport]:
+    """One report a unit of the task's order. A job that Spark gives up is one report with its error."""
+    count = len(task.order)
+    if not count:
+        return []
+    try:
+        with _reported(session, count, on_progress):
+            frame = session.range(0, count, 1, count).mapInArrow(partial(judge_batches, task), SCHEMA)
+            rows = frame.collect()
+    except Exception as error:  # noqa: BLE001 - a worker that died takes the job with it: unknown
+        return [BucketReport(SECOND_PASS, error=f"the Spark job failed: {spark_reason(error)}")]
+    return [pickle.loads(row["report"]) for row in rows]
+
+
+@contextmanager
+def _reported(session: SparkSession, total: int, on_progress: OnProgress | None) -> Iterator[None]:
+    """Tell how many tasks are done while a job of this block runs."""
+    if on_progress is None:
+        yield
+        return
+    group, over = f"judge-{uuid.uuid4()}", threading.Event()
+    tracker = session.sparkContext.statusTracker()
+
+    def watch() -> None:
+        while not over.wait(_PROGRESS_EVERY_S):
+            infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+            stages = [tracker.getStageInfo(s) for info in infos if info for s in info.stageIds]
+            on_progress(sum(stage.numCompletedTasks for stage in stages if stage), total)
+
+    thread = threading.Thread(target=watch, name="judge-progress", daemon=True)
+    session.sparkContext.setJobGroup(group, "judging")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        session.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    on_progress(total, total)
+
+
+def analyze(run: RunDir, master: str | None = None) -> Result:
+    """Open a session on ``master`` (None = this machine), judge, close.
+
+    Raises:
+        EnvironmentNotReady: Spark cannot start.
+        UsageError: the run cannot be read.
+    """
+    with WarmSession(master) as warm:
+        return judge(run, warm.get())

@@ -1,0 +1,28 @@
+"""First questions to an executor. Imports only the standard library: it must run where NumPy is missing."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+_NEEDED = ("numpy", "pyarrow", "analysis.spark.task")
+
+
+def missing_modules(_rows: Iterator[Any]) -> Iterator[tuple[str, str, str]]:
+    """One row a task: path and version of its Python, and what it cannot import ("" = all is there)."""
+    missing = []
+    for name in _NEEDED:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            missing.append(str(error))
+    yield sys.executable, ".".join(map(str, sys.version_info[:2])), "; ".join(missing[:1])
+
+
+def warm_up(batches: Iterator[Any]) -> Iterator[Any]:
+    """Import what a judging task will, before it is needed."""
+    importlib.import_module("pyarrow.parquet")
+    importlib.import_module("analysis.spark.task")
+    yield from batches

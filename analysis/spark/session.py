@@ -1,0 +1,393 @@
+"""The Spark session: quick to open, silent, and the same for a laptop and a cluster.
+
+A session costs several seconds (JVM, context, first Python worker), none of which needs the capture. So
+`WarmSession` opens it on a thread while the run drains, ends with a tiny Python job that leaves warm
+workers behind, and `get` hands it over when judging starts.
+
+Executors need Python with NumPy and PyArrow, nothing else: `ship_modules` sends our own packages. Spark's
+log goes to a file in a temporary folder and is quoted only when something fails.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.spark.jvm import ClassArchive, find_java
+from analysis.spark.probe import missing_modules, warm_up
+from harness.errors import EnvironmentNotReady
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
+DRIVER_MEMORY = "1g"  # rows stay in the Python workers; the JVM only schedules them
+_LOG_LINES = 6
+_MASTER_ANSWERS_S = 5.0  # Spark itself would try for a minute
+_ROOT = Path(__file__).resolve().parent.parent
+_SHIPPED = ("harness/__init__.py", "harness/errors.py", "harness/records.py", "harness/rundir.py")
+
+#: A JVM that schedules a few dozen tasks and exits: neither big heaps nor hot code to optimise for.
+_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JVM_EXIT_S = 120.0  # a fraction of a second, but for the one that records classes
+
+#: Memory of the Python workers: columns of some 10 MB come and go, so keep freed memory instead of giving
+#: it back to the kernel, which would clear every page again (a fifth of judging's CPU time). Read by glibc
+#: and by PyArrow; elsewhere without effect.
+_WORKER_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that glibc takes
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+
+_LOG4J = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = Console
+appender.file.name = file
+appender.file.target = SYSTEM_ERR
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def is_local(master: str | None) -> bool:
+    """Whether Spark runs inside this machine's driver process."""
+    return master is None or master.startswith("local")
+
+
+def default_master() -> str:
+    """``local[n]``, n = the cores this process may use."""
+    return f"local[{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()}]"
+
+
+def _require_master(master: str) -> None:
+    """Fail at once when no master of a ``spark://host:port,host:port`` URL answers.
+
+    Raises:
+        EnvironmentNotReady: none can be reached.
+    """
+    reasons = []
+    for host, port in re.findall(r"(?:^spark://|,)([^:,]+):(\d+)", master):
+        try:
+            socket.create_connection((host, int(port)), _MASTER_ANSWERS_S).close()
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return
+    if reasons:
+        raise EnvironmentNotReady(
+            f"no Spark master at {master} ({'; '.join(reasons)})",
+            hint="start one, or leave out --master to judge on this machine",
+        )
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Variables that Spark's launcher reads, for the time of the launch only; None removes one."""
+    before = {name: os.environ.get(name) for name in changes}
+
+    def apply(values: Mapping[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    apply(changes)
+    try:
+        yield
+    finally:
+        apply(before)
+
+
+def _settings(master: str, folder: Path, java_options: Sequence[str]) -> dict[str, str]:
+    settings = {
+        "spark.master": master,
+        "spark.driver.extraJavaOptions": " ".join(
+            [
+                f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+                f"-Djava.io.tmpdir={folder}",
+                *java_options,
+            ]
+        ),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.jars.ivy": str(folder / "ivy"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Without it a folder named `analysis` where the user stands would be imported instead of ours.
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+        **{f"spark.executorEnv.{name}": value for name, value in _WORKER_MEMORY.items()},
+    }
+    if is_local(master):
+        settings["spark.ui.enabled"] = "false"
+        settings["spark.local.dir"] = str(folder / "local")
+    if is_local(master) or re.match(r"spark://(127\.|localhost)", master):
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    return settings
+
+
+def _launch_environment(master: str) -> dict[str, str | None]:
+    """A cluster's own Spark settings are kept; a local session must not pick up anybody's."""
+    if not is_local(master):
+        return {"SPARK_HOME": None, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", "python3")}
+    return {
+        "SPARK_HOME": None,  # the JVM side must be the one of this pyspark
+        "SPARK_CONF_DIR": None,
+        "SPARK_LOCAL_DIRS": None,
+        "PYSPARK_SUBMIT_ARGS": None,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def _last_lines(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    telling = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("at ")]
+    return "\n  ".join(telling[-_LOG_LINES:])
+
+
+def open_session(
+    master: str | None = None,
+    *,
+    app_name: str = "brokerstorm",
+    driver_memory: str = DRIVER_MEMORY,
+    record: bool = False,
+) -> SparkSession:
+    """A session with our modules shipped. One a process: an open one is returned as it is.
+
+    Nothing is printed and nothing is written to the working directory.
+
+    Args:
+        master: a Spark master URL; None = ``local[cores]``.
+        app_name: as the cluster shows it.
+        driver_memory: heap of the driver JVM, e.g. "1g".
+        record: let this JVM write the class archive when it exits (`record_classes`).
+
+    Raises:
+        EnvironmentNotReady: Java missing or too old, the JVM or the master cannot be reached, or
+            executors lack NumPy or PyArrow.
+    """
+    java = find_java()
+    master = master or default_master()
+    _require_master(master)
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    folder = Path(tempfile.mkdtemp(prefix="brokerstorm-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "log4j2.properties").write_text(_LOG4J)
+    archive = ClassArchive.locate(java, pyspark.__version__, _JVM_FLAGS)
+    settings = _settings(master, folder, [*_JVM_FLAGS, *(archive.options(record=record) if archive else ())])
+    settings |= {"spark.app.name": app_name, "spark.driver.memory": driver_memory}
+    session = _start(master, settings, folder / "driver.log")
+    ship_modules(session)
+    probe_executors(session)
+    return session
+
+
+def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkSession:
+    """The JVM, whose output goes into ``log``, and a session in it.
+
+    Raises:
+        EnvironmentNotReady: with the last words of the log.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark import SparkConf
+    from pyspark.core.context import SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    try:
+        with _environment(_launch_environment(master)), log.open("ab") as sink:
+            if SparkContext._gateway is None:
+                output = {"stdout": sink, "stderr": sink}
+                SparkContext._ensure_initialized(gateway=launch_gateway(conf, output))
+            session = SparkSession.builder.config(conf=conf).getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        raise EnvironmentNotReady(
+            f"Spark did not start on {master}: {_first_line(error)}\n  {_last_lines(log)}".rstrip(),
+            hint="check the master URL and that this machine can be reached from it"
+            if not is_local(master)
+            else "`brokerstorm doctor` checks Java, memory and disk",
+        ) from error
+    _hush(session)
+    return session
+
+
+def _hush(session: SparkSession) -> None:
+    """pyspark prints a traceback when the JVM goes first, as after a signal to the whole process group."""
+    server = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: _LOG.debug("the JVM closed the accumulators' connection")
+
+
+def close_session(session: SparkSession) -> None:
+    """Stop the session and its JVM, which a signal to the whole process group may have ended before us."""
+    from py4j.protocol import Py4JError
+    from pyspark.core.context import SparkContext
+
+    with contextlib.suppress(OSError, Py4JError):  # nobody there to be told
+        session.stop()
+    gateway = SparkContext._gateway
+    if gateway is None or gateway.proc is None:  # started by spark-submit: its JVM, not ours
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM exits when it can no longer hear us
+    try:
+        gateway.proc.wait(_JVM_EXIT_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+
+def record_classes() -> bool:
+    """Make later sessions on this machine open faster; part of setting up. False: nothing to do.
+
+    Takes about 20 s and 160 MB of the cache, once for a Java and a Spark version.
+
+    Raises:
+        EnvironmentNotReady: as `open_session`.
+    """
+    import pyspark
+
+    archive = ClassArchive.locate(find_java(), pyspark.__version__, _JVM_FLAGS)
+    if archive is None or archive.exists:
+        return False
+    close_session(open_session(record=True))
+    return archive.exists
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def module_files(root: Path = _ROOT) -> list[tuple[Path, str]]:
+    """(file, name in the archive) of everything an executor must import."""
+    ours = (file for file in (root / "analysis").rglob("*.py") if "report" not in file.parts)
+    files = [*sorted(ours), *(root / name for name in _SHIPPED)]
+    return [(file, file.relative_to(root).as_posix()) for file in files]
+
+
+def ship_modules(session: SparkSession) -> None:
+    """Send our modules to every executor, so that it needs only NumPy and PyArrow."""
+    folder = Path(tempfile.mkdtemp(prefix="brokerstorm-modules-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = folder / "brokerstorm_modules.zip"
+    with zipfile.ZipFile(archive, "w") as out:
+        for file, name in module_files():
+            out.write(file, name)
+    session.sparkContext.addPyFile(str(archive))
+
+
+def probe_executors(session: SparkSession) -> None:
+    """Ask every core for NumPy, PyArrow and our modules, and leave warm Python workers behind.
+
+    Raises:
+        EnvironmentNotReady: what is missing, and which Python misses it.
+    """
+    context = session.sparkContext
+    cores = max(2, min(64, context.defaultParallelism))
+    try:
+        if not is_local(context.master):
+            rows = context.parallelize(range(cores), cores).mapPartitions(missing_modules).collect()
+            lacking = next((row for row in rows if row[2]), None)
+            if lacking:
+                raise EnvironmentNotReady(
+                    f"executors cannot judge: {lacking[2]} (Python {lacking[1]}, {lacking[0]})",
+                    hint="install numpy and pyarrow there, or set PYSPARK_PYTHON to a Python that has them",
+                )
+        session.range(0, cores, 1, cores).mapInArrow(warm_up, "id long").collect()
+    except EnvironmentNotReady:
+        raise
+    except Exception as error:  # whatever an executor raised, as Spark wraps it
+        raise EnvironmentNotReady(
+            f"a first job failed on {context.master}: {spark_reason(error)}",
+            hint="executors need this Python's version with numpy and pyarrow: set PYSPARK_PYTHON",
+        ) from error
+
+
+def spark_reason(error: BaseException) -> str:
+    """The line of a Spark failure that says what went wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception|MISMATCH)", line)]
+    return (telling or lines or [type(error).__name__])[-1 if telling else 0][:400]
+
+
+class WarmSession:
+    """A session opened in the background. `start` on phase ``drain``, `get` when judging starts."""
+
+    def __init__(self, master: str | None = None, *, driver_memory: str = DRIVER_MEMORY) -> None:
+        self._master = master
+        self._driver_memory = driver_memory
+        self._thread: threading.Thread | None = None
+        self._session: SparkSession | None = None
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to open the session; a second call does nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._open, name="spark-session", daemon=True)
+            self._thread.start()
+
+    def _open(self) -> None:
+        try:
+            self._session = open_session(self._master, driver_memory=self._driver_memory)
+        except BaseException as error:  # noqa: BLE001 - raised again in `get`, on the caller's thread
+            self._error = error
+
+    def get(self) -> SparkSession:
+        """The session, waiting for it if need be.
+
+        Raises:
+            EnvironmentNotReady: as `open_session`.
+        """
+        self.start()
+        assert self._thread is not None
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._session is not None
+        return self._session
+
+    def close(self) -> None:
+        """Stop the session if one was opened."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._session is not None:
+            close_session(self._session)
+            self._session = None
+            self._thread = None
+
+    def __enter__(self) -> WarmSession:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

@@ -1,0 +1,110 @@
+"""What runs on an executor: a bucket in, one row out.
+
+A task reads its bucket's Parquet files as Arrow, hands NumPy arrays to the kernels and returns a pickled
+`BucketReport`. This module and all it imports need nothing but the standard library, NumPy and PyArrow.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.kernels.across import (
+    Sighted,
+    Split,
+    judge_split,
+    sighted,
+)
+from analysis.capture.bucket import load_bucket
+from analysis.kernels.classify import classify
+from analysis.capture.context import Context
+from analysis.kernels.partial import Partial
+from analysis.series import Grid, Series, series_of
+from harness.records import SEALED
+
+SCHEMA = "bucket int, report binary"
+SECOND_PASS = -1  # in the place of a bucket's number
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReport:
+    """What a task sends back. ``error`` = it failed, and nothing else of it counts.
+
+    ``streams``: what it has of which stream. ``contradictions``: sentences of the second pass.
+    """
+
+    bucket: int
+    partial: Partial | None = None
+    series: Series | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    error: str = ""
+    streams: Sighted | None = None
+    contradictions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What every task needs; pickled once and sent along."""
+
+    root_uri: str
+    order: tuple[int | Split, ...]  # buckets, largest first; or, in the second pass, split streams
+    context: Context
+    grid: Grid
+
+
+def judge_batches(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Row i of the input stands for the i-th unit of the order."""
+    for batch in batches:
+        for index in batch.column(0).to_pylist():
+            unit = task.order[index]
+            report = _judge_split(task, unit) if isinstance(unit, Split) else judge_bucket(task, unit)
+            yield _row(report.bucket, pickle.dumps(report))
+
+
+def _row(bucket: int, report: bytes) -> pa.RecordBatch:
+    """One row of `SCHEMA`, from buffers: `pa.array` would import pandas, half a second a worker."""
+    number, offsets = np.array([bucket], np.int32), np.array([0, len(report)], np.int32)
+    columns = [
+        pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(number)]),
+        pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(report)]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["bucket", "report"])
+
+
+def judge_bucket(task: Task, number: int) -> BucketReport:
+    began = time.monotonic()
+    try:
+        bucket = load_bucket(task.root_uri, number, task.context)
+        rows = {table: getattr(bucket, table).rows for table in SEALED}
+        streams = sighted(bucket)
+        series = series_of(bucket.sends, bucket.deliveries, task.grid, task.context.lane_streams())
+        judged = classify(bucket)
+    except Exception as error:  # noqa: BLE001 - the wall of a kernel: its failure is an unknown
+        return BucketReport(number, error=f"bucket {number}: {summary(error)}")
+    return BucketReport(number, judged, series, rows, time.monotonic() - began, streams=streams)
+
+
+def _judge_split(task: Task, split: Split) -> BucketReport:
+    try:
+        episodes, contradictions = judge_split(task.root_uri, split, task.context)
+    except Exception as error:  # noqa: BLE001 - as above
+        names = ", ".join(map(task.context.stream_name, split.streams[:3]))
+        more = f" and {len(split.streams) - 3} more" if len(split.streams) > 3 else ""
+        return BucketReport(SECOND_PASS, error=f"{names}{more} as a whole: {summary(error)}")
+    judged = Partial(bucket=SECOND_PASS, episodes=episodes)
+    return BucketReport(SECOND_PASS, judged, contradictions=tuple(contradictions))
+
+
+def summary(error: BaseException) -> str:
+    """One line: type, message, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}{where}"

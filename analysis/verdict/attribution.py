@@ -1,0 +1,132 @@
+"""Which fault was near, and whether that means anything.
+
+With a fault every few seconds, *every* anomaly is near some fault. So the share of episodes inside a
+fault kind's windows stands beside the share that the same schedule reaches when it is turned round the
+run by a random amount, 1,000 times: what the kind would collect by chance. The windows are fixed here,
+before any run is seen, not fitted to it. The unit is the episode (one instance and lane, one
+disturbance), never the message: ten thousand messages lost in one kill are one observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.capture.context import FaultWindow
+from analysis.findings import Attribution, Near
+
+#: A message acknowledged just before a kill is lost by it: followers fetch every 0.5 s at the latest.
+LEAD_NS = 1_000_000_000
+#: After the heal (verified, so leaders stand) clients still reconnect and re-send what they hold: they
+#: back off for 1 s at most by default. Longer would only blur: p cannot fall below the share of the run
+#: that one window takes.
+SETTLE_NS = 2_000_000_000
+SHIFTS = 1_000
+#: Windows over more of the run than this would be hit by anything.
+MAX_COVER = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of the run that the schedule is turned round in."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def length_ns(self) -> int:
+        return max(self.end_ns - self.start_ns, 1)
+
+
+Intervals = list[tuple[int, int]]
+
+
+def windows(faults: Iterable[FaultWindow], span: Span) -> Intervals:
+    """Union of ``[inject - lead, healed + settle)`` over the faults, within the span, ascending."""
+    raw = sorted((f.start_ns - LEAD_NS, f.end_ns + SETTLE_NS) for f in faults)
+    merged: list[list[int]] = []
+    for start, end in raw:
+        start, end = max(start, span.start_ns), min(end, span.end_ns)
+        if start >= end:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([start, end])
+    return [(start, end) for start, end in merged]
+
+
+def inside(
+    times_ns: npt.NDArray[np.int64], intervals: Intervals, span: Span, shifts_ns: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """How many of the times lie in the intervals, for each turn of the intervals round the span.
+
+    Args:
+        times_ns: within the span.
+        intervals: disjoint, within the span.
+        shifts_ns: 0 <= shift < length of the span.
+
+    Returns:
+        A count for each shift. Cost does not grow with the number of times but by its logarithm.
+    """
+    position = np.sort(times_ns - span.start_ns)
+    if not intervals or not len(position):
+        return np.zeros(len(shifts_ns), np.int64)
+    edges = np.asarray(intervals, np.int64) - span.start_ns
+    turned = edges[None, :, :] + shifts_ns[:, None, None]
+    laps, rest = np.divmod(turned, span.length_ns)
+    before = laps * len(position) + np.searchsorted(position, rest)
+    return np.asarray((before[:, :, 1] - before[:, :, 0]).sum(axis=1))
+
+
+def attribute(
+    times_ns: Sequence[int], faults: Sequence[FaultWindow], span: Span, seed: int
+) -> tuple[Attribution, ...]:
+    """One row a fault kind, for the episodes (by their first time) of one class.
+
+    The p value is the share of `SHIFTS` turned schedules, the real one counted among them, with at least
+    as many episodes inside, so it is never 0.
+    """
+    if not times_ns or not faults:
+        return ()
+    times = np.asarray(times_ns, np.int64)
+    span = Span(min(span.start_ns, int(times.min())), max(span.end_ns, int(times.max()) + 1))
+    shifts = np.random.default_rng(seed).integers(0, span.length_ns, SHIFTS - 1)
+    rows = []
+    for kind in sorted({f.kind for f in faults}):
+        intervals = windows((f for f in faults if f.kind == kind), span)
+        here = int(inside(times, intervals, span, np.zeros(1, np.int64))[0])
+        turned = inside(times, intervals, span, shifts)
+        covered = sum(end - start for start, end in intervals) > MAX_COVER * span.length_ns
+        rows.append(
+            Attribution(
+                kind=kind,
+                inside=here,
+                episodes=len(times),
+                chance_share=round(float(turned.mean()) / len(times), 4),
+                p_value=None if covered else (1 + int((turned >= here).sum())) / SHIFTS,
+                not_attributable=covered,
+            )
+        )
+    return tuple(rows)
+
+
+def nearest(t_ns: int, faults: Sequence[FaultWindow]) -> Near | None:
+    """The fault that was applied at the time, or the one least far away; of several, the latest.
+
+    ``delta_ms`` counts from its inject, whether the fault is over or not.
+    """
+    if not faults:
+        return None
+
+    def distance(fault: FaultWindow) -> tuple[int, int]:
+        outside = max(fault.start_ns - t_ns, t_ns - fault.end_ns, 0)
+        return outside, -fault.start_ns
+
+    best = min(faults, key=distance)
+    return Near(
+        fault=best.id, kind=best.kind, target=best.target, delta_ms=round((t_ns - best.start_ns) / 1e6, 3)
+    )

@@ -1,0 +1,267 @@
+"""What the run could have shown: the checks that a clean result rests on.
+
+A run without anomalies proves something only if faults bit while messages flowed, at the rate asked for,
+and if everything was recorded and read back. Each check is one sentence, whether it holds or not; one
+that does not hold makes the verdict *unknown* (unless a violation was found all the same).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from analysis.capture.faultlog import FaultFact
+from analysis.findings import Finding, Status
+from analysis.verdict.rate import Rate
+from analysis.series import Grid, Series
+
+#: With less of the load outside outages than this, the rate cannot be judged.
+MIN_CALM_SHARE = 0.1
+#: Where some stream is out nearly always, the streams must at least be up this share of their time.
+MIN_UP_SHARE = 0.5
+#: A generator this late did not test what was asked. Hiccups of a busy machine stay well below.
+SATURATED_NS = 1_000_000_000
+_NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing a verdict rests on."""
+
+    name: str
+    ok: bool
+    text: str
+
+    def document(self) -> dict[str, Any]:
+        return {"name": self.name, "ok": self.ok, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """Everything the checks look at."""
+
+    manifest: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    faults: Sequence[FaultFact]
+    bounds: Sequence[Mapping[str, Any]]  # log_bounds.jsonl
+    streams: Sequence[str]  # every stream of the plan
+    series: Series
+    grid: Grid
+    rate: Rate
+    findings: Sequence[Finding] = ()
+    errors: Sequence[str] = field(default=())  # of judging, a line each
+    lateness_ns: Mapping[str, int] = field(default_factory=dict)  # by producer, RunFiles.lateness_ns
+    missing: Sequence[str] = field(default=())  # parts of the capture that are not there
+    contradictions: Sequence[str] = field(default=())  # in what the audit recorded
+
+
+def coverage(facts: RunFacts) -> list[Check]:
+    """Every check, in the order in which a reader wants them."""
+    checks: list[Callable[[RunFacts], Check | None]] = [
+        _analysis,
+        _run,
+        _capture,
+        _traffic,
+        _faults,
+        _rate,
+        _generator,
+        _readiness,
+        _drain,
+        _audit,
+        _evidence,
+    ]
+    return [check for make in checks if (check := make(facts)) is not None]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
+
+
+def _problems(facts: RunFacts, kind: str) -> list[str]:
+    return [str(p["text"]) for p in facts.manifest.get("problems", ()) if p.get("kind") == kind]
+
+
+def _analysis(facts: RunFacts) -> Check:
+    if facts.errors:
+        return Check("analysis", False, f"judging failed: {_some(facts.errors)}")
+    return Check("analysis", True, "every bucket was judged")
+
+
+def _run(facts: RunFacts) -> Check:
+    status = facts.manifest.get("status", "complete")
+    text = {
+        "complete": "the run went through all its phases",
+        "interrupted": "the run was interrupted",
+        "running": "the run never ended: its harness was killed",
+    }.get(status, f"the run ended with status {status!r}")
+    return Check("run", status == "complete", text)
+
+
+def _capture(facts: RunFacts) -> Check:
+    workers = facts.manifest.get("workers", ())
+    gone = [
+        str(w["name"]) + (f" (exit code {w['exit_code']})" if w.get("exit_code") is not None else "")
+        for w in workers
+        if not w.get("done") and not w.get("hung")
+    ]
+    hung = [str(w["name"]) for w in workers if w.get("hung") and not w.get("done")]
+    if facts.missing:
+        return Check("capture", False, f"records are missing: {_some(facts.missing)}")
+    if gone:
+        return Check(
+            "capture", False, f"worker died before it was done: {_some(gone)}; records may be missing"
+        )
+    ended = f"; {_some(hung)} hung and was ended, every row kept" if hung else ""
+    return Check("capture", True, f"{len(workers)} workers recorded everything{ended}")
+
+
+def _traffic(facts: RunFacts) -> Check:
+    attempted, ok = facts.series.totals.get("attempted", 0), facts.series.totals.get("ok", 0)
+    if not attempted:
+        return Check("traffic", False, "no message was sent")
+    if not ok:
+        return Check("traffic", False, f"none of {attempted:,} sends was acknowledged")
+    return Check("traffic", True, f"{ok:,} of {attempted:,} sends acknowledged")
+
+
+def _faults(facts: RunFacts) -> Check | None:
+    """A planned set of faults of which none bit during traffic shows nothing."""
+    if not facts.plan.get("faults"):
+        return None
+    injected = [f for f in facts.faults if f.inject_ns is not None]
+    bit = [f for f in injected if f.effective]
+    hit = [f for f in bit if _during_traffic(f, facts)]
+    if hit:
+        vacuous = [f"{f.kind} #{f.id}" for f in injected if f not in hit]
+        tail = f"; without effect: {_some(vacuous)}" if vacuous else ""
+        return Check("faults", True, f"{len(hit)} of {len(injected)} injected faults hit live traffic{tail}")
+    if not injected:
+        why = _some(sorted({f.skipped for f in facts.faults if f.skipped})) or "the run ended before"
+        return Check("faults", False, f"no planned fault was injected: {why}")
+    if not bit:
+        return Check("faults", False, f"none of {len(injected)} injected faults had an effect")
+    return Check("faults", False, f"none of {len(bit)} effective faults met a message on its way")
+
+
+def _during_traffic(fault: FaultFact, facts: RunFacts) -> bool:
+    """Whether a message was due, or given an outcome, between inject and heal or a step beside."""
+    assert fault.inject_ns is not None
+    end_ns = fault.healed_ns if fault.healed_ns is not None else facts.grid.end_ns
+    if fault.inject_ns >= facts.grid.end_ns or end_ns < facts.grid.start_ns:
+        return False
+    first, last = facts.grid.step(np.array([fault.inject_ns, end_ns]))
+    near = slice(max(first - 1, 0), last + 2)
+    series = facts.series
+    return any(counts[near].any() for counts in (series.due, series.ok, series.fail, series.info))
+
+
+def _rate(facts: RunFacts) -> Check:
+    rate, wanted = facts.rate, float(facts.plan.get("rate_ratio", 0.0))
+    if not rate.target_per_s:
+        return Check("rate", True, f"{rate.achieved_per_s:,.0f}/s acknowledged, no target set")
+    if not wanted:
+        return Check("rate", True, f"{rate.achieved_per_s:,.0f}/s acknowledged, and no rate is required")
+    if rate.calm_s < MIN_CALM_SHARE * rate.load_s:
+        return _rate_without_calm(facts)
+    share = rate.ratio or 0.0
+    text = f"{rate.calm_per_s:,.0f}/s outside outages, {share:.1%} of {rate.target_per_s:,.0f}/s"
+    if share < wanted:
+        return Check("rate", False, f"rate not reached: {text}, {wanted:.1%} required")
+    return Check("rate", True, text)
+
+
+def _rate_without_calm(facts: RunFacts) -> Check:
+    """Some stream was nearly always out. Then what was due in outages counts too, or, where most streams were
+    up, the time of all of them together."""
+    rate, wanted = facts.rate, float(facts.plan.get("rate_ratio", 0.0))
+    whole = rate.achieved_per_s / rate.target_per_s
+    if whole >= wanted:
+        text = f"{rate.achieved_per_s:,.0f}/s, {whole:.1%} of {rate.target_per_s:,.0f}/s, outages included"
+        return Check("rate", True, text)
+    if rate.up_share < MIN_UP_SHARE:
+        calm = f"some stream was out for all but {rate.calm_s:.1f} s of {rate.load_s:.1f} s of load"
+        return Check("rate", False, f"{calm}: the rate cannot be judged")
+    share = rate.up_ratio or 0.0
+    text = (
+        f"{rate.achieved_per_s:,.0f}/s, {share:.1%} of {rate.target_per_s:,.0f}/s for streams that were up "
+        f"{rate.up_share:.1%} of the time"
+    )
+    if share < wanted:
+        return Check("rate", False, f"rate not reached: {text}, {wanted:.1%} required")
+    return Check("rate", True, text)
+
+
+def _generator(facts: RunFacts) -> Check:
+    """Lateness of the generator itself: without the time in which the client blocked or was frozen."""
+    late = [
+        f"{worker} was {late_ns / 1e9:.1f} s late or more in a tenth of the load"
+        for worker, late_ns in sorted(facts.lateness_ns.items(), key=lambda item: -item[1])
+        if late_ns >= SATURATED_NS
+    ]
+    if problems := [*late, *_problems(facts, "saturated")]:
+        return Check("generator", False, f"the load generator was saturated: {_some(problems)}")
+    return Check("generator", True, "the load generator kept up")
+
+
+def _reached(facts: RunFacts, what: str) -> bool:
+    """A complete run must say so; one that was cut off before it could has its reason already."""
+    return bool(facts.manifest.get(what, facts.manifest.get("status") != "complete"))
+
+
+def _readiness(facts: RunFacts) -> Check:
+    if _reached(facts, "readiness_restored"):
+        return Check("readiness", True, "the cluster was whole again before the drain")
+    return Check(
+        "readiness",
+        False,
+        f"the cluster did not recover: {_some(_problems(facts, 'recovery')) or 'no reason kept'}",
+    )
+
+
+def _drain(facts: RunFacts) -> Check:
+    if not _reached(facts, "drained"):
+        problems = _some(_problems(facts, "drain"))
+        return Check("drain", False, f"drain incomplete: {problems or 'deadline passed'}")
+    if waiting := _undecided(facts):
+        text = f"{waiting:,} sends were open when the drain ended, and not past their deadline yet"
+        return Check("drain", False, f"{text}: raise limits.drain, or lower limits.call")
+    return Check("drain", True, "producers closed and consumers drained")
+
+
+def _undecided(facts: RunFacts) -> int:
+    """Sends without an outcome that were not open for long enough to be a hang, of producers that ended."""
+    if any(not w.get("done") and not w.get("hung") for w in facts.manifest.get("workers", ())):
+        return 0  # died: the check of the capture tells
+    if not all(p.get("call_deadline_s") for p in facts.plan.get("producers", ())):
+        return 0  # imported: nobody knows how long its clients may take
+    hanging = sum(f.split.get("never completed", 0) for f in facts.findings if f.cls == "hang")
+    return max(0, facts.series.totals.get("open", 0) - hanging)
+
+
+def _audit(facts: RunFacts) -> Check:
+    """Every stream read to the end that was fixed after the producers were gone."""
+    read = {str(b["stream"]): b for b in facts.bounds}
+    unread = [s for s in facts.streams if s not in read]
+    short = [
+        f"{s} at {b['read_to']} of {b['end']} ({b.get('why', '')})"
+        for s, b in read.items()
+        if int(b["read_to"]) < int(b["end"])
+    ]
+    if unread:
+        return Check("audit", False, f"audit incomplete: {_some(unread)} not read")
+    if facts.contradictions:
+        return Check("audit", False, f"the audit contradicts itself: {_some(facts.contradictions)}")
+    if short:
+        return Check("audit", False, f"audit incomplete: {_some(short)}")
+    return Check("audit", True, f"{len(read)} streams read back to their end")
+
+
+def _evidence(facts: RunFacts) -> Check | None:
+    suspects = [f"{f.count:,} {f.cls}" for f in facts.findings if f.status is Status.SUSPECT and f.count]
+    if suspects:
+        return Check("evidence", False, f"suspected but not proved: {_some(suspects)}")
+    return None

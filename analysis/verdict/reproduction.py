@@ -1,0 +1,137 @@
+"""Is a known bug reproduced? The affected version against the fixed one, round by round. Pure.
+
+*Reproduced* needs all of: as many counted rounds of each arm as were asked for beforehand, the class of the
+bug in the affected arm, none of it in the fixed arm, and a two-sided p of Fisher's exact test of at most
+0.05. A round counts when its exposure counter reached the floor and it could have shown the class. An early
+stop (``quick``) has no rate and no p: where to stop was decided by what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from analysis.verdict.campaign import (
+    CLEAN,
+    Proved,
+    Question,
+    Rate,
+    Reproduction,
+    RunSummary,
+    VariantResult,
+)
+from analysis.findings import Verdict
+from analysis.verdict.statistics import (
+    ALPHA,
+    clopper_pearson,
+    fisher_exact,
+)
+
+AFFECTED, FIXED = "affected", "fixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the rounds say: one result an arm, the affected one first."""
+
+    arms: tuple[VariantResult, VariantResult]
+    reproduction: Reproduction
+
+
+def why_not_counted(run: RunSummary, question: Question) -> str:
+    """Why a round proves nothing about its version; empty if it counts."""
+    met = run.exposure.get(question.counter)
+    if met is None:
+        return f"no worker reports {question.counter}"
+    if met < question.floor:
+        return f"{question.counter} {met:,}, at least {question.floor:,} needed"
+    if run.verdict is Verdict.UNKNOWN and not run.shows(question.expect):
+        return "could not have shown it: " + (run.reasons[0] if run.reasons else "the verdict is unknown")
+    return ""
+
+
+def answer(
+    question: Question,
+    affected: Sequence[RunSummary],
+    fixed: Sequence[RunSummary],
+    *,
+    versions: tuple[str, str] = ("", ""),
+    about: tuple[str, str] = ("", ""),
+) -> Answer:
+    """Judge the rounds of both arms, in the order in which they were run."""
+    bad = _arm(question, AFFECTED, affected, versions[0], about[0])
+    good = _arm(question, FIXED, fixed, versions[1], about[1])
+    proved, why = _proved(question, bad, good)
+    p_value = None
+    if not question.quick and _is_complete(question, bad, good):
+        p_value = fisher_exact(bad.hits, bad.counted, good.hits, good.counted)
+        bad, good = (replace(arm, rate=_rate(arm)) for arm in (bad, good))
+    reproduction = Reproduction(question=question, outcome=proved, why=why, p_value=p_value)
+    return Answer(arms=(bad, good), reproduction=reproduction)
+
+
+def _arm(
+    question: Question, role: str, runs: Sequence[RunSummary], version: str, about: str
+) -> VariantResult:
+    """An arm; its outcome is that of its counted rounds, its hits those with the class of the bug."""
+    name = question.affected if role == AFFECTED else question.fixed
+    judged = [replace(run, not_counted=why_not_counted(run, question)) for run in runs]
+    counted = [run for run in judged if not run.not_counted]
+    result = VariantResult.of(name, question.expect if role == AFFECTED else CLEAN, counted, about=about)
+    hits = [run for run in counted if run.shows(question.expect)]
+    times = [run.witnesses[question.expect].t_s for run in hits if question.expect in run.witnesses]
+    return replace(
+        result,
+        role=role,
+        version=version,
+        rounds=len(judged),
+        counted=len(counted),
+        hits=len(hits),
+        first_witness_s=times[0] if times else None,
+        witness_times_s=times,
+        runs=judged,
+    )
+
+
+def _is_complete(question: Question, bad: VariantResult, good: VariantResult) -> bool:
+    return bad.counted == good.counted == question.rounds
+
+
+def _proved(question: Question, bad: VariantResult, good: VariantResult) -> tuple[Proved, str]:
+    if question.quick:
+        return _seen(question, bad, good)
+    if not _is_complete(question, bad, good):
+        return Proved.UNKNOWN, _what_is_missing(question, bad, good)
+    p = fisher_exact(bad.hits, bad.counted, good.hits, good.counted)
+    found = f"{bad.hits} of {bad.counted} against {good.hits} of {good.counted}"
+    if good.hits:
+        return Proved.NOT_REPRODUCED, f"{question.expect} in the fixed version too: {found}"
+    if not bad.hits:
+        return Proved.NOT_REPRODUCED, f"no {question.expect} in the affected version: {found}"
+    if p > ALPHA:
+        return Proved.NOT_REPRODUCED, f"{found} may be chance: p {p:.3f} is above {ALPHA}"
+    return Proved.REPRODUCED, found
+
+
+def _seen(question: Question, bad: VariantResult, good: VariantResult) -> tuple[Proved, str]:
+    """Of an early stop: one hit and one clean round are an observation, not a proof."""
+    if good.hits:
+        return Proved.NOT_REPRODUCED, f"{question.expect} in the fixed version too"
+    if bad.hits and good.counted:
+        return Proved.SEEN, "seen in the affected version and not in one round of the fixed one"
+    if bad.counted >= question.rounds:
+        return Proved.NOT_REPRODUCED, f"no {question.expect} in {bad.counted} rounds of the affected version"
+    return Proved.UNKNOWN, _what_is_missing(question, bad, good)
+
+
+def _what_is_missing(question: Question, bad: VariantResult, good: VariantResult) -> str:
+    wanted = 1 if question.quick else question.rounds
+    short = [arm for arm in (bad, good) if arm.counted < wanted]
+    reasons = [run.not_counted for arm in short for run in arm.runs if run.not_counted]
+    texts = [f"{arm.counted} of {wanted} rounds of {arm.name} count" for arm in short]
+    return "; ".join([", ".join(texts) or "it was stopped early", *dict.fromkeys(reasons)])
+
+
+def _rate(arm: VariantResult) -> Rate:
+    low, high = clopper_pearson(arm.hits, arm.counted)
+    return Rate(value=arm.hits / arm.counted, low=low, high=high)

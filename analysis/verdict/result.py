@@ -1,0 +1,220 @@
+"""The result of a run, put together from what the buckets said and what the run wrote down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.verdict.attribution import Span
+from analysis.capture.capture import Capture
+from analysis.capture.context import Context
+from analysis.verdict.coverage import RunFacts, coverage
+from analysis.kernels.exposure import exposure_of
+from analysis.capture.faultlog import FaultFact, fault_rows
+from analysis.findings import Finding, Result, Timeline
+from analysis.capture.hangs import hang_rows
+from analysis.verdict.merge import findings_of
+from analysis.capture.producers import producers_of
+from analysis.verdict.rate import rate_of
+from analysis.series import Grid, Series
+from analysis.kernels.partial import BucketReport
+from analysis.verdict.verdict import EXIT, decide
+from harness.errors import Exit
+
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0)
+_NAMED = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
+_SENDS = ("attempted", "ok", "fail", "info", "open", "warm_up")
+_LOOKED_UP = ("info_stored", "info_not_stored")  # only the log tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFiles:
+    """The small files of a run, read."""
+
+    manifest: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    bounds: Sequence[Mapping[str, Any]]
+    faults: Sequence[FaultFact]
+    metrics: Sequence[Mapping[str, Any]] = ()
+    events: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def phases(self) -> Sequence[Mapping[str, Any]]:
+        return self.manifest.get("phases") or ()
+
+    def load_end_ns(self, context: Context) -> int:
+        """When messages stopped being due: as planned, or earlier if the load was cut short."""
+        ends = [int(p["end_ns"]) for p in self.phases if p["name"] == "load" and p.get("end_ns")]
+        return min([context.load_end_ns, *ends])
+
+    def lateness_ns(self, context: Context) -> dict[str, int]:
+        """By producer, how late the generator itself was in the worst tenth of the load's seconds, at least.
+
+        Not the maximum: while a broker is away the client's own threads take the cores for a second or
+        two. A generator that is too slow for its rate falls behind for ever.
+        """
+        seconds: dict[str, list[int]] = {}
+        for row in self.metrics:
+            if "late_max_ns" in row and context.epoch_ns <= int(row["t_ns"]) <= self.load_end_ns(context):
+                seconds.setdefault(str(row.get("worker", "")), []).append(int(row["late_max_ns"]))
+        return {name: sorted(late)[int(0.9 * (len(late) - 1))] for name, late in seconds.items()}
+
+
+def grid_of(files: RunFiles, context: Context) -> Grid:
+    """From warm-up to the end of the drain; what is later falls into the last step."""
+    zero = context.epoch_ns
+    warm_up = [int(p["start_ns"]) for p in files.phases if p["name"] == "warm-up" and p.get("start_ns")]
+    over = [int(p["end_ns"]) for p in files.phases if p["name"] != "audit" and p.get("end_ns")]
+    return Grid.over(min([zero, *warm_up]), max([context.load_end_ns, zero, *over]), zero)
+
+
+def result_of(
+    files: RunFiles,
+    context: Context,
+    capture: Capture,
+    grid: Grid,
+    reports: Sequence[BucketReport],
+    judging_s: float,
+) -> Result:
+    """Merge, attribute, decide. Pure: the same reports give the same result."""
+    series = Series.merged([r.series for r in reports if r.series], grid)
+    rows = _summed(r.rows for r in reports)
+    load_end_ns = files.load_end_ns(context)
+    rate = rate_of(series, grid, load_end_ns, float(files.plan["rate_per_s"]), streams=len(context.streams))
+    findings = _findings(files, context, load_end_ns, reports)
+    errors = [r.error for r in reports if r.error]
+    facts = RunFacts(
+        manifest=files.manifest,
+        plan=files.plan,
+        faults=files.faults,
+        bounds=files.bounds,
+        streams=context.streams,
+        series=series,
+        grid=grid,
+        rate=rate,
+        findings=findings,
+        errors=errors,
+        lateness_ns=files.lateness_ns(context),
+        missing=[] if errors else capture.missing(rows),
+        contradictions=[text for r in reports for text in r.contradictions],
+    )
+    return _told(files, context, reports, facts, rows, judging_s)
+
+
+def _told(
+    files: RunFiles,
+    context: Context,
+    reports: Sequence[BucketReport],
+    facts: RunFacts,
+    rows: dict[str, int],
+    judging_s: float,
+) -> Result:
+    """The verdict, and everything that is said with it."""
+    series, findings = facts.series, list(facts.findings)
+    checks = coverage(facts)
+    verdict, reasons = decide(findings, checks)
+    applied = [str(p["text"]) for p in files.manifest.get("problems", ()) if p.get("kind") == "not-healed"]
+    return Result(
+        run_id=context.run_id,
+        scenario=str(files.plan["scenario"]),
+        variant=str(files.plan["variant"]),
+        seed=int(files.plan["seed"]),
+        verdict=verdict,
+        exit_code=int(Exit.NOT_HEALED if applied else EXIT[verdict]),
+        reasons=[f"a fault could not be healed: {text}" for text in applied] + reasons,
+        sends=_sends(series, reports),
+        rate=facts.rate.document(),
+        latency_ms=_latency_ms(series),
+        percentiles=_percentiles(series),
+        findings=findings,
+        faults=fault_rows(files.faults, series.outages, context.epoch_ns),
+        hangs=hang_rows(files.events, context.epoch_ns),
+        timeline=_timeline(series, facts.grid, files, files.load_end_ns(context)),
+        coverage=[check.document() for check in checks],
+        rows=rows,
+        exposure=exposure_of((r.partial.counts for r in reports if r.partial), files.faults, files.manifest),
+        duration_s=_durations_s(files) | {"judging": round(judging_s, 3)},
+        environment=_environment(files.manifest) | producers_of(files.plan, files.manifest),
+        command=str(files.manifest.get("command", "")),
+    )
+
+
+def _findings(
+    files: RunFiles, context: Context, load_end_ns: int, reports: Sequence[BucketReport]
+) -> list[Finding]:
+    episodes = [episode for r in reports if r.partial for episode in r.partial.episodes]
+    end_ns = max([load_end_ns, *(f.end_ns for f in context.faults)])
+    return findings_of(episodes, context, Span(context.epoch_ns, end_ns), int(files.plan["seed"]))
+
+
+def _summed(counts: Any) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for part in counts:
+        total.update(part)
+    return dict(total)
+
+
+def _sends(series: Series, reports: Sequence[BucketReport]) -> dict[str, int]:
+    looked_up = _summed(r.partial.counts for r in reports if r.partial)
+    return {name: series.totals.get(name, 0) for name in _SENDS} | {
+        name: looked_up.get(name, 0) for name in _LOOKED_UP
+    }
+
+
+def _ms(value_ns: float) -> float:
+    return round(value_ns / 1e6, 3)
+
+
+def _latency_ms(series: Series) -> dict[str, float]:
+    named = dict(zip(_NAMED, map(_ms, series.latency.quantiles(list(_NAMED.values()))), strict=False))
+    delay = series.delay.quantiles([0.99])
+    return named | ({"send_delay_p99": _ms(delay[0])} if delay else {})
+
+
+def _percentiles(series: Series) -> list[tuple[float, float]]:
+    return list(zip(QUANTILES, map(_ms, series.latency.quantiles(QUANTILES)), strict=False))
+
+
+def _timeline(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> Timeline:
+    p50, p99 = series.latency.quantiles_per_step([0.5, 0.99], grid.steps)
+    (delay,) = series.delay.quantiles_per_step([0.99], grid.steps)
+    return Timeline(
+        start_s=round((grid.start_ns - grid.zero_ns) / 1e9, 3),
+        step_s=round(grid.step_ns / 1e9, 3),
+        intended=_intended(series, grid, files, load_end_ns),
+        ok=series.ok.tolist(),
+        fail=series.fail.tolist(),
+        info=series.info.tolist(),
+        delivered=series.delivered.tolist(),
+        p50_ms=[None if v is None else _ms(v) for v in p50],
+        p99_ms=[None if v is None else _ms(v) for v in p99],
+        delay_p99_ms=[None if v is None else _ms(v) for v in delay],
+    )
+
+
+def _intended(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> list[int]:
+    """Messages the plan wanted in each step, offered or not; without a rate, those that were sent."""
+    rate = float(files.plan["rate_per_s"])
+    if not rate:
+        return [int(n) for n in series.due]
+    start_ns = grid.zero_ns - round(float(files.plan["warm_up_s"]) * 1e9)
+    borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
+    wanted = np.floor((np.clip(borders, start_ns, load_end_ns) - start_ns) * (rate / 1e9) + 1e-6)
+    return [int(n) for n in np.diff(wanted)]
+
+
+def _durations_s(files: RunFiles) -> dict[str, float]:
+    return {
+        str(p["name"]): round((int(p["end_ns"]) - int(p["start_ns"])) / 1e9, 3)
+        for p in files.phases
+        if p.get("end_ns")
+    }
+
+
+def _environment(manifest: Mapping[str, Any]) -> dict[str, str]:
+    parts = {**(manifest.get("versions") or {}), **(manifest.get("machine") or {})}
+    return {str(name): str(value) for name, value in parts.items()}

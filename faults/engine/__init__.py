@@ -1,0 +1,1 @@
+"""Fires a timeline at a live cluster: injection, proof of effect, heal, the ledger and the journal."""

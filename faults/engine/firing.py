@@ -1,0 +1,238 @@
+"""One firing from due to healed, in a thread of its own: a slow admin must not delay the others."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from faults.kit.errors import NotNow
+from faults.kit.injection import Injection
+from faults.engine.journal import Journal
+from faults.kinds import KINDS
+from faults.engine.ledger import Ledger
+from faults.engine.claims import Occupancy
+from faults.engine.prover import Prover
+from faults.kit.site import POLL_S, Site
+from faults.schedule.timeline import Firing
+from harness.errors import BrokerstormError
+
+#: An asked leader moves within half a second on a calm machine; later the move counts as vacuous.
+PROOF_S: Final = 15.0
+#: A node that was just resumed may be the one that is asked, and answer with what it knew before.
+_WHOLE_LOOKS: Final = 2
+#: A heal that failed (a node that died while starting) is tried again this often.
+_RETRY_S: Final = 5.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the lives of one storm share."""
+
+    site: Site
+    journal: Journal
+    ledger: Ledger
+    occupancy: Occupancy
+    verify_s: float
+
+
+class Life(threading.Thread):
+    """Prepare, claim, enter in the ledger, apply, prove, heal, verify, strike out."""
+
+    def __init__(self, firing: Firing, desk: Desk, *, leave: bool = False) -> None:
+        """``leave``: do not heal; the ledger keeps the fault for a later process."""
+        super().__init__(name=f"fault-{firing.id}", daemon=True)
+        self.firing = firing
+        self._failure = ""
+        self._slow = False
+        self._desk = desk
+        self._leave = leave
+        self._cut = threading.Event()
+        self._applied = threading.Event()
+        self._injection: Injection | None = None
+
+    def run(self) -> None:
+        try:
+            injection = self._prepare_in_time()
+        except NotNow as reason:
+            self._desk.journal.skipped(self.firing, str(reason))
+            return
+        except Exception as error:  # noqa: BLE001 - a thread's end: what is not recorded here is lost
+            _LOG.exception("fault %d (%s) failed before it was applied", self.firing.id, self.firing.kind)
+            self._desk.journal.skipped(self.firing, f"a bug: {error!r}")
+            return
+        prover = Prover(self.firing.id, injection, self._desk.journal)
+        prover.start()
+        self._apply(injection, prover)
+        self._applied.set()
+        self._stay(injection, prover)
+        if not self._leave:
+            self._heal(injection)
+        prover.done.set()
+        prover.join(PROOF_S)
+
+    def _prepare_in_time(self) -> Injection:
+        deadline = time.monotonic() + self.firing.wait_s
+        while True:
+            try:
+                return self._prepare()
+            except NotNow:
+                if time.monotonic() >= deadline or self._desk.site.stopping.wait(POLL_S):
+                    raise
+
+    def _prepare(self) -> Injection:
+        """Resolve, claim and enter.
+
+        Raises:
+            NotNow: nothing was changed and nothing will be.
+        """
+        kind, site = KINDS[self.firing.kind], self._desk.site
+        try:
+            params = kind.params.model_validate(dict(self.firing.params))
+            injection = kind.prepare(params, site, self.firing.draw)
+        except BrokerstormError as error:
+            raise NotNow(f"the cluster did not say whom to hit: {error}") from error
+        self._desk.occupancy.claim(self.firing.id, injection, site)
+        try:
+            if site.stopping.is_set():
+                raise NotNow("the run was healing already")
+            if objection := injection.objection():
+                raise NotNow(objection)
+            self._enter(injection)
+        except BaseException:
+            self._desk.occupancy.release(self.firing.id)
+            raise
+        self._injection = injection
+        return injection
+
+    def _enter(self, injection: Injection) -> None:
+        """The ledger first, then the journal: from here on the fault may be applied."""
+        firing = self.firing
+        what = {"kind": firing.kind, "targets": list(injection.targets), "t_ns": time.monotonic_ns()}
+        if injection.lasts:
+            self._desk.ledger.write(firing.id, {**what, **injection.ledger_entry()})
+        self._desk.journal.inject(firing, injection.targets, injection.params)
+
+    def _apply(self, injection: Injection, prover: Prover) -> None:
+        try:
+            injection.apply()
+        except BrokerstormError as error:
+            prover.trouble = f"could not be applied: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever it was, what was half applied must be healed
+            _LOG.exception("fault %d (%s) failed", self.firing.id, self.firing.kind)
+            prover.trouble = f"could not be applied, a bug: {error!r}"
+
+    def _stay(self, injection: Injection, prover: Prover) -> None:
+        stopping = self._desk.site.stopping
+        if prover.trouble:
+            return
+        if self._leave or not injection.lasts:
+            deadline = time.monotonic() + PROOF_S
+            while time.monotonic() < deadline and not prover.proved.wait(POLL_S) and not stopping.is_set():
+                pass
+            return
+        if self.firing.for_s is not None:
+            stopping.wait(self.firing.for_s)
+
+    def _heal(self, injection: Injection) -> None:
+        fault_id, desk = self.firing.id, self._desk
+        desk.journal.heal(fault_id)
+        text = self._verified(injection)
+        undone = not text or self._is_undone(injection)
+        evidence = f"undone, but the cluster did not recover in time: {text}" if text and undone else text
+        desk.journal.healed(fault_id, ok=not text, text=evidence)
+        if undone:  # a cluster that is slow to recover is the run's finding; nothing is left to undo
+            desk.ledger.remove(fault_id)
+            self._slow = bool(text)
+        else:
+            self._failure = self._describe(text)
+        if not text:
+            desk.occupancy.release(fault_id)
+
+    def _verified(self, injection: Injection) -> str:
+        """Undo until the cluster is whole again; what is missing when time is up."""
+        deadline = time.monotonic() + self._desk.verify_s
+        next_try, error_text, whole_looks = 0.0, "", 0
+        while True:
+            if time.monotonic() >= next_try and not self._is_undone(injection):
+                next_try = time.monotonic() + _RETRY_S
+                error_text = self._undo(injection)
+            missing = self._missing(injection)
+            whole_looks = 0 if missing else whole_looks + 1
+            if whole_looks >= _WHOLE_LOOKS:
+                return ""
+            if time.monotonic() > deadline or self._cut.is_set():
+                return f"{missing} ({error_text})" if error_text else missing
+            self._cut.wait(POLL_S)
+
+    def _undo(self, injection: Injection) -> str:
+        """Heal; why that failed, as text."""
+        try:
+            injection.heal()
+        except BrokerstormError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - what stays applied must be told, whatever went wrong
+            _LOG.exception("fault %d (%s) cannot be healed", self.firing.id, self.firing.kind)
+            return f"a bug: {error!r}"
+        return ""
+
+    def _is_undone(self, injection: Injection) -> bool:
+        """Not to know is not to be undone."""
+        try:
+            return injection.is_undone()
+        except BrokerstormError:
+            return False
+        except Exception:  # noqa: BLE001 - a thread's end would leave the fault to nobody
+            _LOG.exception("fault %d cannot be asked whether it is undone", self.firing.id)
+            return False
+
+    def _missing(self, injection: Injection) -> str:
+        try:
+            return injection.missing()
+        except BrokerstormError as error:
+            return f"the cluster does not answer: {error}"
+        except Exception as error:  # noqa: BLE001 - not to know is not to be healed, and to look again
+            _LOG.exception("fault %d (%s) cannot be verified", self.firing.id, self.firing.kind)
+            return f"cannot be told, a bug: {error!r}"
+
+    @property
+    def failure(self) -> str:
+        """What is still applied after its heal, as text; empty when nothing is.
+
+        Asked anew of a cluster that was slow to recover: a node may have run for just that moment, and died
+        of its start.
+        """
+        if self._slow and self._injection and not self._is_undone(self._injection):
+            return self._describe(self._missing(self._injection) or "still applied")
+        return self._failure
+
+    def cut(self) -> None:
+        """Wait no longer until the cluster is whole again; undoing goes on."""
+        self._cut.set()
+
+    def give_up(self) -> str:
+        """Called by `heal_all` when its time is over, after `cut`.
+
+        Returns:
+            What is still applied, as text; empty when nothing is.
+        """
+        self.join(1.0)
+        if not self.is_alive():
+            return self.failure
+        injection = self._injection
+        if injection is None:
+            return ""  # it will find that everything is healing, and skip
+        if not self._applied.is_set():
+            return self._describe(
+                "still being applied; it heals when that is done, or `brokerstorm clean` does"
+            )
+        if trouble := self._undo(injection):
+            return self._describe(trouble)
+        return "" if self._is_undone(injection) else self._describe("still applied")
+
+    def _describe(self, text: str) -> str:
+        targets = self._injection.targets if self._injection else (self.firing.target,)
+        return f"fault {self.firing.id} ({self.firing.kind} {', '.join(targets)}): {text}"

@@ -1,0 +1,60 @@
+"""faults.jsonl: what was done and seen, one event a row, folded by the fault's id.
+
+inject   about to be applied: kind, target as written, resolved targets, planned time, params
+effect   whether it bit, and how we know; a later row of the same id says more
+heal     the undoing began; of a fault that ends by itself: it was seen to be over
+healed   whether the cluster is whole again
+skipped  not applied, and why
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from faults.schedule.timeline import Firing
+from harness.protocols.cluster import Proof
+from harness.rundir import RunDir, append_jsonl
+
+OnEvent = Callable[[Mapping[str, Any]], None]
+_LOG = logging.getLogger(__name__)
+
+
+class Journal:
+    """Appends rows; tells ``on_event`` of each. Used by every thread of a storm."""
+
+    def __init__(self, run: RunDir, on_event: OnEvent) -> None:
+        self._path = run.faults
+        self._on_event = on_event
+        self._lock = threading.RLock()
+
+    def inject(self, firing: Firing, targets: tuple[str, ...], params: Mapping[str, Any]) -> None:
+        planned = {"planned_s": firing.t_s, "for_s": firing.for_s, "params": dict(params)}
+        named = {"kind": firing.kind, "target": firing.target, "targets": list(targets)}
+        self._write(firing.id, "inject", {**named, **planned})
+
+    def effect(self, fault_id: int, proof: Proof) -> None:
+        row = {"effective": proof.effective, "evidence": proof.evidence, "details": dict(proof.details)}
+        self._write(fault_id, "effect", row)
+
+    def heal(self, fault_id: int) -> None:
+        self._write(fault_id, "heal", {})
+
+    def healed(self, fault_id: int, *, ok: bool, text: str) -> None:
+        self._write(fault_id, "healed", {"ok": ok, "evidence": text})
+
+    def skipped(self, firing: Firing, reason: str) -> None:
+        planned = {"kind": firing.kind, "target": firing.target, "planned_s": firing.t_s}
+        self._write(firing.id, "skipped", {**planned, "reason": reason})
+
+    def _write(self, fault_id: int, event: str, fields: Mapping[str, Any]) -> None:
+        row = {"id": fault_id, "event": event, **fields, "t_ns": time.monotonic_ns()}
+        with self._lock:
+            append_jsonl(self._path, row)
+        try:
+            self._on_event(row)
+        except Exception:  # noqa: BLE001 - a listener's bug must not keep a fault from being healed
+            _LOG.exception("a listener failed on fault event %s", row)

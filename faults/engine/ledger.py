@@ -1,0 +1,183 @@
+"""The faults applied right now, on disk: so that somebody can heal them when this process no longer can.
+
+One JSON file a fault in ``ledger/`` of the run, there before the fault is applied and away after its heal
+was verified. A harness that is SIGKILLed leaves its entries; `heal_from_ledger` (called by `clean` and by
+the next run on a kept cluster) takes them from there.
+
+    {"id": 3, "kind": "pause", "targets": ["kafka-1"], "t_ns": ..., "paused": [{"node", "pid", "started_s"}]}
+    {"id": 4, "kind": "kill", "targets": ["kafka-2"], "t_ns": ..., "down": ["kafka-2"]}
+    {"id": 5, "kind": "disk-full", "targets": ["kafka-3"], "t_ns": ..., "limited": [...], "down": [...]}
+    {"id": 5, "kind": "latency", "targets": ["kafka-3"], "t_ns": ..., "impaired": ["fault-1a2b3c4d"]}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from faults.kit.site import find_ability
+from harness.errors import BrokerstormError, UsageError
+from harness.protocols.cluster import (
+    Cluster,
+    Killable,
+    Pausable,
+)
+from harness.protocols.limits import LiftsLimits
+from harness.rundir import RunDir, append_jsonl, read_json, write_json
+from harness.protocols.network import HasDetours, LosesPackets
+
+#: psutil computes start times from the boot time, which moves a little when the clock is set.
+_SAME_START_S: Final = 2.0
+#: SIGCONT takes effect when the kernel next looks; more means that somebody stops it again.
+_CONTINUE_S: Final = 5.0
+
+
+def process_identity(pid: int) -> dict[str, Any]:
+    """What tells this process from a later one with the same pid; empty when it is gone."""
+    try:
+        return {"pid": pid, "started_s": psutil.Process(pid).create_time()}
+    except psutil.NoSuchProcess:
+        return {}
+
+
+class Ledger:
+    """The ledger of one run."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._folder = run.ledger
+
+    def write(self, fault_id: int, row: Mapping[str, Any]) -> None:
+        """Enter a fault, surely on disk on return (file and folder)."""
+        write_json(self._path(fault_id), {"id": fault_id, **row})
+        self._sync_folder()
+
+    def remove(self, fault_id: int) -> None:
+        """Strike a healed fault out. Idempotent."""
+        self._path(fault_id).unlink(missing_ok=True)
+        self._sync_folder()
+
+    def entries(self) -> list[dict[str, Any]]:
+        """What is applied, oldest first. A file that cannot be read counts as an entry without content."""
+        found = []
+        for path in sorted(self._folder.glob("fault-*.json")):
+            try:
+                found.append(read_json(path))
+            except UsageError as error:
+                found.append({"id": int(path.stem.removeprefix("fault-")), "damaged": str(error)})
+        return found
+
+    def _path(self, fault_id: int) -> Path:
+        return self._folder / f"fault-{fault_id:06d}.json"
+
+    def _sync_folder(self) -> None:
+        """A new name is durable only when its folder is."""
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(self._folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def heal_from_ledger(cluster: Cluster | None, run: RunDir) -> list[str]:
+    """Heal what another process left applied in a run, or in any round of a campaign.
+
+    Stopped processes are continued in any case (a stopped one cannot even be asked to end); nodes that were
+    killed or stopped are started only on a cluster that is to be kept. Does not wait for the ISR.
+
+    Args:
+        cluster: the run's cluster if it is to be kept, else None.
+
+    Returns:
+        What could not be healed, as text; those entries stay.
+    """
+    return [failure for each in (run, *run.rounds()) for failure in _heal_run(cluster, each)]
+
+
+def _heal_run(cluster: Cluster | None, run: RunDir) -> list[str]:
+    ledger = Ledger(run)
+    failures: list[str] = []
+    for entry in ledger.entries():
+        if problems := _heal_entry(entry, cluster):
+            failures += problems
+            continue
+        if cluster is not None:
+            _note_healed(run, int(entry["id"]))
+        ledger.remove(int(entry["id"]))
+    return failures
+
+
+def _note_healed(run: RunDir, fault_id: int) -> None:
+    for event in ({"event": "heal"}, {"event": "healed", "ok": True, "evidence": "healed from the ledger"}):
+        append_jsonl(run.faults, {"id": fault_id, **event, "t_ns": time.monotonic_ns()})
+
+
+def _heal_entry(entry: Mapping[str, Any], cluster: Cluster | None) -> list[str]:
+    name = f"fault {entry['id']} ({entry.get('kind', 'unreadable')})"
+    problems = [f"{name}: {problem}" for problem in map(_continue, entry.get("paused", ())) if problem]
+    if cluster is not None:
+        problems += [f"{name}: {text}" for text in _restore(cluster, entry)]
+    if "damaged" in entry and cluster is not None:
+        problems.append(f"{name}: {entry['damaged']}")
+    return problems
+
+
+def _continue(process: Mapping[str, Any]) -> str:
+    """SIGCONT a process if it is still the one that was stopped. Empty text = nothing is stopped any more."""
+    if "pid" not in process:
+        return ""
+    pid = int(process["pid"])
+    try:
+        found = psutil.Process(pid)
+        if abs(found.create_time() - float(process["started_s"])) > _SAME_START_S:
+            return ""  # the pid belongs to somebody else by now
+        # A node leads its own process group, and all of it was stopped.
+        send = os.killpg if os.getpgid(pid) == pid else os.kill
+        send(pid, signal.SIGCONT)
+        deadline = time.monotonic() + _CONTINUE_S
+        while found.status() == psutil.STATUS_STOPPED:
+            if time.monotonic() > deadline:
+                return f"{process['node']} (pid {pid}) is still stopped after SIGCONT"
+            time.sleep(0.01)
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return ""
+    except (psutil.AccessDenied, PermissionError):
+        return f"{process['node']} (pid {pid}) is stopped and belongs to another user"
+    return ""
+
+
+def _restore(cluster: Cluster, entry: Mapping[str, Any]) -> list[str]:
+    """Resume and start nodes through a cluster that is kept."""
+    paused: Sequence[str] = [process["node"] for process in entry.get("paused", ())]
+    pausable, killable = find_ability(cluster, Pausable), find_ability(cluster, Killable)
+    limited = find_ability(cluster, LiftsLimits)
+    problems = []
+    nodes = {node.name for node in cluster.runtime.nodes}  # a paused process may also be a client's
+    try:
+        for node in nodes & set(paused):
+            if pausable is not None and pausable.is_paused(node):
+                pausable.resume(node)
+        for node in entry.get("limited", ()):  # before the start: a full disk ends it again
+            if limited is not None:
+                limited.lift_limits(node)
+        for node in entry.get("down", ()):
+            if killable is not None and not killable.is_running(node):
+                killable.start(node)
+        _repair_network(cluster, entry)
+    except BrokerstormError as error:
+        problems.append(str(error))
+    return problems
+
+
+def _repair_network(cluster: Cluster, entry: Mapping[str, Any]) -> None:
+    for ability, key in ((HasDetours, "impaired"), (LosesPackets, "losing")):
+        if entry.get(key) and (part := find_ability(cluster, ability)) is not None:
+            for name in entry[key]:
+                part.repair(name)

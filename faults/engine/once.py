@@ -1,0 +1,126 @@
+"""One fault on a cluster that somebody keeps up: `brokerstorm inject`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from faults.kit.errors import StepProblem
+from faults.engine.journal import OnEvent
+from faults.engine.ledger import Ledger
+from faults.kit.params import Shape, keys_of
+from faults.kit.site import find_ability
+from faults.schedule.steps import find_kind, read_step
+from faults.engine.storm import Storm, ignore
+from faults.schedule.timeline import (
+    Firing,
+    Timeline,
+    refuse_unsupported,
+)
+from harness.errors import HealError, ScenarioError
+from harness.protocols.cluster import (
+    Cluster,
+    HasPlacement,
+    HasTopics,
+    TopicSettings,
+)
+from harness.rundir import RunDir, read_jsonl
+
+
+def inject_once(
+    kind: str,
+    params: Mapping[str, Any],
+    cluster: Cluster,
+    run: RunDir,
+    for_s: float | None,
+    *,
+    on_event: OnEvent = ignore,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """Inject one fault now; return when it is healed, or, with ``for_s`` None, when it is proved.
+
+    A fault that lasts and has no ``for_s`` stays applied: it is in the run's ledger, and
+    `heal_from_ledger` (or ``brokerstorm clean``) heals it.
+
+    Args:
+        params: keys of the kind as in a scenario step, without the times.
+        seed: of random targets; None = another one each time.
+
+    Returns:
+        ``id, kind, target, targets, effective, evidence, applied`` (still), ``healed``, and ``skipped``
+        with the reason when there was nobody to hit.
+
+    Raises:
+        ScenarioError: unknown kind, key or target, or the cluster lacks an ability.
+        HealError: it could not be healed.
+    """
+    seed = time.time_ns() if seed is None else seed
+    fault_id = 1 + max((int(row["id"]) for row in read_jsonl(run.faults)), default=0)
+    firing, shape, leave = _firing(kind, params, cluster, for_s, fault_id, seed)
+    timeline = Timeline((firing,), seed, 0.0, shape)
+    refuse_unsupported(timeline, cluster)
+    storm = Storm(timeline, cluster, run, on_event=on_event)
+    failures: list[str] = []
+    arrived = False
+    try:
+        storm.fire(firing, leave=leave)
+        storm.join()
+        arrived = True
+    finally:
+        if not (leave and arrived):  # an interrupted one must not stay
+            failures = storm.heal_all(30.0)
+    if failures:
+        raise HealError("; ".join(failures), hint="`brokerstorm clean` tries again and removes the cluster")
+    return _folded(run, firing)
+
+
+def _firing(
+    name: str, params: Mapping[str, Any], cluster: Cluster, for_s: float | None, fault_id: int, seed: int
+) -> tuple[Firing, Shape, bool]:
+    try:
+        keys = keys_of(find_kind(name).params)
+        timed = dict(params)
+        if for_s is not None:
+            key = next((key for key in ("for", "down") if key in keys), "")
+            if not key:
+                raise StepProblem("for", f"{name} ends by itself")
+            timed[key] = for_s
+        shape = _shape(cluster)
+        kind, _, complete = read_step({"fault": name, "at": 0, **timed}, shape)
+    except StepProblem as problem:
+        raise ScenarioError(f"{problem.key}: {problem}", hint="see `brokerstorm list faults`") from None
+    dumped = complete.model_dump(mode="json", by_alias=True)
+    firing = Firing(fault_id, name, kind.target(complete), 0.0, kind.lasts_s(complete), dumped, 0, seed)
+    return firing, shape, "for" in keys and "for" not in timed
+
+
+def _shape(cluster: Cluster) -> Shape:
+    """The topics that the cluster has, internal ones left out."""
+    lists, placement = find_ability(cluster, HasTopics), find_ability(cluster, HasPlacement)
+    held: dict[str, list[int]] = {}
+    if lists is not None and placement is not None:
+        topics = sorted(name for name in lists.topics() if not name.startswith("__"))
+        for stream, state in placement.partition_states(topics).items():
+            held.setdefault(stream.rpartition("-")[0], []).append(len(state.replicas))
+    shapes = tuple(TopicSettings(name, len(copies), max(1, *copies)) for name, copies in sorted(held.items()))
+    roles = {node.name: node.roles for node in cluster.runtime.nodes}
+    return Shape(shapes, tuple(sorted(roles)), roles)
+
+
+def _folded(run: RunDir, firing: Firing) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": firing.id, "kind": firing.kind, "target": firing.target, "targets": []}
+    row |= {"effective": False, "evidence": "", "healed": False, "skipped": ""}
+    for event in read_jsonl(run.faults):
+        if event["id"] != firing.id:
+            continue
+        if event["event"] == "inject":
+            row["targets"] = event["targets"]
+        elif event["event"] == "effect":
+            row |= {"effective": event["effective"], "evidence": event["evidence"]}
+        elif event["event"] == "healed":
+            row["healed"] = event["ok"]
+        elif event["event"] == "skipped":
+            row["skipped"] = event["reason"]
+    row["applied"] = any(entry["id"] == firing.id for entry in Ledger(run).entries())
+    return row

@@ -1,0 +1,77 @@
+"""Asks an injection again and again what it changed, beside whatever else happens to it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Final
+
+from faults.kit.injection import Injection
+from faults.engine.journal import Journal
+from faults.kit.site import POLL_S
+from harness.errors import BrokerstormError
+from harness.protocols.cluster import Proof
+
+#: After the first sign, more may follow (one leader after another): wait until so many looks agree ...
+_SETTLED_LOOKS: Final = 3
+#: ... but not longer than this.
+_SETTLE_S: Final = 2.0
+#: How often to look for more once it is proved: every look costs the brokers three requests.
+_FOLLOW_S: Final = 1.0
+_LOG = logging.getLogger(__name__)
+
+
+class Prover(threading.Thread):
+    """Writes the ``effect`` row of a fault: as soon as it bit, or when ``done`` is set and it has not.
+
+    A second row replaces it when more was seen until ``done``: of a killed controller its successor shows
+    first, the leaders that moved seconds later.
+    """
+
+    def __init__(self, fault_id: int, injection: Injection, journal: Journal) -> None:
+        super().__init__(name=f"fault-{fault_id}-proof", daemon=True)
+        self._fault_id = fault_id
+        self._injection = injection
+        self._journal = journal
+        self.done = threading.Event()
+        self.proved = threading.Event()
+        self.trouble = ""
+
+    def run(self) -> None:
+        proof = self._watch()
+        if self.trouble:
+            proof = Proof(False, self.trouble, proof.details)
+        self._journal.effect(self._fault_id, proof)
+        self.proved.set()
+        more = self._follow(proof) if proof.effective else proof
+        if more.evidence != proof.evidence:
+            self._journal.effect(self._fault_id, more)
+
+    def _watch(self) -> Proof:
+        since, agreeing, last = 0.0, 0, ""
+        while not self.done.wait(POLL_S):
+            proof = self._look()
+            if not proof.effective:
+                continue
+            since = since or time.monotonic()
+            agreeing = agreeing + 1 if proof.evidence == last else 1
+            last = proof.evidence
+            if agreeing >= _SETTLED_LOOKS or time.monotonic() - since > _SETTLE_S:
+                return proof
+        return self._look()
+
+    def _follow(self, proof: Proof) -> Proof:
+        while not self.done.wait(_FOLLOW_S):
+            now = self._look()
+            proof = now if now.effective else proof
+        return proof
+
+    def _look(self) -> Proof:
+        try:
+            return self._injection.proof()
+        except BrokerstormError as error:
+            return Proof(False, f"the cluster does not answer: {error}")
+        except Exception as error:  # noqa: BLE001 - a fault whose proof broke is not proved
+            _LOG.exception("fault %d cannot be proved", self._fault_id)
+            return Proof(False, f"its proof failed, a bug: {error!r}")

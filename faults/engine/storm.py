@@ -1,0 +1,122 @@
+"""The engine: executes a timeline on a live cluster and answers for healing all of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from faults.engine.journal import Journal, OnEvent
+from faults.engine.ledger import Ledger
+from faults.engine.firing import Desk, Life
+from faults.engine.claims import Occupancy
+from faults.kit.site import Site
+from faults.schedule.timeline import Firing, Timeline
+from harness.protocols.cluster import Clients, Cluster
+from harness.rundir import RunDir
+
+#: A killed node takes 7 to 20 s to be in sync again on a busy machine, over a minute on a swamped one.
+VERIFY_S = 120.0
+_A_DAY_S = 24 * 3600.0
+#: Once somebody wants the run to stop, `heal_all` waits at most this long for the cluster to recover.
+STOPPING_S = 10.0
+#: How soon `heal_all` notices that it shall hurry.
+_SLICE_S = 0.1
+
+
+def ignore(row: Mapping[str, Any]) -> None:
+    """Nobody listens."""
+
+
+class Storm:
+    """The faults of one run (`harness.protocols.cluster.FaultStorm`).
+
+    Firings start at absolute times, each in a thread of its own. `heal_all` may be called at any time, from
+    any thread and again; what it cannot heal in its time stays in the ledger.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        cluster: Cluster,
+        run: RunDir,
+        *,
+        on_event: OnEvent = ignore,
+        stopping: threading.Event | None = None,
+        hurry: threading.Event | None = None,
+        verify_s: float | None = None,
+    ) -> None:
+        """``stopping``: once set, `heal_all` waits only `STOPPING_S` more for the cluster to recover.
+        ``hurry``: once set, it undoes but no longer waits at all."""
+        self._timeline = timeline
+        occupancy = Occupancy()
+        site = Site(cluster, timeline.shape, faulted=occupancy.nodes)
+        self._desk = Desk(
+            site, Journal(run, on_event), Ledger(run), occupancy, VERIFY_S if verify_s is None else verify_s
+        )
+        self._lives: list[Life] = []
+        self._stopped = threading.Event()
+        self._scheduler = threading.Thread(target=self._schedule, name="faults", daemon=True)
+        self._stopping = stopping or threading.Event()
+        self._hurry = hurry or threading.Event()
+        self._epoch_ns = 0
+
+    def start(self, epoch_ns: int, clients: Clients = dict) -> None:
+        """Begin; ``epoch_ns`` (CLOCK_MONOTONIC) is the timeline's t = 0. Once."""
+        self._epoch_ns = epoch_ns
+        self._desk.site.clients = clients
+        self._scheduler.start()
+
+    def _schedule(self) -> None:
+        for firing in self._timeline.firings:
+            due_ns = self._epoch_ns + int(firing.t_s * 1e9)
+            if self._stopped.wait(max(0.0, (due_ns - time.monotonic_ns()) / 1e9)):
+                self._desk.journal.skipped(firing, "the run stopped before it was due")
+                continue
+            self.fire(firing)
+
+    def fire(self, firing: Firing, *, leave: bool = False) -> None:
+        """Fire now; ``leave``: without healing, the ledger keeps it for `heal_from_ledger`."""
+        life = Life(firing, self._desk, leave=leave)
+        self._lives.append(life)
+        life.start()
+
+    def stop(self) -> None:
+        """Inject nothing more; what is applied stays until its time or `heal_all`. Idempotent."""
+        self._stopped.set()
+
+    def heal_all(self, timeout_s: float) -> list[str]:
+        """Heal and verify whatever is applied. Bounded, idempotent; returns at once when nothing is.
+
+        Returns:
+            What is still applied, as text. A node that runs again but is not in sync yet is not among
+            them: its ``healed`` row says ``ok: false``, and readiness is the run's to judge.
+        """
+        deadline = time.monotonic() + timeout_s
+        self.stop()
+        self._desk.site.stopping.set()
+        if self._scheduler.ident is not None:
+            self._scheduler.join(_left(deadline))
+        lives = list(self._lives)
+        asked = self._stopping.is_set()  # before this call: its time has been set with that in mind
+        for life in lives:
+            while life.is_alive() and time.monotonic() < deadline and not self._hurry.is_set():
+                life.join(min(_SLICE_S, _left(deadline)))
+                if not asked and self._stopping.is_set():
+                    asked, deadline = True, min(deadline, time.monotonic() + STOPPING_S)
+        for life in lives:
+            life.cut()
+        return [text for text in (life.failure or life.give_up() for life in lives) if text]
+
+    def join(self, timeout_s: float = _A_DAY_S) -> None:
+        """Wait until every firing has come and is healed, at most ``timeout_s``."""
+        deadline = time.monotonic() + timeout_s
+        if self._scheduler.ident is not None:
+            self._scheduler.join(_left(deadline))
+        for life in list(self._lives):
+            life.join(_left(deadline))
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())

@@ -1,0 +1,176 @@
+"""What is unloaded, moved or split: a topic, a bundle or the namespace."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from faults.kit.errors import (
+    NotNow,
+    StepProblem,
+    did_you_mean,
+)
+from faults.kit.params import Shape, names
+from faults.kit.site import Site
+
+_TOPIC, _BUNDLE, _BUNDLE_OF = "topic:", "bundle:", "bundle-of:"
+_RANGE: Final = re.compile(r"0x[0-9a-f]{8}_0x[0-9a-f]{8}")
+_SHOWN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A topic or one stream of it, a bundle, or the whole namespace. ``name`` as the step has it."""
+
+    form: Literal["topic", "bundle", "namespace"]
+    name: str = ""
+
+    def __str__(self) -> str:
+        return "namespace" if self.form == "namespace" else f"{self.form}:{self.name}"
+
+    def streams(self, site: Site) -> list[str]:
+        """The streams of the run's topics that it holds."""
+        everything = streams_of(site.shape)
+        if self.form == "namespace":
+            return everything
+        if self.form == "topic":
+            topic = site.shape.topic(self.name)
+            found = [self.name] if topic is None else streams_of(Shape((topic,), ()))
+            return [stream for stream in found if stream in everything]
+        return [stream for stream, at in site.bundles.bundles_of(everything).items() if at == self.name]
+
+    def targets(self, site: Site) -> list[str]:
+        """What the journal names."""
+        return self.streams(site) if self.form == "topic" else [str(self)]
+
+    def unload(self, site: Site) -> None:
+        """Close it at its owner; returns when done.
+
+        Raises:
+            BrokerstormError: the brokers refuse or do not answer.
+        """
+        if self.form == "namespace":
+            site.bundles.unload_namespace()
+        elif self.form == "bundle":
+            site.bundles.unload_bundle(self.name)
+        else:
+            for stream in self.streams(site):
+                site.bundles.unload_stream(stream)
+
+
+def streams_of(shape: Shape) -> list[str]:
+    """Every stream of the topics of a shape."""
+    return [f"{topic.name}-{number}" for topic in shape.topics for number in range(topic.partitions)]
+
+
+def parse_piece(text: str, shape: Shape, *, extra: Sequence[str] = ()) -> Piece | None:
+    """Check the names in a target; None for one of ``extra``, or when a bundle is to be looked up later.
+
+    Raises:
+        StepProblem: no such form, topic, or range of a bundle.
+    """
+    if text in extra:
+        return None
+    if text == "namespace":
+        return Piece("namespace")
+    if text.startswith(_TOPIC):
+        name = text.removeprefix(_TOPIC)
+        known = [topic.name for topic in shape.topics]
+        if name not in known and name not in streams_of(shape):
+            raise StepProblem(
+                "target", f"no topic {name!r}{did_you_mean(name, known)}. Topics: {_listed(known)}"
+            )
+        return Piece("topic", name)
+    if text.startswith(_BUNDLE_OF):
+        parse_piece(_TOPIC + text.removeprefix(_BUNDLE_OF), shape)
+        return None
+    if text.startswith(_BUNDLE) and _RANGE.fullmatch(text.removeprefix(_BUNDLE)):
+        return Piece("bundle", text.removeprefix(_BUNDLE))
+    allowed = [*extra, "namespace", "topic:NAME", "bundle-of:TOPIC", "bundle:0x00000000_0x15555555"]
+    raise StepProblem("target", f"must be one of {names(allowed)}, got {text!r}")
+
+
+def choose_piece(text: str, site: Site, rng: random.Random) -> Piece:
+    """The piece that a target means now; ``random`` is a topic.
+
+    Raises:
+        NotNow: there are no topics.
+    """
+    if text.startswith(_BUNDLE_OF):
+        return Piece("bundle", _bundle_of(text.removeprefix(_BUNDLE_OF), site))
+    piece = parse_piece(text, site.shape, extra=("random",))
+    if piece is not None:
+        return piece
+    known = sorted(topic.name for topic in site.shape.topics)
+    if not known:
+        raise NotNow("there are no topics")
+    return Piece("topic", rng.choice(known))
+
+
+def choose_bundle(text: str, site: Site, rng: random.Random) -> str:
+    """The bundle that a target means now; ``random`` is one that holds a topic and has an owner.
+
+    Raises:
+        NotNow: there is none.
+    """
+    if text.startswith((_BUNDLE, _BUNDLE_OF)):
+        return choose_piece(text, site, rng).name
+    owners = site.bundles.bundle_owners()
+    candidates = [bundle for bundle in used_bundles(site) if owners.get(bundle)]
+    if not candidates:
+        raise NotNow("no bundle with a topic of the run has an owner right now")
+    return rng.choice(candidates)
+
+
+def used_bundles(site: Site) -> list[str]:
+    """The bundles that hold a topic of the run."""
+    return sorted(set(site.bundles.bundles_of(streams_of(site.shape)).values()))
+
+
+def _bundle_of(name: str, site: Site) -> str:
+    streams = Piece("topic", name).streams(site)
+    if not streams:
+        raise NotNow(f"there is no topic {name}")
+    return site.bundles.bundles_of(streams[:1])[streams[0]]
+
+
+def _listed(known: Sequence[str]) -> str:
+    return names([*known[:_SHOWN], *(["..."] if len(known) > _SHOWN else [])])
+
+
+#: Pulsar's admin API below a broker's web address; the namespace is made for the run.
+NAMESPACE_URL: Final = "/admin/v2/namespaces/public/{namespace of the run}"
+
+
+def bundle_rule(text: str) -> str:
+    """A bundle for `plan`: its range, or the rule by which it is found."""
+    if text.startswith(_BUNDLE_OF):
+        return f"{{the bundle of {text.removeprefix(_BUNDLE_OF)} then}}"
+    name = text.removeprefix(_BUNDLE)
+    return name if name != "random" else "{a bundle with a topic, chosen then}"
+
+
+def unload_requests(text: str, shape: Shape) -> list[str]:
+    """What unloading a target sends, for `plan`; ``random`` is a topic."""
+    if text == "namespace":
+        return [f"PUT {NAMESPACE_URL}/unload"]
+    if text.startswith((_BUNDLE, _BUNDLE_OF)):
+        return [f"PUT {NAMESPACE_URL}/{bundle_rule(text)}/unload"]
+    topics = "/admin/v2/persistent/public/{namespace of the run}"
+    if text == "random":
+        return [f"PUT {topics}/{{each partition of a topic, chosen then}}/unload"]
+    name = text.removeprefix(_TOPIC)
+    topic = shape.topic(name)
+    if topic is None:  # one stream
+        topic, numbers = shape.topic(name.rpartition("-")[0]), [int(name.rpartition("-")[2])]
+    else:
+        numbers = list(range(topic.partitions))
+    assert topic is not None  # checked when compiled
+    # Pulsar names the only stream of a topic like the topic.
+    local = (
+        [topic.name] if topic.partitions == 1 else [f"{topic.name}-partition-{number}" for number in numbers]
+    )
+    return [f"PUT {topics}/{each}/unload" for each in local]

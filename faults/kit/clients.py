@@ -1,0 +1,60 @@
+"""What the faults with client processes as target share: which of them are meant."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Generic, TypeVar
+
+from pydantic import Field
+
+from faults.kit.errors import StepProblem
+from faults.kit.injection import FaultKind
+from faults.kit.params import Params, Shape
+from faults.kit.site import Site
+
+_ALL, _ONE = "client", "client:"
+_WORKERS: Final = ("producer", "consumer")
+
+
+class ClientParams(Params):
+    """Keys of a fault on client processes."""
+
+    target: str = Field(
+        "client",
+        description="`client` (every producer and consumer), `client:producer`, "
+        "`client:consumer` or one of them, such as `client:producer-1`",
+    )
+
+
+C = TypeVar("C", bound=ClientParams)
+
+
+class ClientFault(FaultKind[C], Generic[C]):
+    """Base of the kinds with client processes as target."""
+
+    abilities: ClassVar[tuple[type, ...]] = ()
+
+    def complete(self, params: C, shape: Shape) -> C:
+        if params.target != _ALL and not params.target.removeprefix(_ONE).startswith(_WORKERS):
+            raise StepProblem(
+                "target", f"must be client, client:producer-1 or the like, got {params.target!r}"
+            )
+        return params
+
+    def target(self, params: C) -> str:
+        return params.target
+
+
+def meant(target: str, site: Site) -> dict[str, int]:
+    """Process ids of the live workers that a target stands for."""
+    live, name = dict(site.clients()), target.removeprefix(_ONE)
+    return live if target == _ALL else {one: pid for one, pid in live.items() if is_named(one, name)}
+
+
+def is_named(worker: str, name: str) -> bool:
+    """Whether a worker is the named producer or consumer, or one of several with that name (``p-2``)."""
+    return worker == name or (worker.rpartition("-")[0] == name and worker.rpartition("-")[2].isdigit())
+
+
+def running(site: Site) -> str:
+    """Names of the live workers, for an error."""
+    return ", ".join(sorted(dict(site.clients()))) or "none"

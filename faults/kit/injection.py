@@ -1,0 +1,156 @@
+"""What a kind of fault is, and what it hands to the engine: an injection."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from faults.kit.params import Params, Shape
+from faults.kit.site import Site
+from harness.protocols.cluster import Cluster, Proof
+
+P = TypeVar("P", bound=Params)
+
+
+class Injection(ABC):
+    """A fault on resolved targets. The engine calls, in this order and each from one thread:
+
+    ``objection`` · ``ledger_entry`` · ``apply`` · ``proof`` (again and again, beside ``apply`` and after
+    it) · ``heal`` (perhaps more than once) · ``missing`` until it is empty.
+
+    Attributes:
+        targets: nodes, or streams for faults on leadership.
+        away: the nodes that cannot serve while it is applied; they are claimed from ``apply`` until healed.
+        params: the step's keys with every choice made, so that a replay does the same.
+        lasts: it stays until healed; else ``apply`` is all there is.
+    """
+
+    lasts: ClassVar[bool] = True
+    away: Sequence[str] = ()
+
+    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
+        self.site = site
+        self.targets = tuple(targets)
+        self.params = params
+
+    def objection(self) -> str:
+        """Why it should not be applied now, given what was seen when it was prepared; empty = go on."""
+        return ""
+
+    @abstractmethod
+    def apply(self) -> None:
+        """Do it; return when done.
+
+        Raises:
+            BrokerstormError: it could not be done; the engine heals nevertheless.
+        """
+
+    @abstractmethod
+    def proof(self) -> Proof:
+        """What it changed so far. One look, no waiting.
+
+        Raises:
+            BrokerstormError: the cluster does not answer; it is not proved then.
+        """
+
+    @abstractmethod
+    def heal(self) -> None:
+        """Undo, without asking the cluster's admin anything. Idempotent.
+
+        Raises:
+            BrokerstormError: it could not be undone.
+        """
+
+    @abstractmethod
+    def is_undone(self) -> bool:
+        """Nothing of it is left on this machine (the process runs again), whatever the cluster says."""
+
+    @abstractmethod
+    def missing(self) -> str:
+        """What the cluster lacks to be whole again; empty when healed.
+
+        Raises:
+            BrokerstormError: the cluster does not answer; it is not whole then.
+        """
+
+    def ledger_entry(self) -> dict[str, Any]:
+        """What a later process needs to heal it; `faults.engine.ledger` knows the keys ``paused`` and ``down``."""
+        return {}
+
+
+class Instant(Injection):
+    """Something that happens once. Nothing stays applied: what it leaves is as good as what was before."""
+
+    lasts = False
+
+    def heal(self) -> None:
+        """Nothing to undo."""
+
+    def is_undone(self) -> bool:
+        return True
+
+
+class FaultKind(ABC, Generic[P]):
+    """One kind of fault: a stateless class whose docstring's first line is what `list faults` shows."""
+
+    kind: ClassVar[str]
+    abilities: ClassVar[tuple[type, ...]]
+    #: What the cluster must be started with (`harness.clusters.open_cluster`).
+    needs: ClassVar[frozenset[str]] = frozenset()
+    #: It takes nodes away, or may do so: the draws of a mix keep two of those apart.
+    takes_nodes: ClassVar[bool] = False
+    params: ClassVar[type[Params]]
+
+    @classmethod
+    def doc(cls) -> str:
+        return (cls.__doc__ or "").strip().splitlines()[0]
+
+    @abstractmethod
+    def complete(self, params: P, shape: Shape) -> P:
+        """Check names against the plan and fill in what it decides (the only topic, ...).
+
+        Raises:
+            StepProblem: the key and what is wrong with it.
+        """
+
+    @abstractmethod
+    def target(self, params: P) -> str:
+        """The target as text, for tables and charts."""
+
+    def lasts_s(self, params: P) -> float | None:
+        """Seconds from applied to heal; None when it ends by itself."""
+        return None
+
+    def ends_within_s(self, params: P) -> float | None:
+        """Longest time from injected to the beginning of its heal; None when nobody knows. Faults that end by
+        themselves say how long they go on."""
+        return self.lasts_s(params) or 0.0
+
+    def commands(self, params: P, shape: Shape) -> list[str]:
+        """What would be sent, in order, for `plan`; nothing is asked or touched.
+
+        A target that is decided when the fault fires is named by its rule: `faults.kit.targets.whom`. Every kind
+        has words of its own (a test says so); this default is for one that is being written.
+        """
+        return [f"{self.kind} {self.target(params)}"]
+
+    def needs_for(self, params: P) -> frozenset[str]:
+        """What the cluster must be started with for these parameters."""
+        return self.needs
+
+    def refusal(self, params: P, cluster: Cluster) -> str:
+        """Why a cluster that has the abilities cannot do it nevertheless; empty when it can."""
+        return ""
+
+    @abstractmethod
+    def prepare(self, params: P, site: Site, draw: int) -> Injection:
+        """Choose targets as the cluster is now, changing nothing.
+
+        Args:
+            draw: seed of every choice.
+
+        Raises:
+            NotNow: there is nobody to hit.
+            BrokerstormError: the cluster does not answer.
+        """

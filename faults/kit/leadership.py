@@ -1,0 +1,85 @@
+"""What leader-move and preferred-election share: partitions of one topic get another leader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from faults.kit.errors import StepProblem, did_you_mean
+from faults.kit.injection import FaultKind, Instant
+from faults.kit.params import (
+    Shape,
+    TopicParams,
+    names,
+)
+from faults.kit.site import Site
+from harness.protocols.cluster import PartitionState, Proof
+
+T = TypeVar("T", bound=TopicParams)
+
+
+class LeaderChange(Instant):
+    """Asks for leaders and sees whether they came."""
+
+    def __init__(
+        self,
+        site: Site,
+        topic: str,
+        before: Mapping[int, PartitionState],
+        wanted: Mapping[int, str],
+        params: dict[str, Any],
+    ) -> None:
+        super().__init__(site, [f"{topic}-{partition}" for partition in sorted(wanted)], params)
+        self.topic = topic
+        self.before = {partition: before[partition].leader for partition in wanted if partition in before}
+        self.wanted = dict(wanted)
+        self._seen: dict[int, str] = {}
+        self._unled: list[int] = sorted(wanted)
+
+    def _look(self) -> None:
+        leaders = self.site.placement.leaders(self.topic)
+        for partition in self.wanted:
+            leader = leaders.get(partition)
+            if leader is not None and leader != self.before.get(partition):
+                self._seen.setdefault(partition, leader)
+        self._unled = [partition for partition in self.wanted if leaders.get(partition) is None]
+
+    def proof(self) -> Proof:
+        """Effective when an asked partition was seen under another leader than before."""
+        self._look()
+        asked, moved = len(self.wanted), len(self._seen)
+        changes = {f"{self.topic}-{p}": [self.before.get(p), node] for p, node in sorted(self._seen.items())}
+        text = f"{moved} of {asked} leaders changed"
+        if changes:
+            stream, (old, new) = next(iter(changes.items()))
+            text += f" ({stream}: {old} -> {new}{', ...' if moved > 1 else ''})"
+        return Proof(moved > 0, text, {"asked": asked, "moved": moved, "leaders": changes})
+
+    def missing(self) -> str:
+        self._look()
+        return f"no leader for {self.topic}-{self._unled[0]}" if self._unled else ""
+
+
+class TopicFault(FaultKind[T], Generic[T]):
+    """Base of the kinds with a topic as target."""
+
+    def complete(self, params: T, shape: Shape) -> T:
+        known = [topic.name for topic in shape.topics]
+        if not params.topic:
+            if len(known) != 1:
+                raise StepProblem("topic", f"which one? Topics: {names(known)}")
+            params = params.model_copy(update={"topic": known[0]})
+        topic = shape.topic(params.topic)
+        if topic is None:
+            raise StepProblem(
+                "topic",
+                f"no topic {params.topic!r}{did_you_mean(params.topic, known)}. Topics: {names(known)}",
+            )
+        if params.partitions is not None and params.partitions > topic.partitions:
+            raise StepProblem(
+                "partitions", f"{params.partitions} is more than the {topic.partitions} of {topic.name}"
+            )
+        return params
+
+    def target(self, params: T) -> str:
+        return params.topic

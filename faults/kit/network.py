@@ -1,0 +1,247 @@
+"""What the network faults share: which connections they are about, and how they show and are gone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, cast
+
+from pydantic import Field
+
+from faults.kit.errors import NotNow
+from faults.kit.node_loss import (
+    NodeFault,
+    NodeLoss,
+    as_text,
+)
+from faults.kit.params import NodeParams, Shape
+from faults.kit.round_trips import ANSWER_S, measure
+from faults.kit.site import Site, find_ability
+from faults.kit.targets import parse, whom
+from harness.durations import Seconds
+from harness.protocols.cluster import (
+    Cluster,
+    HasPlacement,
+    Killable,
+    Proof,
+)
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_DETOURS,
+    Flow,
+    HasDetours,
+    How,
+    Impairment,
+    Wire,
+)
+
+Link = Literal["clients", "peers", "all"]
+Way = Literal["both", "in", "out"]
+_NEEDS: Final[dict[str, frozenset[str]]] = {
+    "clients": frozenset({CLIENT_DETOURS}),
+    "peers": frozenset({PEER_DETOURS}),
+    "all": frozenset({CLIENT_DETOURS, PEER_DETOURS}),
+}
+_WORDS: Final[dict[str, str]] = {"both": "to and from", "in": "to", "out": "from"}
+
+
+class NetworkParams(NodeParams):
+    """Keys of a fault on the connections of nodes."""
+
+    link: Link = Field(
+        "clients",
+        description="whose connections with the node: `clients`, `peers` (the other nodes) or `all`",
+    )
+    for_: Seconds = Field(5.0, alias="for", gt=0, description="as before after this long")
+
+
+N = TypeVar("N", bound=NetworkParams)
+
+
+def detours(cluster: Cluster) -> HasDetours:
+    """The part of the cluster that stands in the way of its connections."""
+    return cast("HasDetours", find_ability(cluster, HasDetours))
+
+
+def flows_of(wires: Iterable[Wire], nodes: Sequence[str], link: str, way: str) -> list[Flow]:
+    """Every flow between one of the nodes and those of the link, in one direction or both, as the node sees
+    them: ``in`` are bytes towards the node, whoever opened the connection."""
+    found: list[Flow] = []
+    for wire in wires:
+        side = "clients" if wire.source == CLIENTS else "peers"
+        if link not in (side, "all") or not {wire.source, wire.target} & set(nodes):
+            continue
+        for flow in (Flow(wire, "target"), Flow(wire, "source")):
+            if (way in ("both", "in") and flow.receiver in nodes) or (
+                way in ("both", "out") and flow.sender in nodes
+            ):
+                found.append(flow)
+    return found
+
+
+def wires_of(flows: Iterable[Flow]) -> list[Wire]:
+    """The wires of flows, each once."""
+    return list({str(flow.wire): flow.wire for flow in flows}.values())
+
+
+class Impaired(NodeLoss):
+    """Flows with an impairment. Proved by requests of our own on their wires, before and while it lasts; what
+    the cluster shows of it is told beside.
+
+    Sub-classes say when a measure shows that it bit, and when that it is gone.
+
+    Attributes:
+        silences: whether nobody gets an answer while it lasts: slow is not gone.
+    """
+
+    silences: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        site: Site,
+        targets: Sequence[str],
+        params: dict[str, Any],
+        flows: Sequence[Flow],
+        impairment: Impairment,
+    ) -> None:
+        super().__init__(site, targets, params)
+        if not flows:
+            raise NotNow(f"{', '.join(targets)} has no connections of {params['link']}")
+        # Clients that cannot reach a node take no copy of anything away.
+        among_nodes = any(flow.wire.source != CLIENTS for flow in flows)
+        self.away = self.targets if self.silences and among_nodes else ()
+        self.flows, self.impairment = tuple(flows), impairment
+        self.name = f"fault-{uuid.uuid4().hex[:8]}"
+        self.wires = wires_of(flows)
+        self.calm = self.look()
+        self._worst = ""
+        self._applied = False
+
+    @property
+    def ballast(self) -> int:
+        """Bytes to make the requests longer by."""
+        return 0
+
+    @property
+    def timeout_s(self) -> float:
+        """How long to wait for an answer."""
+        return ANSWER_S
+
+    def look(self) -> dict[str, float | None]:
+        """A request on each wire, now."""
+        system = self.site.cluster.system
+        connect = detours(self.site.cluster).connect
+        return measure(system, self.wires, timeout_s=self.timeout_s, ballast=self.ballast, connect=connect)
+
+    def objection(self) -> str:
+        """As of a node that goes away, where copies are cut off."""
+        if silent := sorted(name for name, took in self.calm.items() if took is None):
+            return f"no answer from {silent[0]} before anything was done"
+        return super().objection() if self.away else ""
+
+    def apply(self) -> None:
+        detours(self.site.cluster).impair(self.name, self.flows, self.impairment)
+        self._applied = True
+
+    def bit(self, name: str, took_s: float | None) -> bool:
+        """Whether a measure on a wire shows the impairment. Default: no answer."""
+        return took_s is None
+
+    def sentence(self, bitten: dict[str, float | None]) -> str:
+        """What was measured, as text. Default: of requests without an answer."""
+        return f"no answer on {len(bitten)} of {len(self.wires)} wires ({next(iter(bitten))})"
+
+    def proof(self) -> Proof:
+        """Effective when a request on a wire that worked before shows it, or, where nothing can be measured,
+        when the cluster does."""
+        if self._applied and not self._worst:
+            now = self.look()
+            bitten = {name: took for name, took in now.items() if self.bit(name, took)}
+            # Else it was healed meanwhile, or the machine stood still.
+            if bitten and detours(self.site.cluster).is_impaired(self.name):
+                self._worst = self.sentence(bitten)
+        if self.away:
+            self._note_change()
+        changed = as_text(self._changed) if self._changed else ""
+        evidence = "; ".join(text for text in (self._worst, changed) if text)
+        who = ", ".join(self.targets)
+        measured = bool(self._worst) or (not self.calm and bool(changed))
+        return Proof(measured, f"{who}: {evidence or 'nothing was seen of it'}", dict(self._changed))
+
+    def happened(self) -> str:
+        return self._worst
+
+    def heal(self) -> None:
+        detours(self.site.cluster).repair(self.name)
+
+    def is_undone(self) -> bool:
+        return not detours(self.site.cluster).is_impaired(self.name)
+
+    def missing(self) -> str:
+        """Toxics gone, requests as before, and what a node lacks that was away."""
+        if not self.is_undone():
+            return f"{self.name} is still on the network"
+        still = [name for name, took in self.look().items() if took is None or self.bit(name, took)]
+        if still:
+            return f"{still[0]}: requests are not as before"
+        return super().missing()
+
+    def ledger_entry(self) -> dict[str, Any]:
+        return {"impaired": [self.name]}
+
+
+class NetworkFault(NodeFault[N], Generic[N]):
+    """Base of the kinds with connections of nodes as target.
+
+    Attributes:
+        how: what its impairments do.
+    """
+
+    how: ClassVar[How]
+    abilities = (HasDetours, Killable, HasPlacement)
+
+    def needs_for(self, params: N) -> frozenset[str]:
+        return _NEEDS[params.link]
+
+    def complete(self, params: N, shape: Shape) -> N:
+        if params.link == "clients":
+            parse(params.target, shape)
+            return params
+        return super().complete(params, shape)
+
+    def lasts_s(self, params: N) -> float | None:
+        return params.for_
+
+    def refusal(self, params: N, cluster: Cluster) -> str:
+        """Why this cluster cannot be cut there; empty when it can."""
+        found = find_ability(cluster, HasDetours)
+        if found is None:
+            return ""  # that an ability is missing is said elsewhere
+        if reason := cast("HasDetours", found).why_not(params.link, self.how):
+            return reason
+        have = {"clients" if wire.source == CLIENTS else "peers" for wire in found.wires()}
+        lacking = [side for side in ("clients", "peers") if params.link in (side, "all") and side not in have]
+        return f"it was not started with detours for {' and '.join(lacking)}" if lacking else ""
+
+    def commands(self, params: N, shape: Shape) -> list[str]:
+        way = _WORDS[getattr(params, "way", "both")]
+        who = {"clients": "clients", "peers": "the other nodes", "all": "clients and the other nodes"}
+        where = f"{way} {whom(params.target, shape)}, of connections with {who[params.link]}"
+        return [f"{self.tool(params)}: {self.deed(params)} {where}", f"after {params.for_:g} s: remove it"]
+
+    def tool(self, params: N) -> str:
+        """What does it, for `plan`."""
+        return "toxiproxy"
+
+    def deed(self, params: N) -> str:
+        """What is done to bytes, for `plan`."""
+        raise NotImplementedError
+
+    def injection(self, site: Site, targets: tuple[str, ...], params: N) -> NodeLoss:
+        flows = flows_of(detours(site.cluster).wires(), targets, params.link, getattr(params, "way", "both"))
+        return self.impaired(site, targets, params, flows)
+
+    def impaired(self, site: Site, targets: tuple[str, ...], params: N, flows: Sequence[Flow]) -> Impaired:
+        """The injection on these flows."""
+        raise NotImplementedError

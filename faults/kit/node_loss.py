@@ -1,0 +1,156 @@
+"""What kill, restart and pause share: a node is away for a while, and the cluster notices or does not."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from faults.kit.errors import StepProblem
+from faults.kit.injection import FaultKind, Injection
+from faults.kit.params import NodeParams, Shape
+from faults.kit.site import Site, View
+from faults.kit.targets import parse, resolve
+from harness.protocols.cluster import Proof
+
+N = TypeVar("N", bound=NodeParams)
+
+
+def what_changed(before: View, now: View, nodes: Sequence[str]) -> dict[str, Any]:
+    """How the loss of nodes shows: empty when the cluster took no notice."""
+    moved = [stream for stream in before.led_by(nodes) if now.leader(stream) not in (*nodes, None)]
+    shrunk = [
+        stream for stream in before.partitions if before.in_sync(stream) & set(nodes) - now.in_sync(stream)
+    ]
+    unled = [stream for stream in before.led_by(nodes) if now.leader(stream) is None]
+    changed: dict[str, Any] = {}
+    if moved:
+        changed["leaders_moved"] = len(moved)
+    if unled:
+        changed["unled"] = len(unled)
+    if shrunk:
+        changed["isr_shrunk"] = len(shrunk)
+    if before.controller in nodes and now.controller not in (before.controller, None):
+        changed["controller"] = f"{before.controller} -> {now.controller}"
+    if gone := sorted(set(nodes) & before.registered - now.registered):
+        changed["fenced"] = gone
+    return changed
+
+
+def as_text(changed: dict[str, Any]) -> str:
+    """``leaders of 4 partitions moved, ISR of 12 shrank`` ..."""
+    parts = {
+        "leaders_moved": "leaders of {} partitions moved",
+        "unled": "{} partitions had no leader that answers",
+        "isr_shrunk": "ISR of {} partitions shrank",
+        "controller": "controller {}",
+        "fenced": "fenced {}",
+        "silent": "no answer from {}",
+    }
+    texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in changed.items()}
+    return ", ".join(text.format(texts[key]) for key, text in parts.items() if key in texts)
+
+
+class NodeLoss(Injection):
+    """Takes its targets away. Sub-classes say how, and how they see that it happened."""
+
+    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(site, targets, params)
+        self.away = self.targets
+        self.before = site.look()
+        self._changed: dict[str, Any] = {}
+
+    def objection(self) -> str:
+        """Losing the targets while another replica lags would leave a partition with less than it is meant
+        to survive."""
+        if self.before is None or self.params.get("together"):
+            return ""
+        for stream, behind in self.before.shrunk().items():
+            if others := sorted(set(behind) - set(self.targets)):
+                return f"{others[0]} is not in sync for {stream}; `together: true` allows it"
+        return ""
+
+    @abstractmethod
+    def happened(self) -> str:
+        """What was seen of the processes themselves ("process gone"); empty when nothing was."""
+
+    def proof(self) -> Proof:
+        """Effective when the process is seen away *and* the cluster reacted."""
+        self._note_change()
+        self._note_silence()
+        happened, changed = self.happened(), as_text(self._changed) if self._mattered() else ""
+        who = ", ".join(self.targets)
+        if happened and changed:
+            return Proof(True, f"{who}: {happened}; {changed}", self._changed)
+        if not happened:
+            return Proof(False, f"{who}: not seen to happen")
+        return Proof(False, f"{who}: {happened}, but no leader moved and no ISR shrank")
+
+    def _mattered(self) -> bool:
+        """A fenced broker that held nothing of the run's topics is no loss to anybody who uses them."""
+        return bool(self._changed.keys() - {"fenced"}) or not (self.before and self.before.partitions)
+
+    def _note_silence(self) -> None:
+        """Nodes below the brokers (bookies, ZooKeeper) lead nothing: that nobody answers there is their loss.
+        Of all brokers at once, nobody is left to tell of a change. Remembered from while they are away."""
+        mute = [node for node in self.targets if node not in self.site.brokers]
+        if set(self.site.brokers) <= set(self.targets):
+            mute = list(self.targets)
+        if mute and self.is_silent(mute):
+            self._changed["silent"] = mute
+
+    def is_silent(self, nodes: Sequence[str]) -> bool:
+        """Whether none of the nodes answers now."""
+        return all(self.site.answers(node) is False for node in nodes)
+
+    def _note_change(self) -> None:
+        """Keep the largest change seen: leaders may be back before the next look."""
+        now = self.site.look()
+        if self.before is None or now is None:
+            return
+        for key, value in what_changed(self.before, now, self.targets).items():
+            old = self._changed.get(key)
+            self._changed[key] = max(old, value) if isinstance(old, int) else value
+
+    def missing(self) -> str:
+        """Processes, registration and ISR of the targets."""
+        down = [node for node in self.targets if not self.site.killable.is_running(node)]
+        if down:
+            return f"{', '.join(down)} not running"
+        # Asked first: while nobody leads the cluster, the others go on telling what was true before.
+        if silent := [node for node in self.targets if self.site.answers(node) is False]:
+            return f"{', '.join(silent)} not answering"
+        now = self.site.look()
+        if now is None:
+            return "the cluster does not answer"
+        if unknown := sorted(set(self.targets) - now.registered):
+            return f"{', '.join(unknown)} not registered"
+        behind = [stream for stream, nodes in now.shrunk().items() if set(nodes) & set(self.targets)]
+        if behind:
+            return f"{', '.join(self.targets)} not in sync for {len(behind)} partitions ({behind[0]} ...)"
+        return ""
+
+
+class NodeFault(FaultKind[N], Generic[N]):
+    """Base of the kinds with a node as target."""
+
+    takes_nodes = True
+
+    def complete(self, params: N, shape: Shape) -> N:
+        target = parse(params.target, shape)
+        if target.form == "all" and not params.together and len(shape.nodes) > 1:
+            raise StepProblem("target", "'all' takes every node away at once; say so with together: true")
+        return params
+
+    def target(self, params: N) -> str:
+        return params.target
+
+    def prepare(self, params: N, site: Site, draw: int) -> Injection:
+        # Checked when compiled; parsed again with the names of the cluster that runs.
+        target = parse(params.target, site.shape)
+        targets = resolve(target, site, draw)
+        chosen = targets[0] if target.form != "all" else "all"
+        return self.injection(site, targets, params.model_copy(update={"target": chosen}))
+
+    @abstractmethod
+    def injection(self, site: Site, targets: tuple[str, ...], params: N) -> NodeLoss: ...

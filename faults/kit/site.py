@@ -1,0 +1,168 @@
+"""The cluster as a fault sees it: its abilities by name, and one look at who leads and who is in sync."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from faults.kit.params import Shape
+from faults.kit.probe import answers
+from harness.errors import BrokerstormError
+from harness.protocols.cluster import (
+    Clients,
+    Cluster,
+    HasBundles,
+    HasLeaders,
+    HasPlacement,
+    HasTransfers,
+    Killable,
+    Node,
+    PartitionState,
+    Pausable,
+    Stoppable,
+    TellsAnswering,
+)
+
+POLL_S = 0.2
+
+
+def find_ability(cluster: Cluster, ability: type) -> Any | None:
+    """The part of the cluster that has an ability (itself, its runtime, its admin, its detours, its packets);
+    None when none has."""
+    network = (getattr(cluster.runtime, name, None) for name in ("detours", "packets"))
+    parts = (cluster, cluster.runtime, cluster.admin, *network)
+    return next((part for part in parts if isinstance(part, ability)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look at the topics of a run. Keys are streams ("orders-0"), values are node names."""
+
+    partitions: Mapping[str, PartitionState]
+    controller: str | None
+    registered: frozenset[str]
+
+    def led_by(self, nodes: Sequence[str]) -> list[str]:
+        """Streams that one of the nodes leads."""
+        return [stream for stream, state in self.partitions.items() if state.leader in nodes]
+
+    def shrunk(self) -> dict[str, list[str]]:
+        """Stream -> replicas that are not in sync."""
+        behind = {s: sorted(set(p.replicas) - set(p.in_sync)) for s, p in self.partitions.items()}
+        return {stream: nodes for stream, nodes in behind.items() if nodes}
+
+    def leader(self, stream: str) -> str | None:
+        state = self.partitions.get(stream)
+        return state.leader if state else None
+
+    def in_sync(self, stream: str) -> set[str]:
+        state = self.partitions.get(stream)
+        return set(state.in_sync) if state else set()
+
+
+class Site:
+    """What a fault may use. Shared by the threads of a storm; holds no state but ``stopping``.
+
+    Attributes:
+        shape: the run's topics, for effects and for recovery, and the nodes that steps may name.
+        faulted: the nodes that a fault holds now.
+        clients: asks for name -> process id of the run's workers that live now; empty without a run.
+        stopping: set when everything must be healed; a long injection ends early.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        shape: Shape,
+        *,
+        faulted: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
+        self.cluster = cluster
+        self.shape = shape
+        self.faulted = faulted
+        self.clients: Clients = dict
+        self.stopping = threading.Event()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(sorted(node.name for node in self.cluster.runtime.nodes))
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """The nodes that clients talk to: what a target means that names no role."""
+        nodes = self.cluster.runtime.nodes
+        return tuple(sorted(n.name for n in nodes if "broker" in n.roles)) or self.nodes
+
+    def with_role(self, role: str) -> tuple[str, ...]:
+        return tuple(sorted(n.name for n in self.cluster.runtime.nodes if role in n.roles))
+
+    def node(self, name: str) -> Node:
+        return next(node for node in self.cluster.runtime.nodes if node.name == name)
+
+    @property
+    def killable(self) -> Killable:
+        return cast("Killable", find_ability(self.cluster, Killable))
+
+    @property
+    def stoppable(self) -> Stoppable:
+        return cast("Stoppable", find_ability(self.cluster, Stoppable))
+
+    @property
+    def pausable(self) -> Pausable:
+        return cast("Pausable", find_ability(self.cluster, Pausable))
+
+    @property
+    def placement(self) -> HasPlacement:
+        return cast("HasPlacement", find_ability(self.cluster, HasPlacement))
+
+    @property
+    def bundles(self) -> HasBundles:
+        return cast("HasBundles", find_ability(self.cluster, HasBundles))
+
+    @property
+    def transfers(self) -> HasTransfers:
+        return cast("HasTransfers", find_ability(self.cluster, HasTransfers))
+
+    @property
+    def leaders(self) -> HasLeaders:
+        return cast("HasLeaders", find_ability(self.cluster, HasLeaders))
+
+    def answers(self, node: str) -> bool | None:
+        """Whether a request of our own to a node is answered; None when we have no probe for the system."""
+        teller = find_ability(self.cluster, TellsAnswering)
+        if teller is not None:
+            return bool(teller.answers(node))
+        return answers(self.cluster.system, self.node(node).client)
+
+    def states_of(self, topic: str) -> dict[int, PartitionState]:
+        """Partition -> state, of one topic.
+
+        Raises:
+            BrokerstormError: the cluster does not answer.
+        """
+        states = self.placement.partition_states([topic])
+        return {int(stream.rpartition("-")[2]): state for stream, state in states.items()}
+
+    def look(self) -> View | None:
+        """What the cluster says of itself now; None when it does not answer, which faults cause."""
+        try:
+            return self._look()
+        except BrokerstormError:
+            return None
+
+    def _look(self) -> View:
+        source = self.placement
+        states = source.partition_states([topic.name for topic in self.shape.topics])
+        registered = frozenset(self.cluster.admin.registered())
+        return View(states, source.controller(), registered)
+
+    def poll(self, timeout_s: float) -> Iterator[float]:
+        """Yield the seconds passed, every `POLL_S`, until the timeout or until everything must be healed."""
+        start = time.monotonic()
+        while (passed := time.monotonic() - start) < timeout_s:
+            yield passed
+            if self.stopping.wait(POLL_S):
+                return

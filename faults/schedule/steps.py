@@ -1,0 +1,88 @@
+"""One raw fault step -> kind, schedule and parameters, with complaints that name the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from faults.kit.errors import StepProblem, did_you_mean
+from faults.kit.injection import FaultKind
+from faults.kinds import KINDS
+from faults.kit.params import (
+    Params,
+    Schedule,
+    Shape,
+    keys_of,
+    names,
+)
+
+#: pydantic's words for programmers -> ours for people.
+_SENTENCES: Final = {
+    "missing": "is missing",
+    "extra_forbidden": "unknown key",
+    "tuple_type": "must be a pair such as [20ms, 200ms]",
+    "too_long": "has too many values",
+    "model_type": "must be a mapping of keys and values",
+    "dict_type": "must be a mapping of keys and values",
+    "string_type": "must be text",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a duration such as 10s, 250ms or 2m"),
+}
+
+M = TypeVar("M", bound=Params)
+
+
+def read_step(step: Any, shape: Shape) -> tuple[FaultKind[Any], Schedule, Any]:
+    """Kind, schedule and complete parameters of one raw step.
+
+    Raises:
+        StepProblem: the key and what is wrong with it.
+    """
+    if not isinstance(step, Mapping):
+        raise StepProblem("", f"must be a mapping such as {{fault: kill, at: 10s}}, not {step!r}")
+    kind = find_kind(step.get("fault"))
+    schedule_keys = keys_of(Schedule)
+    known = ["fault", *schedule_keys, *keys_of(kind.params)]
+    for key in step:
+        if key not in known:
+            text = f"unknown key{did_you_mean(str(key), known)}. Keys of {kind.kind}: {names(known)}"
+            raise StepProblem(str(key), text)
+    schedule = validated(Schedule, {key: value for key, value in step.items() if key in schedule_keys})
+    rest = {key: value for key, value in step.items() if key not in ("fault", *schedule_keys)}
+    return kind, schedule, kind.complete(validated(kind.params, rest), shape)
+
+
+def find_kind(name: object) -> FaultKind[Any]:
+    """A registered kind.
+
+    Raises:
+        StepProblem: none of that name.
+    """
+    if not name:
+        raise StepProblem("fault", f"is missing. Kinds: {names(KINDS)}")
+    kind = KINDS.get(str(name))
+    if kind is None:
+        raise StepProblem(
+            "fault", f"unknown kind {name!r}{did_you_mean(str(name), KINDS)}. Kinds: {names(KINDS)}"
+        )
+    return kind
+
+
+def validated(model: type[M], values: Mapping[str, Any]) -> M:
+    """A model from raw keys.
+
+    Raises:
+        StepProblem: pydantic's first complaint, in words for people.
+    """
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"] if part != "[key]")
+        said = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        text = _SENTENCES.get(first["type"], said)
+        got = f", got {first['input']!r}" if key and first["type"] != "missing" else ""
+        raise StepProblem(key, text + got) from None

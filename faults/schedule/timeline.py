@@ -1,0 +1,219 @@
+"""Fault steps + seed -> timeline: every firing with its time, decided before anything starts. Pure.
+
+Randomness is drawn per (seed, step, firing), so that editing one step leaves the others as they were.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from faults.kit.errors import StepProblem
+from faults.kinds import KINDS
+from faults.schedule.mix import (
+    Draw,
+    draws,
+    read_mix,
+)
+from faults.kit.params import (
+    Shape,
+    TopicShape,
+    names,
+)
+from faults.schedule.times import firing_times
+from faults.kit.site import find_ability
+from faults.schedule.steps import read_step
+from harness.errors import ScenarioError
+from harness.protocols.cluster import Cluster
+
+_HINT: Final = "`brokerstorm list faults` shows every kind and its keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One fault at one time.
+
+    Attributes:
+        id: 1, 2, 3 ... in the order of time.
+        target: as written, resolved when it fires.
+        t_s: seconds after the start of load.
+        for_s: from applied to heal; None when the fault ends by itself.
+        params: all keys of the kind, plain JSON.
+        wait_s: how long it is tried when nobody can be hit at ``t_s``.
+        step: index in the scenario's list.
+        draw: seed of every choice of this firing.
+    """
+
+    id: int
+    kind: str
+    target: str
+    t_s: float
+    for_s: float | None
+    params: Mapping[str, Any]
+    step: int
+    draw: int
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The firings of a run, sorted by time, and the names they were checked against.
+
+    ``quiet``: begin and end of the periods in which a mix leaves the cluster whole, seconds.
+    """
+
+    firings: tuple[Firing, ...]
+    seed: int
+    load_s: float
+    shape: Shape
+    quiet: tuple[tuple[float, float], ...] = ()
+
+
+def compile(
+    steps: Sequence[Mapping[str, Any]],
+    *,
+    seed: int,
+    load_s: float,
+    topics: Sequence[TopicShape],
+    nodes: Sequence[str] | Mapping[str, Sequence[str]],
+) -> Timeline:
+    """Check every step and lay out its firings.
+
+    Args:
+        steps: the scenario's ``faults`` list as read.
+        topics: name, partitions and replication of each (a plan's topics, or `TopicSettings`).
+        nodes: names of the cluster's nodes, or name -> its roles.
+
+    Raises:
+        ScenarioError: names the step and the key, ``faults[2].target: ...``.
+    """
+    shape = Shape(tuple(topics), tuple(sorted(nodes)), nodes if isinstance(nodes, Mapping) else {})
+    drafts = [
+        draft for index, step in enumerate(steps) for draft in _firings(index, step, seed, load_s, shape)
+    ]
+    drafts.sort(key=lambda draft: (draft.t_s, draft.step))
+    firings = tuple(_numbered(draft, number) for number, draft in enumerate(drafts, start=1))
+    return Timeline(firings, seed, load_s, shape, tuple(_quiet(steps, load_s, shape)))
+
+
+def _numbered(draft: Firing, number: int) -> Firing:
+    return replace(draft, id=number)
+
+
+def _firings(index: int, step: Any, seed: int, load_s: float, shape: Shape) -> list[Firing]:
+    """The firings of one step, not numbered yet."""
+    try:
+        if isinstance(step, Mapping) and "mix" in step:
+            drawn = draws(read_mix(step, shape), f"{seed}:{index}", load_s)
+        else:
+            kind, schedule, params = read_step(step, shape)
+            times = firing_times(schedule, f"{seed}:{index}", load_s, kind.lasts_s(params) or 0.0)
+            drawn = [Draw(t_s, kind, params, schedule.wait) for t_s in times]
+    except StepProblem as problem:
+        where = f"faults[{index}]" + (f".{problem.key}" if problem.key else "")
+        raise ScenarioError(f"{where}: {problem}", hint=_HINT) from None
+    return [
+        Firing(
+            0,
+            one.kind.kind,
+            one.kind.target(one.params),
+            one.t_s,
+            one.kind.lasts_s(one.params),
+            one.params.model_dump(mode="json", by_alias=True),
+            index,
+            random.Random(f"{seed}:{index}:{number}").getrandbits(63),
+            one.wait_s,
+        )
+        for number, one in enumerate(drawn)
+    ]
+
+
+def _quiet(steps: Sequence[Any], load_s: float, shape: Shape) -> list[tuple[float, float]]:
+    """The quiet periods of every mix; the steps were checked."""
+    mixes = [read_mix(step, shape) for step in steps if "mix" in step]
+    return sorted(period for mix in mixes for period in mix.quiet_periods(load_s))
+
+
+def abilities_needed(timeline: Timeline) -> dict[str, type]:
+    """Name -> protocol of every ability that the timeline's kinds use."""
+    return {
+        ability.__name__: ability
+        for kind in sorted({firing.kind for firing in timeline.firings})
+        for ability in KINDS[kind].abilities
+    }
+
+
+def needs_of(timelines: Iterable[Timeline]) -> frozenset[str]:
+    """What a cluster must be started with, so that all of these timelines can be run on it."""
+    firings = [firing for timeline in timelines for firing in timeline.firings]
+    return frozenset(need for firing in firings for need in _kind_needs(firing))
+
+
+def _kind_needs(firing: Firing) -> frozenset[str]:
+    kind = KINDS[firing.kind]
+    return kind.needs_for(kind.params.model_validate(dict(firing.params)))
+
+
+def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
+    """Check a cluster, which need not be up, before anything starts.
+
+    Raises:
+        ScenarioError: the first step whose kind needs what this cluster lacks.
+    """
+    for firing in sorted(timeline.firings, key=lambda firing: firing.step):
+        lacking = [a.__name__ for a in KINDS[firing.kind].abilities if find_ability(cluster, a) is None]
+        if lacking:
+            raise ScenarioError(
+                f"faults[{firing.step}].fault: {firing.kind} needs {names(lacking)},"
+                f" which this {cluster.system} cluster ({type(cluster.runtime).__name__}) does not have",
+                hint=_needs_hint(firing),
+            )
+        kind = KINDS[firing.kind]
+        if reason := kind.refusal(kind.params.model_validate(dict(firing.params)), cluster):
+            raise ScenarioError(
+                f"faults[{firing.step}].fault: {firing.kind} is not possible on this cluster: {reason}",
+                hint=_needs_hint(firing),
+            )
+
+
+def _needs_hint(firing: Firing) -> str:
+    listed = "`brokerstorm list faults` shows what each kind needs"
+    needs = " ".join(f"--needs {need}" for need in sorted(_kind_needs(firing)))
+    return f"{listed}; a cluster that is kept is started with `brokerstorm up {needs}`" if needs else listed
+
+
+def describe(timeline: Timeline) -> list[str]:
+    """The timeline for people: ``+10.0 s  kill leader-of:orders for 5 s``."""
+    return [line for _, line in described(timeline)]
+
+
+def described(timeline: Timeline) -> list[tuple[Firing | None, str]]:
+    """As `describe`, each line with its firing; None for the beginning of a quiet period."""
+    lines: list[tuple[float, Firing | None, str]] = [
+        (firing.t_s, firing, _sentence(firing)) for firing in timeline.firings
+    ]
+    for start_s, end_s in timeline.quiet:
+        lines.append((start_s, None, f"quiet for {end_s - start_s:g} s: all healed, nothing is drawn"))
+    lines.sort(key=lambda line: line[0])
+    width = max((len(f"{t_s:.1f}") for t_s, _, _ in lines), default=0)
+    return [(firing, f"+{t_s:{width}.1f} s  {text}") for t_s, firing, text in lines]
+
+
+def _sentence(firing: Firing) -> str:
+    words = [firing.kind, firing.target]
+    count = firing.params.get("partitions")
+    if firing.params.get("moves"):
+        words.append(", ".join(f"{p} -> {node}" for p, node in firing.params["moves"].items()))
+    elif "partitions" in firing.params:
+        words.append(f"{count} partitions" if count else "all partitions")
+    if "times" in firing.params:
+        words.append(f"{firing.params['times']} {'pairs' if firing.params.get('pairs') else 'times'}")
+    if "to" in firing.params:
+        words.append(f"to {firing.params['to']}")
+    if firing.for_s:
+        words.append(f"{'down' if 'down' in firing.params else 'for'} {firing.for_s:g} s")
+    if firing.params.get("together"):
+        words.append("(together with others)")
+    return " ".join(words)

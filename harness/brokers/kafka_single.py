@@ -1,0 +1,116 @@
+"""A conversation with exactly one broker, every answer within a fixed time.
+
+kafka-python's admin client spreads requests over the brokers that it knows. While brokers are dead or
+frozen that is the wrong thing: a frozen one accepts a connection and never answers. A voice sends every
+request to its own broker (a KRaft broker forwards what the controller must do), so the caller decides
+whom to ask next when no answer came.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import for_code
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import DescribeClusterRequest, DescribeQuorumRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+
+from harness.protocols.cluster import Node
+
+ANSWER_TIMEOUT_S = 2.5  # a healthy broker answers in milliseconds; a starved one in about a second
+CONNECT_TIMEOUT_S = 1.5
+
+
+class _OneBroker(KafkaConnectionManager):  # type: ignore[misc]
+    """A connection manager whose requests all go to one node."""
+
+    def __init__(self, number: int, *arguments: Any, **configs: Any) -> None:
+        super().__init__(*arguments, **configs)
+        self._number = number
+
+    def send(self, request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:
+        if node_id is None or isinstance(node_id, int):  # bootstrap ids are not ints
+            node_id = self._number
+        return super().send(request, node_id=node_id, request_timeout_ms=request_timeout_ms)
+
+    def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        # A lost connection must not start a background search for metadata: the caller moves on.
+        options["refresh_metadata_on_err"] = False
+        return super().get_connection(*arguments, **options)
+
+
+class Voice(KafkaAdminClient):  # type: ignore[misc]
+    """A `KafkaAdminClient` that talks to one node only."""
+
+    async def _refresh_controller_id(self, timeout_ms: int = 0) -> int:
+        # The original waits up to 30 s for a controller; here every request goes to the one node anyway.
+        return 0
+
+    def unfenced(self) -> list[int]:
+        """Ids of the brokers that are registered and not fenced.
+
+        `describe_cluster` does the same but fails on the answers of brokers before 3.7.
+        """
+        request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+        response = self._manager.run(self._manager.send, request)
+        if response.error_code:
+            raise for_code(response.error_code)(response.error_message)
+        return [broker.broker_id for broker in response.brokers]
+
+    def controller(self) -> int:
+        """Id of the active controller: the leader of the metadata quorum, -1 while there is none."""
+        topic = DescribeQuorumRequest.TopicData
+        request = DescribeQuorumRequest(
+            topics=[
+                topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])
+            ]
+        )
+        response = self._manager.run(self._manager.send, request)
+        partition = response.topics[0].partitions[0] if response.topics else None
+        code = response.error_code or (partition.error_code if partition else 0)
+        if code:
+            raise for_code(code)("describe quorum")
+        return int(partition.leader_id) if partition else -1
+
+    def coordinator_error(self, kind: str) -> str:
+        """Ask for a coordinator of ``kind`` ("GROUP" or "TRANSACTION") and name the error, "" for none.
+
+        The first question makes the broker create the internal topic behind it.
+        """
+        request = FindCoordinatorRequest(
+            key_type=CoordinatorType[kind].value, coordinator_keys=["brokerstorm"], min_version=4
+        )
+        response = self._manager.run(self._manager.send, request)
+        code = response.coordinators[0].error_code
+        return for_code(code).__name__ if code else ""
+
+
+def _net_client(number: int, **configs: Any) -> Any:
+    connect_ms = int(CONNECT_TIMEOUT_S * 1000)
+    configs["socket_connection_setup_timeout_ms"] = connect_ms
+    configs["socket_connection_setup_timeout_max_ms"] = connect_ms
+    net = NetworkSelector(**configs)
+    return KafkaNetClient(net=net, manager=_OneBroker(number, net, **configs), **configs)
+
+
+def open_voice(node: Node) -> Voice:
+    """A voice to a node.
+
+    Raises:
+        kafka.errors.KafkaError: the node does not answer in time.
+    """
+    # Broken connections are this client's daily bread here; the caller reports what matters.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    return Voice(
+        bootstrap_servers=str(node.admin),
+        client_id="brokerstorm-admin",
+        request_timeout_ms=int(ANSWER_TIMEOUT_S * 1000),
+        bootstrap_timeout_ms=int(ANSWER_TIMEOUT_S * 1000),
+        reconnect_backoff_max_ms=250,
+        kafka_client=functools.partial(_net_client, node.number),
+    )

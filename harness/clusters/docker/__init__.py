@@ -1,0 +1,1 @@
+"""The Docker runtime: engine, images, networks, limits and volumes of nodes in containers."""

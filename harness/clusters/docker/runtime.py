@@ -1,0 +1,356 @@
+"""The docker runtime: each service of a compose file as a container.
+
+The compose plugin starts the topology once. From then on containers are asked, stopped, frozen and started
+through the engine's API, found by the labels of the run and of the service. (`compose start` would run the
+steps of the start again.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+
+from harness.clusters.layout import addresses
+from harness.clusters.docker import (
+    engine,
+    groups as docker_groups,
+    limits,
+    topology,
+    volumes,
+    namespaces,
+)
+from harness.clusters.network import packets
+from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.docker.detours import container_detours
+from harness.clusters.docker.engine import asking
+from harness.clusters.docker.wiring import (
+    MESH,
+    DockerWiring,
+    variables,
+)
+from harness.clusters.layout.layout import Layout
+from harness.clusters.docker.namespaces import Whereabouts
+from harness.clusters.nodes.node_process import (
+    NodeFolder,
+    cause_of,
+    telling_lines,
+)
+from harness.clusters.network.packets import Packets
+from harness.clusters.layout.runtime import NodeRuntime
+from harness.errors import EnvironmentNotReady, HealError, UsageError
+from harness.protocols.cluster import Node
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    PEER_CUTS,
+    PEER_DETOURS,
+)
+
+_POLL_S = 0.02
+_GONE_S = 10.0
+_LOG_LINES = 400
+_NETWORK = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS})
+_ENGINE_GONE = 255  # the exit code that an engine gives to containers that it finds dead at its start
+
+
+class DockerRuntime(limits.LimitedContainers, NodeRuntime):
+    """NodeRuntime over containers. Thread-safe: the engine puts what is asked at once in order.
+
+    Args:
+        client: of the engine (`docker.DockerClient`).
+        environment: of the compose plugin's process.
+    """
+
+    name: ClassVar[str] = "docker"
+    gives: ClassVar[frozenset[str]] = limits.GIVES | volumes.GIVES | _NETWORK
+
+    def __init__(
+        self,
+        run_id: str,
+        folder: Path,
+        block: int,
+        spec: ClusterSpec,
+        client: Any,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        needs: frozenset[str] = frozenset(),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        _refuse(needs - self.gives, needs)
+        self.run_id = run_id
+        self.folder = folder
+        self.block = block
+        self.client = client
+        self.needs = needs | limits.GIVES  # asked for or not
+        self.packets = Packets(run_id, spec, block, peers=False)
+        self.detours = container_detours(run_id, folder, spec, block, needs, client, self.find)
+        self.layout = Layout(spec, folder, block, DockerWiring(spec, self.detours.plan), settings=settings)
+        self._volumes = volumes.BoundVolumes(run_id, folder, spec, client, needs)
+        self.limits = self._volumes.limits
+        self._environment = os.environ if environment is None else environment
+        self._ids: dict[str, str] = {}
+
+    def up(self) -> None:
+        for node in self.layout.all_nodes.values():
+            self._write_conf(node)
+        group = docker_groups.make(self.client, self.run_id, self.spec)
+        values = variables(self.spec, self.run_id, self.folder, self.block, group)
+        files = [self.spec.file, *self._volumes.make(), *self.detours.files()]
+        compose = partial(topology.up, self.spec, files, self.folder, values, self._environment)
+        try:
+            self.detours.start(compose)
+            compose()
+        except topology.CannotCompose as error:
+            self.adopt()
+            raise self._unhealthy(error) from None
+        self.adopt()
+        self.check()
+        self._volumes.check({node.name: self.pid(node.name) for node in self.nodes})
+        if self.needs & {PEER_DETOURS, PEER_CUTS}:
+            self.detours.check()
+
+    def _write_conf(self, node: Node) -> None:
+        """The user inside the container is another one: what it reads must be open to everybody."""
+        self.layout.write_conf(node)
+        conf = NodeFolder(node.folder).conf
+        conf.chmod(0o755)
+        for path in conf.iterdir():
+            path.chmod(0o644)
+
+    def adopt(self) -> None:
+        self.detours.adopt()
+        for container in engine.containers(self.client, self.run_id):
+            service = engine.service_of(container)
+            if service in self.layout.all_nodes:
+                self._ids[service] = container.id
+
+    def down(self) -> None:
+        engine.keep_logs(self.client, self.run_id, self.folder)
+        engine.remove(self.client, self.run_id)
+        self.detours.down()
+        packets.clear(self.run_id)
+        self._volumes.drop()  # where that fails, the claim stays: `clean` finds the run by it
+        docker_groups.drop(self.run_id)
+        self._ids.clear()
+        self.client.close()  # it opens its connections again if it is asked for more
+        addresses.release(self.run_id)
+
+    def check(self) -> None:
+        for node in self.nodes:
+            if problem := self._problem(node.name):
+                raise problem
+
+    def container(self, node: str) -> Any:
+        """The container of a node (`docker.models.containers.Container`), as it is now.
+
+        Raises:
+            EnvironmentNotReady: it is gone, or the engine does not answer.
+        """
+        name = self.layout.node(node).name
+        if name not in self._ids:
+            raise EnvironmentNotReady(f"{name} has no container", hint="the cluster is not up")
+        with asking(f"cannot ask for the container of {name}"):
+            return self.client.containers.get(self._ids[name])
+
+    def compose_path(self) -> Path:
+        return self.spec.file
+
+    def _state(self, node: str) -> dict[str, Any]:
+        """The engine's words on a container; empty when there is none."""
+        from docker.errors import NotFound
+
+        name = self.layout.node(node).name
+        if name not in self._ids:
+            return {}
+        with asking(f"cannot ask for the state of {name}"):
+            try:
+                found: dict[str, Any] = self.client.api.inspect_container(self._ids[name])["State"]
+            except NotFound:
+                return {}
+        return found
+
+    def pid(self, node: str) -> int | None:
+        """None also while the engine does not answer: who measures goes on without this node."""
+        try:
+            state = self._state(node)
+        except EnvironmentNotReady:
+            return None
+        pid = int(state.get("Pid") or 0) if state.get("Running") else 0
+        # The engine may run on another machine, or in a virtual one: then the number means nothing here.
+        return pid if pid and self._is_ours(node, pid) else None
+
+    def _is_ours(self, node: str, pid: int) -> bool:
+        try:
+            groups = Path(f"/proc/{pid}/cgroup").read_text()
+        except OSError:
+            return False
+        return self._ids[self.layout.node(node).name] in groups and psutil.pid_exists(pid)
+
+    def find(self, node: str) -> Whereabouts | None:
+        """Where a node is now that runs on this machine: its process, and its address among the nodes.
+
+        Raises:
+            EnvironmentNotReady: the engine does not answer.
+        """
+        pid = self.pid(node)
+        if pid is None:
+            return None
+        networks = self.container(node).attrs["NetworkSettings"]["Networks"]
+        name = MESH.format(name=self.layout.node(node).name)
+        found = (one["IPAddress"] for one in networks.values() if name in (one.get("Aliases") or ()))
+        address = next(found, "")
+        return Whereabouts(pid, address) if address else None
+
+    def is_running(self, node: str) -> bool:
+        return bool(self._state(node).get("Running"))
+
+    def is_paused(self, node: str) -> bool:
+        return bool(self._state(node).get("Paused"))
+
+    def is_reachable(self, node: str) -> bool:
+        try:
+            state = self._state(node)
+        except EnvironmentNotReady:
+            return False  # an engine that went away took its containers along
+        return bool(state.get("Running")) and not state.get("Paused")
+
+    def start(self, node: str) -> None:
+        if self.is_running(node):
+            return
+        container = self.container(node)
+        with asking(f"cannot start {node}"):
+            container.start()
+        self.limits.enter(node, self.pid(node))
+        self.detours.started(node)
+
+    def kill(self, node: str) -> None:
+        self._act(node, "kill", lambda container: container.kill())
+        if not self._wait(lambda: not self.is_running(node)):
+            raise HealError(f"{node} still runs {_GONE_S:.0f} s after SIGKILL", hint="docker ps")
+
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
+        self.resume(node)  # a frozen process gets its SIGTERM only when it runs
+        self._act(node, "stop", lambda container: container.stop(timeout=math.ceil(timeout_s)))
+        if not self._wait(lambda: not self.is_running(node)):
+            raise HealError(f"{node} still runs {timeout_s + _GONE_S:.0f} s after SIGTERM", hint="docker ps")
+
+    def pause(self, node: str) -> None:
+        if self.is_paused(node):
+            return
+        if not self.is_running(node):
+            raise EnvironmentNotReady(f"cannot pause {node}: it is not running")
+        container = self.container(node)
+        with asking(f"cannot pause {node}"):
+            container.pause()
+        if not self._wait(lambda: self.is_paused(node)):
+            raise EnvironmentNotReady(f"cannot pause {node}: it is not running")
+
+    def resume(self, node: str) -> None:
+        if self.is_paused(node):
+            self._act(node, "resume", lambda container: container.unpause(), if_paused=True)
+
+    def _act(self, node: str, what: str, do: Callable[[Any], None], *, if_paused: bool = False) -> None:
+        """Do it to a container that runs; that it ended (or went on) meanwhile is no error."""
+        from docker.errors import APIError, NotFound
+
+        if not self.is_running(node):
+            return
+        container = self.container(node)
+        with asking(f"cannot {what} {node}"):
+            try:
+                do(container)
+            except NotFound:
+                return
+            except APIError:
+                state = self._state(node)
+                if state.get("Running") and (state.get("Paused") or not if_paused):
+                    raise
+
+    @staticmethod
+    def _wait(condition: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + _GONE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def log_tail(self, node: str) -> str:
+        return str(self._why_dead(node))
+
+    def _why_dead(self, node: str) -> EnvironmentNotReady:
+        return self._error(f"{node} died{self._how(node)}", node)
+
+    def _how(self, node: str) -> str:
+        state = self._state(node)
+        if not state:
+            return " (its container is gone)"
+        if state.get("OOMKilled"):
+            return " (killed at its memory limit)"
+        if state.get("ExitCode") == _ENGINE_GONE:
+            return " (the Docker engine went away while it ran)"
+        return f" (exit code {state['ExitCode']})" if state.get("ExitCode") else ""
+
+    def _unhealthy(self, error: topology.CannotCompose) -> EnvironmentNotReady:
+        """The plugin's error, or that of the first container that is to blame for it."""
+        for node in self.layout.all_nodes:
+            state = self._state(node)
+            failed = state.get("Status") in ("exited", "dead") and state.get("ExitCode")
+            if failed or state.get("Health", {}).get("Status") == "unhealthy":
+                return self._problem(node) or error
+        return error
+
+    def _problem(self, node: str) -> EnvironmentNotReady | None:
+        """What is wrong with a node that should run; None when it does."""
+        state = self._state(node)
+        if not state.get("Running"):
+            return self._why_dead(node)
+        if state.get("Health", {}).get("Status") == "unhealthy":
+            return self._error(f"{node} runs and never became healthy", node)
+        return None
+
+    def _error(self, what: str, node: str) -> EnvironmentNotReady:
+        tail = ""
+        logs = NodeFolder(self.layout.node(node).folder).logs
+        with contextlib.suppress(EnvironmentNotReady):
+            container = self.container(node)
+            engine.keep_log(container, logs)
+            with asking(f"cannot read the log of {node}"):
+                tail = container.logs(tail=_LOG_LINES).decode(errors="replace")
+        lines = "\n".join(f"    {line}" for line in telling_lines(tail)) or "    (it wrote nothing)"
+        where = f"its log is {logs / 'stdout.log'}"
+        hint = cause_of(tail)
+        return EnvironmentNotReady(
+            f"{what}; last lines:\n{lines}", hint=f"{hint}; {where}" if hint else where
+        )
+
+
+def _refuse(lacking: frozenset[str], needs: frozenset[str]) -> None:
+    """Say before anything starts what containers lack, or what this machine does for them.
+
+    Raises:
+        UsageError: a need that this runtime never gives.
+        EnvironmentNotReady: one that this machine cannot give, and why.
+    """
+    hint = "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
+    if lacking:
+        raise UsageError(f"the docker runtime cannot give: {', '.join(sorted(lacking))}", hint=hint)
+    for need in sorted(needs):
+        if reason := why_not(need):
+            raise EnvironmentNotReady(f"a fault of this scenario needs {need}: {reason}", hint=hint)
+
+
+def why_not(need: str) -> str:
+    """Why this machine cannot give a need to containers; empty when it can, or nothing special is needed."""
+    if need == PEER_CUTS:
+        return namespaces.why_not()
+    if need == PEER_DETOURS:
+        return namespaces.why_no_addresses()
+    return volumes.why_not(need) if need in volumes.GIVES else ""

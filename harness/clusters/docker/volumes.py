@@ -1,0 +1,125 @@
+"""Data volumes of containers that can be full or slow alone: those of `limits_volumes`, mounted on this
+machine and bound into the containers in place of the engine's own.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.clusters.docker import engine
+from harness.clusters.limits import limits
+from harness.clusters.layout.compose import ClusterSpec, Container
+from harness.clusters.docker.engine import asking
+from harness.clusters.docker.wiring import bind_mount
+from harness.clusters.limits.limits import Limits
+from harness.clusters.nodes.node_process import NodeFolder
+from harness.errors import EnvironmentNotReady
+from harness.rundir import write_json
+
+#: What a fault may need of the cluster's start.
+GIVES: Final = frozenset({limits.VOLUME, limits.SLOW})
+#: Laid over the compose file of a cluster with such volumes (JSON is YAML).
+OVERRIDE: Final = "compose.volumes.json"
+_ELSEWHERE: Final = "a disk of its own needs an engine on this very machine, in the same mount namespace"
+
+
+def why_not(need: str) -> str:
+    """Why containers cannot get a volume of their own here; empty when they can, as far as is known before
+    there is a container."""
+    if engine.socket_path() is None:
+        return "the Docker engine is on another machine (DOCKER_HOST)"
+    return limits.why_not(need)
+
+
+class BoundVolumes:
+    """The volumes of one cluster's containers: of the services whose data the compose file keeps in one.
+
+    Args:
+        client: of the engine (`docker.DockerClient`).
+    """
+
+    def __init__(
+        self, run_id: str, folder: Path, spec: ClusterSpec, client: Any, needs: frozenset[str]
+    ) -> None:
+        self._run_id = run_id
+        self._folder = folder
+        self._client = client
+        self._containers = {each.name: each.container for each in spec.services if each.container.data}
+        data = {name: NodeFolder(folder / name).data for name in self._containers}
+        self.limits = Limits(run_id, data, needs & GIVES)
+
+    def make(self) -> list[Path]:
+        """Make and mount them, before the containers; the compose files that bind them, none without volumes.
+
+        Raises:
+            EnvironmentNotReady: the machine refuses it.
+        """
+        bound = {}
+        owners: dict[str, tarfile.TarInfo] = {}
+        for node, volume in self.limits.volumes.items():
+            container = self._containers[node]
+            if container.image not in owners:
+                owners[container.image] = self._as_in_image(container)
+            volume.data.mkdir(parents=True, exist_ok=True)
+            self.limits.prepare(node)
+            like = owners[container.image]
+            os.chown(volume.data, like.uid, like.gid)
+            volume.data.chmod(like.mode & 0o777)
+            bound[node] = {"volumes": [bind_mount(volume.data, container.data)]}
+        if not bound:
+            return []
+        write_json(self._folder / OVERRIDE, {"services": bound})
+        return [self._folder / OVERRIDE]
+
+    def drop(self) -> None:
+        """Unmount and remove them, once the containers are gone. Idempotent.
+
+        Raises:
+            HealError: one is still in use.
+        """
+        self.limits.drop()
+        for volume in self.limits.volumes.values():
+            shutil.rmtree(volume.data, ignore_errors=True)
+
+    def check(self, pids: Mapping[str, int | None]) -> None:
+        """Look whether the containers really keep their data there.
+
+        Args:
+            pids: of the nodes' processes.
+
+        Raises:
+            EnvironmentNotReady: the engine sees another file system than we do.
+        """
+        for node, volume in self.limits.volumes.items():
+            pid = pids[node]
+            if pid is None:
+                raise EnvironmentNotReady(f"the process of {node} is not on this machine", hint=_ELSEWHERE)
+            inside = Path(f"/proc/{pid}/root{self._containers[node].data}")
+            try:
+                same = inside.stat().st_dev == volume.data.stat().st_dev
+            except OSError as error:
+                raise EnvironmentNotReady(f"cannot look at the data of {node}: {error.strerror}") from error
+            if not same:
+                raise EnvironmentNotReady(f"{node} does not keep its data on {volume.data}", hint=_ELSEWHERE)
+
+    def _as_in_image(self, container: Container) -> tarfile.TarInfo:
+        """Owner and mode of the data folder of an image, which a volume of the engine would take over."""
+        label = {engine.LABEL: self._run_id}
+        with asking(f"cannot look into {container.image}"):
+            made = self._client.containers.create(container.image, labels=label)
+            try:
+                chunks, _ = made.get_archive(container.data)
+                archive = io.BytesIO(b"".join(chunks))
+            finally:
+                made.remove(force=True, v=True)
+        with tarfile.open(fileobj=archive) as listed:
+            found = listed.next()
+        if found is None:
+            raise EnvironmentNotReady(f"{container.image} has no {container.data}")
+        return found

@@ -1,0 +1,97 @@
+"""How nodes in containers see themselves and each other, and the variables of their compose file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.clusters.layout import addresses
+from harness.clusters.layout.compose import ClusterSpec, Service
+from harness.clusters.layout.detours import DetourMap
+from harness.clusters.layout.layout import Wiring
+from harness.clusters.nodes.storage import cluster_id
+from harness.errors import UsageError
+from harness.protocols.cluster import Node
+
+#: A node's name on the network that only nodes are on: it means nothing on the clients' network.
+MESH = "{name}-mesh"
+_NO_VOLUME = "/tmp"
+
+
+class DockerWiring(Wiring):
+    """Nodes listen on every address of their container.
+
+    Clients and the harness reach them by published ports at 127.0.R.N, or by the detours before those; nodes
+    reach each other by names on a network of their own.
+    """
+
+    def __init__(self, spec: ClusterSpec, detours: DetourMap | None = None) -> None:
+        self._spec = spec
+        self._services = {service.name: service for service in spec.services}
+        self._detours = detours
+
+    def data(self, node: Node) -> str:
+        return self._services[node.name].container.data or _NO_VOLUME
+
+    def bind_host(self, node: Node) -> str:
+        return "0.0.0.0"
+
+    def host(self, node: Node) -> str:
+        return MESH.format(name=node.name)
+
+    def advertised(self, node: Node, port: str, number: int) -> str:
+        if self._detours is not None and self._detours.is_client_port(node.name, port):
+            return f"{self._detours.client_host(node.name)}:{number}"
+        host = node.admin.host if self._is_outside(self._services[node.name], port) else self.host(node)
+        return f"{host}:{number}"
+
+    def client_host(self, service: Service, host: str) -> str:
+        detours = self._detours
+        if detours is not None and detours.is_client_port(service.name, service.endpoints["client"]):
+            return detours.client_host(service.name)
+        return host
+
+    def _is_outside(self, service: Service, port: str) -> bool:
+        """Whether clients or the harness connect to this port of a service, and no other node does."""
+        sides = self._spec.detours
+        for_peers = {name for role in service.roles for name in sides.get("peers", {}).get(role, ())}
+        for_clients = {name for role in service.roles for name in sides.get("clients", {}).get(role, ())}
+        return port in for_clients or (port == service.endpoints["admin"] and port not in for_peers)
+
+
+def variables(spec: ClusterSpec, run_id: str, folder: Path, block: int, group: str = "") -> dict[str, str]:
+    """What the compose file asks for.
+
+    Args:
+        group: the control group of the containers; empty = the engine's default.
+    """
+    if ":" in str(folder):
+        raise UsageError(
+            f"the run folder {folder} has a colon in its path: Docker cannot mount it",
+            hint="--run-dir names another",
+        )
+    return {
+        f"{spec.system.upper()}_VERSION": spec.version,
+        "BROKERSTORM_RUN_ID": run_id,
+        "BROKERSTORM_CLUSTER_DIR": str(folder),
+        "BROKERSTORM_CLUSTER_ID": cluster_id(run_id),
+        "BROKERSTORM_CGROUP": group,
+        "BROKERSTORM_NET": addresses.address(block, 0).removesuffix(".0"),
+    }
+
+
+def bind_mount(source: Path, target: str, *, read_only: bool = False) -> dict[str, Any]:
+    """A bind mount as a compose file has it; a dollar sign would be a variable there."""
+    return {
+        "type": "bind",
+        "source": str(source).replace("$", "$$"),
+        "target": target,
+        "read_only": read_only,
+        "bind": {"create_host_path": False},
+    }
+
+
+def env_text(values: Mapping[str, str]) -> str:
+    """An env file as the compose plugin reads it: single quotes keep everything as it is."""
+    return "".join("{}='{}'\n".format(name, value.replace("'", "\\'")) for name, value in values.items())

@@ -1,0 +1,185 @@
+"""Where connections go that a network fault may stand in: addresses, names and routes. Pure.
+
+Without detours a connection goes straight to a node's port at 127.0.R.N. With them it goes through a proxy:
+
+    clients            -> 127.0.R.(100+N):port          -> 127.0.R.N:port
+    node S to node T   -> 127.0.R.(120+9(S-1)+T-1):port -> 127.0.R.T:port
+    the same, renamed  -> 127.0.R.(210+9(T mod 5)+S-1)  -> 127.0.R.T:port
+
+Brokers advertise the first address, so no client by-passes it. Nodes know each other by name
+(``kafka-2.peer``), and a hosts file a node says what each name means to it (``-Djdk.net.hosts.file``), so
+that every ordered pair of nodes has a way of its own: one node, a ring or one direction are sets of pairs.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from harness.clusters.layout import addresses
+from harness.clusters.layout.compose import ClusterSpec, Service
+from harness.protocols.cluster import Endpoint
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_CUTS,
+    PEER_DETOURS,
+    Wire,
+)
+
+_PROXY, _CLIENT, _PAIR, _MOVED, _PER_SOURCE = 100, 100, 120, 210, 9
+API_PORT = 18474
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One listener of the proxy."""
+
+    source: str
+    target: str
+    port: str
+    listen: Endpoint
+    upstream: Endpoint
+
+    @property
+    def name(self) -> str:
+        """Unique in a cluster; has no slash, it is part of a URL."""
+        return f"{self.source}.{self.target}.{self.port}"
+
+
+class DetourMap:
+    """The ways of one cluster of local processes; of containers, those of clients (the others: `mesh_map`).
+    Nodes without a number from 1 to 9 cannot have any.
+
+    Attributes:
+        clients: connections of clients take a detour.
+        peers: connections between nodes take a detour.
+    """
+
+    def __init__(self, spec: ClusterSpec, block: int, needs: Iterable[str]) -> None:
+        needs = frozenset(needs)
+        self.clients, self.peers = CLIENT_DETOURS in needs, bool({PEER_DETOURS, PEER_CUTS} & needs)
+        self._spec = spec
+        self._block = block
+        self._services = {service.name: service for service in spec.services}
+        beyond = [s.name for s in spec.services if s.number > _PER_SOURCE]
+        assert not beyond, f"no addresses for detours of {beyond}"
+
+    @property
+    def api(self) -> Endpoint:
+        """Where the proxy is told what to do."""
+        return Endpoint(addresses.address(self._block, _PROXY), API_PORT)
+
+    def is_client_port(self, service: str, port: str) -> bool:
+        return self.clients and port in self._ports("clients", self._services[service])
+
+    def is_peer_port(self, service: str, port: str) -> bool:
+        return self.peers and port in self._ports("peers", self._services[service])
+
+    def client_host(self, service: str) -> str:
+        """Where clients find a node that has a port for them."""
+        return addresses.address(self._block, _CLIENT + self._services[service].number)
+
+    def peer_name(self, service: str) -> str:
+        """What the other nodes call it; its address if they do not connect to it."""
+        named = self.peers and self._ports("peers", self._services[service])
+        return f"{service}.peer" if named else self._direct(service)
+
+    def routes(self) -> list[Route]:
+        """Every listener of the proxy, in a fixed order."""
+        found = []
+        for target in self._spec.nodes:
+            if self.clients:
+                host = self.client_host(target.name)
+                found += self._routes(CLIENTS, target, "clients", host)
+            if self.peers:
+                for source in self._spec.nodes:
+                    if source.name != target.name:
+                        found += self._routes(source.name, target, "peers", self._pair(source, target))
+        return found
+
+    def wires(self) -> list[Wire]:
+        """What the routes carry: one wire for every source and target."""
+        ends: dict[tuple[str, str], dict[str, Endpoint]] = {}
+        for route in self.routes():
+            ends.setdefault((route.source, route.target), {})[route.port] = route.listen
+        return [Wire(source, target, endpoints) for (source, target), endpoints in ends.items()]
+
+    def moved(self, node: str) -> list[Route]:
+        """The routes to a node from the others at its other address."""
+        target = self._services[node]
+        return [
+            route
+            for source in self._spec.nodes
+            if self.peers and source.name != node
+            for route in self._routes(source.name, target, "peers", self._moved(source, target))
+        ]
+
+    def sources(self) -> list[str]:
+        """Every service that reads a hosts file."""
+        return [service.name for service in self._spec.nodes] if self.peers else []
+
+    def hosts_file(self, service: str, moved: Mapping[str, str] | None = None) -> str:
+        """What the names of the cluster mean to one node: the only names that its JVM can resolve then.
+
+        Args:
+            moved: node -> address in place of the one that this node would find it at.
+        """
+        own = self._services[service]
+        at = self._always()
+        for other in self._spec.services:
+            if not self._ports("peers", other):
+                continue
+            direct = own.once or other.name == service  # a step of the start is never cut off
+            found_at = self._undisturbed(other.name) if direct else self._pair(own, other)
+            at[self.peer_name(other.name)] = found_at
+        at |= {self.peer_name(node): address for node, address in (moved or {}).items()}
+        return "".join(f"{address:<15} {name}\n" for name, address in at.items() if address)
+
+    def _routes(self, source: str, target: Service, side: str, host: str) -> list[Route]:
+        ports = self._spec.ports
+        return [
+            Route(
+                source,
+                target.name,
+                name,
+                Endpoint(host, ports[name]),
+                Endpoint(self._upstream(target.name), ports[name]),
+            )
+            for name in self._ports(side, target)
+        ]
+
+    def _ports(self, side: str, service: Service) -> list[str]:
+        by_role = self._spec.detours.get(side, {})
+        return [port for role in service.roles for port in by_role.get(role, ())]
+
+    def _direct(self, service: str) -> str:
+        return addresses.address(self._block, self._services[service].number)
+
+    def _always(self) -> dict[str, str]:
+        """Names that every node can resolve, whoever else there is."""
+        return {"localhost": "127.0.0.1", socket.gethostname(): "127.0.0.1"}
+
+    def _undisturbed(self, service: str) -> str:
+        """What a node that nothing stands before is found at; empty when a hosts file need not say it."""
+        return self._direct(service)
+
+    def _upstream(self, service: str) -> str:
+        """Where the proxy finds a node."""
+        return self._direct(service)
+
+    def _at(self, number: int) -> str:
+        """An address of the proxy, for nodes."""
+        return addresses.address(self._block, number)
+
+    def _pair(self, source: Service, target: Service) -> str:
+        return self._at(self._number(source, target))
+
+    def _moved(self, source: Service, target: Service) -> str:
+        """One of five other addresses: nodes whose numbers differ by five cannot be renamed at once."""
+        return self._at(_MOVED + _PER_SOURCE * (target.number % 5) + source.number - 1)
+
+    @staticmethod
+    def _number(source: Service, target: Service) -> int:
+        return _PAIR + _PER_SOURCE * (source.number - 1) + target.number - 1

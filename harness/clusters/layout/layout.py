@@ -1,0 +1,193 @@
+"""Which nodes a cluster has, where they listen and what their settings say: the same on every runtime.
+
+A runtime differs in how nodes reach each other and where their files are, and says so in a `Wiring`.
+Clients and the harness reach every node at the addresses of the run's block, whatever the runtime.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.clusters.layout import addresses
+from harness.clusters.layout.compose import (
+    ClusterSpec,
+    Service,
+    release_key,
+)
+from harness.clusters.layout.detours import DetourMap
+from harness.clusters.nodes.node_process import NodeFolder
+from harness.clusters.layout.templates import render
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Endpoint, Node
+
+
+class Wiring(ABC):
+    """How the nodes of one runtime see themselves and each other. ``port`` is a name of the compose file."""
+
+    @abstractmethod
+    def data(self, node: Node) -> str:
+        """The node's data folder, as the node sees it."""
+
+    @abstractmethod
+    def bind_host(self, node: Node) -> str:
+        """What the node listens on."""
+
+    @abstractmethod
+    def host(self, node: Node) -> str:
+        """What the node is known by to the other nodes."""
+
+    @abstractmethod
+    def advertised(self, node: Node, port: str, number: int) -> str:
+        """``host:port`` that whoever uses this port of the node is told to connect to."""
+
+    def client_host(self, service: Service, host: str) -> str:
+        """Where clients find a node of a service, given its own address. Default: there."""
+        return host
+
+
+class Layout:
+    """The nodes of one cluster and their settings. Holds no process and no container.
+
+    Attributes:
+        services: every service of the compose file by name, steps of the start included.
+        all_nodes: one node a service, steps of the start included.
+        nodes: those that go on running.
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        folder: Path,
+        block: int,
+        wiring: Wiring,
+        *,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.block = block
+        self.wiring = wiring
+        self.settings = dict(settings or {})
+        self.services = {service.name: service for service in spec.services}
+        self.all_nodes = {name: self._node(service) for name, service in self.services.items()}
+        self.nodes: Sequence[Node] = tuple(self.all_nodes[service.name] for service in spec.nodes)
+
+    def node(self, name: str) -> Node:
+        """A node by its service's name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        try:
+            return self.all_nodes[name]
+        except KeyError:
+            listed = ", ".join(node.name for node in self.nodes)
+            raise UsageError(f"unknown node {name!r}", hint=f"the nodes are {listed}") from None
+
+    def bind(self, node: Node) -> dict[str, str]:
+        """Name of a port -> where the node listens."""
+        host = self.wiring.bind_host(node)
+        return {name: f"{host}:{port}" for name, port in self.spec.ports.items()}
+
+    def advertised(self, node: Node) -> dict[str, str]:
+        """Name of a port -> where others are told to connect."""
+        return {name: self.wiring.advertised(node, name, port) for name, port in self.spec.ports.items()}
+
+    def conf_text(self, node: Node, target: str) -> str:
+        """A native settings file of a node, rendered; ``target`` is its name in the node's conf folder."""
+        service, spec = self.services[node.name], self.spec
+        values = {
+            "node": self._fields(node),
+            "nodes": [self._fields(one) for one in self.nodes],
+            "version": spec.version,
+            "release": release_key(spec.version),
+            "topology": spec.topology,
+            "ports": dict(spec.ports),
+        }
+        settings = self.settings if target == service.settings else {}
+        return render(service.templates[target], values, settings, reserved=spec.reserved)
+
+    def check_conf(self) -> None:
+        """Render every node's settings without writing them.
+
+        Raises:
+            UsageError: a setting that cannot be laid over the template.
+        """
+        for node in self.all_nodes.values():
+            for target in self.services[node.name].templates:
+                self.conf_text(node, target)
+
+    def write_conf(self, node: Node) -> None:
+        """Render a node's settings into its conf folder, and make its logs folder.
+
+        Raises:
+            EnvironmentNotReady: they cannot be written.
+        """
+        folder = NodeFolder(node.folder)
+        try:
+            folder.conf.mkdir(parents=True, exist_ok=True)
+            folder.logs.mkdir(parents=True, exist_ok=True)
+            for target in self.services[node.name].templates:
+                (folder.conf / target).write_text(self.conf_text(node, target))
+        except OSError as error:
+            raise EnvironmentNotReady(f"cannot write {folder.conf}: {error.strerror}") from error
+
+    def _node(self, service: Service) -> Node:
+        host = addresses.address(self.block, service.number)
+        ports = self.spec.ports
+        return Node(
+            name=service.name,
+            number=service.number,
+            client=Endpoint(self.wiring.client_host(service, host), ports[service.endpoints["client"]]),
+            peer=Endpoint(host, ports[service.endpoints["peer"]]),
+            admin=Endpoint(host, ports[service.endpoints["admin"]]),
+            folder=self.folder / service.name,
+            roles=service.roles,
+        )
+
+    def _fields(self, node: Node) -> dict[str, Any]:
+        """A node as templates see it."""
+        return {
+            "name": node.name,
+            "number": node.number,
+            "roles": node.roles,
+            "host": self.wiring.host(node),
+            "bind_host": self.wiring.bind_host(node),
+            "bind": self.bind(node),
+            "advertised": self.advertised(node),
+            "data": self.wiring.data(node),
+        }
+
+
+class LoopbackWiring(Wiring):
+    """Nodes as local processes: each has an address of its own, the same for everybody, or is reached by the
+    detours of a cluster that has some."""
+
+    def __init__(self, detours: DetourMap | None = None) -> None:
+        self._detours = detours
+
+    def data(self, node: Node) -> str:
+        return str(NodeFolder(node.folder).data)
+
+    def bind_host(self, node: Node) -> str:
+        return node.admin.host
+
+    def host(self, node: Node) -> str:
+        return self._detours.peer_name(node.name) if self._detours else node.admin.host
+
+    def advertised(self, node: Node, port: str, number: int) -> str:
+        detours = self._detours
+        if detours is not None and detours.is_client_port(node.name, port):
+            return f"{detours.client_host(node.name)}:{number}"
+        if detours is not None and detours.is_peer_port(node.name, port):
+            return f"{detours.peer_name(node.name)}:{number}"
+        return f"{node.admin.host}:{number}"
+
+    def client_host(self, service: Service, host: str) -> str:
+        detours = self._detours
+        if detours is not None and detours.is_client_port(service.name, service.endpoints["client"]):
+            return detours.client_host(service.name)
+        return host

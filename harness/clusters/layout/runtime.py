@@ -1,0 +1,104 @@
+"""What every runtime offers: clusters, faults and the run know no more of it than this."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.layout import Layout
+from harness.protocols.cluster import Node
+
+
+class NodeRuntime(ABC):
+    """protocols.Runtime, Killable, Stoppable and Pausable. Thread-safe per node.
+
+    Attributes:
+        name: as the user calls it.
+        gives: what a fault may need of the cluster from its start on, and this runtime has.
+        folder: of the cluster, one sub-folder a node.
+        block: R of the addresses 127.0.R.N.
+    """
+
+    name: ClassVar[str]
+    gives: ClassVar[frozenset[str]]
+    run_id: str
+    folder: Path
+    block: int
+    layout: Layout
+
+    @property
+    def spec(self) -> ClusterSpec:
+        return self.layout.spec
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self.layout.nodes
+
+    def is_reachable(self, node: str) -> bool:
+        """Whether a node can answer, as far as its runtime knows."""
+        return self.is_running(node) and not self.is_paused(node)
+
+    @abstractmethod
+    def up(self) -> None:
+        """Start every node and return once they run (readiness is the admin's to say).
+
+        Raises:
+            EnvironmentNotReady: what is missing, or a node that died (its last log lines).
+        """
+
+    @abstractmethod
+    def down(self) -> None:
+        """End every node, drop its data and give the addresses back; logs and settings stay. Idempotent."""
+
+    @abstractmethod
+    def adopt(self) -> None:
+        """Take over the nodes that an earlier harness process started and that still run."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise for the first node that does not run.
+
+        Raises:
+            EnvironmentNotReady: with the node's last log lines.
+        """
+
+    @abstractmethod
+    def pid(self, node: str) -> int | None:
+        """Process id on this machine, None when there is none."""
+
+    @abstractmethod
+    def is_running(self, node: str) -> bool: ...
+
+    @abstractmethod
+    def start(self, node: str) -> None:
+        """Start a node that is down; returns when its process runs. No-op when it runs."""
+
+    @abstractmethod
+    def kill(self, node: str) -> None:
+        """SIGKILL; returns when the process is gone."""
+
+    @abstractmethod
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
+        """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone."""
+
+    @abstractmethod
+    def pause(self, node: str) -> None:
+        """Freeze it; returns when it stands still.
+
+        Raises:
+            EnvironmentNotReady: the node does not run.
+        """
+
+    @abstractmethod
+    def resume(self, node: str) -> None:
+        """No-op for a node that is down or not paused."""
+
+    @abstractmethod
+    def is_paused(self, node: str) -> bool: ...
+
+    @abstractmethod
+    def log_tail(self, node: str) -> str:
+        """Why a node that is down went down, as text for a report."""

@@ -1,0 +1,1 @@
+"""CPU, memory and disk limits of nodes that run as processes."""

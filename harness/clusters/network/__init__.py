@@ -1,0 +1,1 @@
+"""Proxies and packet filters between nodes that run as processes."""

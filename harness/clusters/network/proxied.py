@@ -1,0 +1,232 @@
+"""The detours of one cluster, at work: a proxy, hosts files, and what is impaired now.
+
+Both runtimes use it: before the first node the proxy starts and hosts files are written, after the last comes
+`down`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness.clusters.network import toxiproxy
+from harness.clusters.layout.compose import ClusterSpec, release_key
+from harness.clusters.layout.detours import DetourMap, Route
+from harness.clusters.nodes.node_process import NodeFolder
+from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, UsageError
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_CUTS,
+    PEER_DETOURS,
+    Flow,
+    How,
+    Impairment,
+    Wire,
+)
+
+#: What a cluster can be started with.
+NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS})
+HOSTS_FILE: Final = "hosts"
+#: As good as forever; toxiproxy counts milliseconds.
+_TEN_DAYS_MS: Final = 864_000_000
+_STREAMS: Final = {"target": "upstream", "source": "downstream"}
+
+
+class Detours:
+    """`HasDetours` and `RenamesNodes` over a proxy, wherever it runs. Thread-safe.
+
+    Args:
+        folder: of the cluster.
+        plan: its ways; asked for routes only when the proxy runs.
+    """
+
+    def __init__(self, folder: Path, plan: DetourMap, host: toxiproxy.Host) -> None:
+        self.folder = folder
+        self.plan = plan
+        self._host = host
+        self._proxy = toxiproxy.Proxy(host, plan.api)
+
+    def adopt(self) -> None:
+        """Take over the proxy that another harness process started."""
+        self._host.adopt()
+
+    def down(self) -> None:
+        """End the proxy. Idempotent."""
+        self._host.kill()
+
+    def hosts_path(self, service: str) -> Path:
+        """The hosts file of a node."""
+        return NodeFolder(self.folder / service).conf / HOSTS_FILE
+
+    def write_hosts(self, service: str) -> None:
+        """Put the hosts file of a node into its conf folder; nothing without peer detours.
+
+        Raises:
+            EnvironmentNotReady: it cannot be written.
+        """
+        if self.plan.peers:
+            self._write(service, {})
+
+    def why_not(self, link: str, how: How) -> str:
+        return ""
+
+    def wires(self) -> Sequence[Wire]:
+        return self.plan.wires()
+
+    def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
+        end = wire.endpoints[port]
+        return socket.create_connection((end.host, end.port), timeout=timeout_s)
+
+    def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
+        flows = list(flows)
+        for flow in flows:
+            toxic = toxic_of(name, flow, impairment)
+            for route in self._of(flow.wire):
+                self._proxy.add(route.name, toxic)
+        if impairment.how == "reset":  # the toxic waits for a byte, and resets new connections only
+            for listener in {route.name for flow in flows for route in self._of(flow.wire)}:
+                self._proxy.bounce(listener)
+
+    def rename(self, name: str, node: str) -> Sequence[Wire]:
+        moved = self.plan.moved(node)
+        if not moved:
+            raise EnvironmentNotReady(f"no other node knows {node} by a name")
+        for route in moved:
+            self._proxy.open(f"{name}.{route.name}", route)
+        self._write_renamed()
+        for route in self._to(node):
+            self._proxy.enable(route.name, False)
+        return [Wire(r.source, r.target, {r.port: r.listen}) for r in moved]
+
+    def found_by(self, wires: Iterable[Wire]) -> set[str]:
+        sources = {(end.host, end.port): wire.source for wire in wires for end in wire.endpoints.values()}
+        return {sources[at] for at in self._host.accepted() & set(sources)}
+
+    def repair(self, name: str) -> None:
+        try:
+            for route, toxic in self._applied(name):
+                self._proxy.remove(route, toxic)
+            self._take_back(name)
+        except BrokerstormError as error:
+            if not self._host.is_running():
+                return  # nothing goes through it any more; that the cluster is cut off is seen elsewhere
+            raise HealError(f"{name} stays on the network: {error}", hint=error.hint) from error
+
+    def is_impaired(self, name: str) -> bool:
+        try:
+            return bool(self._applied(name) or self._renamed(name))
+        except BrokerstormError:
+            return self._host.is_running()  # not to know is not to be repaired
+
+    def _take_back(self, name: str) -> None:
+        """The old address of a node that was renamed; the new one is closed last, so that a failure shows."""
+        renamed = self._renamed(name)
+        if not renamed:
+            return
+        for node in {one.split(".")[2] for one in renamed}:
+            for route in self._to(node):
+                self._proxy.enable(route.name, True)
+        self._write_renamed(but=name)
+        for one in renamed:
+            self._proxy.close(one)
+
+    def _renamed(self, name: str) -> list[str]:
+        return [one for one in self._proxy.listening() if one.startswith(f"{name}.")]
+
+    def _write_renamed(self, but: str = "") -> None:
+        """The hosts files with every node that has another address now, whoever gave it."""
+        usual = {route.name for route in self.plan.routes()}
+        moved: dict[str, dict[str, str]] = {source: {} for source in self.plan.sources()}
+        for one, host in self._proxy.listening().items():
+            if one not in usual and not one.startswith(f"{but}."):
+                _, source, target, _ = one.split(".")
+                moved[source][target] = host
+        for source, addresses in moved.items():
+            self._write(source, addresses)
+
+    def _to(self, node: str) -> list[Route]:
+        """The usual ways from the other nodes to one."""
+        return [route for route in self.plan.routes() if route.target == node and route.source != CLIENTS]
+
+    def _write(self, service: str, moved: Mapping[str, str]) -> None:
+        path = self.hosts_path(service)
+        try:
+            self._put(path, self.plan.hosts_file(service, moved))
+        except OSError as error:
+            raise EnvironmentNotReady(f"cannot write {path}: {error.strerror}") from error
+
+    def _put(self, path: Path, text: str) -> None:
+        """A hosts file in one piece: a JVM may read it at any moment."""
+        part = path.with_suffix(".part")
+        part.write_text(text)
+        part.replace(path)
+
+    def _applied(self, name: str) -> list[tuple[str, str]]:
+        found = self._proxy.toxics()
+        return [(route, t) for route, names in found.items() for t in names if t.startswith(f"{name}-")]
+
+    def _of(self, wire: Wire) -> list[Route]:
+        return [r for r in self.plan.routes() if (r.source, r.target) == (wire.source, wire.target)]
+
+
+class LocalDetours(Detours):
+    """`Detours` by a process of this machine; nodes are told of their hosts files by a flag of the JVM."""
+
+    def __init__(self, run_id: str, folder: Path, plan: DetourMap) -> None:
+        self._local = toxiproxy.LocalHost(run_id, folder)
+        super().__init__(folder, plan, self._local)
+
+    def start(self) -> None:
+        """Start the proxy; returns when every route is open. No-op when it runs.
+
+        Raises:
+            EnvironmentNotReady: no Go, it does not start, or an address is taken.
+        """
+        if not self._local.is_running():
+            self._local.start(toxiproxy.fetch(), self.plan.api)
+            self._proxy.populate(self.plan.routes())
+
+    def jvm_flags(self, conf: str) -> list[str]:
+        """What makes a JVM read the hosts file; ``conf`` is the node's conf folder as the JVM sees it."""
+        # Java 9 and later. The file is the only resolver then: it holds localhost and this machine's name.
+        return [f"-Djdk.net.hosts.file={conf}/{HOSTS_FILE}"] if self.plan.peers else []
+
+
+def toxic_of(name: str, flow: Flow, impairment: Impairment) -> dict[str, Any]:
+    """An impairment as toxiproxy's toxic on one direction of a route. Times are milliseconds.
+
+    To hold is a delay without end: bytes that wait are passed on in order when it is removed, as packets are
+    that TCP sends again. toxiproxy's own ``timeout`` drops them and must close the connection afterwards.
+    """
+    kind, attributes = {
+        "hold": ("latency", {"latency": _TEN_DAYS_MS, "jitter": 0}),
+        "swallow": ("timeout", {"timeout": 0}),
+        "delay": (
+            "latency",
+            {"latency": round(impairment.delay_s * 1000), "jitter": round(impairment.jitter_s * 1000)},
+        ),
+        "throttle": ("bandwidth", {"rate": impairment.kilobytes_per_s}),
+        "reset": ("reset_peer", {"timeout": 0}),
+    }[impairment.how]
+    stream = _STREAMS[flow.toward]
+    return {"name": f"{name}-{stream}", "type": kind, "stream": stream, "attributes": attributes}
+
+
+def detours_of(
+    run_id: str, folder: Path, spec: ClusterSpec, block: int, needs: frozenset[str]
+) -> LocalDetours | None:
+    """The detours that a cluster is started with; None when its faults need none.
+
+    Raises:
+        UsageError: a version whose brokers cannot tell clients an address of their own.
+    """
+    if CLIENT_DETOURS in needs and release_key(spec.version) < spec.detours_since:
+        since = ".".join(map(str, spec.detours_since))
+        raise UsageError(
+            f"{spec.system} {spec.version} cannot be told another address for clients than for brokers",
+            hint=f"network faults on clients need {since} or newer",
+        )
+    return LocalDetours(run_id, folder, DetourMap(spec, block, needs)) if needs & NEEDS else None

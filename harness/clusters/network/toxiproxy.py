@@ -1,0 +1,263 @@
+"""toxiproxy, the network proxy of a cluster: built once, spoken to by HTTP.
+
+It is Shopify's (https://github.com/Shopify/toxiproxy, MIT), at one version, built from the Go module proxy
+and kept in the cache. As a local process it is like a node: a pid file in the cluster's folder, the run id in
+its environment, so that `clean` finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import psutil
+import urllib3
+
+from harness.toolchains.jars import cache_folder
+from harness.clusters.layout.detours import Route
+from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
+from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, WorkerError
+from harness.toolchains.go import (
+    BUILD_TIMEOUT_S,
+    GO_HINT,
+    Go,
+    build_once,
+    find_go,
+    first_error,
+    run_go,
+)
+from harness.protocols.cluster import Endpoint
+
+VERSION: Final = "2.12.0"
+_PACKAGE: Final = f"github.com/Shopify/toxiproxy/v2/cmd/server@v{VERSION}"
+_GO: Final = "1.23"
+#: A name of its own among the nodes of the cluster folder.
+FOLDER: Final = "network"
+_START_S, _ASK_S, _POLL_S = 20.0, 10.0, 0.02
+Progress = Callable[[str, float | None], None]
+
+
+def binary_path(go: Go) -> Path:
+    """Where the proxy is, or would be."""
+    release = go.text.split()[2] if len(go.text.split()) > 2 else "go"
+    return cache_folder() / "tools" / f"toxiproxy-{VERSION}-{release}" / "toxiproxy-server"
+
+
+def fetch(*, offline: bool = False, on_progress: Progress | None = None) -> Path:
+    """The proxy's program; downloads and builds it on first use.
+
+    Raises:
+        EnvironmentNotReady: no Go, not in the cache and offline, or it does not build.
+    """
+    try:
+        go = find_go()
+    except EnvironmentNotReady as error:
+        raise EnvironmentNotReady(
+            f"network faults need the proxy toxiproxy {VERSION}, which is built with Go: {error}",
+            hint=GO_HINT.replace("1.19", _GO),
+        ) from None
+    binary = binary_path(go)
+    if binary.exists():
+        return binary
+    if offline:
+        raise EnvironmentNotReady(
+            f"toxiproxy {VERSION}, for network faults, is not in the cache and --offline forbids fetching it",
+            hint="run once without --offline, or `brokerstorm fetch` the scenario",
+        )
+    report = on_progress or (lambda text, share: None)
+    report(f"building toxiproxy {VERSION} with Go, once", None)
+    try:
+        build_once("toxiproxy", binary, lambda folder, part: _build(go, folder, part))
+    except WorkerError as error:
+        raise EnvironmentNotReady(str(error), hint=error.hint) from error
+    report(f"toxiproxy {VERSION} built", 1.0)
+    return binary
+
+
+def readiness() -> tuple[bool, str, str]:
+    """Whether the proxy can be had: yes or no, what was found, what to do."""
+    try:
+        go = find_go()
+    except EnvironmentNotReady as error:
+        return False, f"toxiproxy {VERSION}, which network faults need, is built with Go: {error}", error.hint
+    built = binary_path(go).exists()
+    return True, f"toxiproxy {VERSION}" if built else f"toxiproxy {VERSION}, to be built on first use", ""
+
+
+def _build(go: Go, folder: Path, part: Path) -> None:
+    command = [go.path, "install", "-trimpath", "-buildvcs=false", _PACKAGE]
+    try:
+        done = run_go(command, folder, BUILD_TIMEOUT_S, GOBIN=str(folder))
+    except subprocess.TimeoutExpired:
+        raise EnvironmentNotReady(f"go install {_PACKAGE} took over {BUILD_TIMEOUT_S:.0f} s") from None
+    if done.returncode:
+        raise EnvironmentNotReady(
+            f"toxiproxy does not build with {go.text}: {first_error(done.stderr)}",
+            hint=f"Go {_GO} or newer and the Go module proxy are needed",
+        )
+    # Not a rename: the cache may be on another file system.
+    part.write_bytes((folder / "server").read_bytes())
+    part.chmod(0o755)
+
+
+class Host(Protocol):
+    """What a proxy runs as.
+
+    Attributes:
+        log: what it said, or will have said once it ended.
+    """
+
+    @property
+    def log(self) -> Path: ...
+    def adopt(self) -> None:
+        """Take over what another harness process started."""
+
+    def is_running(self) -> bool: ...
+    def kill(self) -> None:
+        """End it. Idempotent."""
+
+    def why_dead(self) -> EnvironmentNotReady: ...
+    def accepted(self) -> set[tuple[str, int]]:
+        """Where it has connections now that others opened: its own (address, port) of each."""
+
+
+class LocalHost(NodeProcess):
+    """`Host` as a process of this machine.
+
+    Args:
+        folder: of the cluster.
+    """
+
+    def __init__(self, run_id: str, folder: Path) -> None:
+        super().__init__("the network proxy", NodeFolder(folder / FOLDER), run_id)
+
+    @property
+    def log(self) -> Path:
+        return self.folder.logs / "stdout.log"
+
+    def start(self, program: Path, api: Endpoint) -> None:
+        """Start it without any route.
+
+        Raises:
+            EnvironmentNotReady: it cannot be started.
+        """
+        self.folder.logs.mkdir(parents=True, exist_ok=True)
+        command = [str(program), "-host", api.host, "-port", str(api.port)]
+        self.launch(command, {**os.environ, "LOG_LEVEL": "warn"})
+
+    def accepted(self) -> set[tuple[str, int]]:
+        return {
+            (one.laddr.ip, one.laddr.port)
+            for one in psutil.net_connections(kind="tcp4")
+            if one.status == psutil.CONN_ESTABLISHED and one.laddr
+        }
+
+
+class Proxy:
+    """The routes of a proxy that runs somewhere. Thread-safe.
+
+    Args:
+        api: where it listens for us.
+    """
+
+    def __init__(self, host: Host, api: Endpoint) -> None:
+        self.host = host
+        self._api = api
+        self._pool = urllib3.PoolManager(maxsize=4, retries=False)
+
+    def populate(self, routes: Iterable[Route]) -> None:
+        """Wait until it answers and open these routes; return when it listens.
+
+        Raises:
+            EnvironmentNotReady: it died, or an address is taken.
+        """
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                self.ask("GET", "/version")
+                break
+            except EnvironmentNotReady:
+                if not self.host.is_running():
+                    raise self.host.why_dead() from None
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
+        listeners = [
+            {"name": r.name, "listen": str(r.listen), "upstream": str(r.upstream), "enabled": True}
+            for r in routes
+        ]
+        self.ask("POST", "/populate", listeners)
+
+    def add(self, route: str, toxic: Mapping[str, Any]) -> None:
+        """Add a toxic to a route."""
+        self.ask("POST", f"/proxies/{route}/toxics", toxic)
+
+    def toxics(self) -> dict[str, list[str]]:
+        """Route -> names of its toxics, for those that have any."""
+        found = self.ask("GET", "/proxies")
+        return {name: [t["name"] for t in row["toxics"]] for name, row in found.items() if row["toxics"]}
+
+    def remove(self, route: str, toxic: str) -> None:
+        """Remove a toxic; one that is not there is no error."""
+        with contextlib.suppress(UsageError):
+            self.ask("DELETE", f"/proxies/{route}/toxics/{toxic}")
+
+    def bounce(self, route: str) -> None:
+        """Close every connection of a route."""
+        for enabled in (False, True):
+            self.enable(route, enabled)
+
+    def enable(self, route: str, enabled: bool) -> None:
+        """Open a route again, or close it with every connection."""
+        self.ask("PATCH", f"/proxies/{route}", {"enabled": enabled})
+
+    def open(self, name: str, route: Route) -> None:
+        """Add a route under a name of its own; `close` removes it."""
+        self.ask(
+            "POST", "/proxies", {"name": name, "listen": str(route.listen), "upstream": str(route.upstream)}
+        )
+
+    def close(self, name: str) -> None:
+        """Remove a route; one that is not there is no error."""
+        with contextlib.suppress(UsageError):
+            self.ask("DELETE", f"/proxies/{name}")
+
+    def listening(self) -> dict[str, str]:
+        """Name of a route -> the address that it listens on."""
+        return {name: row["listen"].rpartition(":")[0] for name, row in self.ask("GET", "/proxies").items()}
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """One request; the JSON of its answer, None without any.
+
+        Raises:
+            UsageError: what is asked for is not there.
+            EnvironmentNotReady: it does not answer, or refuses (its words).
+        """
+        try:
+            answer = self._pool.request(
+                method,
+                f"http://{self._api}{path}",
+                body=None if body is None else json.dumps(body),
+                headers={"User-Agent": "brokerstorm"},
+                timeout=_ASK_S,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise EnvironmentNotReady(
+                f"the network proxy at {self._api} does not answer: {type(error).__name__}",
+                hint=f"its log is {self.host.log}",
+            ) from error
+        text = answer.data.decode(errors="replace")
+        if answer.status == 404:
+            raise UsageError(f"the network proxy knows no {path}")
+        if answer.status >= 400:
+            raise EnvironmentNotReady(f"the network proxy refuses {method} {path}: {text.strip()[:300]}")
+        try:
+            return json.loads(text) if text.startswith(("{", "[")) else None
+        except ValueError as error:
+            raise BrokerstormError(f"the network proxy answered {text[:100]!r} to {path}") from error

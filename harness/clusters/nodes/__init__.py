@@ -1,0 +1,1 @@
+"""Nodes as local processes: their identity, launch and end, and their formatted storage."""

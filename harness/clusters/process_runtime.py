@@ -1,0 +1,264 @@
+"""The process runtime: each service of a compose file as a local process group.
+
+Nodes have addresses of their own, 127.0.R.N, with the same ports on each. R belongs to the run while it
+lives (`addresses`). A cluster that is kept can be taken over by a later process from its state file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from harness.clusters.layout import addresses
+from harness.clusters.limits import limits
+from harness.clusters.network import packets
+from harness.clusters.layout.compose import ClusterSpec, Service
+from harness.toolchains.java import Java
+from harness.clusters.layout.layout import Layout, LoopbackWiring
+from harness.clusters.network.proxied import (
+    NEEDS,
+    LocalDetours,
+    detours_of,
+)
+from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
+from harness.clusters.network.packets import Packets
+from harness.clusters.layout.runtime import NodeRuntime
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Endpoint, Node
+
+_POLL_S = 0.05
+_CONNECT_TIMEOUT_S = 1.0
+_STEP_TIMEOUT_S = 120.0  # a step of the start on a machine that does other things
+#: Variables of our environment that would change a broker behind the scenario's back.
+_NOT_INHERITED = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
+#: What a fault may need of the cluster from its start on, and this runtime has.
+GIVES: frozenset[str] = NEEDS | limits.GIVES
+#: Called with a node and its folder before its first start: put formatted storage in place.
+Prepare = Callable[[Node, NodeFolder], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What every node of a cluster is started from."""
+
+    spec: ClusterSpec
+    java: Java
+    jars: Path
+    settings: Mapping[str, Any]
+    #: Added to every node's JVM flags; may hold {main}, the service's main class.
+    jvm: tuple[str, ...] = ()
+    #: Main class -> its class archive.
+    archives: Mapping[str, Path] = field(default_factory=dict)
+
+
+class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
+    """NodeRuntime and limits over local processes.
+
+    Raises:
+        UsageError: a need that this runtime never gives.
+        EnvironmentNotReady: a need that this machine cannot give, and why.
+    """
+
+    name: ClassVar[str] = "process"
+    gives: ClassVar[frozenset[str]] = GIVES
+
+    def __init__(
+        self,
+        run_id: str,
+        folder: Path,
+        block: int,
+        launch: Launch,
+        prepare: Prepare,
+        *,
+        needs: frozenset[str] = frozenset(),
+    ) -> None:
+        if lacking := sorted(needs - GIVES):
+            raise UsageError(f"the process runtime cannot give: {', '.join(lacking)}")
+        for need in sorted(needs & limits.GIVES):
+            if problem := limits.why_not(need):
+                raise EnvironmentNotReady(
+                    f"a fault of this scenario needs {need}: {problem}",
+                    hint="leave that fault out, or run as root on Linux; see docs/reference/faults.md",
+                )
+        self.needs = needs
+        self.run_id = run_id
+        self.folder = folder
+        self.block = block
+        self.packets = Packets(run_id, launch.spec, block)
+        self.detours: LocalDetours | None = detours_of(run_id, folder, launch.spec, block, needs)
+        wiring = LoopbackWiring(self.detours.plan if self.detours else None)
+        self.layout = Layout(launch.spec, folder, block, wiring, settings=launch.settings)
+        self._launch = launch
+        self._prepare = prepare
+        self._services = self.layout.services
+        self._processes = {
+            name: NodeProcess(name, NodeFolder(node.folder), run_id)
+            for name, node in self.layout.all_nodes.items()
+        }
+        data = {node.name: NodeFolder(node.folder).data for node in self.layout.nodes}
+        self.limits = limits.Limits(run_id, data, needs)
+
+    def adopt(self) -> None:
+        """Take over the nodes that an earlier harness process started and that still run."""
+        for process in self._processes.values():
+            process.adopt()
+        if self.detours:
+            self.detours.adopt()
+
+    def up(self) -> None:
+        for node in self.layout.all_nodes.values():
+            self.layout.write_conf(node)
+            self._prepare_data(node)
+        if self.detours:
+            for node in self.layout.all_nodes.values():
+                self.detours.write_hosts(node.name)
+            self.detours.start()
+        for service in self._services.values():
+            for name, condition in service.after.items():
+                if name in self._services:
+                    self._wait_for(name, condition)
+            self.start(service.name)
+        self.check()
+
+    def _wait_for(self, name: str, condition: str) -> None:
+        """Wait until a service that another depends on is far enough.
+
+        Raises:
+            EnvironmentNotReady: it died (its last log lines), failed, or is not far enough in time.
+        """
+        process, endpoint = self._processes[name], self.layout.node(name).client
+        deadline = time.monotonic() + _STEP_TIMEOUT_S
+        if condition == "service_started":
+            return
+        while time.monotonic() < deadline:
+            completed = self._services[name].once and not process.is_running()
+            if completed and process.exit_code == 0:
+                return
+            if completed or not process.is_running():
+                raise process.why_dead()
+            if condition == "service_healthy" and _accepts(endpoint):
+                return
+            time.sleep(_POLL_S)
+        waited = f"not listening at {endpoint}" if condition == "service_healthy" else "not done"
+        raise EnvironmentNotReady(
+            f"{name} is {waited} {_STEP_TIMEOUT_S:.0f} s after its start",
+            hint=f"its log is {process.folder.logs / 'stdout.log'}; the machine may be too busy",
+        )
+
+    def down(self) -> None:
+        """Kill every node, drop its data and give the addresses back; logs and settings stay.
+
+        Raises:
+            HealError: a node's volume or control group is still in use.
+        """
+        for process in self._processes.values():
+            process.kill()
+        if self.detours:
+            self.detours.down()
+        packets.clear(self.run_id)
+        self.limits.drop()  # where that fails, the claim on the addresses stays: `clean` finds the run by it
+        for node in self.layout.all_nodes.values():
+            shutil.rmtree(NodeFolder(node.folder).data, ignore_errors=True)
+        addresses.release(self.run_id)
+
+    def check(self) -> None:
+        """Raise for the first node that does not run.
+
+        Raises:
+            EnvironmentNotReady: with the node's last log lines.
+        """
+        for node in self.nodes:
+            if not self._processes[node.name].is_running():
+                raise self._processes[node.name].why_dead()
+
+    def pid(self, node: str) -> int | None:
+        return self._process(node).pid
+
+    def is_running(self, node: str) -> bool:
+        return self._process(node).is_running()
+
+    def start(self, node: str) -> None:
+        process = self._process(node)
+        process.launch(self._command(self._services[node]), self._environment())
+        self.limits.enter(node, process.pid)
+
+    def kill(self, node: str) -> None:
+        self._process(node).kill()
+
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
+        self._process(node).stop(timeout_s)
+
+    def pause(self, node: str) -> None:
+        self._process(node).pause()
+
+    def resume(self, node: str) -> None:
+        self._process(node).resume()
+
+    def is_paused(self, node: str) -> bool:
+        return self._process(node).is_paused()
+
+    def log_tail(self, node: str) -> str:
+        """Why a node that is down went down, as text for a report."""
+        return str(self._process(node).why_dead())
+
+    def _process(self, node: str) -> NodeProcess:
+        return self._processes[self.layout.node(node).name]
+
+    def _prepare_data(self, node: Node) -> None:
+        folder = NodeFolder(node.folder)
+        if folder.data.exists():
+            return
+        try:
+            self._prepare(node, folder)
+            folder.data.mkdir(exist_ok=True)
+            self.limits.prepare(node.name)
+        except OSError as error:
+            raise EnvironmentNotReady(
+                f"cannot prepare {folder.data}: {error.strerror or error}",
+                hint="free some disk space or choose another --run-dir",
+            ) from error
+
+    def _command(self, service: Service) -> list[str]:
+        folder = NodeFolder(self.folder / service.name)
+        places = {
+            f"{{{one.name}.{name}}}": at
+            for one in self.nodes
+            for name, at in self.layout.advertised(one).items()
+        }
+        archive = self._launch.archives.get(service.main)
+        return [
+            self._launch.java.path,
+            *([f"-XX:SharedArchiveFile={archive}"] if archive else []),
+            *(flag.replace("{main}", service.main) for flag in self._launch.jvm),
+            *(folder.fill(flag) for flag in service.jvm),
+            *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),
+            "-cp",
+            f"{self._launch.jars}/*",
+            service.main,
+            *(_filled(folder.fill(argument), places) for argument in service.args),
+        ]
+
+    @staticmethod
+    def _environment() -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+
+
+def _filled(text: str, places: Mapping[str, str]) -> str:
+    for name, at in places.items():
+        text = text.replace(name, at)
+    return text
+
+
+def _accepts(endpoint: Endpoint) -> bool:
+    """Whether somebody listens there."""
+    try:
+        with socket.create_connection((endpoint.host, endpoint.port), timeout=_CONNECT_TIMEOUT_S):
+            return True
+    except OSError:
+        return False

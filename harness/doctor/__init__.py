@@ -1,0 +1,1 @@
+"""Checks of this machine: what a run needs of it, each with a remedy."""

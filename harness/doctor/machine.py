@@ -1,0 +1,200 @@
+"""What this machine must have before a run: one check a thing, each with its remedy."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import socket
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from harness.clusters import spec_of
+from harness.clusters.layout.addresses import (
+    BLOCKS,
+    CHECK_BLOCK,
+    address,
+)
+from harness.toolchains.jars import (
+    cache_folder,
+    is_complete,
+    jars_folder,
+)
+from harness.toolchains.java import INSTALL_HINT, find_java
+from harness.toolchains.resolvers import find_resolver
+from harness.errors import EnvironmentNotReady
+
+PYTHON = (3, 11)
+SPARK_MB = 1500  # driver heap of 1 GB, Python workers beside it
+CLIENTS_MB = 400
+DISK_MB = 4000  # a minute at 50,000 messages a second: 1.4 GB in three copies, captures and jars beside it
+OPEN_FILES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. ``text`` says what was found, ``remedy`` what to do when not ``ok``;
+    a run goes without what is not ``needed``."""
+
+    name: str
+    ok: bool
+    text: str
+    remedy: str = ""
+    needed: bool = True
+
+
+def checks(
+    system: str = "kafka",
+    version: str = "",
+    topology: str = "",
+    *,
+    folder: Path | None = None,
+    spark: bool = True,
+    runtime: str = "process",
+) -> list[Check]:
+    """Every check that a run of a system at a version needs.
+
+    Args:
+        folder: where run directories go; its disk is checked.
+        spark: whether the run is judged, which needs a JVM beside the brokers.
+        runtime: "process", or "docker", whose brokers bring their own Java and jars.
+
+    Raises:
+        UsageError: no such system, version or topology.
+    """
+    spec = spec_of(system, version, topology)
+    brokers_mb = sum(service.memory_mb for service in spec.nodes)
+    needed_mb = brokers_mb + CLIENTS_MB + (SPARK_MB if spark else 0)
+    own = (
+        [
+            java_check(max(spec.java, 17 if spark else 0), f"{system} {spec.version}"),
+            jars_check(system, spec.version),
+        ]
+        if runtime == "process"
+        else [java_check(17, "Spark")] * spark
+    )
+    return [
+        python_check(),
+        *own,
+        memory_check(needed_mb),
+        disk_check(folder or Path.cwd()),
+        disk_check(cache_folder(), name="disk of the cache", needed_mb=500, chosen_by="BROKERSTORM_CACHE"),
+        loopback_check(max(s.number for s in spec.nodes), sorted(spec.ports.values())),
+        files_check(),
+    ]
+
+
+def require(results: Iterable[Check]) -> None:
+    """Refuse to go on when a check failed.
+
+    Raises:
+        EnvironmentNotReady: names every failed check and the remedies.
+    """
+    failed = [check for check in results if check.needed and not check.ok]
+    if failed:
+        raise EnvironmentNotReady(
+            "; ".join(f"{check.name}: {check.text}" for check in failed),
+            hint="; ".join(dict.fromkeys(check.remedy for check in failed if check.remedy)),
+        )
+
+
+def python_check() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    ok = sys.version_info[:2] >= PYTHON
+    return Check("python", ok, f"{found} ({sys.executable})", "" if ok else "use Python 3.11 or newer")
+
+
+def java_check(minimum: int, what: str) -> Check:
+    """Java for the brokers and for Spark."""
+    try:
+        java = find_java(minimum)
+    except EnvironmentNotReady as error:
+        return Check("java", False, f"{error} (needed by {what})", error.hint or INSTALL_HINT)
+    return Check("java", True, f"{java.major} ({java.path}), {what} needs {minimum}")
+
+
+def jars_check(system: str, version: str = "") -> Check:
+    """Broker jars in the cache, or a way to fetch them."""
+    spec = spec_of(system, version)
+    folder = jars_folder(spec.artifacts)
+    if is_complete(folder):
+        return Check("broker jars", True, f"{system} {spec.version} in {folder}")
+    try:
+        resolver = find_resolver()
+    except EnvironmentNotReady as error:
+        return Check("broker jars", False, str(error), error.hint)
+    return Check("broker jars", True, f"{system} {spec.version} not fetched yet; {resolver.name} will")
+
+
+def memory_check(needed_mb: int) -> Check:
+    """Memory that programs can still have, swap not counted: a swapping broker is a fault of its own."""
+    free_mb = min(psutil.virtual_memory().available, _cgroup_free()) // 2**20
+    ok = free_mb >= needed_mb
+    text = f"{free_mb} MB free, {needed_mb} MB needed (brokers, clients, Spark)"
+    return Check("memory", ok, text, "" if ok else "close programs or use a machine with more memory")
+
+
+def disk_check(
+    folder: Path, *, name: str = "disk", needed_mb: int = DISK_MB, chosen_by: str = "--run-dir"
+) -> Check:
+    """Space below a folder that may not exist yet."""
+    existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
+    free_mb = shutil.disk_usage(existing).free // 2**20
+    another = f"choose another folder with {chosen_by}"
+    if not os.access(existing, os.W_OK):
+        return Check(name, False, f"{existing} is not writable", another)
+    ok = free_mb >= needed_mb
+    text = f"{free_mb} MB free at {existing}, {needed_mb} MB needed"
+    return Check(name, ok, text, "" if ok else f"free some space or {another}")
+
+
+def loopback_check(nodes: int, ports: Sequence[int]) -> Check:
+    """Whether every node can have a loopback address of its own."""
+    for number in range(1, nodes + 1):
+        for port in ports:
+            host = address(CHECK_BLOCK, number)
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((host, port))
+                except OSError as error:
+                    return Check(
+                        "loopback addresses",
+                        False,
+                        f"{host}:{port} cannot be bound: {error.strerror}",
+                        f"end what listens on port {port} (`ss -ltnp`); other systems than Linux need "
+                        f"aliases for {host}",
+                    )
+    return Check(
+        "loopback addresses", True, f"127.0.1-{BLOCKS}.1-{nodes}, ports {', '.join(map(str, ports))}"
+    )
+
+
+def files_check() -> Check:
+    """Open files a process may have; the JVM raises its soft limit to the hard one itself."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ok = hard == resource.RLIM_INFINITY or hard >= OPEN_FILES
+    text = f"limit {'none' if hard == resource.RLIM_INFINITY else hard}, {OPEN_FILES} needed"
+    return Check("open files", ok, text, "" if ok else "raise the hard limit: `ulimit -Hn 65536`")
+
+
+def _cgroup_free() -> int:
+    """Bytes left in a container's memory limit (page cache counts as free); very many when there is none."""
+    unlimited = 2**62
+    for folder, limit, used in (
+        ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        try:
+            ceiling = Path(folder, limit).read_text().strip()
+            current = int(Path(folder, used).read_text())
+            rows = dict(line.split() for line in Path(folder, "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        if ceiling != "max" and int(ceiling) < unlimited:
+            return max(0, int(ceiling) - current + int(rows.get("inactive_file", 0)))
+    return unlimited

@@ -1,0 +1,376 @@
+"""Scenario -> `Plan`: lanes, buckets, rates, deadlines and promises, decided before anything starts.
+
+Pure: the same scenario, seed and tag give the same bytes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from harness.errors import ScenarioError
+from harness.plan.model import (
+    ConsumerPlan,
+    LaneGroup,
+    LaneMode,
+    Plan,
+    ProducerPlan,
+    TopicPlan,
+)
+from harness.plan.settings import (
+    Consuming,
+    Ground,
+    consumer_promise,
+    producer_settings,
+)
+from harness.plan.promise_pulsar import quorum
+from harness.scenario.model import (
+    ConsumerSpec,
+    Option,
+    ProducerSpec,
+    Scenario,
+    TopicSpec,
+)
+from harness.scenario.file import variants
+from harness.scenario.systems import SYSTEMS
+
+MIN_BUCKETS: Final = 8  # below it a two-core machine already waits for the largest
+MAX_BUCKETS: Final = 256
+#: Sends a bucket; a Spark task then takes a second or two and some hundred MB.
+ROWS_PER_BUCKET: Final = 5_000_000
+#: Rate guessed for sizing when there is no limit.
+UNLIMITED_GUESS_PER_S: Final = 400_000
+
+
+def build_plans(scenario: Scenario, *, seed: int, salt: str = "") -> list[Plan]:
+    """The plan of every round, variants interleaved (a, b, a, b ...).
+
+    Round n of every variant has the seed ``seed + n``: variants are compared under the same schedule.
+    ``salt`` (the run's id) makes the tags of two runs with the same seed differ.
+    """
+    about = {name: spec.about for name, spec in scenario.variants.items()}
+    return [
+        build_plan(
+            merged,
+            seed=seed + number,
+            variant=name,
+            expect=expect,
+            about=about.get(name, ""),
+            run_tag=_tag(salt, scenario.name, name, str(seed + number)),
+        )
+        for number in range(scenario.rounds)
+        for name, merged, expect in variants(scenario)
+    ]
+
+
+def build_plan(
+    scenario: Scenario,
+    *,
+    seed: int,
+    variant: str = "",
+    expect: str = "clean",
+    about: str = "",
+    run_tag: int | None = None,
+) -> Plan:
+    """Resolve one variant.
+
+    Args:
+        scenario: merged with the variant's override.
+        seed: decides fault times and targets, and the tag.
+        run_tag: 32 bits in every message; None = from scenario, variant and seed.
+
+    Raises:
+        ScenarioError: settings that the client refuses, or a rate too small to share out.
+    """
+    broker_config = native(scenario.cluster.config)
+    tag = _tag(scenario.name, variant, str(seed)) if run_tag is None else run_tag
+    system = SYSTEMS[scenario.system]
+    topics = topic_plans(scenario, tag)
+    groups = _lane_groups(scenario, topics)
+    buckets, groups = _with_buckets(groups, _expected_rows(scenario))
+    load = scenario.load
+    return Plan(
+        scenario=scenario.name,
+        variant=variant,
+        expect=expect,
+        about=about or scenario.about,
+        seed=seed,
+        run_tag=tag,
+        system=system.name,
+        version=scenario.cluster.version or system.version,
+        topology=scenario.cluster.topology or next(iter(system.topologies), ""),
+        broker_config=broker_config,
+        topics=topics,
+        lane_groups=groups,
+        buckets=buckets,
+        producers=_producers(scenario, topics, groups, broker_config),
+        consumers=_consumers(scenario, topics, broker_config),
+        payload_bytes=load.payload,
+        rate_per_s=0.0 if load.unlimited else float(load.rate),
+        warm_up_s=load.warm_up,
+        load_s=load.duration,
+        faults=scenario.faults,
+        limits={key: float(value) for key, value in scenario.limits.model_dump().items()},
+        rate_ratio=scenario.require.rate_ratio,
+    )
+
+
+def native(options: Mapping[str, Option]) -> dict[str, str]:
+    """Options as every client and broker reads them: text, ``true`` and ``false`` in lower case."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()
+    }
+
+
+def _tag(*parts: str) -> int:
+    """Never 0, so that a header full of zeros is nobody's."""
+    return zlib.crc32("/".join(parts).encode()) or 1
+
+
+def topic_plans(scenario: Scenario, run_tag: int = 0) -> list[TopicPlan]:
+    """Every topic of a scenario, those that one entry stands for one by one.
+
+    Raises:
+        ScenarioError: a broker setting that decides how many copies there are is out of range.
+    """
+    broker_config = native(scenario.cluster.config)
+    return [
+        _topic(scenario, name, declared, broker_config, run_tag)
+        for declared, spec in scenario.topics.items()
+        for name in spec.names(declared)
+    ]
+
+
+def _topic(
+    scenario: Scenario, name: str, declared: str, broker_config: Mapping[str, str], run_tag: int
+) -> TopicPlan:
+    spec = scenario.topics[declared]
+    config, replication, address = native(spec.config), 1, name
+    if scenario.system == "kafka":
+        config, replication = _log_config(spec, broker_config), spec.replication
+    elif scenario.system == "pulsar":
+        topology = scenario.cluster.topology or SYSTEMS["pulsar"].topologies[0]
+        replication = quorum(broker_config, topology, "WriteQuorum")
+        address = f"persistent://public/bs-{run_tag:08x}/{name}"
+    return TopicPlan(
+        name=name,
+        partitions=spec.partitions,
+        replication=replication,
+        config=config,
+        address=address,
+        declared=declared,
+    )
+
+
+def _log_config(spec: TopicSpec, broker_config: Mapping[str, str]) -> dict[str, str]:
+    """Every topic keeps its whole log for the audit and says itself how many replicas a write needs."""
+    in_sync = broker_config.get("min.insync.replicas", str(min(2, spec.replication)))
+    config = {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "min.insync.replicas": in_sync,
+    }
+    return config | native(spec.config)
+
+
+# ----- lanes and buckets ------------------------------------------------------------------------------
+
+
+def _lane_groups(scenario: Scenario, topics: Sequence[TopicPlan]) -> list[LaneGroup]:
+    """One group for each (topic, mode) that is produced to; lane ids are dense from 0, in topic order."""
+    groups: list[LaneGroup] = []
+    first = 0
+    for topic in topics:
+        modes: dict[LaneMode, int] = {}
+        for spec in scenario.load.producers.values():
+            if not spec.topics or topic.declared in spec.topics:
+                modes.setdefault(spec.lanes, _lane_count(spec, topic))
+        for mode, count in sorted(modes.items()):
+            groups.append(LaneGroup(topic=topic.name, mode=mode, first=first, count=count, buckets=[]))
+            first += count
+    return groups
+
+
+def _lane_count(spec: ProducerSpec, topic: TopicPlan) -> int:
+    return {"partition": topic.partitions, "key": spec.keys, "routed": 1}[spec.lanes]
+
+
+def _expected_rows(scenario: Scenario) -> int:
+    load = scenario.load
+    rate = UNLIMITED_GUESS_PER_S if load.unlimited else load.rate
+    return int(rate * (load.warm_up + load.duration))
+
+
+def _with_buckets(groups: Sequence[LaneGroup], rows: int) -> tuple[int, list[LaneGroup]]:
+    """Give every lane its bucket; how many buckets, and the groups with them.
+
+    What must stay together is a unit: a partition, or a whole topic as soon as one of its groups is keyed
+    or routed. Topics count alike, so a unit weighs its share of its topic.
+    """
+    whole = {group.topic for group in groups if group.mode != "partition"}
+    weights: dict[tuple[str, int], float] = {}
+    for group in groups:
+        if group.topic in whole:
+            weights[group.topic, -1] = 1.0
+        else:
+            weights |= {(group.topic, index): 1.0 / group.count for index in range(group.count)}
+    wanted = min(max(MIN_BUCKETS, -(-rows // ROWS_PER_BUCKET)), MAX_BUCKETS)
+    count, placed = _balance(weights, min(wanted, len(weights)))
+    with_buckets = [
+        group.model_copy(
+            update={
+                "buckets": [placed[group.topic, -1]]
+                if group.topic in whole
+                else [placed[group.topic, index] for index in range(group.count)]
+            }
+        )
+        for group in groups
+    ]
+    return count, with_buckets
+
+
+def _balance(weights: Mapping[tuple[str, int], float], wanted: int) -> tuple[int, dict[tuple[str, int], int]]:
+    """Place units in ``wanted`` buckets, or in up to twice as many if that is more even (12: 12, not 8)."""
+    most = min(2 * wanted - 1, len(weights), MAX_BUCKETS) if wanted == MIN_BUCKETS else wanted
+    best: tuple[float, int, dict[tuple[str, int], int]] | None = None
+    for count in range(wanted, most + 1):
+        largest, placed = _place(weights, count)
+        unevenness = round(largest * count / sum(weights.values()), 6)
+        if best is None or unevenness < best[0]:
+            best = (unevenness, count, placed)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _place(weights: Mapping[tuple[str, int], float], count: int) -> tuple[float, dict[tuple[str, int], int]]:
+    """Largest first into the least loaded bucket; the largest load and where everything went."""
+    loads = [(0.0, bucket) for bucket in range(count)]
+    placed: dict[tuple[str, int], int] = {}
+    for unit in sorted(weights, key=lambda unit: -weights[unit]):
+        load, bucket = heapq.heappop(loads)
+        placed[unit] = bucket
+        heapq.heappush(loads, (load + weights[unit], bucket))
+    return max(load for load, _ in loads), placed
+
+
+# ----- clients ----------------------------------------------------------------------------------------
+
+
+def _producers(
+    scenario: Scenario,
+    topics: Sequence[TopicPlan],
+    groups: Sequence[LaneGroup],
+    broker_config: Mapping[str, str],
+) -> list[ProducerPlan]:
+    shares = [
+        (name, spec, spec.share / spec.count)
+        for name, spec in scenario.load.producers.items()
+        for _ in range(spec.count)
+    ]
+    rates = _rates(scenario, [share for _, _, share in shares])
+    limits = scenario.limits
+    plans: list[ProducerPlan] = []
+    for instance, ((name, spec, _), rate) in enumerate(zip(shares, rates, strict=True), start=1):
+        chosen = [topic for topic in topics if not spec.topics or topic.declared in spec.topics]
+        names = {topic.name for topic in chosen}
+        options = native(spec.options)
+        try:
+            settings = producer_settings(spec.client, spec.client_version, options)
+            promise = settings.promise(
+                Ground(chosen, broker_config, scenario.cluster.topology), scenario.require
+            )
+        except ScenarioError as error:
+            raise ScenarioError(f"load.producers.{name}.options: {error}", hint=error.hint) from error
+        unbounded_s = scenario.load.duration + limits.recovery + limits.drain
+        plans.append(
+            ProducerPlan(
+                name=f"producer-{instance}",
+                instance=instance,
+                client=spec.client,
+                client_version=spec.client_version,
+                groups=[i for i, g in enumerate(groups) if g.topic in names and g.mode == spec.lanes],
+                rate_per_s=float(rate),
+                options=options,
+                when_full=spec.when_full,
+                call_deadline_s=limits.call or settings.call_deadline_s(unbounded_s),
+                promise=promise,
+                results=spec.results,
+                calls=spec.calls,
+                batch=spec.batch if spec.calls == "batch" else 1,
+            )
+        )
+    return plans
+
+
+def _rates(scenario: Scenario, shares: Sequence[float]) -> list[int]:
+    """Whole messages a second for each producer; their sum is the rate exactly (largest remainders)."""
+    if scenario.load.unlimited:
+        return [0] * len(shares)
+    rate, total = scenario.load.rate, sum(shares)
+    exact = [rate * share / total for share in shares]
+    rates = [int(value) for value in exact]
+    by_remainder = sorted(range(len(shares)), key=lambda i: (rates[i] - exact[i], i))
+    for index in by_remainder[: rate - sum(rates)]:
+        rates[index] += 1
+    if 0 in rates:
+        raise ScenarioError(
+            f"load.rate: {rate} msg/s shared by {len(shares)} producers leaves one with less than 1 msg/s",
+            hint="raise load.rate, or lower the producers' count",
+        )
+    return rates
+
+
+def _consumers(
+    scenario: Scenario, topics: Sequence[TopicPlan], broker_config: Mapping[str, str]
+) -> list[ConsumerPlan]:
+    specs = [(name, spec) for name, spec in scenario.load.consumers.items() for _ in range(spec.count)]
+    senders = list(scenario.load.producers.values())
+    return [
+        _consumer(scenario.system, name, session, spec, topics, broker_config, senders)
+        for session, (name, spec) in enumerate(specs, start=1)
+    ]
+
+
+def _consumer(
+    system: str,
+    name: str,
+    session: int,
+    spec: ConsumerSpec,
+    topics: Sequence[TopicPlan],
+    broker_config: Mapping[str, str],
+    senders: Sequence[ProducerSpec],
+) -> ConsumerPlan:
+    options = native(spec.options)
+    producers = [
+        (sender.client, native(sender.options))
+        for sender in senders
+        if not (sender.topics and spec.topics) or set(sender.topics) & set(spec.topics)
+    ]
+    # What `auto` means: Kafka's is the commit every so often, JMS has a mode of that name.
+    settle = "ack" if spec.settle == "auto" and system == "pulsar" else spec.settle
+    consuming = Consuming(spec.client, spec.client_version, options, broker_config, settle, producers)
+    try:
+        promise = consumer_promise(consuming)
+    except ScenarioError as error:
+        raise ScenarioError(f"load.consumers.{name}.options: {error}", hint=error.hint) from error
+    return ConsumerPlan(
+        name=f"consumer-{session}",
+        session=session,
+        client=spec.client,
+        client_version=spec.client_version,
+        group=spec.group,
+        topics=[topic.name for topic in topics if not spec.topics or topic.declared in spec.topics],
+        commit_every_s=spec.commit_every,
+        options=options,
+        receive=spec.receive,
+        joins_s=spec.joins_after,
+        work_s=spec.work,
+        settle=settle,
+        nack_every=spec.nack_every,
+        per_transaction=spec.per_transaction,
+        rollback_every=spec.rollback_every,
+        promise=promise,
+    )

@@ -1,0 +1,1 @@
+"""Progress output of a run, on stderr: a live view, plain lines, or quiet."""

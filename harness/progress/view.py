@@ -1,0 +1,281 @@
+"""What a run shows while it runs, all of it on stderr: stdout is for results.
+
+`open_progress` chooses: a live view of a few lines on a terminal (`harness.progress.live`), plain lines
+elsewhere (each phase and fault event, and the figures every ten seconds), or nothing but problems when
+quiet. All three keep the same `RunView` and may be fed from any thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any, Literal
+
+Mode = Literal["auto", "live", "plain", "quiet"]
+PLAIN_EVERY_S = 10.0
+#: Rates are taken over this long: short enough to show a stall, long enough not to flicker.
+RATE_WINDOW_S = 2.0
+#: Targets of a fault that are named in a line.
+MOST_TARGETS = 3
+#: Plain downloads say so at each of these shares.
+DOWNLOAD_STEP = 0.25
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+@dataclass(slots=True)
+class FaultSpan:
+    """A fault as the view knows it; times are CLOCK_MONOTONIC ns."""
+
+    text: str
+    start_ns: int
+    end_ns: int | None = None
+
+
+@dataclass(slots=True)
+class RunView:
+    """The state behind every form of the view. Not locked: `BaseProgress` does that."""
+
+    title: str = ""
+    rate_per_s: float = 0.0
+    warm_up_s: float = 0.0
+    load_s: float = 0.0
+    phase: str = ""
+    note: str = ""
+    phase_start: float = field(default_factory=time.monotonic)
+    elapsed_s: float = 0.0  # into the load; negative while warming up
+    epoch_ns: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    samples: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
+    faults: dict[int, FaultSpan] = field(default_factory=dict)
+    first_problem_s: float | None = None
+    waiting: dict[str, str] = field(default_factory=dict)
+    download: tuple[str, float | None] | None = None
+
+    def begin(self, title: str, rate_per_s: float, warm_up_s: float, load_s: float) -> None:
+        self.title, self.rate_per_s, self.warm_up_s, self.load_s = title, rate_per_s, warm_up_s, load_s
+        self.numbers, self.samples, self.faults, self.waiting = {}, deque(), {}, {}
+        self.elapsed_s, self.epoch_ns, self.first_problem_s = 0.0, 0, None
+
+    def take(self, numbers: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        if "elapsed_s" in numbers:
+            self.elapsed_s = float(numbers["elapsed_s"])
+            self.epoch_ns = time.monotonic_ns() - int(self.elapsed_s * 1e9)
+        self.numbers.update({key: int(value) for key, value in numbers.items() if key != "elapsed_s"})
+        if self.first_problem_s is None and (self.numbers.get("fail") or self.numbers.get("info")):
+            self.first_problem_s = self.elapsed_s
+        self.samples.append((now, dict(self.numbers)))
+        while len(self.samples) > 2 and self.samples[1][0] <= now - RATE_WINDOW_S:
+            self.samples.popleft()
+
+    def per_second(self, key: str) -> float:
+        """Growth of a counter over the last `RATE_WINDOW_S`."""
+        if len(self.samples) < 2:
+            return 0.0
+        (t0, old), (t1, new) = self.samples[0], self.samples[-1]
+        return max(0.0, (new.get(key, 0) - old.get(key, 0)) / (t1 - t0)) if t1 > t0 else 0.0
+
+    def take_fault(self, event: Mapping[str, Any]) -> str:
+        """Keep a fault event (a row of faults.jsonl) and say it in a line; empty: not worth one."""
+        number, what = int(event["id"]), str(event["event"])
+        now_ns = int(event.get("t_ns") or time.monotonic_ns())
+        span = self.faults.get(number)
+        if what == "inject":
+            target = _targets(event)
+            self.faults[number] = span = FaultSpan(f"{event.get('kind', 'fault')} {target}", now_ns)
+            return f"fault #{number}: {span.text}"
+        if what == "skipped":
+            planned = f"{event.get('kind', '')} {event.get('target', '')}"
+            return f"fault #{number}: {planned} skipped, {event.get('reason', '')}"
+        text = span.text if span else ""
+        if what == "effect":
+            verb = "bit" if event.get("effective") else "did NOT bite"
+            return f"fault #{number}: {text} {verb}: {event.get('evidence', '')}"
+        if what == "healed":
+            if span:
+                span.end_ns = now_ns
+            return f"fault #{number}: {text} {'healed' if event.get('ok', True) else 'NOT HEALED'}"
+        return ""
+
+    def active(self) -> list[tuple[int, FaultSpan]]:
+        return [(number, span) for number, span in self.faults.items() if span.end_ns is None]
+
+
+def _targets(event: Mapping[str, Any]) -> str:
+    """Those that were hit; of many, how many and which first."""
+    hit = [str(target) for target in event.get("targets") or ()]
+    if len(hit) > MOST_TARGETS:
+        return f"{', '.join(hit[:MOST_TARGETS])} and {len(hit) - MOST_TARGETS} more"
+    return ", ".join(hit) or str(event.get("target", ""))
+
+
+class BaseProgress:
+    """The `harness.protocols.cluster.Progress` that the three forms share. ``close`` is idempotent.
+
+    The lock guards the state only and is never held while a line is written: rich's redrawing thread
+    takes its own lock first and then this one.
+    """
+
+    def __init__(self) -> None:
+        self.view = RunView()
+        self._lock = threading.Lock()
+
+    def begin(self, title: str, *, rate_per_s: float, warm_up_s: float, load_s: float) -> None:
+        """Another run starts; ``title`` is for people ("kafka-quick · unsafe · seed 7")."""
+        with self._lock:
+            self.view.begin(title, rate_per_s, warm_up_s, load_s)
+
+    def phase(self, name: str, note: str = "") -> None:
+        with self._lock:
+            self.view.phase, self.view.note = name, note
+            self.view.phase_start = time.monotonic()
+            self.view.download = None
+        self._say_phase()
+
+    def update(self, **numbers: Any) -> None:
+        """``elapsed_s`` into the load and running totals: attempted, ok, fail, info, open, delivered ..."""
+        with self._lock:
+            self.view.take(numbers)
+        self._say_numbers()
+
+    def fault(self, event: Mapping[str, Any]) -> None:
+        """A row of faults.jsonl."""
+        with self._lock:
+            line = self.view.take_fault(event)
+        if line:
+            self._say_fault(line)
+
+    def download(self, text: str, fraction: float | None) -> None:
+        """How far a download or a build is; ``fraction`` None while unknown, 1.0 ends it."""
+        done = fraction is not None and fraction >= 1
+        with self._lock:
+            self.view.download = None if done else (text, fraction)
+        self._say_download(text, fraction)
+
+    def note(self, text: str) -> None:
+        """Something the user should know now."""
+        self._say(text)
+
+    def waiting(self, worker: str, text: str) -> None:
+        """What a worker waits in vain for stays in view until the next run; empty when it goes on."""
+        with self._lock:
+            self.view.waiting.pop(worker, None)
+            if text:
+                self.view.waiting[worker] = text
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+    def _say(self, text: str) -> None: ...
+    def _say_fault(self, text: str) -> None:
+        self._say(text)
+
+    def _say_phase(self) -> None: ...
+    def _say_numbers(self) -> None: ...
+    def _say_download(self, text: str, fraction: float | None) -> None: ...
+
+
+class QuietProgress(BaseProgress):
+    """Notes only: a run that goes well says nothing."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def _say(self, text: str) -> None:
+        self._stream.write(f"{one_line(text)}\n")
+        self._stream.flush()
+
+    def _say_fault(self, text: str) -> None:
+        if "NOT HEALED" in text:
+            self._say(text)
+
+
+class PlainProgress(BaseProgress):
+    """One line an event, each with the time of day; figures every ``every_s``. For logs and pipes."""
+
+    def __init__(self, stream: IO[str], *, every_s: float = PLAIN_EVERY_S) -> None:
+        super().__init__()
+        self._stream = stream
+        self._every_s = every_s
+        self._next = time.monotonic() + every_s
+        self._downloaded: tuple[str, float] = ("", -1.0)
+
+    def _say(self, text: str) -> None:
+        self._stream.write(f"{time.strftime('%H:%M:%S')} {one_line(text)}\n")
+        self._stream.flush()
+
+    def _say_phase(self) -> None:
+        title = f"{self.view.title}: " if self.view.title else ""
+        note = f" ({self.view.note})" if self.view.note else ""
+        self._say(f"{title}{self.view.phase}{note}")
+        self._next = time.monotonic() + self._every_s
+
+    def _say_numbers(self) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._every_s
+        self._say("   ".join(figures(self.view)))
+
+    def _say_download(self, text: str, fraction: float | None) -> None:
+        last_text, last = self._downloaded
+        share = -1.0 if fraction is None else fraction
+        if text == last_text and share < min(1.0, last + DOWNLOAD_STEP):
+            return
+        if text == last_text and share <= last:
+            return
+        self._downloaded = (text, share)
+        self._say(text if fraction is None else f"{text} {fraction:.0%}")
+
+
+def open_progress(mode: Mode = "auto", *, stream: IO[str] | None = None, color: bool = True) -> BaseProgress:
+    """The view for ``stream`` (stderr): live on a terminal, else plain lines."""
+    target = stream if stream is not None else sys.stderr
+    if mode == "auto":
+        mode = "live" if target.isatty() and os.environ.get("TERM", "dumb") != "dumb" else "plain"
+    if mode == "quiet":
+        return QuietProgress(target)
+    if mode == "plain":
+        return PlainProgress(target)
+    from harness.progress.live import LiveProgress  # rich's live display is not needed by a pipe
+
+    return LiveProgress(target, color=color and not os.environ.get("NO_COLOR"))
+
+
+def one_line(text: str) -> str:
+    """Text from outside, without line breaks or control characters."""
+    return _CONTROL.sub(" ", text).strip()
+
+
+def clock(seconds: float) -> str:
+    """``01:42``; before the start of load ``-00:03``."""
+    whole = int(abs(seconds))
+    return f"{'-' if seconds < 0 else ''}{whole // 60:02d}:{whole % 60:02d}"
+
+
+def figures(view: RunView) -> list[str]:
+    """The state of load and consumers in a line's worth of parts."""
+    if view.phase == "audit":
+        return [f"audit {view.numbers.get('audited', 0):,} rows, {view.per_second('audited'):,.0f}/s"]
+    parts = [f"{view.phase} {clock(view.elapsed_s)}", *load_figures(view)]
+    delivered = view.numbers.get("delivered", 0)
+    if delivered:
+        parts.append(f"delivered {delivered:,} ({view.per_second('delivered'):,.0f}/s)")
+    active = ", ".join(span.text for _, span in view.active())
+    return [*parts, f"now: {active}"] if active else parts
+
+
+def load_figures(view: RunView) -> list[str]:
+    """Rate against target, and the running totals of outcomes."""
+    numbers = view.numbers
+    target = f" of {view.rate_per_s:,.0f}" if view.rate_per_s else ""
+    parts = [f"{view.per_second('ok'):,.0f}/s{target}"]
+    parts += [f"{key} {numbers.get(key, 0):,}" for key in ("ok", "info", "fail", "open")]
+    late_ms = numbers.get("late_max_ns", 0) / 1e6
+    return [*parts, f"delay {late_ms:,.0f} ms"]

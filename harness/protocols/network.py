@@ -1,0 +1,140 @@
+"""Connections as network faults see them: wires, what can be done to them, and who can do it.
+
+Abilities as those of `harness.protocols.cluster`; a cluster has them when it was started with what they need.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from harness.protocols.cluster import Endpoint
+
+#: What a cluster must be started with so that somebody can stand between clients and brokers, and between
+#: the nodes (`FaultKind.needs`).
+CLIENT_DETOURS, PEER_DETOURS = "client-detours", "peer-detours"
+#: As `PEER_DETOURS`, where nothing but to hold bytes is asked for: more runtimes can.
+PEER_CUTS = "peer-cuts"
+How = Literal["hold", "swallow", "delay", "throttle", "reset"]
+#: The source of a wire that every client outside of the cluster uses.
+CLIENTS = "clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What carries the connections that ``source`` (a node, or `CLIENTS`) opens to ``target`` (a node).
+
+    ``endpoints``: name of a port -> where the source connects to, to reach it.
+    """
+
+    source: str
+    target: str
+    endpoints: Mapping[str, Endpoint]
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """What happens to the bytes on a wire.
+
+    hold      they wait until repaired, as those of lost packets do that are sent again
+    swallow   they vanish; the connection stays open and is closed when repaired
+    delay     each waits ``delay_s``, up to ``jitter_s`` more or less
+    throttle  ``kilobytes_per_s`` of each connection get through
+    reset     the connection is closed: a new one with RST at its first byte
+    """
+
+    how: How
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    kilobytes_per_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One direction of a wire: the bytes towards its target, or those towards its source."""
+
+    wire: Wire
+    toward: Literal["target", "source"]
+
+    @property
+    def receiver(self) -> str:
+        return self.wire.target if self.toward == "target" else self.wire.source
+
+    @property
+    def sender(self) -> str:
+        return self.wire.source if self.toward == "target" else self.wire.target
+
+
+@runtime_checkable
+class HasDetours(Protocol):
+    """Stands between clients and brokers, or between the nodes, and can impair what passes."""
+
+    def why_not(self, link: str, how: How) -> str:
+        """Why connections of "clients", "peers" or "all" can never be impaired so, whatever the cluster was
+        started with; empty when they can."""
+
+    def wires(self) -> Sequence[Wire]: ...
+    def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
+        """Connect as the source of a wire does.
+
+        Raises:
+            OSError: nobody accepts.
+        """
+
+    def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
+        """From now on, until `repair` of the same name. On return it is so.
+
+        Raises:
+            EnvironmentNotReady: the proxy does not answer or refuses.
+        """
+
+    def repair(self, name: str) -> None:
+        """Undo. Idempotent; other impairments stay.
+
+        Raises:
+            HealError: the proxy does not answer.
+        """
+
+    def is_impaired(self, name: str) -> bool: ...
+
+
+@runtime_checkable
+class RenamesNodes(HasDetours, Protocol):
+    """Decides what the names of nodes mean to the other nodes."""
+
+    def rename(self, name: str, node: str) -> Sequence[Wire]:
+        """Give a node another address: the other nodes find it there when they next ask for its name, and
+        nobody at the old one. `HasDetours.repair` of the same name gives the old one back.
+
+        Returns:
+            The wires to the new address.
+
+        Raises:
+            EnvironmentNotReady: it cannot be done.
+        """
+
+    def found_by(self, wires: Iterable[Wire]) -> set[str]:
+        """Sources of those wires that have a connection on one now."""
+
+
+@runtime_checkable
+class LosesPackets(Protocol):
+    """Can let the kernel drop packets of connections to a node."""
+
+    def why_not(self, link: str) -> str:
+        """Why this machine cannot, for connections of a link; empty when it can."""
+
+    def lose(
+        self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float
+    ) -> None: ...
+    def repair(self, name: str) -> None: ...
+    def is_losing(self, name: str) -> bool: ...
+    def lost(self, name: str) -> int:
+        """Packets dropped so far under a name."""
+
+    def has_ports(self, node: str, link: str) -> bool: ...

@@ -1,0 +1,1 @@
+"""The life of a run: phases, workers, liveness, draining, the manifest; and the rounds of a campaign."""

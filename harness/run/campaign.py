@@ -1,0 +1,195 @@
+"""Rounds and variants of a scenario on one cluster, one Spark session, fresh topics each.
+
+Rounds of the variants are interleaved (a, b, a, b ...), so that a machine that gets slower hits both alike.
+A cluster serves every round with the same version and broker settings; when they change, the next one
+takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from harness.errors import BrokerstormError, HealError
+from harness.run.interrupts import Interrupts
+from harness.plan.model import Plan
+from harness.protocols.cluster import (
+    Cluster,
+    FaultStorm,
+    HasNamespaces,
+    Progress,
+)
+from harness.run.lifecycle import (
+    LiveRun,
+    OnPhase,
+    RunOutcome,
+)
+from harness.rundir import RunDir, write_json
+from harness.seal.seal import drop_segments, seal
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Round(Generic[ResultT]):
+    """One finished round: its plan, its folder, how it ended and what judging said of it."""
+
+    plan: Plan
+    run: RunDir
+    outcome: RunOutcome
+    result: ResultT
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Generic[ResultT]):
+    """What the composer (cli) gives a campaign, so that it needs no fault kind and no Spark.
+
+    Attributes:
+        open_cluster: plan and folder -> a cluster that is not up yet.
+        storm: the faults of a round.
+        judge: sealed run -> result.
+        on_phase: told of every phase of every round.
+    """
+
+    open_cluster: Callable[[Plan, RunDir], Cluster]
+    storm: Callable[[Plan, Cluster, RunDir], FaultStorm]
+    judge: Callable[[RunDir], ResultT]
+    on_phase: OnPhase
+
+
+class Campaign(Generic[ResultT]):
+    """Runs the rounds. ``close`` (or leaving the ``with`` block of `opened`) ends the cluster."""
+
+    def __init__(
+        self,
+        root: RunDir,
+        stage: Stage[ResultT],
+        *,
+        progress: Progress,
+        interrupts: Interrupts,
+        command: str,
+        offline: bool = False,
+        keep_up: bool = False,
+    ) -> None:
+        self._root = root
+        self._stage = stage
+        self._progress = progress
+        self._interrupts = interrupts
+        self._command = command
+        self._offline = offline
+        self._keep_up = keep_up
+        self._cluster: Cluster | None = None
+        self._key: tuple[Any, ...] = ()
+
+    def run(self, plans: Sequence[Plan]) -> Iterator[Round[ResultT]]:
+        """Run each plan in turn; yields a round as soon as it is judged.
+
+        Raises:
+            BrokerstormError: as `LiveRun.execute`, or `Interrupted` after a round that was cut short
+                (its capture is sealed and can be analysed).
+        """
+        single = len(plans) == 1
+        names = round_names(plans)
+        if not single:
+            self._root.create()
+            write_json(self._root.campaign, {"schema_version": 1, "runs": names, "command": self._command})
+        for number, (plan, name) in enumerate(zip(plans, names, strict=True), start=1):
+            run = self._root if single else RunDir(self._root.root / name)
+            yield self.play(plan, run, is_last=number == len(plans))
+
+    def play(self, plan: Plan, run: RunDir, *, is_last: bool = False) -> Round[ResultT]:
+        """Run one plan in the folder ``run`` and judge it; ``is_last``: the cluster is not needed after it.
+
+        Raises:
+            BrokerstormError: as `run`.
+        """
+        cluster = self._cluster_for(plan)
+        live = LiveRun(
+            plan,
+            run,
+            cluster,
+            self._stage.storm(plan, cluster, run),
+            progress=self._progress,
+            interrupts=self._interrupts,
+            command=self._command,
+            on_phase=self._stage.on_phase,
+            offline=self._offline,
+        )
+        outcome = live.execute()
+        if not is_last:
+            self._delete_topics(plan)
+        elif not self._keep_up:
+            self.close()  # the cores are the judge's now
+        self._progress.phase("seal", "raw rows to Parquet")
+        seal(run, plan)
+        if self._interrupts.stop.is_set() and outcome.not_healed:
+            raise HealError(
+                f"stopped, and still applied: {'; '.join(outcome.not_healed)}",
+                hint=f"`brokerstorm clean {self._root.run_id}` ends what is left",
+            )
+        self._interrupts.raise_if_stopped()
+        self._progress.phase("judge", "Spark")
+        try:
+            result = self._stage.judge(run)
+        except Exception:
+            # A signal to the whole group ends the JVM too; what then fails first need not be our own stop.
+            self._interrupts.raise_if_stopped()
+            raise
+        drop_segments(run)  # every row is in the sealed form, at a twentieth of the size
+        return Round(plan, run, outcome, result)
+
+    def _cluster_for(self, plan: Plan) -> Cluster:
+        key = (plan.system, plan.version, plan.topology, tuple(sorted(plan.broker_config.items())))
+        if self._cluster is not None and key == self._key:
+            return self._cluster
+        self.close()
+        nodes = f"topology {plan.topology}" if plan.topology else "three nodes"
+        self._progress.phase("up", f"{plan.system} {plan.version}, {nodes}")
+        self._key = key
+        self._cluster = self._stage.open_cluster(plan, self._root)
+        self._cluster.up(timeout_s=plan.limits["ready"])
+        return self._cluster
+
+    def _delete_topics(self, plan: Plan) -> None:
+        """The next round gets fresh topics; a cluster that cannot delete is reported by the next round."""
+        assert self._cluster is not None
+        admin = self._cluster.admin
+        try:
+            if isinstance(admin, HasNamespaces):
+                admin.drop_namespace(plan.namespace)
+            else:
+                admin.delete_topics([topic.name for topic in plan.topics])
+        except BrokerstormError as error:
+            self._progress.note(f"could not delete the topics of {plan.variant or plan.scenario}: {error}")
+
+    def close(self) -> None:
+        """End the cluster. Idempotent."""
+        if self._cluster is not None:
+            with self._interrupts.deferred():
+                self._cluster.down()
+            self._cluster = None
+
+    def release(self) -> Cluster | None:
+        """Leave the cluster up (``--keep-up``) and hand it over."""
+        cluster, self._cluster = self._cluster, None
+        return cluster
+
+    @contextmanager
+    def opened(self) -> Iterator[Campaign[ResultT]]:
+        try:
+            yield self
+        finally:
+            self.close()
+
+
+def round_names(plans: Sequence[Plan]) -> list[str]:
+    """A folder name for each round: ``unsafe-1``, ``safe-1``, ``unsafe-2`` ..."""
+    seen: dict[str, int] = {}
+    names = []
+    for plan in plans:
+        label = plan.variant or "round"
+        seen[label] = seen.get(label, 0) + 1
+        names.append(f"{label}-{seen[label]}")
+    return names

@@ -1,0 +1,143 @@
+"""When have the consumers of a run seen everything that was stored?
+
+Where positions are dense (Kafka) a group is done when some member stands at the end of each of its
+partitions. Elsewhere the brokers are asked what a subscription has not acknowledged yet (Pulsar) or what a
+queue still holds (Qpid). A consumer that never acknowledges is done when it was handed as many messages as
+were stored and nothing more comes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from harness.errors import BrokerstormError
+from harness.plan.model import Plan
+from harness.protocols.cluster import Admin, HasBacklogs
+from harness.run.worker_specs import group_id
+
+#: A consumer that was handed nothing for this long gets nothing more.
+QUIET_S = 3.0
+#: Between two questions to the brokers: with a hundred topics one takes a while.
+ASK_EVERY_S = 1.0
+#: What a backlog is called that belongs to the stream and not to one subscription (a queue).
+ANY_SUBSCRIPTION = ""
+
+Stats = Mapping[str, Any]
+
+
+class Draining:
+    """Ask `is_done` until it says so. Make it when no producer can write any more."""
+
+    def __init__(self, plan: Plan, admin: Admin, *, stored: int) -> None:
+        """``stored``: messages that producers were told are stored."""
+        self._plan = plan
+        self._admin = admin
+        self._stored = stored
+        self._ends: Mapping[str, int] | None = None
+        self._next_question = 0.0
+        self._delivered, self._delivered_since = -1, 0.0
+
+    def is_done(self, stats: Sequence[Stats]) -> bool:
+        """``stats``: the latest of each consumer, in the order of the plan."""
+        if self._ends is not None:
+            return caught_up(self._plan, self._ends, [each.get("positions", {}) for each in stats])
+        if time.monotonic() < self._next_question:
+            return False
+        self._next_question = time.monotonic() + ASK_EVERY_S
+        if not isinstance(self._admin, HasBacklogs):
+            # The brokers may still be busy with themselves; there is a deadline.
+            with suppress(BrokerstormError):
+                self._ends = self._admin.end_offsets(_names(self._plan))
+            return self._ends is not None and self.is_done(stats)
+        silent = [
+            each for each, plan in zip(stats, self._plan.consumers, strict=True) if plan.settle == "none"
+        ]
+        return self._is_quiet(silent) and self._is_settled(self._admin)
+
+    def _is_quiet(self, silent: Sequence[Stats]) -> bool:
+        """For consumers that never acknowledge."""
+        if not silent:
+            return True
+        delivered = sum(int(each.get("delivered", 0)) for each in silent)
+        if delivered != self._delivered:
+            self._delivered, self._delivered_since = delivered, time.monotonic()
+            return False
+        return delivered >= self._stored and time.monotonic() - self._delivered_since > QUIET_S
+
+    def _is_settled(self, admin: HasBacklogs) -> bool:
+        try:
+            backlogs = admin.backlogs(_names(self._plan))
+        except BrokerstormError:
+            return False
+        return not any(True for _ in _behind(self._plan, backlogs))
+
+
+def _names(plan: Plan) -> list[str]:
+    return [topic.name for topic in plan.topics]
+
+
+def _behind(plan: Plan, backlogs: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Streams of which a group that settles has not settled everything, or nobody knows."""
+    for group, topics in _group_topics(plan, {"none"}).items():
+        name = group_id(plan, group)
+        for topic in (each for each in plan.topics if each.name in topics):
+            for partition in range(topic.partitions):
+                stream = f"{topic.name}-{partition}"
+                found = backlogs.get(stream, {})
+                if found.get(name, found.get(ANY_SUBSCRIPTION, 1)):
+                    yield stream
+
+
+def _group_topics(plan: Plan, without: set[str]) -> dict[str, set[str]]:
+    groups: dict[str, set[str]] = {}
+    for consumer in plan.consumers:
+        if consumer.settle not in without:
+            groups.setdefault(consumer.group, set()).update(consumer.topics)
+    return groups
+
+
+def waiting_for(plan: Plan, admin: Admin, stats: Sequence[Stats], number: int) -> int:
+    """Messages that lie there for consumer ``number`` of the plan, by its own account and the brokers'.
+
+    Where positions are dense: those above the last one handed over, in the partitions that it read last or
+    that no member of its group has read yet. Elsewhere: what its subscription, or the queue, still holds.
+
+    Raises:
+        BrokerstormError: the brokers cannot say now.
+    """
+    consumer = plan.consumers[number]
+    if isinstance(admin, HasBacklogs):
+        if consumer.settle == "none":
+            return 0  # it never gives back what it was handed: a backlog says nothing
+        held = admin.backlogs(consumer.topics)
+        name = group_id(plan, consumer.group)
+        return sum(found.get(name, found.get(ANY_SUBSCRIPTION, 0)) for found in held.values())
+    members = [
+        each.get("positions", {})
+        for each, member in zip(stats, plan.consumers, strict=True)
+        if member.group == consumer.group
+    ]
+    own = stats[number].get("positions", {})
+    waiting = 0
+    for stream, end in admin.end_offsets(consumer.topics).items():
+        read_to = max(int(member.get(stream, 0)) for member in members)
+        if read_to == int(own.get(stream, 0)):
+            waiting += max(0, end - read_to)
+    return waiting
+
+
+def caught_up(plan: Plan, ends: Mapping[str, int], positions: Sequence[Mapping[str, int]]) -> bool:
+    """True when, for every group, some member stands at the end of each of its partitions."""
+    members: dict[str, list[Mapping[str, int]]] = {}
+    for consumer, position in zip(plan.consumers, positions, strict=True):
+        members.setdefault(consumer.group, []).append(position)
+    for group, topics in _group_topics(plan, set()).items():
+        for stream, end in ends.items():
+            if stream.rpartition("-")[0] not in topics:
+                continue
+            if end and max(int(member.get(stream, 0)) for member in members[group]) < end:
+                return False
+    return True

@@ -1,0 +1,269 @@
+"""One run on a cluster that is up: ready, warm-up, load + faults, heal, recover, drain, audit.
+
+Knows neither Spark nor a fault kind: it is handed a `FaultStorm`, and it tells `on_phase` where it is so
+that the caller can do other things meanwhile (warm the Spark session on ``drain``). All a run leaves is in
+its folder; judging reads nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from harness.run.workers import Crew
+from harness.run.draining import Draining
+from harness.errors import EnvironmentNotReady, WorkerError
+from harness.run.hangs import HangWatch
+from harness.run.interrupts import Interrupts
+from harness.run.manifest import Manifest, library_versions
+from harness.run.metering import Meter
+from harness.plan.model import Plan
+from harness.protocols.cluster import (
+    Cluster,
+    FaultStorm,
+    HasNamespaces,
+    Progress,
+    TopicSettings,
+)
+from harness.rundir import RunDir, write_json
+from harness.run.stalls import Stalls
+from harness.run.worker_process import WorkerProcess
+from harness.run.worker_specs import Endpoints
+
+OnPhase = Callable[[str], None]
+
+#: Between the `start` line and the first due message, so that every worker has read it.
+START_DELAY_NS = 300_000_000
+#: A producer stops by itself after its last due message; one that is this late is told to stop.
+OFFER_SLACK_NS = 500_000_000
+TICK_S = 0.2
+#: A worker told to drain by a deadline may need this long past it to say so.
+DRAIN_SLACK_S = 5.0
+#: After Ctrl-C: healing and draining get this long.
+HURRIED_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended; the capture says what happened in it."""
+
+    status: str  # complete, interrupted
+    not_healed: Sequence[str] = field(default_factory=tuple)
+
+
+class LiveRun:
+    """Interprets a plan. Use once: `execute`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: RunDir,
+        cluster: Cluster,
+        storm: FaultStorm,
+        *,
+        progress: Progress,
+        interrupts: Interrupts,
+        command: str,
+        on_phase: OnPhase = lambda _name: None,
+        offline: bool = False,
+    ) -> None:
+        self._plan = plan
+        self._run = run.create()
+        self._cluster = cluster
+        self._storm = storm
+        self._progress = progress
+        self._interrupts = interrupts
+        self._on_phase = on_phase
+        versions = library_versions("confluent-kafka", "kafka-python", "pyspark")
+        self._manifest = Manifest(
+            run,
+            command=command,
+            versions={**versions, cluster.system: cluster.version},
+            facts=cluster.facts,
+        )
+        self._crew = Crew(
+            plan,
+            run,
+            Endpoints(cluster.bootstrap, cluster.admin_url),
+            self._manifest,
+            progress,
+            owner=cluster.runtime.run_id,
+            offline=offline,
+        )
+        self._hangs = HangWatch(self._crew.notice_hangs)
+        stalls = Stalls(plan, run, lambda: cluster.admin, self._crew)
+        self._stalls = HangWatch(lambda: stalls.look(time.monotonic_ns()))
+        self._meter = Meter(run, workers=self._crew.sources, nodes=self._nodes)
+        self._not_healed: Sequence[str] = ()
+        self._epoch_ns = 0
+
+    def _nodes(self) -> dict[str, tuple[int | None, dict[str, int]]]:
+        runtime = self._cluster.runtime
+        return {node.name: (runtime.pid(node.name), {}) for node in runtime.nodes}
+
+    def execute(self) -> RunOutcome:
+        """Run to the end of the audit.
+
+        Raises:
+            EnvironmentNotReady, WorkerError: it could not start; nothing was judged.
+            Interrupted: a signal before load began (later ones end the run as ``interrupted``).
+        """
+        write_json(self._run.plan, self._plan.model_dump(mode="json"))
+        status = "error"
+        try:
+            self._prepare()
+            with self._interrupts.deferred():
+                self._load()
+                self._heal()
+                self._drain()
+                self._audit()
+            status = "interrupted" if self._interrupts.stop.is_set() else "complete"
+        finally:
+            with self._interrupts.deferred():
+                self._close(status)
+        return RunOutcome(status, tuple(self._not_healed))
+
+    def _phase(self, name: str, note: str = "") -> None:
+        self._manifest.begin_phase(name)
+        self._progress.phase(name, note)
+        self._on_phase(name)
+
+    def _prepare(self) -> None:
+        self._phase("ready", "topics, workers, a probe through every partition")
+        admin = self._cluster.admin
+        if isinstance(admin, HasNamespaces):
+            admin.enter_namespace(self._plan.namespace)
+        admin.create_topics(
+            [TopicSettings(t.name, t.partitions, t.replication, t.config) for t in self._plan.topics]
+        )
+        names = [topic.name for topic in self._plan.topics]
+        admin.wait_ready(names, timeout_s=self._plan.limits["ready"], run_tag=self._plan.run_tag)
+        self._crew.start_clients()
+
+    def _load(self) -> None:
+        plan, crew = self._plan, self._crew
+        self._meter.start()
+        t0_ns = time.monotonic_ns() + START_DELAY_NS
+        self._epoch_ns = t0_ns + int(plan.warm_up_s * 1e9)
+        self._manifest.set_epoch(self._epoch_ns)
+        if plan.warm_up_s:
+            self._phase("warm-up")
+        crew.tell([*crew.consumers, *crew.producers], f"start {t0_ns}")
+        self._hangs.start()
+        self._stalls.start()
+        self._watch_until(self._epoch_ns)
+        self._phase("load")
+        self._storm.start(self._epoch_ns, crew.pids)
+        self._watch_until(self._epoch_ns + int(plan.load_s * 1e9) + OFFER_SLACK_NS)
+        crew.tell(crew.producers, "stop-load")
+
+    def _watch_until(self, end_ns: int) -> None:
+        while time.monotonic_ns() < end_ns and not self._interrupts.stop.is_set():
+            if not any(worker.is_alive for worker in self._crew.producers):
+                break
+            self._tick()
+            self._crew.start_late((time.monotonic_ns() - self._epoch_ns) / 1e9)
+            remaining_s = (end_ns - time.monotonic_ns()) / 1e9
+            self._interrupts.stop.wait(max(0.0, min(TICK_S, remaining_s)))
+
+    def _tick(self) -> None:
+        elapsed_s = (time.monotonic_ns() - self._epoch_ns) / 1e9 if self._epoch_ns else 0.0
+        self._progress.update(elapsed_s=elapsed_s, **self._crew.totals())
+        self._crew.notice_deaths()
+
+    def _budget_s(self, name: str) -> float:
+        """The phase's limit, cut short when the user wants to stop."""
+        limit = self._plan.limits[name]
+        if self._interrupts.hurry.is_set():
+            return 1.0
+        return min(limit, HURRIED_S) if self._interrupts.stop.is_set() else limit
+
+    def _heal(self) -> None:
+        self._phase("recovery", "healing every fault, waiting until the cluster works again")
+        self._storm.stop()
+        self._not_healed = self._storm.heal_all(self._budget_s("recovery"))
+        for text in self._not_healed:
+            self._manifest.problem("not-healed", text)
+        names = [topic.name for topic in self._plan.topics]
+        try:
+            self._cluster.admin.wait_ready(
+                names, timeout_s=self._budget_s("recovery"), run_tag=self._plan.run_tag
+            )
+            self._manifest.update(readiness_restored=True)
+        except EnvironmentNotReady as error:
+            self._manifest.problem("recovery", str(error))
+            self._progress.note(str(error))
+
+    def _drain(self) -> None:
+        self._phase("drain", "waiting for outcomes and for the consumers to catch up")
+        budget_s = self._budget_s("drain")
+        crew = self._crew
+        crew.tell(crew.producers, f"drain {time.monotonic_ns() + int(budget_s * 1e9)}")
+        end = time.monotonic() + budget_s + DRAIN_SLACK_S
+        for worker in crew.producers:
+            if not self._wait_done(worker, end) and worker.is_alive:
+                crew.end_stuck(worker, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
+        self._hangs.stop()
+        crew.notice_deaths()
+        drained = self._wait_consumers(time.monotonic() + self._budget_s("drain"))
+        self._stalls.stop()
+        if not drained:
+            self._manifest.problem("drain", "consumers did not reach the end of every partition in time")
+        crew.tell(crew.consumers, "stop")
+        for worker in crew.consumers:
+            self._wait_done(worker, time.monotonic() + DRAIN_SLACK_S)
+        self._manifest.update(drained=drained)
+
+    def _wait_done(self, worker: WorkerProcess, end: float) -> bool:
+        while worker.is_alive and time.monotonic() < end and not self._interrupts.hurry.is_set():
+            if worker.wait_done(TICK_S):
+                return True
+            self._tick()
+        return worker.wait_done(0.0)
+
+    def _wait_consumers(self, end: float) -> bool:
+        consumers = self._crew.consumers
+        if not consumers:
+            return True
+        draining = Draining(self._plan, self._cluster.admin, stored=self._crew.totals()["ok"])
+        while time.monotonic() < end and not self._interrupts.hurry.is_set():
+            if draining.is_done([worker.stats for worker in consumers]):
+                return True
+            if not all(worker.is_alive for worker in consumers):
+                self._crew.notice_deaths()
+                return False
+            self._tick()
+            self._interrupts.hurry.wait(TICK_S)
+        return False
+
+    def _audit(self) -> None:
+        if self._interrupts.stop.is_set():
+            return
+        self._phase("audit", "reading every partition to its end")
+        crew = self._crew
+        try:
+            crew.start_audit()
+        except WorkerError as error:
+            self._manifest.problem("audit", str(error))
+            return
+        end = time.monotonic() + self._budget_s("audit")
+        for worker in crew.auditors:
+            if not self._wait_done(worker, end):
+                self._manifest.problem("audit", f"reader {worker.name} did not reach the end in time")
+
+    def _close(self, status: str) -> None:
+        """Leave nothing running and nothing unsaved, whatever happened before."""
+        self._storm.stop()
+        self._not_healed = self._storm.heal_all(HURRIED_S)
+        for text in self._not_healed:
+            self._manifest.problem("not-healed", text)
+        self._storm.join(HURRIED_S)
+        self._hangs.stop()
+        self._stalls.stop()
+        if self._interrupts.hurry.is_set():
+            self._crew.kill()
+        self._crew.stop()
+        self._meter.stop()
+        self._crew.record()
+        self._manifest.finish(status)

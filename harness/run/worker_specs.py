@@ -1,0 +1,133 @@
+"""Plan -> the JSON spec each worker process is started with (docs/worker-protocol.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from harness.plan.model import (
+    ConsumerPlan,
+    Plan,
+    ProducerPlan,
+)
+from harness.rundir import RunDir
+
+PROTOCOL_VERSION = 1
+#: Workers that read the log after the drain. Two keep both cores of a small machine busy; more streams
+#: than readers are spread round-robin.
+AUDIT_READERS = 2
+#: The reader that audits a system's log, independent of the client under test: library and version (empty =
+#: the locked one). Pulsar's is Java, because only it shows the sequence ids of what is stored.
+AUDIT_CLIENT = {
+    "kafka": ("confluent-kafka", ""),
+    "pulsar": ("pulsar-client-java", "4.0.8"),
+    "qpid": ("qpid-jms-legacy", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where a run's workers find the brokers: for clients, and for administration (empty = there is none)."""
+
+    bootstrap: str
+    admin_url: str = ""
+
+
+def _common(plan: Plan, run: RunDir, name: str, role: str, where: Endpoints) -> dict[str, Any]:
+    return {
+        "protocol": PROTOCOL_VERSION,
+        "run_id": run.run_id,
+        "run_tag": plan.run_tag,
+        "system": plan.system,
+        "role": role,
+        "name": name,
+        "capture_dir": str(run.worker(name)),
+        "bootstrap": where.bootstrap,
+        "admin_url": where.admin_url,
+        "topics": {t.name: {"address": t.address or t.name, "partitions": t.partitions} for t in plan.topics},
+        "streams": {stream: number for number, stream in enumerate(plan.streams(), start=1)},
+    }
+
+
+def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoints) -> dict[str, Any]:
+    partitions = {topic.name: topic.partitions for topic in plan.topics}
+    groups = [plan.lane_groups[index] for index in producer.groups]
+    return {
+        **_common(plan, run, producer.name, "producer", where),
+        "client": {
+            "library": producer.client,
+            "version": producer.client_version,
+            "options": producer.options,
+        },
+        "producer": {
+            "instance": producer.instance,
+            "lane_groups": [
+                {
+                    "topic": group.topic,
+                    "mode": group.mode,
+                    "first": group.first,
+                    "count": group.count,
+                    "partitions": partitions[group.topic],
+                }
+                for group in groups
+            ],
+            "rate_per_s": producer.rate_per_s,
+            "payload_bytes": plan.payload_bytes,
+            "when_full": producer.when_full,
+            "warm_up_s": plan.warm_up_s,
+            "load_s": plan.load_s,
+            "results": producer.results,
+            "calls": producer.calls,
+            "batch": producer.batch,
+            "call_deadline_s": producer.call_deadline_s,
+            "capture": True,
+        },
+    }
+
+
+def group_id(plan: Plan, group: str) -> str:
+    """The group's name on the broker: a run never meets the offsets of an earlier one."""
+    return f"{group}-{plan.run_tag:08x}"
+
+
+def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoints) -> dict[str, Any]:
+    return {
+        **_common(plan, run, consumer.name, "consumer", where),
+        "client": {
+            "library": consumer.client,
+            "version": consumer.client_version,
+            "options": consumer.options,
+        },
+        "consumer": {
+            "session": consumer.session,
+            "group": group_id(plan, consumer.group),
+            "topics": consumer.topics,
+            "commit_every_s": consumer.commit_every_s,
+            "receive": consumer.receive,
+            "work_s": consumer.work_s,
+            "settle": consumer.settle,
+            "nack_every": consumer.nack_every,
+            "per_transaction": consumer.per_transaction,
+            "rollback_every": consumer.rollback_every,
+        },
+    }
+
+
+def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any]]:
+    """One spec a reader; together they cover every stream once."""
+    streams = plan.streams()
+    library, version = AUDIT_CLIENT[plan.system]
+    readers = min(AUDIT_READERS, len(streams))
+    return [
+        {
+            **_common(plan, run, f"audit-{reader}", "audit", where),
+            "client": {"library": library, "version": version, "options": {}},
+            "audit": {
+                "reader": reader,
+                "streams": streams[reader - 1 :: readers],
+                "isolation": "remaining" if plan.system == "qpid" else "read_uncommitted",
+                "stall_s": plan.limits["audit_stall"],
+            },
+        }
+        for reader in range(1, readers + 1)
+    ]

@@ -1,0 +1,273 @@
+"""The workers of one run: starting them, telling them things together, watching that they live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harness.run.hangs import (
+    sentence,
+    stall_sentence,
+    take_stacks,
+)
+from harness.run.liveness import (
+    Hang,
+    HangJudge,
+    SendsJournal,
+    Silence,
+)
+from harness.run.manifest import Manifest
+from harness.plan.model import Plan
+from harness.protocols.cluster import Progress
+from harness.rundir import RunDir, append_jsonl
+from harness.run.worker_process import WorkerProcess
+from harness.run.worker_specs import (
+    Endpoints,
+    audit_specs,
+    consumer_spec,
+    producer_spec,
+)
+from harness.workers import launch, load_worker
+
+#: From process start to the ``ready`` line: interpreter or JVM, client import, a producer for each of a
+#: hundred topics. Two cores that do other things need a multiple of the usual 3 s.
+READY_TIMEOUT_S = 90.0
+#: What a worker of a role is numbered by.
+NUMBER_KEYS = {"producer": "instance", "consumer": "session", "audit": "reader"}
+
+
+class Crew:
+    """All worker processes of a run, by role.
+
+    ``owner`` is the run id of the cluster: by it `clean` finds the workers of every round of a campaign.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: RunDir,
+        where: Endpoints,
+        manifest: Manifest,
+        progress: Progress,
+        *,
+        owner: str,
+        offline: bool,
+    ) -> None:
+        self._plan = plan
+        self._run = run
+        self._where = where
+        self._manifest = manifest
+        self._progress = progress
+        self._owner = owner
+        self._offline = offline
+        self._reported: set[str] = set()
+        self.producers: list[WorkerProcess] = []
+        self.consumers: list[WorkerProcess] = []
+        self.auditors: list[WorkerProcess] = []
+        self._judges: dict[str, HangJudge] = {}
+        self._hung: set[str] = set()
+        self._stalled: set[str] = set()
+
+    @property
+    def everybody(self) -> list[WorkerProcess]:
+        return [*self.producers, *self.consumers, *self.auditors]
+
+    def start_clients(self) -> None:
+        """Start consumers (late ones stay for `start_late`) and producers, wait until each is ready.
+
+        Raises:
+            WorkerError: one did not get ready; its own words are in the message.
+        """
+        plan, run, where = self._plan, self._run, self._where
+        self.consumers = [self._worker(consumer_spec(plan, run, c, where)) for c in plan.consumers]
+        for worker, consumer in zip(self.consumers, plan.consumers, strict=True):
+            if consumer.joins_s:
+                self._launch(worker, consumer.client_version)  # built now, not in the middle of the load
+            else:
+                self._start(worker, consumer.client_version)
+        self.producers = [
+            self._spawn(producer_spec(plan, run, p, where), p.client_version) for p in plan.producers
+        ]
+        self._judges = {
+            w.name: HangJudge(SendsJournal(w.folder), p.call_deadline_s)
+            for w, p in zip(self.producers, plan.producers, strict=True)
+        }
+        for worker in self.everybody:
+            if worker.was_started:
+                worker.wait_ready(READY_TIMEOUT_S)
+
+    def start_late(self, elapsed_s: float) -> None:
+        """Start the consumers that join ``elapsed_s`` into the load; nobody waits for them."""
+        for worker, plan in zip(self.consumers, self._plan.consumers, strict=True):
+            if not worker.was_started and elapsed_s >= plan.joins_s:
+                self._start(worker, plan.client_version)
+                worker.tell(f"start {time.monotonic_ns()}")
+                self._progress.note(f"{worker.name} joins group {plan.group}")
+
+    def start_audit(self) -> None:
+        """Start the readers of the log; call when no producer can write any more."""
+        specs = audit_specs(self._plan, self._run, self._where)
+        self.auditors = [self._spawn(spec, spec["client"]["version"]) for spec in specs]
+        for worker in self.auditors:
+            worker.wait_ready(READY_TIMEOUT_S)
+            worker.tell(f"start {time.monotonic_ns()}")
+
+    def _spawn(self, spec: dict[str, Any], version: str) -> WorkerProcess:
+        return self._start(self._worker(spec), version)
+
+    def _worker(self, spec: dict[str, Any]) -> WorkerProcess:
+        folder = self._run.worker(spec["name"])
+        return WorkerProcess(spec["name"], spec["role"], spec, folder, on_message=self._heard)
+
+    def _start(self, worker: WorkerProcess, version: str) -> WorkerProcess:
+        argv, env = self._launch(worker, version)
+        worker.start(argv, {**env, "BROKERSTORM_RUN_ID": self._owner})
+        return worker
+
+    def _launch(self, worker: WorkerProcess, version: str) -> tuple[list[str], dict[str, str]]:
+        return launch(load_worker(worker.spec["client"]["library"]), version, offline=self._offline)
+
+    def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
+        kind = message.get("type")
+        if kind not in ("event", "error"):
+            return
+        if message.get("kind") == "frozen" and worker.name in self._judges:
+            self._judges[worker.name].froze(int(message["t_ns"]), int(message["frozen_ns"]))
+        row = {k: v for k, v in message.items() if k not in ("type", "kind")}
+        row.setdefault("t_ns", time.monotonic_ns())
+        append_jsonl(self._run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
+
+    def tell(self, workers: Iterable[WorkerProcess], line: str) -> None:
+        for worker in workers:
+            worker.tell(line)
+
+    def sources(self) -> Mapping[str, tuple[int | None, Mapping[str, Any]]]:
+        """What `Meter` samples."""
+        return {w.name: (w.pid, w.stats) for w in self.everybody if w.is_alive}
+
+    def pids(self) -> Mapping[str, int]:
+        """The client processes that live now, by worker name: what a fault may freeze."""
+        clients = [*self.consumers, *self.producers]
+        return {w.name: w.pid for w in clients if w.is_alive and w.pid is not None}
+
+    def totals(self) -> dict[str, int]:
+        """Sums of the latest counters over all workers."""
+        keys = ("attempted", "ok", "fail", "info", "open", "blocked_ns", "late_max_ns")
+        totals = {key: sum(int(w.stats.get(key, 0)) for w in self.producers) for key in keys}
+        totals["delivered"] = sum(int(w.stats.get("delivered", 0)) for w in self.consumers)
+        totals["audited"] = sum(int(w.stats.get("read", 0)) for w in self.auditors)
+        return totals
+
+    def notice_deaths(self) -> None:
+        """Note each worker that died without saying ``done``, once."""
+        for worker in self.everybody:
+            if not worker.was_started or worker.is_alive:
+                continue
+            if worker.done.is_set() or worker.name in self._reported:
+                continue
+            self._reported.add(worker.name)
+            text = f"worker {worker.name} died (exit code {worker.exit_code}): {worker.why()}"
+            self._manifest.problem("worker-died", text)
+            self._progress.note(text)
+
+    def notice_hangs(self) -> None:
+        """End every producer with a call open past its deadline, after taking its stacks.
+
+        All of them are told first: a process may take seconds to show its stacks.
+        """
+        told = []
+        for worker in self.producers:
+            if not worker.is_alive or worker.done.is_set():
+                continue
+            now_ns = time.monotonic_ns()
+            hang = self._judges[worker.name].look(now_ns, is_stopped=worker.is_stopped)
+            if hang is not None:
+                told.append((worker, self._tell_hang(worker, hang)))
+        for worker, row in told:
+            self._keep_stacks(worker, row)
+            worker.kill()
+
+    def _tell_hang(self, worker: WorkerProcess, hang: Hang) -> dict[str, Any]:
+        text = sentence(hang, int(self._manifest.document["epoch_ns"]))
+        self._hung.add(worker.name)  # its record is whole: what was open stays open
+        self._reported.add(worker.name)
+        return self._tell_waiting(
+            worker,
+            "hang",
+            text,
+            open=hang.count,
+            since_ns=hang.since_ns,
+            last_progress_ns=hang.last_progress_ns,
+            deadline_s=hang.deadline_s,
+        )
+
+    def end_stuck(self, worker: WorkerProcess, text: str) -> None:
+        """Keep the stacks of a worker that does not end though it was told to, end it, go on."""
+        self._reported.add(worker.name)
+        self._keep_stacks(worker, self._tell_waiting(worker, "stuck", text))
+        worker.kill()
+
+    def note_stall(self, worker: WorkerProcess, silence: Silence, waiting: int) -> None:
+        """Keep the stacks of a consumer that is handed nothing, once; it may still go on."""
+        if worker.is_alive and worker.name not in self._stalled:
+            self._stalled.add(worker.name)
+            epoch_ns = int(self._manifest.document["epoch_ns"])
+            text = stall_sentence(silence, waiting, epoch_ns)
+            row = self._tell_waiting(worker, "stall", text, since_ns=silence.since_ns, waiting=waiting)
+            self._keep_stacks(worker, row)
+
+    def note_going_on(self, worker: WorkerProcess) -> None:
+        """A consumer that stalled is handed messages again."""
+        self._progress.waiting(worker.name, "")
+        self._progress.note(f"{worker.name} goes on: it is handed messages again")
+
+    def _tell_waiting(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> dict[str, Any]:
+        """Tell of a worker that waits in vain; the row of events.jsonl, still without its stacks."""
+        client = worker.spec["client"]["library"]
+        version = worker.ready_message.get("client_version", "")
+        who = f"{worker.name} ({' '.join(filter(None, (client, version)))})"
+        verb = {"hang": "hangs", "stall": "stalls", "stuck": "is stuck"}[kind]
+        self._progress.waiting(worker.name, f"{verb}: {text}")
+        self._progress.note(f"{who} {verb}: {text}")
+        number_key = NUMBER_KEYS[worker.role]
+        row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": kind, "text": text, **more}
+        return {**row, number_key: worker.spec[worker.role][number_key]}
+
+    def _keep_stacks(self, worker: WorkerProcess, row: dict[str, Any]) -> None:
+        """Take the stacks of a worker that was told of, and write the event down."""
+        found = take_stacks(worker, self._run)
+        append_jsonl(self._run.events, {**row, **found})
+        if found.get("where"):
+            self._progress.note(f"{worker.name} waits in {found['where']}, stacks in {found['stacks']}")
+        self._manifest.problem(row["kind"], f"{worker.name}: {row['text']}")
+
+    def stop(self) -> None:
+        """End every worker. Idempotent."""
+        for worker in self.everybody:
+            worker.stop()
+
+    def kill(self) -> None:
+        for worker in self.everybody:
+            worker.kill()
+
+    def record(self) -> None:
+        """Write what became of each worker into the manifest."""
+        self._manifest.update(workers=[self._row(worker) for worker in self.everybody])
+
+    def _row(self, worker: WorkerProcess) -> dict[str, Any]:
+        number_key = NUMBER_KEYS[worker.role]
+        return {
+            "name": worker.name,
+            "role": worker.role,
+            number_key: worker.spec[worker.role][number_key],
+            "client": worker.spec["client"]["library"],
+            "client_version": worker.ready_message.get("client_version", ""),
+            "pid": worker.pid,
+            "exit_code": worker.exit_code,
+            "exposure": worker.done_message.get("exposure") or worker.stats.get("exposure") or {},
+            "done": worker.done.is_set(),
+            "hung": worker.name in self._hung,
+            "t_start_ns": worker.t_start_ns,
+            "t_end_ns": worker.t_end_ns,
+        }

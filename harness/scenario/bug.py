@@ -1,0 +1,85 @@
+"""What makes a scenario a known bug: who reported it, which variants to compare, what must have happened.
+
+A bug is an ordinary scenario whose variants are the arms: one `expect`s the class of the bug, the other is
+expected clean, and both meet the same seeds and the same faults. `exposure` says what a round must have
+met to count; a round in which the bug had no chance proves nothing about either version.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Protocol
+
+from pydantic import AfterValidator, Field
+
+from harness.exposure import COUNTERS
+from harness.scenario.part import Name, Part
+
+
+class ExposureSpec(Part):
+    """A counter of the run, and the least it must show for a round to count."""
+
+    counter: str = Field(description="what the bug needs, a counter of docs/reference/exposure.md")
+    floor: int = Field(1, ge=1, description="a round with less is not counted and is run again")
+
+
+class PairSpec(Part):
+    """Two variants to compare: the one that has the bug and the one that does not."""
+
+    affected: Name = Field(description="the variant that expects the class of the bug")
+    fixed: Name = Field(description="the variant that is expected clean")
+    about: str = Field("", description="one line for people")
+
+
+def _link(text: str) -> str:
+    if not re.match(r"https?://[^/\s]+/\S*$", text):
+        raise ValueError("must be a link: https://...")
+    return text
+
+
+class BugSpec(Part):
+    """A known bug, for `brokerstorm repro`."""
+
+    report: Annotated[str, AfterValidator(_link)] = Field(description="link to the report or the fix")
+    exposure: ExposureSpec = Field(description="what a round must have met to count")
+    pairs: dict[Name, PairSpec] = Field(
+        min_length=1, description="by a name of your own; the first is run unless --pair names another"
+    )
+
+
+class Variant(Protocol):
+    """As much of a variant as a bug is checked against."""
+
+    @property
+    def expect(self) -> str: ...
+
+
+Problem = tuple[tuple[str | int, ...], str]
+CLEAN = "clean"
+
+
+def bug_problems(bug: BugSpec, variants: Mapping[str, Variant]) -> Iterator[Problem]:
+    """What is wrong between a bug and the variants of its scenario: (key path, what is wrong)."""
+    counter = bug.exposure.counter
+    if counter not in COUNTERS:
+        yield ("bug", "exposure", "counter"), f"is no counter; {_known(counter, COUNTERS)}"
+    for name, pair in bug.pairs.items():
+        for role in ("affected", "fixed"):
+            at = ("bug", "pairs", name, role)
+            chosen = getattr(pair, role)
+            if chosen not in variants:
+                yield at, f"is no variant; {_known(chosen, variants)}"
+            elif role == "affected" and variants[chosen].expect == CLEAN:
+                yield at, "must be a variant that expects the class of the bug, and this one expects clean"
+            elif role == "fixed" and variants[chosen].expect != CLEAN:
+                yield (
+                    at,
+                    f"must be a variant that expects clean, and this one expects {variants[chosen].expect}",
+                )
+
+
+def _known(wrong: str, names: Collection[str]) -> str:
+    near = difflib.get_close_matches(wrong, list(names), n=1)
+    return f"{f'did you mean {near[0]}? ' if near else ''}known: {', '.join(names) or 'none'}"

@@ -1,0 +1,248 @@
+"""What is wrong between keys of a scenario that are each fine by themselves."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Protocol
+
+from harness.scenario.model import (
+    ConsumerSpec,
+    ProducerSpec,
+    Scenario,
+    TopicSpec,
+)
+from harness.scenario.bug import bug_problems
+from harness.scenario.systems import SYSTEMS, System
+
+#: Streams of a scenario in all: each is a file handle, a line of the audit and a row of the report.
+MAX_STREAMS = 10_000
+
+Problem = tuple[tuple[str | int, ...], str]
+
+
+class Client(Protocol):
+    """As much of a worker as a scenario is checked against (`harness.workers.WorkerSpec`)."""
+
+    @property
+    def system(self) -> str: ...
+    @property
+    def roles(self) -> tuple[str, ...]: ...
+    @property
+    def supports(self) -> Mapping[str, tuple[str, ...]]:
+        """By key of a producer or consumer, the values this worker can do."""
+
+
+#: What a worker can do that says nothing.
+SUPPORTED = {
+    "calls": ("async",),
+    "results": ("checked", "ignored"),
+    "receive": ("loop",),
+    "settle": ("auto",),
+}
+
+
+def problems(
+    scenario: Scenario,
+    *,
+    clients: Collection[str] | Mapping[str, Client] = (),
+    classes: Collection[str] = (),
+) -> Iterator[Problem]:
+    """Each problem as (key path, what is wrong; what is allowed).
+
+    ``clients`` and ``classes`` are the known workers and anomaly classes; empty = not checked. Clients that
+    come as a mapping are also asked for their system and for what they can do.
+    """
+    system = SYSTEMS[scenario.system]
+    if scenario.load.rate == 0 and not scenario.load.unlimited:
+        yield ("load", "rate"), "must be at least 1, or set load.unlimited: true"
+    yield from _cluster_problems(scenario, system)
+    yield from _topics_problems(scenario, system)
+    yield from _client_problems(scenario, clients)
+    for name, consumer in scenario.load.consumers.items():
+        yield from _consumer_problems(("load", "consumers", name), consumer, system)
+    for name, producer in scenario.load.producers.items():
+        yield from _producer_problems(("load", "producers", name), producer, system)
+    yield from _lane_problems(scenario)
+    yield from _joining_problems(scenario)
+    for name, variant in scenario.variants.items():
+        if classes and variant.expect not in {"clean", *classes}:
+            known = _known(variant.expect, ["clean", *classes])
+            yield ("variants", name, "expect"), f"is no class; {known}"
+    if scenario.bug is not None:
+        yield from bug_problems(scenario.bug, scenario.variants)
+
+
+def _known(wrong: str, names: Collection[str]) -> str:
+    near = difflib.get_close_matches(wrong, names, n=1)
+    return f"{f'did you mean {near[0]}? ' if near else ''}known: {', '.join(names)}"
+
+
+# ----- cluster and topics -----------------------------------------------------------------------------
+
+
+def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
+    cluster = scenario.cluster
+    if cluster.topology and cluster.topology not in system.topologies:
+        allowed = ", ".join(system.topologies) or "kafka has one topology only: leave it out"
+        yield ("cluster", "topology"), f"is no topology of {system.name}; {allowed}"
+    for option, why in system.broker_config.items():
+        if option in cluster.config:
+            yield ("cluster", "config", option), f"is set by brokerstorm itself; {why}: leave it out"
+    if system.name == "pulsar":
+        yield from _quorum_problems(scenario)
+    if system.name == "kafka" and str(cluster.config.get("min.insync.replicas", "1")) not in {"1", "2", "3"}:
+        yield ("cluster", "config", "min.insync.replicas"), "must be 1, 2 or 3"
+
+
+def _quorum_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Of a ledger: ensemble >= write quorum >= ack quorum, and no more bookies than there are."""
+    cluster = scenario.cluster
+    bookies = 3 if cluster.topology == "bookies-3" else 1
+    most, limit = bookies, f"topology {cluster.topology or 'small'} has {bookies} of them"
+    for which in ("EnsembleSize", "WriteQuorum", "AckQuorum"):
+        key = f"managedLedgerDefault{which}"
+        if key not in cluster.config:
+            continue
+        text = str(cluster.config[key])
+        if not text.isdigit() or not 1 <= int(text) <= most:
+            yield ("cluster", "config", key), f"must be from 1 to {most} bookies; {limit}"
+            return
+        most, limit = int(text), f"{key} is {text}"
+
+
+def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    streams = 0
+    for name, topic in scenario.topics.items():
+        yield from _foreign(("topics", name), "topic", topic, system)
+        if system.name == "kafka":
+            yield from _log_problems(name, topic)
+        if system.name == "qpid" and topic.partitions != 1:
+            yield ("topics", name, "partitions"), "must be 1: a queue has no partitions; count makes several"
+        for each in topic.names(name):
+            if seen.setdefault(each, name) != name:
+                yield ("topics", name, "count"), f"makes a second {each}; the first is of topic {seen[each]}"
+        streams += topic.count * topic.partitions
+        if streams > MAX_STREAMS:
+            yield ("topics", name, "count"), f"makes {streams} partitions in all; at most {MAX_STREAMS}"
+
+
+def _foreign(at: tuple[str, ...], part: str, spec: Any, system: System) -> Iterator[Problem]:
+    """Keys that were written and mean nothing on this system."""
+    for (where, key), instead in system.foreign.items():
+        if where == part and key in spec.model_fields_set:
+            yield (*at, key), f"means nothing on {system.name}; {instead}"
+
+
+def _log_problems(name: str, topic: TopicSpec) -> Iterator[Problem]:
+    """The audit reads a topic's whole log, and every write must be possible with all brokers up."""
+    at = ("topics", name, "config")
+    config = {key: str(value) for key, value in topic.config.items()}
+    for key in ("retention.ms", "retention.bytes"):
+        if config.get(key, "-1") != "-1":
+            yield (*at, key), "must be -1: the audit needs the whole log"
+    if config.get("cleanup.policy", "delete") != "delete":
+        yield (*at, "cleanup.policy"), "must be delete: the audit needs the whole log"
+    wanted = config.get("min.insync.replicas", "1")
+    if not wanted.isdigit() or not 1 <= int(wanted) <= topic.replication:
+        yield (*at, "min.insync.replicas"), f"must be a number from 1 to replication ({topic.replication})"
+
+
+# ----- clients ----------------------------------------------------------------------------------------
+
+
+def _client_problems(
+    scenario: Scenario, clients: Collection[str] | Mapping[str, Client]
+) -> Iterator[Problem]:
+    sides: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("producers", dict(scenario.load.producers)),
+        ("consumers", dict(scenario.load.consumers)),
+    )
+    reserved = SYSTEMS[scenario.system].harness_options
+    for side, specs in sides:
+        for name, spec in specs.items():
+            at = ("load", side, name)
+            if clients:
+                yield from _worker_problems(at, spec, scenario.system, clients)
+            for index, topic in enumerate(spec.topics):
+                if topic not in scenario.topics:
+                    sentence = f"is not declared under topics; {_known(topic, scenario.topics)}"
+                    yield (*at, "topics", index), sentence
+            for option in spec.options:
+                if option in reserved:
+                    yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
+
+
+def _worker_problems(
+    at: tuple[str, ...],
+    spec: ProducerSpec | ConsumerSpec,
+    system: str,
+    clients: Collection[str] | Mapping[str, Client],
+) -> Iterator[Problem]:
+    """The client must exist, be of this system, have the role and be able to do what is asked."""
+    if not isinstance(clients, Mapping):
+        if spec.client not in clients:
+            yield (*at, "client"), f"is no known client; {_known(spec.client, clients)}"
+        return
+    fitting = [name for name, client in clients.items() if client.system == system]
+    if spec.client not in clients:
+        yield (*at, "client"), f"is no known client; {_known(spec.client, fitting)}"
+        return
+    worker = clients[spec.client]
+    role = "producer" if isinstance(spec, ProducerSpec) else "consumer"
+    if worker.system != system:
+        yield (*at, "client"), f"is a client of {worker.system}, not of {system}; {_known('', fitting)}"
+        return
+    if role not in worker.roles:
+        yield (*at, "client"), f"has no {role} worker; it has: {', '.join(worker.roles)}"
+    for key, default in SUPPORTED.items():
+        value = getattr(spec, key, None)
+        able = worker.supports.get(key, default)
+        if value is not None and value not in able:
+            yield (*at, key), f"is more than the {spec.client} worker can do; it can: {', '.join(able)}"
+
+
+def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) -> Iterator[Problem]:
+    yield from _foreign(at, "consumer", spec, system)
+    for key, values in system.allowed.items():
+        if getattr(spec, key) not in values:
+            yield (*at, key), f"means nothing on {system.name}; must be {' or '.join(values)}"
+    if spec.settle == "transacted" and not spec.per_transaction:
+        yield (*at, "per_transaction"), "must be at least 1 with settle: transacted"
+    if spec.settle != "transacted":
+        for key in ("per_transaction", "rollback_every"):
+            if getattr(spec, key):
+                yield (*at, key), "needs settle: transacted"
+    if spec.nack_every and spec.settle not in {"auto", "ack"}:
+        yield (*at, "nack_every"), "needs settle: ack (or auto)"
+
+
+def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) -> Iterator[Problem]:
+    if "batch" in spec.model_fields_set and spec.calls != "batch":
+        yield (*at, "batch"), "needs calls: batch"
+    if system.name == "qpid" and spec.lanes == "key":
+        yield (*at, "lanes"), "means nothing on qpid; a queue has no keys: must be partition or routed"
+
+
+def _joining_problems(scenario: Scenario) -> Iterator[Problem]:
+    """A consumer that joins after the load would meet no message that was not waiting for it."""
+    for name, spec in scenario.load.consumers.items():
+        if spec.joins_after >= scenario.load.duration:
+            sentence = f"must be less than load.duration ({scenario.load.duration:g} s)"
+            yield ("load", "consumers", name, "joins_after"), sentence
+
+
+def _lane_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Producers that share a topic's keyed lanes must mean the same keys."""
+    keys: dict[str, tuple[str, int]] = {}
+    for name, spec in scenario.load.producers.items():
+        if spec.lanes != "key":
+            continue
+        for topic in spec.topics or scenario.topics:
+            other, count = keys.setdefault(topic, (name, spec.keys))
+            if count != spec.keys:
+                yield (
+                    ("load", "producers", name, "keys"),
+                    f"must be {count}, as producer {other} has on {topic}",
+                )

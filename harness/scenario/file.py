@@ -1,0 +1,386 @@
+"""A scenario file -> `Scenario`, every problem as one line that a user can act on.
+
+    kafka.yaml:12: load.rat: unknown key; did you mean rate? allowed: duration, payload, ...
+
+The YAML is read as a node tree first, so that each key keeps its line; `--set` values are laid over it
+and keep their own place. Variants are deep merges over the same data, checked the same way.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import ScenarioError
+from harness.scenario.model import Scenario
+from harness.scenario.checks import Client, problems
+from harness.scenario.yaml_lines import (
+    Location,
+    dotted,
+    parse,
+    read,
+    shown,
+)
+
+BUNDLED = Path(__file__).resolve().parent.parent / "scenarios"
+SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
+
+#: Raises ScenarioError for a fault step that cannot be used (`faults.compile` is behind it).
+FaultCheck = Callable[[Scenario], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a scenario came from: enough to build its variants and to name lines in errors."""
+
+    path: Path
+    text: str
+    data: dict[str, Any]
+    places: dict[Location, str]
+    overrides: tuple[tuple[Location, Any, str], ...] = ()
+    clients: Collection[str] | Mapping[str, Client] = ()
+    classes: Collection[str] = ()
+    check_faults: FaultCheck | None = field(default=None, compare=False)
+
+    def place(self, location: Location) -> str:
+        """``file:line`` (or ``--set ...``) of the nearest key that was written."""
+        for length in range(len(location), -1, -1):
+            if (found := self.places.get(location[:length])) is not None:
+                return found
+        return str(self.path)
+
+
+def bundled_scenarios() -> dict[str, Path]:
+    """The scenarios that come with brokerstorm, by name."""
+    return {path.stem: path for path in sorted(BUNDLED.glob("*.yaml"))}
+
+
+def bundled_bugs() -> dict[str, Path]:
+    """The known bugs that come with brokerstorm, by name: scenarios with a `bug` key."""
+    return {path.stem: path for path in sorted((BUNDLED / "bugs").glob("*.yaml"))}
+
+
+def load_scenario(
+    name_or_path: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    clients: Collection[str] | Mapping[str, Client] = (),
+    classes: Collection[str] = (),
+    check_faults: FaultCheck | None = None,
+) -> Scenario:
+    """Read and check a scenario, its variants included.
+
+    Args:
+        name_or_path: a bundled scenario's name, or a file.
+        overrides: ``key.path=value`` texts of ``--set``, laid over the file and over every variant.
+        clients: known workers; empty = not checked. A mapping says what each can do, too.
+        classes: known anomaly classes, for ``expect``; empty = not checked.
+        check_faults: raises `ScenarioError` for unusable fault steps.
+
+    Raises:
+        ScenarioError: one line with place, key, value and what is allowed.
+    """
+    path = find_scenario(name_or_path)
+    text = read(path)
+    data, places = parse(path, text)
+    data.pop(SCHEMA_KEY, None)
+    parsed = []
+    for override in overrides:
+        location, value, option = _parse_override(override, data)
+        parsed.append((location, value, option))
+        _put(data, location, value, option)
+        kept = {k: v for k, v in places.items() if k[: len(location)] != location}
+        made = {location[:n]: option for n in range(1, len(location) + 1) if location[:n] not in kept}
+        places = kept | made
+    source = Source(path, text, data, places, tuple(parsed), clients, classes, check_faults)
+    scenario = _validated(data, source)
+    variants(scenario)
+    return scenario
+
+
+def variants(scenario: Scenario) -> list[tuple[str, Scenario, str]]:
+    """Name, merged scenario and expected class of each variant; one unnamed clean one if there are none.
+
+    Maps merge key by key, anything else is replaced, ``null`` removes a key.
+
+    Raises:
+        ScenarioError: an override does not fit.
+    """
+    if not scenario.variants:
+        return [("", scenario, "clean")]
+    source: Source | None = scenario._source
+    if source is None:
+        base = scenario.model_dump(exclude_unset=True)
+        source = Source(Path(scenario.name), "", base, {})
+    merged: list[tuple[str, Scenario, str]] = []
+    for name, variant in scenario.variants.items():
+        at: Location = ("variants", name, "override")
+        for key in ("name", "system", "rounds", "variants", "bug"):
+            if key in variant.override:
+                raise ScenarioError(
+                    f"{source.place((*at, key))}: {dotted((*at, key))}: a variant cannot change {key}"
+                )
+        data = _deep_merge(
+            {k: v for k, v in source.data.items() if k not in ("variants", "bug")}, variant.override
+        )
+        for location, value, option in source.overrides:
+            if location[0] != "variants":
+                _put(data, location, value, option)
+        merged.append((name, _validated(data, source, inside=at), variant.expect))
+    return merged
+
+
+def find_scenario(name_or_path: str | Path) -> Path:
+    """The file that the user means.
+
+    Raises:
+        ScenarioError: neither a bundled scenario nor a readable file.
+    """
+    text, path = str(name_or_path), Path(name_or_path)
+    known = bundled_scenarios()
+    if (bundled := (known | bundled_bugs()).get(text)) is not None:
+        return bundled
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise ScenarioError(f"{text} is a folder, not a scenario file", hint=_scenario_hint(text, known))
+    what = "no such file" if path.suffix in {".yaml", ".yml"} or "/" in text else "no such scenario"
+    raise ScenarioError(f"{what}: {text!r}", hint=_scenario_hint(text, known))
+
+
+def _scenario_hint(text: str, known: Mapping[str, Path]) -> str:
+    near = difflib.get_close_matches(Path(text).stem, known, n=1)
+    start = f"did you mean {near[0]}? " if near else ""
+    return f"{start}scenarios: {', '.join(known) or 'none'}; `brokerstorm new FILE` writes one to edit"
+
+
+# ----- --set and merging ------------------------------------------------------------------------------
+
+
+def _parse_override(text: str, data: dict[str, Any]) -> tuple[Location, Any, str]:
+    key, equals, value = text.partition("=")
+    option = f"--set {text}"
+    if not equals or not key.strip():
+        raise ScenarioError(f"{option}: must be KEY=VALUE", hint="for example --set load.rate=1000")
+    try:
+        parsed = yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError) as error:
+        raise ScenarioError(f"{option}: the value is not valid YAML") from error
+    return _split_key(key.strip(), data), parsed, option
+
+
+def _split_key(text: str, data: Any) -> Location:
+    """``load.producers.p.options.linger.ms`` -> its keys; only the model knows which dots separate."""
+    location: list[str | int] = []
+    annotation: Any = Scenario
+    rest = re.sub(r"\[(\d+)\]", r".\1", text)
+    while rest:
+        part, _, after = rest.partition(".")
+        if get_origin(annotation) is dict:
+            value_type = get_args(annotation)[1]
+            if get_origin(value_type) in {Union, UnionType}:  # native options: their names have dots
+                part, after = rest, ""
+            elif isinstance(data, dict):
+                fits = [k for k in data if isinstance(k, str) and (rest == k or rest.startswith(f"{k}."))]
+                if fits:
+                    part = max(fits, key=len)
+                    after = rest[len(part) + 1 :]
+        key: str | int = int(part) if isinstance(data, list) and part.isdigit() else part
+        location.append(key)
+        annotation = _inner(annotation, key)
+        data = _child(data, key)
+        rest = after
+    return tuple(location)
+
+
+def _child(data: Any, key: str | int) -> Any:
+    if isinstance(data, list):
+        return data[key] if isinstance(key, int) and key < len(data) else None
+    return data.get(key) if isinstance(data, dict) else None
+
+
+def _put(data: dict[str, Any], location: Location, value: Any, option: str) -> None:
+    """Set one key in place, making the maps on the way."""
+    target: Any = data
+    for index, key in enumerate(location):
+        last = index == len(location) - 1
+        if isinstance(target, list):
+            if not isinstance(key, int) or key >= len(target):
+                raise ScenarioError(f"{option}: {dotted(location[:index])} has items 0 to {len(target) - 1}")
+        elif not isinstance(target, dict):
+            raise ScenarioError(f"{option}: {dotted(location[:index])} holds a value, not keys")
+        if last:
+            target[key] = copy.deepcopy(value)
+        else:
+            if _child(target, key) is None:
+                target[key] = {}
+            target = target[key]
+
+
+def _deep_merge(base: Any, override: Any) -> Any:
+    """JSON merge patch (RFC 7396); a fresh copy."""
+    if not isinstance(override, dict):
+        return copy.deepcopy(override)
+    merged = copy.deepcopy(base) if isinstance(base, dict) else {}
+    for key, value in override.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _deep_merge(merged.get(key), value)
+    return merged
+
+
+# ----- checking ---------------------------------------------------------------------------------------
+
+
+def _validated(data: dict[str, Any], source: Source, *, inside: Location = ()) -> Scenario:
+    """Check merged data; ``inside`` is the variant override that may be to blame."""
+    try:
+        scenario = Scenario.model_validate(data)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        location, problem = _explain(dict(errors[0]), data)
+        more = len({_existing(tuple(e["loc"]), data, keep_last=True) for e in errors}) - 1
+        hint = f"{more} more after this one" if more else ""
+        raise ScenarioError(_line(source, location, problem, inside), hint=hint) from None
+    for location, problem in problems(scenario, clients=source.clients, classes=source.classes):
+        what, semicolon, allowed = problem.partition(";")
+        sentence = f"{what}{_value(location, data)}{semicolon}{allowed}"
+        raise ScenarioError(_line(source, location, sentence, inside))
+    if source.check_faults is not None and scenario.faults:
+        try:
+            source.check_faults(scenario)
+        except ScenarioError as error:
+            raise ScenarioError(_fault_line(source, str(error), inside), hint=error.hint) from error
+    scenario._source = source
+    return scenario
+
+
+def _line(source: Source, location: Location, problem: str, inside: Location) -> str:
+    written = (*inside, *location)
+    if inside and not any(written[:n] in source.places for n in range(len(inside) + 1, len(written) + 1)):
+        variant = inside[1]
+        return f"{source.place(location)}: {dotted(location)}: {problem} (in variant {variant})"
+    return f"{source.place(written)}: {dotted(written)}: {problem}"
+
+
+def _fault_line(source: Source, message: str, inside: Location) -> str:
+    match = re.search(r"faults\[(\d+)\](?:\.([A-Za-z_]+))?", message)
+    location: Location = ("faults",)
+    if match:
+        location = ("faults", int(match[1]), *([match[2]] if match[2] else []))
+    written = (*inside, *location)
+    place = source.place(written if (*inside, "faults") in source.places else location)
+    return f"{place}: {message}"
+
+
+def _explain(error: dict[str, Any], data: Any) -> tuple[Location, str]:
+    """One pydantic error as (key path, sentence)."""
+    location = _existing(tuple(error["loc"]), data, keep_last=error["type"] == "missing")
+    if error["type"] == "extra_forbidden":
+        return location, f"unknown key{_value(location, data)}; {_allowed_keys(location)}"
+    if error["loc"] and error["loc"][-1] == "[key]":
+        return location, "a name holds letters, digits, . _ - and starts with a letter or digit"
+    return location, f"{_sentence(error, location)}{_value(location, data)}"
+
+
+_SENTENCES = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "string_type": "must be text (put it in quotes)",
+    "bool_type": "must be true or false",
+    "model_type": "must be a mapping of key: value",
+    "dict_type": "must be a mapping of key: value",
+    "list_type": "must be a list",
+    "missing": "is missing",
+    "invalid_key": "keys must be text (put them in quotes)",
+    "string_pattern_mismatch": "must hold letters, digits, . _ - and start with a letter or digit",
+}
+
+
+def _sentence(error: dict[str, Any], location: Location) -> str:
+    context = error.get("ctx", {})
+    kind = error["type"]
+    if isinstance(context.get("error"), ValueError):
+        return str(context["error"])
+    if kind == "literal_error":
+        return f"must be {context['expected']}"
+    if get_origin(_annotation_at(location)) in {Union, UnionType}:
+        return "must be text, a number, or true or false"
+    bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+    if kind in bounds:
+        words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}[bounds[kind]]
+        limit = context[bounds[kind]]
+        return f"must be {words} {int(limit) if limit == int(limit) else limit}"
+    if kind == "too_short":
+        return f"needs at least {context['min_length']}"
+    return _SENTENCES.get(kind, str(error["msg"]))
+
+
+def _allowed_keys(location: Location) -> str:
+    model = _annotation_at(location[:-1])
+    names = sorted(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+    near = difflib.get_close_matches(str(location[-1]), names, n=1)
+    start = f"did you mean {near[0]}? " if near else ""
+    return f"{start}allowed: {', '.join(names)}"
+
+
+def _annotation_at(location: Location) -> Any:
+    annotation: Any = Scenario
+    for key in location:
+        annotation = _inner(annotation, key)
+    return annotation
+
+
+def _inner(annotation: Any, key: str | int) -> Any:
+    """The type below ``key`` of a model, dict or list type; None = anything."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        found = annotation.model_fields.get(str(key))
+        return _needed(found.annotation) if found else None
+    if get_origin(annotation) in {dict, list}:
+        return get_args(annotation)[-1]
+    return None
+
+
+def _needed(annotation: Any) -> Any:
+    """``X`` of ``X | None``: a key that may be left out is checked like any other when it is there."""
+    if get_origin(annotation) not in {Union, UnionType}:
+        return annotation
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return kinds[0] if len(kinds) == 1 else annotation
+
+
+def _existing(location: Location, data: Any, *, keep_last: bool) -> Location:
+    """Without what pydantic adds for unions and keys: the part of the path that the data has."""
+    kept: list[str | int] = []
+    for key in location:
+        has = (isinstance(data, dict) and key in data) or (
+            isinstance(data, list) and isinstance(key, int) and key < len(data)
+        )
+        if not has:
+            return (*kept, key) if keep_last else tuple(kept)
+        kept.append(key)
+        data = data[key]
+    return tuple(kept)
+
+
+def _value(location: Location, data: Any) -> str:
+    for key in location:
+        has = (isinstance(data, dict) and key in data) or (isinstance(data, list) and isinstance(key, int))
+        if not has:
+            return ""
+        data = data[key]
+    return f", got {shown(data)}"

@@ -1,0 +1,220 @@
+"""What the user writes: a scenario file, checked key by key.
+
+Fault steps stay raw here; `faults.compile` validates them and supplies its part of the JSON Schema, so
+this module knows no fault kind. `harness.scenario.file` reads the file and turns every problem into
+one line that names the key, the value, what is allowed and, for a misspelt key, the nearest known one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from harness.durations import MAX_DURATION_S as MAX_DURATION_S
+from harness.durations import Seconds as Seconds
+from harness.durations import parse_seconds as parse_seconds
+from harness.scenario.bug import BugSpec
+from harness.scenario.part import Name as Name
+from harness.scenario.part import Part as Part
+from harness.scenario.systems import SYSTEMS
+
+MAX_RATE_PER_S = 2_000_000  # above what one machine's clients reach; a typo, not a wish
+Option = str | int | float | bool
+
+
+class ClusterSpec(Part):
+    """The brokers: version of the system and native broker settings laid over our template."""
+
+    version: str = Field("", description="version of the broker; empty = our default")
+    topology: Literal["", "small", "bookies-3", "node", "memory", "group"] = Field(
+        "", description="pulsar: `small` or `bookies-3`; qpid: `node`, `memory`, `group`; empty = the first"
+    )
+    config: dict[str, Option] = Field(default_factory=dict, description="native broker settings")
+
+
+class TopicSpec(Part):
+    """A topic, made afresh for every run. It keeps its whole log: the audit reads all of it."""
+
+    count: int = Field(
+        1, ge=1, le=1000, description="this many alike: `orders` stands for `orders-000`, `orders-001` ..."
+    )
+    partitions: int = Field(
+        12, ge=1, le=1000, description="more spread the load over more leaders; pulsar and qpid: 1 by default"
+    )
+    replication: int = Field(
+        3, ge=1, le=3, description="kafka: copies of each partition, one a broker; elsewhere not a topic's"
+    )
+    config: dict[str, Option] = Field(default_factory=dict, description="native topic settings")
+
+    def names(self, declared: str) -> list[str]:
+        """The topics that this entry, called ``declared``, stands for."""
+        return [declared] if self.count == 1 else [f"{declared}-{i:03d}" for i in range(self.count)]
+
+
+class ProducerSpec(Part):
+    """``count`` producers of one client library; each is a process and a producer instance."""
+
+    client: str = Field(
+        "confluent-kafka",
+        description="see `brokerstorm list workers`; pulsar: `pulsar-client-java`, qpid: `qpid-jms-legacy`",
+    )
+    client_version: str = Field("", description="version of the client library; empty = the locked one")
+    count: int = Field(1, ge=1, le=64, description="processes")
+    topics: list[Name] = Field(default_factory=list, description="empty = all topics")
+    lanes: Literal["partition", "key", "routed"] = Field(
+        "partition", description="unit of order: explicit partition, message key, or the client routes"
+    )
+    keys: int = Field(1000, ge=1, le=1_000_000, description="keys a topic, for lanes: key")
+    share: float = Field(
+        1.0, gt=0, le=1_000_000, description="share of the rate, against the other producers"
+    )
+    options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
+    when_full: Literal["wait", "fail"] = Field(
+        "wait", description="the client's queue is full: wait as a patient application, or count a fail"
+    )
+    results: Literal["checked", "ignored", "resent"] = Field(
+        "checked", description="what the application does about a send that failed or timed out"
+    )
+    calls: Literal["async", "sync", "batch"] = Field(
+        "async", description="`sync` = one send at a time; `batch` = one call for many messages"
+    )
+    batch: int = Field(100, ge=1, le=100_000, description="messages a call, for calls: batch")
+
+
+class ConsumerSpec(Part):
+    """``count`` members of one consumer group reading during the run."""
+
+    client: str = Field(
+        "confluent-kafka",
+        description="see `brokerstorm list workers`; pulsar: `pulsar-client-java`, qpid: `qpid-jms-legacy`",
+    )
+    client_version: str = Field("", description="version of the client library; empty = the locked one")
+    group: Name = Field("group", description="the consumer group")
+    count: int = Field(1, ge=1, le=64, description="members, a process each")
+    joins_after: Seconds = Field(
+        0.0, ge=0, description="starts this long into the load, so that the group rebalances; 0 = before it"
+    )
+    topics: list[Name] = Field(default_factory=list, description="empty = all topics")
+    receive: Literal["loop", "listener", "batch"] = Field(
+        "loop", description="the application asks, is called, or asks for many at once"
+    )
+    work: Seconds = Field(0.0, description="the application's time for a message, before it acknowledges")
+    settle: Literal["auto", "ack", "cumulative", "transacted", "none"] = Field(
+        "auto", description="`auto`: kafka commits every `commit_every`, pulsar acknowledges each message"
+    )
+    commit_every: Seconds = Field(
+        1.0, gt=0, description="kafka: commit what was processed this often; elsewhere see settle"
+    )
+    nack_every: int = Field(0, ge=0, description="every n-th message is refused (nack, recover); 0 = none")
+    per_transaction: int = Field(0, ge=0, description="messages a transaction, for settle: transacted")
+    rollback_every: int = Field(0, ge=0, description="every n-th transaction is rolled back; 0 = none")
+    options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
+
+
+class LoadSpec(Part):
+    """What is sent and read. Open loop: a message is due when the rate says so, not when the last is done."""
+
+    rate: int = Field(50_000, ge=0, le=MAX_RATE_PER_S, description="messages a second in all")
+    unlimited: bool = Field(False, description="as fast as the client goes; rate is then ignored")
+    duration: Seconds = Field(60.0, gt=0, description="of the load, after the warm-up")
+    warm_up: Seconds = Field(5.0, description="sent and checked, but not timed and without faults")
+    payload: int = Field(150, ge=52, le=1_000_000, description="bytes a message, 52 of them ours")
+    producers: dict[Name, ProducerSpec] = Field(
+        default_factory=lambda: {"p": ProducerSpec()}, min_length=1, description="by a name of your own"
+    )
+    consumers: dict[Name, ConsumerSpec] = Field(default_factory=dict, description="by a name of your own")
+
+
+class LimitsSpec(Part):
+    """Deadlines of the phases, seconds."""
+
+    ready: Seconds = Field(120.0, description="until the cluster works before the load")
+    call: Seconds = Field(0.0, description="a send open this long hangs; 0 = the client's own timeout + 10 s")
+    recovery: Seconds = Field(60.0, description="until everything is healed and works after the load")
+    drain: Seconds = Field(60.0, description="until every send has an outcome and consumers caught up")
+    audit: Seconds = Field(180.0, description="until the whole log is read")
+    audit_stall: Seconds = Field(20.0, gt=0, description="no progress on a partition: reader gives up")
+    stall: Seconds = Field(15.0, gt=0, description="consumer with undelivered messages and no delivery")
+
+
+class RequireSpec(Part):
+    """What the application needs, whatever its settings promise. Unset: as configured."""
+
+    delivery: Literal["durable", "as-configured"] = Field(
+        "durable", description="durable: an acknowledged message may never be lost"
+    )
+    order: Literal["lane", "as-configured"] = Field(
+        "as-configured", description="lane: messages of a lane are stored in the order they were sent"
+    )
+    dedup: Literal["once", "as-configured"] = Field(
+        "as-configured", description="once: no message is stored twice"
+    )
+    rate_ratio: float = Field(
+        0.99, ge=0, le=1, description="achieved / intended outside outages; below it the run is unknown"
+    )
+
+
+class VariantSpec(Part):
+    """A named override of the scenario and what it must show: ``clean`` or an anomaly class."""
+
+    about: str = Field("", description="one line for people")
+    expect: str = Field("clean", description="clean, or a class of `brokerstorm list classes`")
+    override: dict[str, Any] = Field(default_factory=dict, description="merged over the scenario, key by key")
+
+
+class Scenario(Part):
+    """One scenario file."""
+
+    name: Name = Field(description="names the run folders")
+    about: str = Field("", description="one line for people")
+    system: Literal["kafka", "pulsar", "qpid"] = Field("kafka", description="the broker")
+    cluster: ClusterSpec = Field(default_factory=ClusterSpec, description="version and broker settings")
+    topics: dict[Name, TopicSpec] = Field(
+        default_factory=lambda: {"orders": TopicSpec()}, min_length=1, description="by name"
+    )
+    load: LoadSpec = Field(default_factory=LoadSpec, description="producers, consumers, rate, duration")
+    faults: list[dict[str, Any]] = Field(
+        default_factory=list, description="steps, or a `mix` of them: faults.md"
+    )
+    require: RequireSpec = Field(default_factory=RequireSpec, description="what the application needs")
+    limits: LimitsSpec = Field(default_factory=LimitsSpec, description="deadlines of the phases")
+    rounds: int = Field(1, ge=1, le=1000, description="times each variant is run, interleaved")
+    variants: dict[Name, VariantSpec] = Field(
+        default_factory=dict, description="named overrides, and what each must show"
+    )
+    bug: BugSpec | None = Field(None, description="makes it a known bug that `brokerstorm repro` compares")
+
+    #: The file this came from (`harness.scenario.file.Source`); None when built in Python.
+    _source: Any = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults_of_the_system(cls, data: Any) -> Any:
+        return with_system_defaults(data)
+
+    @property
+    def text(self) -> str:
+        """The file as the user wrote it; empty when built in Python."""
+        return "" if self._source is None else str(self._source.text)
+
+
+def with_system_defaults(data: Any) -> Any:
+    """A scenario's data with what its system takes where nothing is written: client and partitions."""
+    facts = SYSTEMS.get(data.get("system", "kafka")) if isinstance(data, dict) else None
+    if facts is None or facts.name == "kafka":
+        return data
+    topics = _filled(data.get("topics", {"orders": {}}), partitions=facts.partitions)
+    load = data.get("load", {})
+    if isinstance(load, dict):
+        producers = _filled(load.get("producers", {"p": {}}), client=facts.client)
+        load = {**load, "producers": producers}
+        if "consumers" in load:
+            load["consumers"] = _filled(load["consumers"], client=facts.client)
+    return {**data, "topics": topics, "load": load}
+
+
+def _filled(entries: Any, **defaults: Any) -> Any:
+    if not isinstance(entries, dict):
+        return entries
+    return {key: {**defaults, **e} if isinstance(e, dict) else e for key, e in entries.items()}

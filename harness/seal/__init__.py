@@ -1,0 +1,1 @@
+"""Raw segments -> sealed Parquet, bucketed so that one task has all it needs."""

@@ -1,0 +1,92 @@
+"""One numbering of names for the whole run, made from the numberings of its workers.
+
+Every worker numbers its own streams, errors, client names and subscriptions (``names.jsonl``); two
+workers may use one number for two names. Streams keep the plan's ids 1..n everywhere, all other names
+get the next global id in order of worker and local id, so the same raw folder always seals to the same bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.plan.model import Plan
+from harness.rundir import read_jsonl
+
+_UNKNOWN: Final = -1
+NAMES_FILE: Final = "names.jsonl"
+#: Ids are dense from 1; one beyond this is damage, not a name (and would size the lookup array).
+_MAX_ID: Final = 1 << 24
+
+
+class Names:
+    """The global numbering. `add` and `rows` are safe from several threads."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._ids: dict[tuple[str, str], int] = {}
+        self._lock = threading.Lock()
+        for stream in plan.streams():
+            self.add("stream", stream)
+        self.planned_streams = len(self._ids)
+
+    def add(self, kind: str, text: str) -> int:
+        """Global id of a name, new or known."""
+        with self._lock:
+            return self._ids.setdefault((kind, text), len(self._ids) + 1)
+
+    def extra_streams(self) -> dict[int, str]:
+        """Streams that the plan does not know, by global id."""
+        return {
+            number: text
+            for (kind, text), number in self._ids.items()
+            if kind == "stream" and number > self.planned_streams
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of the sealed names.jsonl, by id."""
+        with self._lock:
+            return [{"id": n, "kind": kind, "text": text} for (kind, text), n in self._ids.items()]
+
+
+class WorkerNames:
+    """Global id of each id that one worker used."""
+
+    def __init__(self, worker: str, entries: Iterable[Mapping[str, Any]], names: Names) -> None:
+        self.worker = worker
+        self.unknown: set[int] = set()
+        self._names = names
+        # A worker may leave the plan's streams out of its file: their ids are fixed.
+        known = {n: n for n in range(names.planned_streams + 1)}
+        for entry in sorted(entries, key=lambda e: int(e["id"])):
+            known[int(entry["id"])] = names.add(str(entry["kind"]), str(entry["text"]))
+        self._lookup = np.full(max(known) + 1, _UNKNOWN, np.int32)
+        self._lookup[list(known)] = list(known.values())
+        self.is_identity = bool((self._lookup == np.arange(len(self._lookup))).all())
+
+    def to_global(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Global ids; an id that was never named gets a name that says so."""
+        if len(ids) == 0:
+            return ids
+        inside = int(ids.min()) >= 0 and int(ids.max()) < len(self._lookup)
+        if inside and self.is_identity:
+            return ids
+        clipped = np.where((ids < 0) | (ids >= len(self._lookup)), 0, ids)
+        found = self._lookup[clipped]
+        strange = (clipped != ids) | (found == _UNKNOWN)
+        for local in np.unique(ids[strange]).tolist():
+            self.unknown.add(local)
+            text = f"name {local} of worker {self.worker}, which is missing in its names.jsonl"
+            found[ids == local] = self._names.add("unknown", text)
+        return found
+
+
+def read_worker_names(folder: Path, names: Names) -> WorkerNames:
+    """The names of the worker whose raw folder this is; without the file it has the plan's streams."""
+    rows = read_jsonl(folder / NAMES_FILE)
+    usable = [row for row in rows if {"id", "kind", "text"} <= row.keys() and 0 < int(row["id"]) < _MAX_ID]
+    return WorkerNames(folder.name, usable, names)

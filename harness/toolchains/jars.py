@@ -1,0 +1,150 @@
+"""Broker jars from Maven coordinates, in a cache addressed by what was asked.
+
+Resolution is done by ``mvn`` when it is on the PATH (so a user's mirrors and settings count), else by the
+Ivy jar that pyspark brings. A folder in the cache appears by one rename when it is complete: a killed
+download leaves only a ``.part`` folder, which the next one removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from harness.toolchains import resolvers
+from harness.toolchains.coordinates import Artifacts
+from harness.errors import EnvironmentNotReady
+
+Progress = Callable[[str, float | None], None]
+_MARKER = "complete.json"
+
+
+def cache_folder() -> Path:
+    """Root of everything that may be deleted and fetched again; BROKERSTORM_CACHE overrides."""
+    override = os.environ.get("BROKERSTORM_CACHE")
+    return Path(override).expanduser() if override else platformdirs.user_cache_path("brokerstorm")
+
+
+def jars_folder(wanted: Artifacts) -> Path:
+    """Where the jars of these coordinates are, or would be."""
+    asked = [*sorted(wanted.coordinates), *(f"!{module}" for module in sorted(wanted.exclude))]
+    asked += [wanted.archive] if wanted.archive else []
+    asked += [f"managed {wanted.managed}"] if wanted.managed else []
+    digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:12]
+    _, artifact, version = wanted.title.split(":")
+    return cache_folder() / "jars" / f"{artifact}-{version}-{digest}"
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a cached folder is whole: its marker is there and so is every file that the marker lists."""
+    try:
+        names = json.loads((folder / _MARKER).read_text())["files"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return bool(names) and all((folder / name).is_file() for name in names)
+
+
+def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress | None = None) -> Path:
+    """A folder with the jars of the coordinates and all they need at run time.
+
+    Args:
+        offline: use the cache only.
+        on_progress: called with a text and the share done (None: not known).
+
+    Raises:
+        EnvironmentNotReady: not in the cache and offline, no network, no resolver, disk full.
+        UsageError: a version that the repository does not have.
+    """
+    folder = jars_folder(wanted)
+    if is_complete(folder):
+        return folder
+    if offline:
+        raise EnvironmentNotReady(
+            f"{wanted.title} is not in the cache ({folder.parent})",
+            hint="leave out --offline once, or run `brokerstorm fetch`",
+        )
+    report = on_progress or (lambda text, share: None)
+    try:
+        with _locked(folder, report):
+            if not is_complete(folder):
+                _fetch(wanted, folder, report)
+    except OSError as error:
+        raise EnvironmentNotReady(
+            f"cannot write to the cache {cache_folder()}: {error.strerror or error}",
+            hint="free some space or set BROKERSTORM_CACHE to a folder on another disk",
+        ) from error
+    return folder
+
+
+@contextmanager
+def _locked(folder: Path, report: Progress) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(folder.name + ".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        report("another process is downloading the same jars; waiting", None)
+        try:
+            lock.acquire(timeout=resolvers.TIMEOUT_S)
+        except Timeout:
+            raise EnvironmentNotReady(
+                f"another process has held {lock.lock_file} for {resolvers.TIMEOUT_S:.0f} s",
+                hint="see which with `fuser`, end it and try again",
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
+    resolver = resolvers.find_resolver()
+    report(f"resolving {wanted.title} with {resolver.name}", None)
+    for stale in folder.parent.glob(f"{folder.name}.part-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.part-"))
+    try:
+        if wanted.archive:
+            archive = resolver.fetch_archive(wanted, part, lambda text: report(text, None))
+            report(f"unpacking {archive.name}", None)
+            _unpack(archive, part)
+        else:
+            resolver.fetch(wanted, part, lambda text: report(text, None))
+        names = sorted(path.name for path in part.glob("*.jar"))
+        if not names:
+            raise EnvironmentNotReady(f"{resolver.name} found no jars for {wanted.title}")
+        marker = {**asdict(wanted), "resolver": resolver.name, "files": names}
+        (part / _MARKER).write_text(json.dumps(marker, indent=1))
+        if folder.exists():  # it lost files
+            shutil.rmtree(folder)
+        part.chmod(0o755)
+        os.replace(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    report(f"{wanted.title}: {len(names)} jars", 1.0)
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    """The jars of a distribution's ``lib`` folder into ``target``; the archive is deleted."""
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                path = PurePosixPath(member.name)
+                jar = path.suffix == ".jar" and path.parent.name == "lib" and len(path.parts) == 3
+                content = tar.extractfile(member) if jar and member.isfile() else None
+                if content:
+                    with content, (target / path.name).open("wb") as file:
+                        shutil.copyfileobj(content, file)
+    except tarfile.TarError as error:
+        raise EnvironmentNotReady(f"{archive.name} is damaged: {error}", hint="try again") from error
+    archive.unlink()
