@@ -23,11 +23,11 @@ from statistics import median
 
 from bench.arms import cluster_of, interleaved
 from bench.producing import fresh_topic, run_producer
+from harness.clusters.kafka import KafkaCluster
+from harness.records import MIN_PAYLOAD_BYTES
 from harness.toolchains import jars
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.java import find_java
-from harness.clusters.kafka import KafkaCluster
-from harness.records import MIN_PAYLOAD_BYTES
 
 OURS, JAVA = "ours", "ours, Java"
 TOOLS = ("VerifiableProducer", "ProducerPerformance")

@@ -27,11 +27,11 @@ import psutil
 
 from bench.arms import cluster_of, interleaved
 from bench.producing import Sample, sample_of
-from harness.toolchains import jars as artifacts
-from harness.toolchains.java import find_java
 from harness.clusters.pulsar import PulsarCluster
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import WorkerProcess
+from harness.toolchains import jars as artifacts
+from harness.toolchains.java import find_java
 from harness.workers import launch, load_worker
 
 #: pulsar-perf tells its counts every 10 s, the first time when its warm-up is over.

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.kept import kept_clusters
 from commands.network import needs_of_plans
-from commands.starting import runtime_option
+from commands.options import cluster_option, needs_option, offline_option, runtime_option
 from harness.errors import Exit, UsageError
 from harness.scenario.systems import SYSTEMS
 
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
     from harness.clusters.layout.addresses import Claim
 
 UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limits.ready
-
-offline_option = click.option("--offline", is_flag=True, help="Use only what was fetched before.")
-cluster_option = click.option("--cluster", "name", metavar="RUN", help="Which kept cluster, if several.")
-needs_option = click.option(
-    "--needs",
-    multiple=True,
-    metavar="NEED",
-    help="What later faults need of its start, as `list faults` shows; may be repeated.",
-)
 
 
 @command("up", example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --for 5s\nbrokerstorm down")
@@ -141,13 +133,6 @@ def _show_cluster(document: dict[str, Any]) -> None:
     write("`brokerstorm inject FAULT` hits it, `brokerstorm down` stops it")
 
 
-def kept_clusters() -> list[Claim]:
-    """Clusters that were left running on purpose, oldest first."""
-    from harness.clusters.layout import addresses
-
-    return sorted((claim for claim in addresses.claims() if claim.kept), key=lambda claim: claim.run_id)
-
-
 def _choose(name: str | None) -> Claim:
     """The kept cluster that the user means.
 
@@ -171,7 +156,7 @@ def _choose(name: str | None) -> Claim:
 @click.option("--all", "everything", is_flag=True, help="Every cluster that was left running.")
 def down(settings: Settings, name: str | None, everything: bool) -> int:
     """Stop a cluster that was left running; its data goes with it."""
-    from commands.upkeep import stop_kept
+    from commands.kept import stop_kept
 
     chosen = kept_clusters() if everything else [_choose(name)]
     with settings.interrupts.deferred():

@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from harness.run.interrupts import Interrupts
     from harness.progress.view import BaseProgress
+    from harness.run.interrupts import Interrupts
 
 SCHEMA_VERSION = 1
 DEFAULT_RUN_DIR = "runs"
@@ -40,7 +40,7 @@ class Settings:
 
     def progress(self) -> BaseProgress:
         """The view of a long command, on stderr."""
-        from harness.progress.view import open_progress
+        from harness.progress.choose import open_progress
 
         return open_progress("quiet" if self.quiet else "auto", color=self.color)
 

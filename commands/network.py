@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.toolchains.jars import Progress
     from harness.doctor.machine import Check
     from harness.plan.model import Plan
+    from harness.toolchains.jars import Progress
 
 #: Values of `up --needs`: those of `harness.protocols.network`, which is not imported for a list.
 PEER_DETOURS, PEER_CUTS = "peer-detours", "peer-cuts"

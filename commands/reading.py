@@ -13,8 +13,8 @@ from commands.console import Settings, command, write
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from analysis.verdict.campaign import Question
     from analysis.spark.session import WarmSession
+    from analysis.verdict.campaign import Question
     from commands.summaries import Judged
     from harness.progress.view import BaseProgress
     from harness.rundir import RunDir

@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands import wiring
+from commands.checks import machine_checks
 from commands.client_jars import with_jars
 from commands.console import Settings
 from commands.running import MAX_SEED, leave_in_order
 from commands.staging import opened_campaign
 from commands.summaries import Judged, answer_of, client_version, show_campaign, summarize
-from commands.upkeep import machine_checks
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.rundir import RunDir, write_json
 
 if TYPE_CHECKING:
+    from analysis.findings import Result
     from analysis.verdict.campaign import Campaign as Summary
     from analysis.verdict.campaign import Question, VariantResult
-    from analysis.findings import Result
-    from harness.run.campaign import Campaign
     from harness.plan.model import Plan
     from harness.progress.view import BaseProgress
+    from harness.run.campaign import Campaign
     from harness.scenario.model import Scenario
 
 #: Counted rounds an arm, unless the bug file or --rounds says otherwise.

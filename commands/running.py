@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commands import wiring
+from commands.checks import machine_checks
 from commands.console import Settings
 from commands.staging import opened_campaign
 from commands.summaries import Judged, show_campaign, show_result, summarize
-from commands.upkeep import machine_checks
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, write_json
 
 if TYPE_CHECKING:
-    from analysis.verdict.campaign import Campaign as Summary
     from analysis.findings import Result
-    from harness.run.campaign import Round
+    from analysis.verdict.campaign import Campaign as Summary
     from harness.plan.model import Plan
+    from harness.run.campaign import Round
 
 MAX_SEED = 1_000_000
 
@@ -82,8 +82,8 @@ def leave_in_order(root: RunDir, error: BrokerstormError) -> None:
 
 
 def _prepare(settings: Settings, request: RunRequest) -> Prepared:
-    from harness.run.campaign import round_names
     from harness.doctor.machine import require
+    from harness.run.campaign import round_names
 
     if request.scenario is None:
         return _prepare_replay(settings, request)

@@ -11,9 +11,9 @@ from commands.console import Settings
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-    from harness.run.campaign import Campaign
     from harness.plan.model import Plan
     from harness.progress.view import BaseProgress
+    from harness.run.campaign import Campaign
     from harness.rundir import RunDir
 
 

@@ -7,33 +7,10 @@ from pathlib import Path
 import click
 
 from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.options import runtime_option, seed_option, set_option, variant_option
 from harness.errors import Exit, UsageError
 
 KINDS = ("scenarios", "bugs", "faults", "workers", "runs", "classes")
-
-seed_option = click.option(
-    "--seed",
-    type=click.IntRange(0, 2**63 - 1),
-    help="Decides fault times and targets. Default: a new one, shown in the summary.",
-)
-set_option = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Lay a value over the scenario; may be repeated.",
-)
-runtime_option = click.option(
-    "--runtime",
-    type=click.Choice(["auto", "process", "docker"]),
-    default="auto",
-    envvar="BROKERSTORM_RUNTIME",
-    show_envvar=True,
-    help="Brokers as containers or as processes. auto: containers where an engine has or gets the images.",
-)
-variant_option = click.option(
-    "--variant", default="", help="Only this variant, as a plain run: the exit code is its verdict."
-)
 
 
 @command("list", example="brokerstorm list faults")

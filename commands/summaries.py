@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from commands.console import Settings
 
 if TYPE_CHECKING:
+    from analysis.findings import Result
+    from analysis.spark.session import WarmSession
     from analysis.verdict.campaign import (
         Campaign,
         Question,
         RunSummary,
         VariantResult,
     )
-    from analysis.findings import Result
     from analysis.verdict.reproduction import Answer
-    from analysis.spark.session import WarmSession
     from harness.plan.model import Plan
     from harness.rundir import RunDir
 
@@ -35,9 +35,9 @@ class Judged:
 
 def judge_run(run: RunDir, session: WarmSession, *, in_campaign: bool = False) -> Result:
     """Judge a sealed run; writes result.json, report.html and junit.xml."""
-    from analysis.spark.judge import judge
     from analysis.report.html import write_run_page
     from analysis.report.junit import write_run_xml
+    from analysis.spark.judge import judge
 
     result = judge(run, session.get())
     write_run_page(run, result, up="../report.html" if in_campaign else "")
@@ -61,10 +61,10 @@ def summarize(
         plans: what was asked for, also rounds that were never run.
         question: of a known bug: what `repro` was asked.
     """
-    from analysis.verdict.campaign import Campaign
     from analysis.report.documents import write_campaign
     from analysis.report.html import write_campaign_page
     from analysis.report.junit import write_campaign_xml
+    from analysis.verdict.campaign import Campaign
 
     found = answer_of(question, plans, judged) if question else None
     campaign = Campaign(

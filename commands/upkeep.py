@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from commands.checks import _clients, _docker_checks, machine_checks
 from commands.console import SCHEMA_VERSION, Settings, command, table, write
-from commands.network import fetch_proxy, fetch_proxy_image, network_checks
-from commands.resources import resource_checks
-from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
+from commands.kept import _heal_kept
+from commands.network import fetch_proxy, fetch_proxy_image
+from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from harness.clusters.layout.addresses import Claim
-    from harness.toolchains.jars import Progress
     from harness.clusters.leftovers import Leftover
-    from harness.doctor.machine import Check
     from harness.plan.model import Plan
+    from harness.toolchains.jars import Progress
 
 DEFAULT_SCENARIO = "kafka-quick"
 
@@ -67,60 +67,6 @@ def doctor(settings: Settings, scenario: str, runtime: str) -> int:
 
     settings.show(document, text)
     return code
-
-
-def machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str = "process") -> list[Check]:
-    """What the machine must have to run these plans with brokers as processes, or with runtime "docker".
-
-    For "auto" it is what processes need: what Docker lacks is then the reason to use those.
-    """
-    from harness.doctor import machine
-
-    found = {
-        check.name: check
-        for cluster in _clusters(plans)
-        for check in machine.checks(
-            *cluster, folder=run_dir, runtime="docker" if runtime == "docker" else "process"
-        )
-    }
-    docker = _docker_checks(plans, needed=True) if runtime == "docker" else []
-    limits = resource_checks(plans, runtime)
-    return [*found.values(), *_client_checks(plans), *network_checks(plans, runtime), *limits, *docker]
-
-
-def _clusters(plans: Sequence[Plan]) -> list[tuple[str, str, str]]:
-    """System, version and topology of every cluster that these plans need, each once."""
-    return list(dict.fromkeys((plan.system, plan.version, plan.topology) for plan in plans))
-
-
-def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
-    from harness.doctor.docker import docker_checks
-
-    found = [check for cluster in _clusters(plans) for check in docker_checks(*cluster, needed=needed)]
-    # Two versions have an image each; engine and plugin they share.
-    return list(
-        {(check.name, check.text if check.name == "images" else ""): check for check in found}.values()
-    )
-
-
-def _clients(plan: Plan) -> list[tuple[str, str]]:
-    """Library and version of every worker of a run, the readers of its log too."""
-    from harness.run.worker_specs import AUDIT_CLIENT
-
-    producers = [(each.client, each.client_version) for each in plan.producers]
-    consumers = [(each.client, each.client_version) for each in plan.consumers]
-    return list(dict.fromkeys([*producers, *consumers, AUDIT_CLIENT[plan.system]]))
-
-
-def _client_checks(plans: Sequence[Plan]) -> list[Check]:
-    from harness.doctor.machine import Check
-    from harness.workers import load_worker, readiness
-
-    checks = []
-    for name, version in dict.fromkeys(pair for plan in plans for pair in _clients(plan)):
-        found = readiness(load_worker(name), version)
-        checks.append(Check(f"client {name}", found.ok, found.detail, found.remedy))
-    return checks
 
 
 @command(
@@ -193,12 +139,12 @@ def _fetch_images(
     clusters: Sequence[tuple[str, str]], plans: Sequence[Plan], report: Progress
 ) -> dict[str, str]:
     """The compose plugin, an image a cluster, and that of a proxy between nodes; name -> what it is."""
+    from harness.clusters import spec_of
     from harness.clusters.docker import (
         compose_plugin,
         engine,
         standin,
     )
-    from harness.clusters import spec_of
 
     with closing(engine.connect()) as client:
         found = {"compose plugin": compose_plugin.ensure(on_progress=report).text}
@@ -257,7 +203,7 @@ def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool)
 
 
 def _kept() -> list[Claim]:
-    from commands.clusters import kept_clusters
+    from commands.kept import kept_clusters
 
     return kept_clusters()
 
@@ -275,39 +221,3 @@ def _remove(found: Sequence[Leftover]) -> None:
             faults.heal_from_ledger(None, RunDir(folder.parent))
             for data in folder.glob("*/data"):
                 shutil.rmtree(data, ignore_errors=True)
-
-
-def _heal_kept(claim: Claim) -> bool:
-    """Heal the faults still applied to a cluster that goes on running; False if there was none.
-
-    Raises:
-        HealError: one could not be healed.
-    """
-    import faults
-    from harness.clusters import attach_cluster
-    from harness.rundir import RunDir
-
-    run = RunDir(Path(claim.folder).parent)
-    if not any(run.ledger.glob("*.json")):
-        return False
-    failures = faults.heal_from_ledger(attach_cluster(Path(claim.folder)), run)
-    if failures:
-        raise HealError("; ".join(failures), hint=f"`brokerstorm clean {claim.run_id}` removes the cluster")
-    return True
-
-
-def stop_kept(claim: Claim) -> None:
-    """Stop a kept cluster; what is paused is continued first, a stopped process cannot end."""
-    import faults
-    from harness.clusters import attach_cluster, leftovers
-    from harness.rundir import RunDir
-
-    folder = Path(claim.folder)
-    faults.heal_from_ledger(None, RunDir(folder.parent))
-    try:
-        attach_cluster(folder).down()
-    except (
-        UsageError,
-        EnvironmentNotReady,
-    ):  # its folder or its Java is gone: processes and claim still know
-        leftovers.remove(leftovers.find(claim.run_id))

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
     from commands.console import Settings
     from faults import Timeline
-    from harness.run.campaign import Stage
     from harness.plan.model import Plan
     from harness.progress.view import BaseProgress
     from harness.protocols.cluster import Cluster, FaultStorm
+    from harness.run.campaign import Stage
     from harness.scenario.model import Scenario
 
 
@@ -166,7 +166,7 @@ def make_stage(
     offline: bool,
     replay: RunDir | None = None,
 ) -> Stage[Result]:
-    """Cluster, faults and judging for `harness.run.campaign`; a cluster has what the faults of all plans need.
+    """Cluster, faults and judging of a campaign; a cluster has what the faults of all plans need.
 
     Args:
         runtime: "auto", "process" or "docker"; what auto means is decided once for a cluster of one kind.

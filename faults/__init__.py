@@ -5,12 +5,12 @@ faults.refuse_unsupported(timeline, cluster)
 storm = faults.Storm(timeline, cluster, run, on_event=progress.fault)
 """
 
-from faults.schedule.commands import commands_of
 from faults.engine.ledger import heal_from_ledger
 from faults.engine.once import inject_once
-from faults.schedule.reference import kinds, schema
 from faults.engine.replay import load_replay
 from faults.engine.storm import Storm
+from faults.schedule.commands import commands_of
+from faults.schedule.reference import kinds, schema
 from faults.schedule.timeline import (
     Firing,
     Timeline,

@@ -7,11 +7,6 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from analysis.verdict.campaign import (
-    Campaign,
-    RunSummary,
-    VariantResult,
-)
 from analysis.findings import (
     Attribution,
     FaultRow,
@@ -23,6 +18,11 @@ from analysis.findings import (
     Timeline,
     Verdict,
     Witness,
+)
+from analysis.verdict.campaign import (
+    Campaign,
+    RunSummary,
+    VariantResult,
 )
 
 HOSTILE = "\x1b[31m<script>alert('x')</script> & \"quoted\" [bold]{{ 7*7 }}[/bold]\nsecond line"

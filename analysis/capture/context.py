@@ -303,3 +303,9 @@ class Context:
     def seconds(self, t_ns: int) -> float:
         """Seconds since the start of load."""
         return (t_ns - self.epoch_ns) / _NS
+
+
+#: After the heal (verified, so leaders stand) clients still reconnect and re-send what they hold: they
+#: back off for 1 s at most by default. Longer would only blur: p cannot fall below the share of the run
+#: that one window takes.
+SETTLE_NS = 2_000_000_000

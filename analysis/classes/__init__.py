@@ -12,6 +12,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from analysis.capture.context import Promise
 from analysis.classes.delivery import DELIVERY
 from analysis.classes.entry import (
     ALWAYS,
@@ -26,7 +27,6 @@ from analysis.classes.integrity import INTEGRITY
 from analysis.classes.liveness import LIVENESS
 from analysis.classes.sending import SENDING
 from analysis.classes.transactions import TRANSACTIONS
-from analysis.capture.context import Promise
 from analysis.findings import Status
 from harness.errors import UsageError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from analysis.capture.context import REDELIVERY_ORDER
 from analysis.classes import (
     ALWAYS,
     APPLICATION,
@@ -13,7 +14,6 @@ from analysis.classes import (
     PRECONDITIONS,
     AnomalyClass,
 )
-from analysis.capture.context import REDELIVERY_ORDER
 
 _INTRODUCTION = """\
 # Anomalies

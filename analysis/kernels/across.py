@@ -29,13 +29,13 @@ from analysis.capture.bucket import (
     open_tables,
 )
 from analysis.capture.context import Context
-from analysis.kernels.words import place_text
 from analysis.kernels.partial import (
     GAP_NS,
     WITNESSES_AN_EPISODE,
     Episode,
     RawWitness,
 )
+from analysis.kernels.words import place_text
 from harness.records import Check, Event
 
 Array = npt.NDArray[np.int64]

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.kernels import exposure
 from analysis.capture.bucket import Array, Bucket
 from analysis.classes import CLASSES
 from analysis.findings import Status
 from analysis.kernels import (
     copies,
     dispatch,
+    exposure,
     hang,
     numbering,
     order,

@@ -12,7 +12,6 @@ from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, unmet_names
 from analysis.kernels.lookup import ragged
 from analysis.kernels.matching import Matching
-from analysis.kernels.witness import Witnesses
 from analysis.kernels.partial import (
     GAP_NS,
     MAX_EPISODES,
@@ -21,6 +20,7 @@ from analysis.kernels.partial import (
     Episode,
     RawWitness,
 )
+from analysis.kernels.witness import Witnesses
 
 
 @dataclass(frozen=True, slots=True)

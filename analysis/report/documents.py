@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from analysis.verdict.campaign import Campaign
 from analysis.findings import SCHEMA_VERSION, Result
 from analysis.report.compare import Comparison
 from analysis.report.explain import Explanation
 from analysis.report.life import Trace
+from analysis.verdict.campaign import Campaign
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json, write_json
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from analysis.capture.context import REDELIVERY_ORDER
 from analysis.classes import (
     ALWAYS,
     APPLICATION,
@@ -13,7 +14,6 @@ from analysis.classes import (
     PRECONDITIONS,
     anomaly_class,
 )
-from analysis.capture.context import REDELIVERY_ORDER
 
 _PROMISES = {
     "delivery": "delivery: an acknowledged message is kept",

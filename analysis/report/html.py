@@ -15,7 +15,6 @@ from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from analysis.verdict.campaign import Campaign
 from analysis.classes import CLASSES
 from analysis.findings import Result
 from analysis.report import charts, words
@@ -23,6 +22,7 @@ from analysis.report.chart_frame import Chart, TimeAxis
 from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading, pass_sentence
 from analysis.report.terminal_campaign import comparison_rows, first_witness, outcome_of
 from analysis.report.terminal_repro import p_text, reproduction_rows, sentences
+from analysis.verdict.campaign import Campaign
 from harness.rundir import RunDir
 
 #: Witnesses open on the page; the rest of a class is one click away.

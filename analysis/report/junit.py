@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from analysis.classes import CLASSES
+from analysis.findings import Finding, Result, Status
+from analysis.report import words
+from analysis.report.terminal import finding_heading, witness_facts
 from analysis.verdict.campaign import (
     CLEAN,
     Campaign,
@@ -20,10 +24,6 @@ from analysis.verdict.campaign import (
     Reproduction,
     VariantResult,
 )
-from analysis.classes import CLASSES
-from analysis.findings import Finding, Result, Status
-from analysis.report import words
-from analysis.report.terminal import finding_heading, witness_facts
 from harness.rundir import RunDir
 
 SHOWN_WITNESSES = 5

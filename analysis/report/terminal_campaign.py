@@ -8,6 +8,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from analysis.findings import Witness
+from analysis.report import words
+from analysis.report.terminal import emit, faults_counted, is_message, rows, witness_facts
 from analysis.verdict.campaign import (
     CLEAN,
     Campaign,
@@ -15,9 +18,6 @@ from analysis.verdict.campaign import (
     RunSummary,
     VariantResult,
 )
-from analysis.findings import Witness
-from analysis.report import words
-from analysis.report.terminal import emit, faults_counted, is_message, rows, witness_facts
 
 STYLE = {
     Expectation.MET: "black on green",

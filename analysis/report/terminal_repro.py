@@ -9,6 +9,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from analysis.report import words
+from analysis.report.terminal import emit
+from analysis.report.terminal_campaign import found, next_steps, witness_of
 from analysis.verdict.campaign import (
     Campaign,
     Proved,
@@ -16,9 +19,6 @@ from analysis.verdict.campaign import (
     Reproduction,
     VariantResult,
 )
-from analysis.report import words
-from analysis.report.terminal import emit
-from analysis.report.terminal_campaign import found, next_steps, witness_of
 
 STYLE = {
     Proved.REPRODUCED: "black on green",

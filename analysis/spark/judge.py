@@ -1,8 +1,8 @@
 """From a sealed run to its result: one Spark task a bucket, merged on the driver.
 
 Nothing is shuffled: sealing has put everything one task needs into one bucket. Streams with rows in several
-buckets (messages in the wrong partition) get a second, small pass (`analysis.kernels.across`). An exception in a
-task becomes a line in ``reasons`` and the verdict *unknown*; it can never turn into a pass.
+buckets (messages in the wrong partition) get a second, small pass (`analysis.kernels.across`). An exception
+in a task becomes a line in ``reasons`` and the verdict *unknown*; it can never turn into a pass.
 """
 
 from __future__ import annotations
@@ -16,17 +16,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from analysis.kernels.across import splits_of
 from analysis.capture.capture import Capture
 from analysis.capture.context_files import load_context
 from analysis.capture.faultlog import fold
 from analysis.findings import Result
+from analysis.kernels.across import splits_of
+from analysis.kernels.bucket_report import BucketReport
 from analysis.report.documents import write_result
-from analysis.verdict.result import (
-    RunFiles,
-    grid_of,
-    result_of,
-)
 from analysis.spark.session import WarmSession, spark_reason
 from analysis.spark.task import (
     SCHEMA,
@@ -34,7 +30,11 @@ from analysis.spark.task import (
     Task,
     judge_batches,
 )
-from analysis.kernels.partial import BucketReport
+from analysis.verdict.result import (
+    RunFiles,
+    grid_of,
+    result_of,
+)
 from harness.rundir import RunDir, read_json, read_jsonl
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 Loading Spark's classes is most of what starting it costs. A Java class-data archive (JEP 350) keeps them
 in parsed form: a session opens in about half the time. Writing one costs some ten seconds when a JVM exits,
-so it is done on request (`analysis.spark.session.record_classes`, part of setting up) and used when it is there. It
-depends on nothing but the Java and Spark versions and may be deleted at any time.
+so it is done on request (`analysis.spark.session.record_classes`, part of setting up) and used when it is
+there. It depends on nothing but the Java and Spark versions and may be deleted at any time.
 """
 
 from __future__ import annotations

@@ -10,44 +10,27 @@ import pickle
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from analysis.capture.bucket import load_bucket
+from analysis.capture.context import Context
 from analysis.kernels.across import (
-    Sighted,
     Split,
     judge_split,
     sighted,
 )
-from analysis.capture.bucket import load_bucket
+from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.classify import classify
-from analysis.capture.context import Context
 from analysis.kernels.partial import Partial
-from analysis.series import Grid, Series, series_of
+from analysis.series import Grid, series_of
 from harness.records import SEALED
 
 SCHEMA = "bucket int, report binary"
 SECOND_PASS = -1  # in the place of a bucket's number
-
-
-@dataclass(frozen=True, slots=True)
-class BucketReport:
-    """What a task sends back. ``error`` = it failed, and nothing else of it counts.
-
-    ``streams``: what it has of which stream. ``contradictions``: sentences of the second pass.
-    """
-
-    bucket: int
-    partial: Partial | None = None
-    series: Series | None = None
-    rows: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    error: str = ""
-    streams: Sighted | None = None
-    contradictions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.context import FaultWindow
+from analysis.capture.context import SETTLE_NS, FaultWindow
 from analysis.findings import Attribution, Near
 
 #: A message acknowledged just before a kill is lost by it: followers fetch every 0.5 s at the latest.
 LEAD_NS = 1_000_000_000
-#: After the heal (verified, so leaders stand) clients still reconnect and re-send what they hold: they
-#: back off for 1 s at most by default. Longer would only blur: p cannot fall below the share of the run
-#: that one window takes.
-SETTLE_NS = 2_000_000_000
 SHIFTS = 1_000
 #: Windows over more of the run than this would be hit by anything.
 MAX_COVER = 0.5

@@ -15,8 +15,8 @@ import numpy as np
 
 from analysis.capture.faultlog import FaultFact
 from analysis.findings import Finding, Status
-from analysis.verdict.rate import Rate
 from analysis.series import Grid, Series
+from analysis.verdict.rate import Rate
 
 #: With less of the load outside outages than this, the rate cannot be judged.
 MIN_CALM_SHARE = 0.1

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from analysis.findings import Verdict
 from analysis.verdict.campaign import (
     CLEAN,
     Proved,
@@ -20,7 +21,6 @@ from analysis.verdict.campaign import (
     RunSummary,
     VariantResult,
 )
-from analysis.findings import Verdict
 from analysis.verdict.statistics import (
     ALPHA,
     clopper_pearson,

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from analysis.verdict.attribution import Span
 from analysis.capture.capture import Capture
 from analysis.capture.context import Context
-from analysis.verdict.coverage import RunFacts, coverage
-from analysis.kernels.exposure import exposure_of
 from analysis.capture.faultlog import FaultFact, fault_rows
-from analysis.findings import Finding, Result, Timeline
 from analysis.capture.hangs import hang_rows
-from analysis.verdict.merge import findings_of
 from analysis.capture.producers import producers_of
-from analysis.verdict.rate import rate_of
+from analysis.findings import Finding, Result, Timeline
+from analysis.kernels.bucket_report import BucketReport
+from analysis.kernels.exposure import exposure_of
 from analysis.series import Grid, Series
-from analysis.kernels.partial import BucketReport
+from analysis.verdict.attribution import Span
+from analysis.verdict.coverage import RunFacts, coverage
+from analysis.verdict.merge import findings_of
+from analysis.verdict.rate import rate_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
 

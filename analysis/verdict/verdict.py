@@ -1,8 +1,8 @@
 """fail > unknown > pass, with a sentence for each reason.
 
 * **fail**: at least one violation, whatever else is missing: an anomaly that was proved stays proved.
-* **unknown**: no violation, but a check of `analysis.verdict.coverage` does not hold, so that the run could not
-  have shown one.
+* **unknown**: no violation, but a check of `analysis.verdict.coverage` does not hold, so that the run could
+  not have shown one.
 * **pass**: neither. Permitted classes and application errors are reported and change nothing.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.verdict.coverage import Check
 from analysis.findings import Finding, Status, Verdict
+from analysis.verdict.coverage import Check
 from harness.errors import Exit
 
 EXIT = {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}

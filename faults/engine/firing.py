@@ -8,13 +8,13 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from faults.engine.claims import Occupancy
+from faults.engine.journal import Journal
+from faults.engine.ledger import Ledger
+from faults.engine.prover import Prover
+from faults.kinds import KINDS
 from faults.kit.errors import NotNow
 from faults.kit.injection import Injection
-from faults.engine.journal import Journal
-from faults.kinds import KINDS
-from faults.engine.ledger import Ledger
-from faults.engine.claims import Occupancy
-from faults.engine.prover import Prover
 from faults.kit.site import POLL_S, Site
 from faults.schedule.timeline import Firing
 from harness.errors import BrokerstormError

@@ -30,21 +30,13 @@ from harness.protocols.cluster import (
     Pausable,
 )
 from harness.protocols.limits import LiftsLimits
-from harness.rundir import RunDir, append_jsonl, read_json, write_json
 from harness.protocols.network import HasDetours, LosesPackets
+from harness.rundir import RunDir, append_jsonl, read_json, write_json
 
 #: psutil computes start times from the boot time, which moves a little when the clock is set.
 _SAME_START_S: Final = 2.0
 #: SIGCONT takes effect when the kernel next looks; more means that somebody stops it again.
 _CONTINUE_S: Final = 5.0
-
-
-def process_identity(pid: int) -> dict[str, Any]:
-    """What tells this process from a later one with the same pid; empty when it is gone."""
-    try:
-        return {"pid": pid, "started_s": psutil.Process(pid).create_time()}
-    except psutil.NoSuchProcess:
-        return {}
 
 
 class Ledger:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from faults.kit.errors import StepProblem
 from faults.engine.journal import OnEvent
 from faults.engine.ledger import Ledger
+from faults.engine.storm import Storm, ignore
+from faults.kit.errors import StepProblem
 from faults.kit.params import Shape, keys_of
 from faults.kit.site import find_ability
 from faults.schedule.steps import find_kind, read_step
-from faults.engine.storm import Storm, ignore
 from faults.schedule.timeline import (
     Firing,
     Timeline,

@@ -7,8 +7,8 @@ import threading
 import time
 from typing import Final
 
-from faults.kit.injection import Injection
 from faults.engine.journal import Journal
+from faults.kit.injection import Injection
 from faults.kit.site import POLL_S
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import Proof

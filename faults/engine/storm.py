@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from faults.engine.claims import Occupancy
+from faults.engine.firing import Desk, Life
 from faults.engine.journal import Journal, OnEvent
 from faults.engine.ledger import Ledger
-from faults.engine.firing import Desk, Life
-from faults.engine.claims import Occupancy
 from faults.kit.site import Site
 from faults.schedule.timeline import Firing, Timeline
 from harness.protocols.cluster import Clients, Cluster

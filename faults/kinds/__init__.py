@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from faults.kit.injection import FaultKind
 from faults.kinds.bandwidth import Bandwidth
 from faults.kinds.blackhole import Blackhole
 from faults.kinds.client_freeze import ClientFreeze
@@ -30,6 +29,7 @@ from faults.kinds.split_bundle import SplitBundle
 from faults.kinds.transfer import Transfer
 from faults.kinds.unload import Unload
 from faults.kinds.unload_storm import UnloadStorm
+from faults.kit.injection import FaultKind
 
 _ALL: Final[tuple[FaultKind[Any], ...]] = (
     Kill(),

@@ -23,8 +23,8 @@ from faults.kit.clients import (
     running,
 )
 from faults.kit.errors import NotNow
+from faults.kit.identity import process_identity
 from faults.kit.injection import Injection
-from faults.engine.ledger import process_identity
 from faults.kit.params import Shape
 from faults.kit.site import Site
 from harness.durations import Seconds

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.engine.ledger import process_identity
+from faults.kit.identity import process_identity
 from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site

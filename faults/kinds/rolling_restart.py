@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.kit.injection import FaultKind
 from faults.kinds.kill import Killed
+from faults.kit.injection import FaultKind
 from faults.kit.node_loss import as_text, what_changed
 from faults.kit.params import Params, Shape
 from faults.kit.site import Site

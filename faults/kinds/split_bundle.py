@@ -6,6 +6,7 @@ import random
 
 from pydantic import Field
 
+from faults.kinds.transfer import bundle_target
 from faults.kit.bundles import (
     NAMESPACE_URL,
     Piece,
@@ -13,7 +14,6 @@ from faults.kit.bundles import (
     choose_bundle,
 )
 from faults.kit.injection import FaultKind
-from faults.kinds.transfer import bundle_target
 from faults.kit.params import Params, Shape
 from faults.kit.reload import Reload
 from faults.kit.site import Site

@@ -75,7 +75,7 @@ class Injection(ABC):
         """
 
     def ledger_entry(self) -> dict[str, Any]:
-        """What a later process needs to heal it; `faults.engine.ledger` knows the keys ``paused`` and ``down``."""
+        """What a later process needs to heal it; `faults.engine.ledger` knows the keys."""
         return {}
 
 
@@ -130,8 +130,8 @@ class FaultKind(ABC, Generic[P]):
     def commands(self, params: P, shape: Shape) -> list[str]:
         """What would be sent, in order, for `plan`; nothing is asked or touched.
 
-        A target that is decided when the fault fires is named by its rule: `faults.kit.targets.whom`. Every kind
-        has words of its own (a test says so); this default is for one that is being written.
+        A target that is decided when the fault fires is named by its rule (`faults.kit.targets.whom`). Every
+        kind has words of its own (a test says so); this default is for one that is being written.
         """
         return [f"{self.kind} {self.target(params)}"]
 

@@ -33,8 +33,8 @@ from faults.kit.params import (
     keys_of,
     names,
 )
-from faults.schedule.times import MAX_FIRINGS
 from faults.schedule.steps import find_kind, validated
+from faults.schedule.times import MAX_FIRINGS
 from harness.durations import Seconds
 
 _DIGITS: Final = 6

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from faults.kit.injection import FaultKind
 from faults.kinds import KINDS
-from faults.schedule.mix import MixParams, Weight
+from faults.kit.injection import FaultKind
 from faults.kit.params import Params, Schedule
+from faults.schedule.mix import MixParams, Weight
 
 _MIX_ABOUT = "Random draws from a weighted set of the others, with quiet periods in which all is healed."
 _DESCRIPTION = "faults to inject while the load runs; see docs/reference/faults.md"

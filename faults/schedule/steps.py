@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
+from faults.kinds import KINDS
 from faults.kit.errors import StepProblem, did_you_mean
 from faults.kit.injection import FaultKind
-from faults.kinds import KINDS
 from faults.kit.params import (
     Params,
     Schedule,

@@ -10,21 +10,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from faults.kit.errors import StepProblem
 from faults.kinds import KINDS
-from faults.schedule.mix import (
-    Draw,
-    draws,
-    read_mix,
-)
+from faults.kit.errors import StepProblem
 from faults.kit.params import (
     Shape,
     TopicShape,
     names,
 )
-from faults.schedule.times import firing_times
 from faults.kit.site import find_ability
+from faults.schedule.mix import (
+    Draw,
+    draws,
+    read_mix,
+)
 from faults.schedule.steps import read_step
+from faults.schedule.times import firing_times
 from harness.errors import ScenarioError
 from harness.protocols.cluster import Cluster
 

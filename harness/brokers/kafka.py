@@ -18,8 +18,8 @@ from harness.brokers.kafka_failover import (
     POLL_S,
     Asking,
 )
-from harness.brokers.readiness import Probes, missing_parts
 from harness.brokers.kafka_single import Voice
+from harness.brokers.readiness import Probes, missing_parts
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import (
     Node,

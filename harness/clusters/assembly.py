@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import Any, Protocol, cast
 
 from harness.clusters.layout.compose import ClusterSpec
-from harness.clusters.process_runtime import Launch, Prepare
 from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.process_runtime import Launch, Prepare
 from harness.errors import UsageError
 from harness.protocols.cluster import Admin, Node
 

@@ -17,20 +17,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from harness.clusters.layout import addresses
-from harness.toolchains import jars
-from harness.clusters.network import toxiproxy
 from harness.clusters.assembly import ClusterAdmin, assembly_of
+from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import (
     ClusterSpec,
     compose_file,
     read_compose,
 )
 from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.network import toxiproxy
 from harness.clusters.sources import ContainerSource, Place, ProcessSource, Source
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 from harness.rundir import write_json
+from harness.toolchains import jars
 
 STATE_FILE = "cluster.json"
 _STATE_VERSION = 4

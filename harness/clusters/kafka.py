@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.brokers.kafka import KafkaAdmin
-from harness.clusters.nodes import storage
 from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.nodes import storage
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.process_runtime import Launch, Prepare
-from harness.clusters.layout.runtime import NodeRuntime
 from harness.protocols.cluster import Node, TopicSettings
 
 KafkaCluster = BrokerCluster[KafkaAdmin]

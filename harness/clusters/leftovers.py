@@ -19,8 +19,8 @@ from typing import Any
 
 import psutil
 
-from harness.clusters.layout import addresses
 from harness.clusters.docker import engine
+from harness.clusters.layout import addresses
 from harness.clusters.limits import limits
 from harness.clusters.network import packets
 from harness.clusters.nodes.node_process import NodeFolder

@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.clusters.layout import addresses
+from harness.clusters.layout.compose import ClusterSpec, Service
+from harness.clusters.layout.layout import Layout, LoopbackWiring
+from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.limits import limits
 from harness.clusters.network import packets
-from harness.clusters.layout.compose import ClusterSpec, Service
-from harness.toolchains.java import Java
-from harness.clusters.layout.layout import Layout, LoopbackWiring
+from harness.clusters.network.packets import Packets
 from harness.clusters.network.proxied import (
     NEEDS,
     LocalDetours,
     detours_of,
 )
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
-from harness.clusters.network.packets import Packets
-from harness.clusters.layout.runtime import NodeRuntime
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
+from harness.toolchains.java import Java
 
 _POLL_S = 0.05
 _CONNECT_TIMEOUT_S = 1.0

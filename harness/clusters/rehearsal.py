@@ -20,12 +20,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from harness.toolchains.jars import Progress, cache_folder
 from harness.clusters.assembly import assembly_of
-from harness.toolchains.java import Java
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.process_runtime import Launch, ProcessRuntime
 from harness.errors import BrokerstormError
+from harness.toolchains.jars import Progress, cache_folder
+from harness.toolchains.java import Java
 
 log = logging.getLogger(__name__)
 _DYNAMIC_ARCHIVES_SINCE = 13  # JEP 350

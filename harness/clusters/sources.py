@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from harness.toolchains import jars as artifacts
 from harness.clusters.assembly import assembly_of
 from harness.clusters.layout.compose import ClusterSpec
-from harness.toolchains.java import Java, find_java
+from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network.proxied import NEEDS
 from harness.clusters.process_runtime import Launch, ProcessRuntime
 from harness.clusters.rehearsal import with_archives
-from harness.clusters.layout.runtime import NodeRuntime
 from harness.errors import UsageError
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
+from harness.toolchains import jars as artifacts
+from harness.toolchains.java import Java, find_java
 
 
 @dataclass(frozen=True, slots=True)

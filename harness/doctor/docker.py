@@ -7,16 +7,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from harness.clusters import spec_of
 from harness.clusters.docker import (
     compose_plugin,
     engine,
     images,
     standin,
 )
-from harness.clusters import spec_of
 from harness.clusters.layout.compose import ClusterSpec
-from harness.errors import EnvironmentNotReady
 from harness.doctor.machine import Check
+from harness.errors import EnvironmentNotReady
 
 #: A Pulsar stand-in with its base is 600 MB; a run's volumes hold every message three times.
 ENGINE_DISK_MB = 4000

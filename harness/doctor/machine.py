@@ -19,6 +19,7 @@ from harness.clusters.layout.addresses import (
     CHECK_BLOCK,
     address,
 )
+from harness.errors import EnvironmentNotReady
 from harness.toolchains.jars import (
     cache_folder,
     is_complete,
@@ -26,7 +27,6 @@ from harness.toolchains.jars import (
 )
 from harness.toolchains.java import INSTALL_HINT, find_java
 from harness.toolchains.resolvers import find_resolver
-from harness.errors import EnvironmentNotReady
 
 PYTHON = (3, 11)
 SPARK_MB = 1500  # driver heap of 1 GB, Python workers beside it

@@ -1,1 +1,1 @@
-"""Scenario and seed -> plan: everything a run does, decided before anything starts, and what it is promised."""
+"""Scenario and seed -> plan: what a run does and what it is promised, decided before anything starts."""

@@ -19,13 +19,14 @@ from harness.plan.model import (
     ProducerPlan,
     TopicPlan,
 )
+from harness.plan.promise_pulsar import quorum
 from harness.plan.settings import (
     Consuming,
     Ground,
     consumer_promise,
     producer_settings,
 )
-from harness.plan.promise_pulsar import quorum
+from harness.scenario.file import variants
 from harness.scenario.model import (
     ConsumerSpec,
     Option,
@@ -33,7 +34,6 @@ from harness.scenario.model import (
     Scenario,
     TopicSpec,
 )
-from harness.scenario.file import variants
 from harness.scenario.systems import SYSTEMS
 
 MIN_BUCKETS: Final = 8  # below it a two-core machine already waits for the largest

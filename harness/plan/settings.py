@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from harness.errors import ScenarioError
-from harness.plan.model import ConsumerPromise
 from harness.plan import (
     promise_kafka,
     promise_pulsar,
     promise_qpid,
 )
+from harness.plan.model import ConsumerPromise
 from harness.plan.promise import (
     Consuming,
     Ground,

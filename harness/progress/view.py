@@ -7,24 +7,18 @@ quiet. All three keep the same `RunView` and may be fed from any thread.
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any, Literal
+from typing import Any
 
-Mode = Literal["auto", "live", "plain", "quiet"]
-PLAIN_EVERY_S = 10.0
 #: Rates are taken over this long: short enough to show a stall, long enough not to flicker.
 RATE_WINDOW_S = 2.0
 #: Targets of a fault that are named in a line.
 MOST_TARGETS = 3
-#: Plain downloads say so at each of these shares.
-DOWNLOAD_STEP = 0.25
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -179,73 +173,6 @@ class BaseProgress:
     def _say_phase(self) -> None: ...
     def _say_numbers(self) -> None: ...
     def _say_download(self, text: str, fraction: float | None) -> None: ...
-
-
-class QuietProgress(BaseProgress):
-    """Notes only: a run that goes well says nothing."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def _say(self, text: str) -> None:
-        self._stream.write(f"{one_line(text)}\n")
-        self._stream.flush()
-
-    def _say_fault(self, text: str) -> None:
-        if "NOT HEALED" in text:
-            self._say(text)
-
-
-class PlainProgress(BaseProgress):
-    """One line an event, each with the time of day; figures every ``every_s``. For logs and pipes."""
-
-    def __init__(self, stream: IO[str], *, every_s: float = PLAIN_EVERY_S) -> None:
-        super().__init__()
-        self._stream = stream
-        self._every_s = every_s
-        self._next = time.monotonic() + every_s
-        self._downloaded: tuple[str, float] = ("", -1.0)
-
-    def _say(self, text: str) -> None:
-        self._stream.write(f"{time.strftime('%H:%M:%S')} {one_line(text)}\n")
-        self._stream.flush()
-
-    def _say_phase(self) -> None:
-        title = f"{self.view.title}: " if self.view.title else ""
-        note = f" ({self.view.note})" if self.view.note else ""
-        self._say(f"{title}{self.view.phase}{note}")
-        self._next = time.monotonic() + self._every_s
-
-    def _say_numbers(self) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + self._every_s
-        self._say("   ".join(figures(self.view)))
-
-    def _say_download(self, text: str, fraction: float | None) -> None:
-        last_text, last = self._downloaded
-        share = -1.0 if fraction is None else fraction
-        if text == last_text and share < min(1.0, last + DOWNLOAD_STEP):
-            return
-        if text == last_text and share <= last:
-            return
-        self._downloaded = (text, share)
-        self._say(text if fraction is None else f"{text} {fraction:.0%}")
-
-
-def open_progress(mode: Mode = "auto", *, stream: IO[str] | None = None, color: bool = True) -> BaseProgress:
-    """The view for ``stream`` (stderr): live on a terminal, else plain lines."""
-    target = stream if stream is not None else sys.stderr
-    if mode == "auto":
-        mode = "live" if target.isatty() and os.environ.get("TERM", "dumb") != "dumb" else "plain"
-    if mode == "quiet":
-        return QuietProgress(target)
-    if mode == "plain":
-        return PlainProgress(target)
-    from harness.progress.live import LiveProgress  # rich's live display is not needed by a pipe
-
-    return LiveProgress(target, color=color and not os.environ.get("NO_COLOR"))
 
 
 def one_line(text: str) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from harness.errors import BrokerstormError, HealError
-from harness.run.interrupts import Interrupts
 from harness.plan.model import Plan
 from harness.protocols.cluster import (
     Cluster,
@@ -21,6 +20,7 @@ from harness.protocols.cluster import (
     HasNamespaces,
     Progress,
 )
+from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import (
     LiveRun,
     OnPhase,

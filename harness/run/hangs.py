@@ -11,15 +11,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from harness.progress.view import clock
 from harness.run.liveness import (
     LOOK_EVERY_S,
     Hang,
     Silence,
 )
-from harness.progress.view import clock
-from harness.rundir import RunDir
 from harness.run.stacks import shown, waiting
 from harness.run.worker_process import WorkerProcess
+from harness.rundir import RunDir
 
 _LOG = logging.getLogger(__name__)
 

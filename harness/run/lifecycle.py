@@ -11,13 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from harness.run.workers import Crew
-from harness.run.draining import Draining
 from harness.errors import EnvironmentNotReady, WorkerError
-from harness.run.hangs import HangWatch
-from harness.run.interrupts import Interrupts
-from harness.run.manifest import Manifest, library_versions
-from harness.run.metering import Meter
 from harness.plan.model import Plan
 from harness.protocols.cluster import (
     Cluster,
@@ -26,10 +20,16 @@ from harness.protocols.cluster import (
     Progress,
     TopicSettings,
 )
-from harness.rundir import RunDir, write_json
+from harness.run.draining import Draining
+from harness.run.hangs import HangWatch
+from harness.run.interrupts import Interrupts
+from harness.run.manifest import Manifest, library_versions
+from harness.run.metering import Meter
 from harness.run.stalls import Stalls
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
+from harness.run.workers import Crew
+from harness.rundir import RunDir, write_json
 
 OnPhase = Callable[[str], None]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from harness.run.draining import waiting_for
 from harness.errors import BrokerstormError
-from harness.run.liveness import Silence, StallJudge
 from harness.plan.model import Plan
 from harness.protocols.cluster import Admin, HasBacklogs
-from harness.rundir import RunDir, read_jsonl
+from harness.run.draining import waiting_for
+from harness.run.liveness import Silence, StallJudge
 from harness.run.worker_process import WorkerProcess
+from harness.rundir import RunDir, read_jsonl
 
 Silences = Mapping[str, Silence | None]
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from harness.plan.model import Plan
+from harness.protocols.cluster import Progress
 from harness.run.hangs import (
     sentence,
     stall_sentence,
@@ -18,9 +20,6 @@ from harness.run.liveness import (
     Silence,
 )
 from harness.run.manifest import Manifest
-from harness.plan.model import Plan
-from harness.protocols.cluster import Progress
-from harness.rundir import RunDir, append_jsonl
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import (
     Endpoints,
@@ -28,6 +27,7 @@ from harness.run.worker_specs import (
     consumer_spec,
     producer_spec,
 )
+from harness.rundir import RunDir, append_jsonl
 from harness.workers import launch, load_worker
 
 #: From process start to the ``ready`` line: interpreter or JVM, client import, a producer for each of a

@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
+from harness.scenario.bug import bug_problems
 from harness.scenario.model import (
     ConsumerSpec,
     ProducerSpec,
     Scenario,
     TopicSpec,
 )
-from harness.scenario.bug import bug_problems
 from harness.scenario.systems import SYSTEMS, System
 
 #: Streams of a scenario in all: each is a file handle, a line of the audit and a row of the report.

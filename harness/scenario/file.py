@@ -21,8 +21,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import ScenarioError
-from harness.scenario.model import Scenario
 from harness.scenario.checks import Client, problems
+from harness.scenario.model import Scenario
 from harness.scenario.yaml_lines import (
     Location,
     dotted,
@@ -31,7 +31,7 @@ from harness.scenario.yaml_lines import (
     shown,
 )
 
-BUNDLED = Path(__file__).resolve().parent.parent / "scenarios"
+BUNDLED = Path(__file__).resolve().parents[2] / "scenarios"
 SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
 
 #: Raises ScenarioError for a fault step that cannot be used (`faults.compile` is behind it).

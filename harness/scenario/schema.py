@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from harness.scenario.model import Scenario
 from harness.scenario.file import BUNDLED, SCHEMA_KEY
+from harness.scenario.model import Scenario
 
 SCHEMA_FILE: Final = BUNDLED / "scenario.schema.json"
 TEMPLATE_FILE: Final = BUNDLED / "new.template"
@@ -18,7 +18,7 @@ def scenario_schema(faults: dict[str, Any]) -> dict[str, Any]:
     """JSON Schema of a scenario file.
 
     Args:
-        faults: the schema of the ``faults`` key (`faults.schedule.reference.schema`); this module knows no kind.
+        faults: the schema of the ``faults`` key, of `faults.schedule.reference`; this module knows no kind.
     """
     document = Scenario.model_json_schema(mode="validation")
     properties = document["properties"]

@@ -21,9 +21,9 @@ from pathlib import Path, PurePosixPath
 import platformdirs
 from filelock import FileLock, Timeout
 
+from harness.errors import EnvironmentNotReady
 from harness.toolchains import resolvers
 from harness.toolchains.coordinates import Artifacts
-from harness.errors import EnvironmentNotReady
 
 Progress = Callable[[str, float | None], None]
 _MARKER = "complete.json"

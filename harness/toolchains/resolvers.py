@@ -15,9 +15,9 @@ from threading import Timer
 from typing import Protocol
 from xml.sax.saxutils import quoteattr
 
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.toolchains.coordinates import EVERYTHING, Artifacts
 from harness.toolchains.java import find_java
-from harness.errors import EnvironmentNotReady, UsageError
 
 TIMEOUT_S = 900.0
 _VERSIONS_TIMEOUT_S = 20.0

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.toolchains.jars import cache_folder
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.toolchains.go import (
     BUILD_TIMEOUT_S,
@@ -30,6 +29,7 @@ from harness.toolchains.go import (
     first_error,
     run_go,
 )
+from harness.toolchains.jars import cache_folder
 from harness.workers.spec import Readiness, WorkerSpec
 
 _VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")

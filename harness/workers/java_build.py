@@ -27,15 +27,15 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.jars import (
     cache_folder,
     is_complete,
     jars_folder,
     resolve,
 )
-from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.java import Java, find_java
-from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.workers.spec import Readiness, WorkerSpec
 
 KIT = Path(__file__).parent / "java_kit"

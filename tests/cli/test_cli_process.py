@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.clusters.layout import addresses
 from harness.clusters.cluster import STATE_FILE
+from harness.clusters.layout import addresses
 from harness.rundir import write_json
 
 ROOT = Path(__file__).resolve().parents[2]

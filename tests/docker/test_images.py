@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.docker import images, standin
 from harness.clusters import spec_of
+from harness.clusters.docker import images, standin
 from harness.errors import EnvironmentNotReady
 
 pytestmark = pytest.mark.docker

@@ -17,15 +17,16 @@ import pytest
 
 from faults.engine.ledger import Ledger
 from faults.kit.round_trips import measure
-from harness.clusters.layout import addresses
-from harness.clusters.docker import engine as docker_engine, namespaces
 from harness.clusters import leftovers
 from harness.clusters.cluster import BrokerCluster
+from harness.clusters.docker import engine as docker_engine
+from harness.clusters.docker import namespaces
 from harness.clusters.docker.proxy import SERVICE
+from harness.clusters.layout import addresses
 from harness.clusters.nodes.processes import run_processes
 from harness.protocols.cluster import TopicSettings
-from harness.rundir import RunDir
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
+from harness.rundir import RunDir
 from tests.live.cluster_rig import fire, make_whole, new_run_id, sending, up, wait_until
 
 pytestmark = [

@@ -19,7 +19,6 @@ import faults
 from faults.kinds import KINDS
 from faults.kit.probe import answers
 from faults.kit.round_trips import measure
-from harness.clusters.layout import addresses
 from harness.clusters import (
     attach_cluster,
     leftovers,
@@ -27,10 +26,13 @@ from harness.clusters import (
 )
 from harness.clusters.docker import (
     engine as docker_engine,
+)
+from harness.clusters.docker import (
     limits,
     volumes,
 )
 from harness.clusters.kafka import KafkaCluster
+from harness.clusters.layout import addresses
 from harness.clusters.limits.volumes import volumes_below
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import (

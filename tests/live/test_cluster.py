@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.clusters.layout import addresses
 from harness.clusters import (
     attach_cluster,
     leftovers,
     open_cluster,
 )
 from harness.clusters.kafka import KafkaCluster
+from harness.clusters.layout import addresses
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import (
     Cluster,
@@ -306,8 +306,8 @@ def test_every_supported_line_of_versions_works(version: str, tmp_path: Path) ->
 @pytest.mark.slow
 def test_ivy_fetches_what_maven_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The resolver of a machine without Maven, against the real repository."""
-    from harness.toolchains import jars, resolvers
     from harness.clusters import spec_of
+    from harness.toolchains import jars, resolvers
 
     wanted = spec_of("kafka").artifacts
     with_maven = {path.name for path in jars.resolve(wanted).glob("*.jar")}

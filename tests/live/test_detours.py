@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from faults.kit.round_trips import measure
-from harness.clusters.layout import addresses
 from harness.clusters.cluster import spec_of
+from harness.clusters.layout import addresses
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.network.proxied import LocalDetours
 from harness.clusters.nodes.processes import run_processes

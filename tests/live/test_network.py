@@ -17,12 +17,12 @@ from harness.clusters.cluster import BrokerCluster, open_cluster
 from harness.clusters.nodes.processes import run_processes
 from harness.errors import ScenarioError
 from harness.protocols.cluster import TopicSettings
-from harness.rundir import RunDir
 from harness.protocols.network import (
     CLIENT_DETOURS,
     CLIENTS,
     PEER_DETOURS,
 )
+from harness.rundir import RunDir
 from tests.live.cluster_rig import fire, new_run_id, up
 
 pytestmark = pytest.mark.live

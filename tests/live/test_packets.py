@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.clusters.cluster import spec_of
 from harness.clusters.layout import addresses
 from harness.clusters.network import packets
-from harness.clusters.cluster import spec_of
 
 pytestmark = pytest.mark.live
 NODE = "kafka-1"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import faults
-from harness.clusters.limits import limits
 from harness.clusters.cluster import BrokerCluster
+from harness.clusters.limits import limits
 from harness.clusters.limits.groups import groups_left
 from harness.clusters.limits.volumes import volumes_below
 from harness.protocols.cluster import TopicSettings

@@ -11,10 +11,10 @@ from unittest.mock import patch
 import numpy as np
 
 from analysis.capture.bucket import Bucket
-from analysis.kernels.classify import classify
 from analysis.capture.context import Context
 from analysis.capture.context_files import context_of
 from analysis.kernels import episodes
+from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial
 from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.writing import Tables

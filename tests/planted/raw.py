@@ -1,4 +1,4 @@
-"""Raw segments as a worker would leave them, made from sealed columns: the way back of `harness.seal.seal`."""
+"""Raw segments as a worker would leave them, made from sealed columns: `harness.seal.seal` undone."""
 
 from __future__ import annotations
 

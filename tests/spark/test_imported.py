@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.findings import Status, Verdict
 from analysis.capture.imports import import_capture
+from analysis.findings import Status, Verdict
 from analysis.spark.judge import judge
 from harness.errors import UsageError
 from harness.plan.model import Plan

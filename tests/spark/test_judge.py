@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import analysis.judge
 import pytest
 
-import analysis.judge
 from analysis.findings import Result, Status, Verdict
 from analysis.spark.judge import judge
 from harness.errors import UsageError

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.capture.bucket import load_bucket
+from analysis.capture.context_files import load_context
 from analysis.kernels.across import (
     FEW_ROWS,
     Split,
@@ -16,8 +18,6 @@ from analysis.kernels.across import (
     sighted,
     splits_of,
 )
-from analysis.capture.bucket import load_bucket
-from analysis.capture.context_files import load_context
 from analysis.kernels.partial import Episode
 from harness.plan.model import ConsumerPromise
 from harness.rundir import RunDir

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.toolchains import jars, resolvers
 from harness.toolchains.coordinates import Artifacts
-from harness.errors import EnvironmentNotReady, UsageError
 
 WANTED = Artifacts(("org.example:broker:1.2.3", "org.example:log:2.0"), ("org.example:tools",))
 #: Stands in for mvn: writes two jars, or does what BEHAVE says.
@@ -52,10 +52,7 @@ def test_jars_are_fetched_once_and_then_taken_from_the_cache(calls: Path) -> Non
 
 def test_the_folder_depends_on_all_that_was_asked_but_not_on_the_order(calls: Path) -> None:
     one = jars.jars_folder(WANTED)
-    assert (
-        jars.jars_folder(Artifacts(WANTED.coordinates[::-1], WANTED.exclude)).name[-12:]
-        == one.name[-12:]
-    )
+    assert jars.jars_folder(Artifacts(WANTED.coordinates[::-1], WANTED.exclude)).name[-12:] == one.name[-12:]
     assert jars.jars_folder(Artifacts(WANTED.coordinates)) != one
     assert one.name.startswith("broker-1.2.3-")
 

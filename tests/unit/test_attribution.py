@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.capture.context import SETTLE_NS, FaultWindow
 from analysis.verdict.attribution import (
     LEAD_NS,
     SHIFTS,
@@ -16,8 +17,6 @@ from analysis.verdict.attribution import (
     nearest,
     windows,
 )
-from analysis.capture.context import SETTLE_NS
-from analysis.capture.context import FaultWindow
 
 S = 1_000_000_000
 

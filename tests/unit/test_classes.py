@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from analysis.capture.context import REDELIVERY_ORDER, Promise
 from analysis.classes import (
     ALWAYS,
     APPLICATION,
@@ -16,7 +17,6 @@ from analysis.classes import (
     why_evidence,
     why_promise,
 )
-from analysis.capture.context import REDELIVERY_ORDER, Promise
 from analysis.findings import Status
 from harness.errors import UsageError
 

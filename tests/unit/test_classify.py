@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from analysis.capture.bucket import Bucket, load_bucket
-from analysis.classes import status_of
-from analysis.kernels.classify import classify
 from analysis.capture.context_files import load_context
+from analysis.classes import status_of
 from analysis.findings import Status
+from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial, RawWitness
 from harness.plan.model import PromisePlan
 from tests.oracles.judging import context_from, judged, judged_tables, labels, plain

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from analysis.capture.bucket import Bucket
-from analysis.kernels.classify import classify
 from analysis.kernels import episodes
+from analysis.kernels.classify import classify
 from analysis.kernels.partial import WITNESSES_AN_EPISODE
 from tests.oracles.judging import context_from
 from tests.planted.tiny import History

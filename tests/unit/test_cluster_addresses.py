@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.layout import addresses
 from harness.clusters import leftovers
+from harness.clusters.layout import addresses
 from harness.clusters.nodes.processes import (
     RUN_ID,
     ProcessId,
@@ -69,7 +69,7 @@ def test_two_runs_get_two_blocks(tmp_path: Path) -> None:
 
 def test_processes_that_claim_at_once_never_share(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from harness.clusters import addresses as a; "
+        "import sys, pathlib; from harness.clusters.layout import addresses as a; "
         f"print(a.claim('same', pathlib.Path('.'), {PORTS}), flush=True); sys.stdin.read()"
     )
     crowd = [

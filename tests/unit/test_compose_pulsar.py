@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from harness.toolchains import jars, java
 from harness.clusters.assembly import assembly_of
 from harness.clusters.layout.compose import compose_file, read_compose
-from harness.toolchains.coordinates import Artifacts
-from harness.toolchains.java import Java
 from harness.clusters.process_runtime import Launch, ProcessRuntime
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import HasBundles, HasTransfers
+from harness.toolchains import jars, java
+from harness.toolchains.coordinates import Artifacts
+from harness.toolchains.java import Java
 
 PULSAR = compose_file("pulsar")
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import faults
-from faults.kit.errors import StepProblem
 from faults.kinds.partition import Partition, PartitionParams, bridge, ring
+from faults.kit.errors import StepProblem
 from faults.kit.network import flows_of, wires_of
 from faults.kit.params import Shape
 from faults.schedule.timeline import needs_of
 from harness.clusters.cluster import spec_of
-from harness.clusters.layout.detours import DetourMap
 from harness.clusters.docker.wiring import DockerWiring
+from harness.clusters.layout.detours import DetourMap
 from harness.clusters.layout.layout import Layout, LoopbackWiring
 from harness.clusters.network.proxied import detours_of, toxic_of
 from harness.errors import ScenarioError, UsageError

@@ -19,8 +19,8 @@ from faults.kit.round_trips import measure
 from harness.clusters import runtime_choice, spec_of
 from harness.clusters.docker import namespaces
 from harness.clusters.docker.detours import ContainerDetours, container_detours
-from harness.clusters.docker.runtime import DockerRuntime
 from harness.clusters.docker.namespaces import Whereabouts
+from harness.clusters.docker.runtime import DockerRuntime
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import (

@@ -18,17 +18,21 @@ from typing import Any
 import pytest
 
 from faults.kit.network import flows_of
+from harness.clusters import spec_of
 from harness.clusters.docker import (
     engine as docker_engine,
-    proxy as docker_proxy,
+)
+from harness.clusters.docker import (
     namespaces,
 )
-from harness.clusters import spec_of
-from harness.clusters.network import toxiproxy
+from harness.clusters.docker import (
+    proxy as docker_proxy,
+)
 from harness.clusters.docker.detours import RenamingContainers, container_detours
-from harness.clusters.docker.peers import OVERRIDE, PeerDetours
 from harness.clusters.docker.mesh_map import MeshMap, net_of
 from harness.clusters.docker.namespaces import Whereabouts
+from harness.clusters.docker.peers import OVERRIDE, PeerDetours
+from harness.clusters.network import toxiproxy
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import (

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.layout import addresses
-from harness.clusters.docker import engine as docker_engine
 from harness.clusters import leftovers
+from harness.clusters.docker import engine as docker_engine
+from harness.clusters.layout import addresses
 from harness.clusters.nodes.processes import ProcessId
 from harness.errors import EnvironmentNotReady, HealError
 

@@ -17,15 +17,17 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.layout import addresses
 from harness.clusters import runtime_choice, spec_of
 from harness.clusters.docker import (
     engine,
     groups,
-    topology as docker_topology,
     wiring,
 )
+from harness.clusters.docker import (
+    topology as docker_topology,
+)
 from harness.clusters.docker.runtime import DockerRuntime
+from harness.clusters.layout import addresses
 from harness.clusters.layout.layout import Layout
 from harness.clusters.limits.groups import Hierarchy
 from harness.errors import EnvironmentNotReady, UsageError
@@ -224,8 +226,8 @@ def test_auto_without_an_engine_means_processes_and_costs_nothing(monkeypatch: p
 
 def test_docker_is_not_imported_to_find_that_there_is_none() -> None:
     code = (
-        "import sys; from harness.clusters import docker_choice, spec_of;"
-        "docker_choice.choose('auto', spec_of('kafka'), needs=frozenset(), offline=False);"
+        "import sys; from harness.clusters import runtime_choice, spec_of;"
+        "runtime_choice.choose('auto', spec_of('kafka'), needs=frozenset(), offline=False);"
         "print('docker' in sys.modules, 'testcontainers' in sys.modules)"
     )
     environment = {**os.environ, "DOCKER_HOST": "unix:///no/such/docker.sock"}
@@ -339,9 +341,7 @@ def v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_containers_weigh_as_much_as_their_brokers_would_as_processes(v1: Path) -> None:
     assert groups.make(DriverEngine(), "run-1", spec_of("kafka")) == "/brokerstorm.run-1.containers"
     assert (v1 / "brokerstorm.run-1.containers" / "cpu.shares").read_text() == str(3 * 4 * 1024)
-    values = wiring.variables(
-        spec_of("kafka"), "run-1", Path("/x"), 9, "/brokerstorm.run-1.containers"
-    )
+    values = wiring.variables(spec_of("kafka"), "run-1", Path("/x"), 9, "/brokerstorm.run-1.containers")
     assert values["BROKERSTORM_CGROUP"] == "/brokerstorm.run-1.containers"
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from harness.clusters import runtime_choice, spec_of
-from harness.clusters.limits import volumes
 from harness.clusters.docker.runtime import DockerRuntime
 from harness.clusters.docker.volumes import BoundVolumes
+from harness.clusters.limits import volumes
 from harness.clusters.limits.volumes import volumes_below, why_no_volume
 from harness.errors import EnvironmentNotReady
 from harness.protocols.limits import FillsDisk, SlowsDisk

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from harness.errors import EnvironmentNotReady
+from harness.plan.build import build_plan
+from harness.plan.model import Plan
 from harness.run import draining
 from harness.run.draining import Draining, caught_up
-from harness.errors import EnvironmentNotReady
-from harness.plan.model import Plan
-from harness.plan.build import build_plan
-from harness.scenario.model import Scenario
 from harness.run.worker_specs import group_id
+from harness.scenario.model import Scenario
 
 
 def plan_of(system: str, **consumers: Any) -> Plan:

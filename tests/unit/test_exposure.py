@@ -8,13 +8,13 @@ import numpy as np
 
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context, FaultWindow
+from analysis.capture.faultlog import fold
 from analysis.kernels.exposure import (
     COUNTED,
     exposure_of,
     of_bucket,
     open_at,
 )
-from analysis.capture.faultlog import fold
 from harness.exposure import CAPTURED, COUNTERS
 from harness.records import Event, Kind, Outcome
 

@@ -9,8 +9,8 @@ import pytest
 import faults
 from commands import wiring
 from commands.plan_text import show_plan
-from faults.kit.injection import FaultKind
 from faults.kinds import KINDS
+from faults.kit.injection import FaultKind
 from harness.protocols.cluster import TopicSettings
 
 ROLES = {

@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 import faults
-from faults.engine.ledger import Ledger, process_identity
+from faults.engine.ledger import Ledger
+from faults.kit.identity import process_identity
 from harness.rundir import RunDir, read_jsonl, write_json
 from tests.unit.fault_cluster import StateCluster
 

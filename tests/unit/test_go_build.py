@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.toolchains import go
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.toolchains import go
 from harness.workers import go_build
 from harness.workers.spec import WorkerSpec
 
@@ -25,9 +25,7 @@ BUILD: dict[str, Any] = {
         {"path": "example.com/new/client", "from": "1.40.0"},
     ],
 }
-needs_go = pytest.mark.skipif(
-    shutil.which("go") is None and not go.USUAL_PLACE.exists(), reason="needs Go"
-)
+needs_go = pytest.mark.skipif(shutil.which("go") is None and not go.USUAL_PLACE.exists(), reason="needs Go")
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis.verdict.coverage import coverage
-from analysis.findings import HangRow, Status
 from analysis.capture.hangs import hang_rows, waits_in
+from analysis.findings import HangRow, Status
 from analysis.report.documents import read_result, write_result
 from analysis.report.html import run_page
 from analysis.report.terminal import print_result
+from analysis.verdict.coverage import coverage
 from harness.rundir import RunDir
 from tests.report_samples import failing
 from tests.unit.test_verdict import facts, finding, manifest, traffic

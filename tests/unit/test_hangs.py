@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.run.workers import Crew
+from harness.plan.build import build_plan
+from harness.progress.plain import PlainProgress
+from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
 from harness.run.hangs import (
     HangWatch,
     sentence,
@@ -26,14 +28,12 @@ from harness.run.liveness import (
     SendsJournal,
 )
 from harness.run.manifest import Manifest
-from harness.plan.build import build_plan
-from harness.progress.view import PlainProgress
-from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
-from harness.rundir import RunDir, read_jsonl
-from harness.scenario.model import Scenario
 from harness.run.stacks import parse, waiting
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
+from harness.run.workers import Crew
+from harness.rundir import RunDir, read_jsonl
+from harness.scenario.model import Scenario
 
 S = 1_000_000_000
 CAPACITY = 8

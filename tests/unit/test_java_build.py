@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.toolchains.java import find_java
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.toolchains.java import find_java
 from harness.workers import java_build
 from harness.workers.spec import WorkerSpec
 

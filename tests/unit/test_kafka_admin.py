@@ -13,8 +13,8 @@ import pytest
 from kafka.errors import InvalidReplicationFactorError, KafkaConnectionError, NotControllerError
 
 from harness import records
-from harness.brokers import kafka_failover
 from harness.brokers import kafka as kafka_admin
+from harness.brokers import kafka_failover
 from harness.brokers.kafka import KafkaAdmin, topic_config
 from harness.brokers.probe import probe_payload
 from harness.brokers.readiness import missing_parts

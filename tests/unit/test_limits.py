@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.limits import limits, groups
+from harness.clusters.limits import groups, limits
 from harness.clusters.limits.groups import (
     CpuGroup,
     Hierarchy,

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.limits import (
-    limits,
     groups as limits_groups,
+)
+from harness.clusters.limits import (
+    limits,
     volumes,
 )
 from harness.clusters.limits.volumes import (

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from harness.doctor import machine
-from harness.toolchains import java
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.toolchains import java
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from analysis.verdict.attribution import Span
 from analysis.capture.context import (
     Context,
     FaultWindow,
@@ -11,8 +10,9 @@ from analysis.capture.context import (
 )
 from analysis.capture.context_files import fault_windows
 from analysis.findings import MAX_WITNESSES, Finding, Status
-from analysis.verdict.merge import findings_of
 from analysis.kernels.partial import Episode, RawWitness
+from analysis.verdict.attribution import Span
+from analysis.verdict.merge import findings_of
 
 S = 1_000_000_000
 ZERO = 1_000 * S

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from harness.clusters.network import packets
 from harness.clusters.cluster import spec_of
+from harness.clusters.network import packets
 from harness.errors import EnvironmentNotReady, HealError
 
 SAVED = (

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from harness.clusters import default_version
 from harness.errors import ScenarioError
-from harness.plan.model import Plan
 from harness.plan.build import build_plan, build_plans
-from harness.scenario.model import Scenario
+from harness.plan.model import Plan
 from harness.scenario.file import (
     bundled_scenarios,
     load_scenario,
     variants,
 )
+from harness.scenario.model import Scenario
 from harness.scenario.systems import SYSTEMS
 
 

@@ -13,8 +13,8 @@ from analysis.capture.capture import Capture
 from analysis.capture.context_files import load_context
 from analysis.findings import Result
 from analysis.spark.judge import read_files
-from analysis.verdict.result import grid_of, result_of
 from analysis.spark.task import Task, judge_batches
+from analysis.verdict.result import grid_of, result_of
 from harness.plan.model import Plan
 from harness.rundir import RunDir
 from harness.seal.seal import seal

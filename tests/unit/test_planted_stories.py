@@ -11,8 +11,8 @@ import pytest
 from analysis.capture.capture import Capture
 from analysis.capture.context_files import load_context
 from analysis.spark.judge import read_files
-from analysis.verdict.result import grid_of
 from analysis.spark.task import Task, judge_bucket
+from analysis.verdict.result import grid_of
 from harness.plan.model import ConsumerPromise
 from harness.records import Event
 from harness.rundir import RunDir

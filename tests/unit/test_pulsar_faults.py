@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 import faults
+from faults.engine.ledger import Ledger, heal_from_ledger
+from faults.kinds import KINDS
 from faults.kit.bundles import Piece
 from faults.kit.errors import NotNow
-from faults.kinds import KINDS
-from faults.engine.ledger import Ledger, heal_from_ledger
 from faults.kit.params import Shape
 from faults.kit.site import Site
 from harness.brokers.pulsar_names import bundle_of, bundles_between

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from faults.kit.errors import NotNow, StepProblem
 from faults.kinds.connection_close import ConnectionClose, ConnectionCloseParams
 from faults.kinds.mastership_move import MastershipMove, MastershipMoveParams
+from faults.kit.errors import NotNow, StepProblem
 from faults.kit.params import Shape
 from harness.brokers.qpid import QpidAdmin, queue_config
 from harness.clusters import spec_of

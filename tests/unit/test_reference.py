@@ -12,8 +12,8 @@ import yaml
 from docs import generate
 from faults.kinds import KINDS
 from harness.errors import EXIT_MEANING, Exit
-from harness.scenario.model import Part, Scenario
 from harness.scenario.file import bundled_scenarios, load_scenario
+from harness.scenario.model import Part, Scenario
 from harness.scenario.schema import SCHEMA_FILE, new_scenario
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from analysis.verdict.campaign import (
-    Expectation,
-    RunSummary,
-    VariantResult,
-)
 from analysis.findings import Finding, Status, Verdict
 from analysis.report import documents
 from analysis.report.compare import compare
 from analysis.report.explain import every_class
 from analysis.report.trace import trace
+from analysis.verdict.campaign import (
+    Expectation,
+    RunSummary,
+    VariantResult,
+)
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json, write_json
 from tests.planted.tiny import History

@@ -12,21 +12,21 @@ import pytest
 
 from analysis.capture.bucket import load_bucket
 from analysis.capture.capture import Capture
-from analysis.kernels.classify import classify
 from analysis.capture.context_files import load_context
 from analysis.findings import Result, Verdict
-from analysis.spark.judge import read_files
+from analysis.kernels.classify import classify
 from analysis.report.documents import SCHEMA_FOLDER, read_result, write_result
 from analysis.report.html import run_page
 from analysis.report.junit import run_xml
 from analysis.report.terminal import console, print_result
 from analysis.report.trace import trace
+from analysis.series import series_of
+from analysis.spark.judge import read_files
 from analysis.verdict.result import (
     BucketReport,
     grid_of,
     result_of,
 )
-from analysis.series import series_of
 from harness.records import SEALED
 from harness.rundir import RunDir, read_json
 from tests.planted.streams import STREAMS, PlantedStream

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from analysis.verdict.campaign import Campaign, VariantResult
 from analysis.findings import Result
 from analysis.report.compare import compare
 from analysis.report.explain import every_class, explain
@@ -23,6 +22,7 @@ from analysis.report.terminal_lookups import (
     print_trace,
 )
 from analysis.report.trace import trace
+from analysis.verdict.campaign import Campaign, VariantResult
 from tests.planted.tiny import History
 from tests.report_samples import HOSTILE, campaign, failing, fault_rows, passing, unknown
 

@@ -14,10 +14,10 @@ from commands import repro
 from commands.repro import Reproducing, ReproRequest
 from commands.summaries import client_version
 from commands.wiring import read_scenario
-from harness.run.campaign import Campaign, Round
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.model import Plan
 from harness.progress.view import BaseProgress
+from harness.run.campaign import Campaign, Round
 from harness.run.lifecycle import RunOutcome
 from harness.rundir import RunDir
 from tests.report_samples import failing, passing, unknown

@@ -12,10 +12,10 @@ import pytest
 from analysis.capture.capture import Capture
 from analysis.capture.context_files import load_context
 from analysis.findings import Result, Verdict
+from analysis.kernels.bucket_report import BucketReport
 from analysis.spark.judge import read_files
-from analysis.verdict.result import grid_of, result_of
-from analysis.kernels.partial import BucketReport
 from analysis.spark.task import Task, judge_batches
+from analysis.verdict.result import grid_of, result_of
 from harness.records import Kind
 from harness.rundir import RunDir
 from tests.planted.tiny import EPOCH_NS, History

@@ -9,12 +9,12 @@ from textwrap import dedent
 import pytest
 
 from harness.errors import ScenarioError
-from harness.scenario.model import Scenario
 from harness.scenario.file import (
     bundled_scenarios,
     load_scenario,
     variants,
 )
+from harness.scenario.model import Scenario
 
 
 def write(folder: Path, text: str) -> Path:

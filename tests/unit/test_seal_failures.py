@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from harness.seal import parquet
 from harness.errors import EnvironmentNotReady, Exit, UsageError
 from harness.records import SEALED, TABLE_NAMES, Kind, Outcome, TableId
 from harness.rundir import RunDir
+from harness.seal import parquet
 from harness.seal.seal import seal
 from tests.planted.plans import build_plan
 from tests.planted.raw import SegmentWriter, raw_rows

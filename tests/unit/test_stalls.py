@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from harness.run.workers import Crew
-from harness.run.draining import waiting_for
 from harness.errors import EnvironmentNotReady
+from harness.plan.build import build_plan
+from harness.plan.model import Plan
+from harness.progress.plain import PlainProgress
+from harness.run.draining import waiting_for
 from harness.run.hangs import stall_sentence
 from harness.run.liveness import Silence, StallJudge
 from harness.run.manifest import Manifest
-from harness.plan.model import Plan
-from harness.plan.build import build_plan
-from harness.progress.view import PlainProgress
-from harness.rundir import RunDir, append_jsonl, read_jsonl
-from harness.scenario.model import Scenario
 from harness.run.stalls import Stalls, is_faulted
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints, group_id
+from harness.run.workers import Crew
+from harness.rundir import RunDir, append_jsonl, read_jsonl
+from harness.scenario.model import Scenario
 
 S = 1_000_000_000
 

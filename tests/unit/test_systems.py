@@ -10,10 +10,6 @@ import pytest
 
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
-from harness.rundir import RunDir
-from harness.scenario.model import Scenario
-from harness.scenario.file import load_scenario, variants
-from harness.scenario.systems import SYSTEMS
 from harness.run.worker_specs import (
     AUDIT_CLIENT,
     Endpoints,
@@ -21,6 +17,10 @@ from harness.run.worker_specs import (
     consumer_spec,
     producer_spec,
 )
+from harness.rundir import RunDir
+from harness.scenario.file import load_scenario, variants
+from harness.scenario.model import Scenario
+from harness.scenario.systems import SYSTEMS
 from harness.workers import known_workers
 
 

@@ -15,10 +15,10 @@ from commands.network import fetch_proxy, network_checks
 from harness.clusters.docker import namespaces
 from harness.clusters.network import toxiproxy
 from harness.errors import EnvironmentNotReady, Exit, UsageError
-from harness.toolchains.go import Go
 from harness.plan.build import build_plans
 from harness.protocols.cluster import Endpoint
 from harness.scenario.file import load_scenario
+from harness.toolchains.go import Go
 
 GO = Go("/nowhere/go", "go version go1.26.8 linux/amd64")
 TEXT = """

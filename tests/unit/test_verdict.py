@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.verdict.coverage import RunFacts, coverage
 from analysis.capture.faultlog import (
     FaultFact,
     fault_rows,
@@ -17,8 +16,9 @@ from analysis.capture.faultlog import (
 )
 from analysis.findings import Finding, Status, Verdict
 from analysis.histogram import Histogram
-from analysis.verdict.rate import rate_of
 from analysis.series import Grid, Outage, Series, empty
+from analysis.verdict.coverage import RunFacts, coverage
+from analysis.verdict.rate import rate_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
 

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.toolchains.jars import Progress
 from harness.clusters.docker.engine import asking
 from harness.errors import EnvironmentNotReady
+from harness.toolchains.jars import Progress
 
 REPOSITORY = "brokerstorm/base"
 STANDIN_LABEL = "brokerstorm.standin"

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.errors import EnvironmentNotReady, WorkerError
 from harness.toolchains import go as go_tool
 from harness.toolchains.jars import Progress, cache_folder
-from harness.errors import EnvironmentNotReady, WorkerError
 
 MODULE = "github.com/docker/compose/v5"
 #: The last release whose dependencies the module proxy has all of.

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.clusters.docker import namespaces
-from harness.clusters.network import packets
-from harness.clusters.layout.compose import ClusterSpec
-from harness.clusters.docker.peers import PeerDetours
-from harness.clusters.docker.proxy import Compose
 from harness.clusters.docker.mesh_map import MeshMap
 from harness.clusters.docker.namespaces import Finds, Whereabouts
+from harness.clusters.docker.peers import PeerDetours
+from harness.clusters.docker.proxy import Compose
+from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.network import packets
 from harness.clusters.network.proxied import LocalDetours, detours_of
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint

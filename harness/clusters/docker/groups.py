@@ -14,8 +14,8 @@ import os
 from typing import Any, Final
 
 from harness.clusters.docker import engine
-from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.docker.engine import asking
+from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.limits.groups import (
     Hierarchy,
     hierarchies,

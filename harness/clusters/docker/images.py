@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from harness.toolchains.jars import Progress
-from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.docker.engine import asking, connect
+from harness.clusters.layout.compose import ClusterSpec
 from harness.errors import EnvironmentNotReady
+from harness.toolchains.jars import Progress
 
 BUILD_HINT = "`brokerstorm fetch --images` builds it from the published jars; or use --runtime process"
 _ASK_S = 4

@@ -12,10 +12,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 
+from harness.clusters.docker.wiring import MESH
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.detours import API_PORT, DetourMap
-from harness.clusters.docker.wiring import MESH
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import PEER_DETOURS, Wire

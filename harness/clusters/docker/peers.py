@@ -11,21 +11,21 @@ import socket
 from pathlib import Path
 from typing import Any, Final
 
-from harness.clusters.docker import proxy, namespaces
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.docker import namespaces, proxy
+from harness.clusters.docker.mesh_map import MeshMap
+from harness.clusters.docker.namespaces import Finds
 from harness.clusters.docker.proxy import (
     SERVICE,
     Compose,
     ContainerHost,
 )
 from harness.clusters.docker.wiring import bind_mount
-from harness.clusters.docker.mesh_map import MeshMap
-from harness.clusters.docker.namespaces import Finds
+from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.network.proxied import Detours
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
-from harness.rundir import write_json
 from harness.protocols.network import Wire
+from harness.rundir import write_json
 
 #: Laid over the compose file of a cluster with such detours (JSON is YAML).
 OVERRIDE: Final = "compose.network.json"

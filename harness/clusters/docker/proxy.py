@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.clusters.docker import engine, namespaces
-from harness.clusters.network import toxiproxy
-from harness.toolchains.jars import Progress
 from harness.clusters.docker.base_image import STANDIN_LABEL
 from harness.clusters.docker.engine import asking
 from harness.clusters.docker.mesh_map import net_of
+from harness.clusters.network import toxiproxy
 from harness.clusters.nodes.node_process import NodeFolder, telling_lines
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
+from harness.toolchains.jars import Progress
 
 #: A name of its own among the services; `toxiproxy.FOLDER` is that of the proxy before clients.
 SERVICE: Final = "peer-network"

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.toolchains import jars as artifacts
 from harness.clusters.docker import base_image
-from harness.toolchains.jars import Progress
 from harness.clusters.docker.base_image import STANDIN_LABEL
-from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.docker.engine import asking
+from harness.clusters.layout.compose import ClusterSpec
 from harness.errors import EnvironmentNotReady
+from harness.toolchains import jars as artifacts
+from harness.toolchains.jars import Progress
 
 RECIPE_LABEL = "brokerstorm.recipe"
 _MB = 2**20

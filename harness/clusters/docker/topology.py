@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.docker.wiring import env_text
+from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.nodes.processes import RUN_ID
 from harness.errors import EnvironmentNotReady
 

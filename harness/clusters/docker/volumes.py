@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.clusters.docker import engine
-from harness.clusters.limits import limits
-from harness.clusters.layout.compose import ClusterSpec, Container
 from harness.clusters.docker.engine import asking
 from harness.clusters.docker.wiring import bind_mount
+from harness.clusters.layout.compose import ClusterSpec, Container
+from harness.clusters.limits import limits
 from harness.clusters.limits.limits import Limits
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.errors import EnvironmentNotReady

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from harness.toolchains.coordinates import Artifacts
 from harness.errors import UsageError
+from harness.toolchains.coordinates import Artifacts
 
 _TOP = {"name", "services", "networks", "volumes", "x-brokerstorm"}
 _SERVICE = {
@@ -125,7 +125,7 @@ def compose_file(system: str) -> Path:
     Raises:
         UsageError: there is none.
     """
-    root = Path(__file__).resolve().parents[2] / "compose"
+    root = Path(__file__).resolve().parents[3] / "compose"
     path = root / system / "compose.yaml"
     if not path.is_file():
         have = ", ".join(sorted(p.parent.name for p in root.glob("*/compose.yaml")))

@@ -18,8 +18,8 @@ from harness.clusters.layout.compose import (
     release_key,
 )
 from harness.clusters.layout.detours import DetourMap
-from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.layout.templates import render
+from harness.clusters.nodes.node_process import NodeFolder
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness.clusters.network import toxiproxy
 from harness.clusters.layout.compose import ClusterSpec, release_key
 from harness.clusters.layout.detours import DetourMap, Route
+from harness.clusters.network import toxiproxy
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, UsageError
 from harness.protocols.network import (

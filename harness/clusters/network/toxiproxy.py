@@ -19,10 +19,10 @@ from typing import Any, Final, Protocol
 import psutil
 import urllib3
 
-from harness.toolchains.jars import cache_folder
 from harness.clusters.layout.detours import Route
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, WorkerError
+from harness.protocols.cluster import Endpoint
 from harness.toolchains.go import (
     BUILD_TIMEOUT_S,
     GO_HINT,
@@ -32,7 +32,7 @@ from harness.toolchains.go import (
     first_error,
     run_go,
 )
-from harness.protocols.cluster import Endpoint
+from harness.toolchains.jars import cache_folder
 
 VERSION: Final = "2.12.0"
 _PACKAGE: Final = f"github.com/Shopify/toxiproxy/v2/cmd/server@v{VERSION}"

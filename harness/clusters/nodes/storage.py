@@ -17,8 +17,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from harness.toolchains.jars import cache_folder
 from harness.errors import EnvironmentNotReady
+from harness.toolchains.jars import cache_folder
 
 _FORMAT_TIMEOUT_S = 120.0
 _META = "meta.properties"

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.records import Outcome, TableId
 from harness.run.hangs import take_stacks
 from harness.run.liveness import (
     LOOK_EVERY_S,
     HangJudge,
     SendsJournal,
 )
-from harness.records import Outcome, TableId
 from harness.rundir import RunDir
 from harness.workers import launch, load_worker
 from tests.golden import assert_golden

@@ -12,7 +12,7 @@ from tests.unit.fault_cluster import StateCluster
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("site", "life", "prover"):
+    for module in ("kit.site", "engine.firing", "engine.prover"):
         monkeypatch.setattr(f"faults.{module}.POLL_S", 0.01)
 
 

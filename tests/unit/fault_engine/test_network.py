@@ -8,11 +8,10 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 import faults
-from faults.kinds.partition import PartitionParams
 from faults.engine.ledger import Ledger
+from faults.kinds.partition import PartitionParams
 from harness.errors import HealError, ScenarioError
 from harness.protocols.cluster import Endpoint
-from harness.rundir import RunDir
 from harness.protocols.network import (
     CLIENTS,
     Flow,
@@ -21,6 +20,7 @@ from harness.protocols.network import (
     Impairment,
     Wire,
 )
+from harness.rundir import RunDir
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import TOPICS, Rig
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import faults
-from faults.kinds import KINDS
 from faults.engine.ledger import Ledger
+from faults.kinds import KINDS
 from faults.kit.site import Site
 from harness.errors import ScenarioError
 from harness.protocols.cluster import PartitionState
@@ -138,7 +138,9 @@ def test_of_all_at_once_nobody_is_left_to_tell(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     """That no broker answers is the proof then, as their clients see it."""
-    monkeypatch.setattr("faults.kit.site.answers", lambda *_: answers or cluster.runtime.running == set(NAMES))
+    monkeypatch.setattr(
+        "faults.kit.site.answers", lambda *_: answers or cluster.runtime.running == set(NAMES)
+    )
     end, begin = cluster.runtime.kill, cluster.runtime.start
     monkeypatch.setattr(cluster.runtime, "kill", lambda node: (cluster.admin.silent.set(), end(node)))
     monkeypatch.setattr(cluster.runtime, "start", lambda node: (begin(node), cluster.admin.silent.clear()))

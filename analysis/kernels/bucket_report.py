@@ -1,0 +1,26 @@
+"""What judging one bucket sends back to the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from analysis.kernels.across import Sighted
+from analysis.kernels.partial import Partial
+from analysis.series import Series
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReport:
+    """What a task sends back. ``error`` = it failed, and nothing else of it counts.
+
+    ``streams``: what it has of which stream. ``contradictions``: sentences of the second pass.
+    """
+
+    bucket: int
+    partial: Partial | None = None
+    series: Series | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    error: str = ""
+    streams: Sighted | None = None
+    contradictions: tuple[str, ...] = ()

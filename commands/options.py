@@ -1,0 +1,49 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import click
+
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    help="Decides fault times and targets. Default: a new one, shown in the summary.",
+)
+
+
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Lay a value over the scenario; may be repeated.",
+)
+
+
+runtime_option = click.option(
+    "--runtime",
+    type=click.Choice(["auto", "process", "docker"]),
+    default="auto",
+    envvar="BROKERSTORM_RUNTIME",
+    show_envvar=True,
+    help="Brokers as containers or as processes. auto: containers where an engine has or gets the images.",
+)
+
+
+variant_option = click.option(
+    "--variant", default="", help="Only this variant, as a plain run: the exit code is its verdict."
+)
+
+
+offline_option = click.option("--offline", is_flag=True, help="Use only what was fetched before.")
+
+
+cluster_option = click.option("--cluster", "name", metavar="RUN", help="Which kept cluster, if several.")
+
+
+needs_option = click.option(
+    "--needs",
+    multiple=True,
+    metavar="NEED",
+    help="What later faults need of its start, as `list faults` shows; may be repeated.",
+)

@@ -1,0 +1,15 @@
+"""Tells a process from a later one with the same pid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psutil
+
+
+def process_identity(pid: int) -> dict[str, Any]:
+    """What tells this process from a later one with the same pid; empty when it is gone."""
+    try:
+        return {"pid": pid, "started_s": psutil.Process(pid).create_time()}
+    except psutil.NoSuchProcess:
+        return {}
