@@ -1,12 +1,14 @@
 """Go workers: the worker's sources, built by the installed Go against the client version that is asked for.
 
-The binary is kept in the cache by its content: sources, module path and version of the client, Go itself.
-Modules come through the Go module proxy and are checked against the checksum database, as `go` is set up.
+The binary is kept in the cache by its content: sources of worker and kit, module path and version of the
+client, Go itself. Modules come through the Go module proxy and are checked against the checksum database, as
+`go` is set up.
 
 ``[go]`` of a ``worker.toml``: ``default`` (version), ``source_path`` (the module path that the sources
 import), and ``modules``, a list of tables ``path``, ``from`` (first version under that path), in ascending
 order: a module that moved has two. The sources are built from a copy in which the import path is the one
-of the asked version, so a stack dump names the very module that a user has.
+of the asked version, so a stack dump names the very module that a user has. The copy of ``go_kit``, which a
+worker imports as ``brokerstorm/kit``, lies beside it: the folder of a worker may be anywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import hashlib
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +34,8 @@ from harness.toolchains.go import (
 from harness.toolchains.jars import cache_folder
 from harness.workers.spec import Readiness, WorkerSpec
 
+KIT = Path(__file__).parent / "go_kit"
+KIT_MODULE = "brokerstorm/kit"
 _VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
 Progress = Callable[[str, float | None], None]
 
@@ -106,7 +110,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def sources(folder: Path) -> Iterator[Path]:
-    """What a worker is built from, in a fixed order."""
+    """What a Go module is built from, in a fixed order."""
     yield from sorted(path for path in folder.rglob("*.go") if not path.name.endswith("_test.go"))
     yield folder / "go.mod"
 
@@ -114,32 +118,53 @@ def sources(folder: Path) -> Iterator[Path]:
 def binary_path(worker: WorkerSpec, module: Module, go: Go) -> Path:
     """Where the binary is, or would be: changes with everything that it is made of."""
     digest = hashlib.sha256(f"{go.text}\n{module}\n".encode())
-    for path in sources(worker.folder):
-        digest.update(str(path.relative_to(worker.folder)).encode())
-        digest.update(path.read_bytes())
+    for folder in (worker.folder, KIT):
+        for path in sources(folder):
+            digest.update(str(path.relative_to(folder)).encode())
+            digest.update(path.read_bytes())
     name = f"{worker.library}-{module.version}-{digest.hexdigest()[:12]}"
     return cache_folder() / "workers" / name / worker.library
 
 
 def _build_once(worker: WorkerSpec, module: Module, go: Go, binary: Path) -> None:
     def build(folder: Path, part: Path) -> None:
-        _copy_sources(worker, module, folder)
-        _build(worker, module, go, folder, part)
+        copy = folder / "worker"
+        _copy_module(KIT, folder / KIT.name, {})
+        _copy_module(worker.folder, copy, {str(worker.build["source_path"]): module.path})
+        _require(worker, module, go, copy)
+        _build(worker, module, go, copy, part)
 
     build_once(worker.library, binary, build)
 
 
-def _copy_sources(worker: WorkerSpec, module: Module, target: Path) -> None:
-    """The sources as they would be had they been written for this module and version."""
-    imported = str(worker.build["source_path"])
-    for path in sources(worker.folder):
-        text = path.read_text().replace(f'"{imported}"', f'"{module.path}"')
+def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None:
+    """Copy the sources, with import paths replaced.
+
+    Indirect requirements are those of the version that the sources name. They are left out: Go finds those
+    of the version that is built.
+    """
+    for path in sources(folder):
+        text = path.read_text()
         if path.name == "go.mod":
-            pinned = re.compile(rf"^(\s*){re.escape(imported)} v\S+$", re.MULTILINE)
-            text = pinned.sub(rf"\g<1>{module}", text)
-        copy = target / path.relative_to(worker.folder)
+            text = re.sub(r"^.*// indirect\n", "", text, flags=re.MULTILINE)
+        for old, new in imports.items():
+            text = text.replace(f'"{old}"', f'"{new}"')
+        copy = target / path.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text)
+
+
+def _require(worker: WorkerSpec, module: Module, go: Go, folder: Path) -> None:
+    """Let ``go.mod`` of a copy ask for this module, and for the kit that lies beside it."""
+    changes = [
+        f"-droprequire={worker.build['source_path']}",
+        f"-require={module.path}@v{module.version}",
+        f"-require={KIT_MODULE}@v0.0.0",
+        f"-replace={KIT_MODULE}=../{KIT.name}",
+    ]
+    done = run_go([go.path, "mod", "edit", *changes], folder, LIST_TIMEOUT_S)
+    if done.returncode:
+        raise WorkerError(f"{worker.folder / 'go.mod'} cannot be used: {first_error(done.stderr)}")
 
 
 def _build(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path) -> None:

@@ -75,13 +75,51 @@ def test_near_versions_are_those_around() -> None:
     assert go_build.nearest("0.1.0", known, 2) == ["1.9.0", "1.37.2"]
 
 
+@needs_go
 def test_sources_are_built_as_if_written_for_the_version(worker: WorkerSpec, tmp_path: Path) -> None:
     (worker.folder / "go.mod").write_text(
-        "module hello\n\nrequire (\n\texample.com/new/client v1.43.3\n\tother v1\n)\n"
+        "module hello\n\nrequire (\n\texample.com/new/client v1.43.3\n\texample.com/other v1.2.3\n"
+        "\texample.com/of-the-client v1.0.0 // indirect\n)\n"
     )
-    go_build._copy_sources(worker, go_build.module_of(worker, "1.37.2"), tmp_path / "copy")
-    assert "\texample.com/old/client v1.37.2\n\tother v1\n" in (tmp_path / "copy" / "go.mod").read_text()
-    assert '"example.com/old/client"' in (tmp_path / "copy" / "main.go").read_text()
+    copy, module = tmp_path / "copy", go_build.module_of(worker, "1.37.2")
+    go_build._copy_module(worker.folder, copy, {BUILD["source_path"]: module.path})
+    go_build._require(worker, module, go.find_go(), copy)
+    text = (copy / "go.mod").read_text()
+    assert "example.com/old/client v1.37.2" in text
+    assert "example.com/other v1.2.3" in text
+    assert "example.com/new/client" not in text
+    assert "of-the-client" not in text
+    assert "brokerstorm/kit => ../go_kit" in text
+    assert '"example.com/old/client"' in (copy / "main.go").read_text()
+
+
+@needs_go
+def test_a_worker_imports_the_kit_wherever_its_folder_is(worker: WorkerSpec) -> None:
+    (worker.folder / "go.mod").write_text("module hello\n\ngo 1.19\n\nrequire brokerstorm/kit v0.0.0\n")
+    (worker.folder / "main.go").write_text(
+        'package main\n\nimport (\n\t"os"\n\n\t"brokerstorm/kit"\n)\n\n'
+        "func main() { os.Exit(kit.Main(nil, nil)) }\n"
+    )
+    fetched = {**BUILD, "modules": [{"path": "golang.org/x/sys", "from": "0.1.0"}], "default": "0.5.0"}
+    argv, _ = go_build.launch(dataclasses.replace(worker, build=fetched), "", False, lambda text, share: None)
+    assert subprocess.run(argv, capture_output=True, text=True, check=False).returncode == 2
+    golden = worker.folder.parent / "golden"
+    golden.mkdir()
+    assert subprocess.run([*argv, "--self-test", str(golden)], check=False).returncode == 0
+    assert any(golden.iterdir())
+
+
+@needs_go
+def test_a_change_of_the_kit_is_another_binary(
+    worker: WorkerSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, toolchain = go_build.module_of(worker, ""), go.find_go()
+    before = go_build.binary_path(worker, module, toolchain)
+    changed = shutil.copytree(go_build.KIT, tmp_path / "go_kit")
+    monkeypatch.setattr(go_build, "KIT", changed)
+    assert go_build.binary_path(worker, module, toolchain) == before
+    (changed / "clock.go").write_text("package kit\n")
+    assert go_build.binary_path(worker, module, toolchain) != before
 
 
 @needs_go

@@ -200,8 +200,8 @@ GO = """[sarama] 2026/11/21 10:03:47 client/metadata fetching
 goroutine 1 [sleep]:
 time.Sleep(0x1e8480)
 \truntime/time.go:368 +0x115
-brokerstorm/sarama/kit.(*OpenLoop).Run(0xc0, {0x8, 0xc1})
-\tbrokerstorm/sarama/kit/openloop.go:96 +0x12a
+brokerstorm/kit.(*OpenLoop).Run(0xc0, {0x8, 0xc1})
+\tbrokerstorm/kit/openloop.go:96 +0x12a
 main.main()
 \tbrokerstorm/sarama/main.go:18 +0x8a
 
@@ -210,8 +210,8 @@ github.com/Shopify/sarama.(*syncProducer).SendMessages(0x1, {0x2, 0x32, 0x32})
 \tgithub.com/Shopify/sarama@v1.37.2/sync_producer.go:138 +0x132
 main.(*producer).Send.func1()
 \tbrokerstorm/sarama/producer.go:166 +0x42
-created by brokerstorm/sarama/kit.(*OpenLoop).Run in goroutine 1
-\tbrokerstorm/sarama/kit/openloop.go:96 +0x25
+created by brokerstorm/kit.(*OpenLoop).Run in goroutine 1
+\tbrokerstorm/kit/openloop.go:96 +0x25
 
 goroutine 36 [IO wait]:
 internal/poll.runtime_pollWait(0x7f, 0x72)

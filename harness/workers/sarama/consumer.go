@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"brokerstorm/sarama/kit"
+	"brokerstorm/kit"
 	"github.com/IBM/sarama"
 )
 

@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"brokerstorm/sarama/kit"
+	"brokerstorm/kit"
 )
 
 func main() {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"brokerstorm/sarama/kit"
+	"brokerstorm/kit"
 	"github.com/IBM/sarama"
 )
 

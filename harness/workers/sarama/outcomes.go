@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"brokerstorm/sarama/kit"
+	"brokerstorm/kit"
 	"github.com/IBM/sarama"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"brokerstorm/sarama/kit"
+	"brokerstorm/kit"
 	"github.com/IBM/sarama"
 )
 
