@@ -81,7 +81,7 @@ class Opening:
 
         Raises:
             ScenarioError: a fault of the timeline needs what no runtime that may be taken has.
-            UsageError, EnvironmentNotReady: as `harness.clusters.open_cluster`.
+            UsageError, EnvironmentNotReady: as `harness.clusters.cluster.open_cluster`.
         """
         import faults
         from harness.clusters import open_cluster

@@ -16,10 +16,10 @@ def resource_checks(plans: Sequence[Plan], runtime: str) -> list[Check]:
     """Whether this machine can give what the resource faults of these plans need to a runtime, "process" or
     "docker"."""
     from harness.clusters.docker import volumes
-    from harness.clusters.limits import limits
+    from harness.clusters.limits import node_limits
     from harness.doctor.machine import Check
 
-    source = volumes if runtime == "docker" else limits
+    source = volumes if runtime == "docker" else node_limits
     checks = []
     for need in sorted(needs_of_plans(plans) & source.GIVES):
         problem = source.why_not(need)

@@ -96,7 +96,7 @@ class FaultKind(ABC, Generic[P]):
 
     kind: ClassVar[str]
     abilities: ClassVar[tuple[type, ...]]
-    #: What the cluster must be started with (`harness.clusters.open_cluster`).
+    #: What the cluster must be started with (`harness.clusters.cluster.open_cluster`).
     needs: ClassVar[frozenset[str]] = frozenset()
     #: It takes nodes away, or may do so: the draws of a mix keep two of those apart.
     takes_nodes: ClassVar[bool] = False

@@ -15,6 +15,7 @@ from harness.protocols.cluster import (
     Clients,
     Cluster,
     HasBundles,
+    HasHealthProbe,
     HasLeaders,
     HasPlacement,
     HasTransfers,
@@ -23,7 +24,6 @@ from harness.protocols.cluster import (
     PartitionState,
     Pausable,
     Stoppable,
-    TellsAnswering,
 )
 
 POLL_S = 0.2
@@ -132,7 +132,7 @@ class Site:
 
     def answers(self, node: str) -> bool | None:
         """Whether a request of our own to a node is answered; None when we have no probe for the system."""
-        teller = find_ability(self.cluster, TellsAnswering)
+        teller = find_ability(self.cluster, HasHealthProbe)
         if teller is not None:
             return bool(teller.answers(node))
         return answers(self.cluster.system, self.node(node).client)

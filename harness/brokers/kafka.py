@@ -16,9 +16,9 @@ from kafka.protocol.consumer import OffsetSpec
 from harness.brokers.kafka_failover import (
     ASK_S,
     POLL_S,
-    Asking,
+    FailoverAdmin,
 )
-from harness.brokers.kafka_single import Voice
+from harness.brokers.kafka_single import SingleBrokerAdmin
 from harness.brokers.readiness import Probes, missing_parts
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import (
@@ -56,7 +56,7 @@ class KafkaAdmin:
         self._names = {node.number: node.name for node in nodes}
         self._numbers = {node.name: node.number for node in nodes}
         self.watch = watch
-        self._ask = Asking(nodes, is_reachable)
+        self._ask = FailoverAdmin(nodes, is_reachable)
 
     # -- topics ---------------------------------------------------------------------------------------
 
@@ -83,10 +83,10 @@ class KafkaAdmin:
         deadline = time.monotonic() + _CREATE_S
         asked = 0
 
-        def ask(voice: Voice) -> Any:
+        def ask(broker: SingleBrokerAdmin) -> Any:
             nonlocal asked
             asked += 1
-            return voice.create_topics(request, timeout_ms=2000, raise_errors=False)
+            return broker.create_topics(request, timeout_ms=2000, raise_errors=False)
 
         while request:
             try:
@@ -112,7 +112,7 @@ class KafkaAdmin:
         if not names:
             return
         answer = self._ask(
-            lambda voice: voice.delete_topics(list(names), timeout_ms=2000, raise_errors=False)
+            lambda broker: broker.delete_topics(list(names), timeout_ms=2000, raise_errors=False)
         )
         for row in answer["topics"]:
             if row["error_code"] not in (0, _UNKNOWN_TOPIC):
@@ -124,13 +124,13 @@ class KafkaAdmin:
     def _remembered(self, names: set[str]) -> bool:
         for name in self._ask.reachable():
             with suppress(EnvironmentNotReady):
-                if names & set(self._ask(lambda voice: voice.list_topics(), only=name)):
+                if names & set(self._ask(lambda broker: broker.list_topics(), only=name)):
                     return True
         return False
 
     def topics(self) -> list[str]:
         """Names of all topics, internal ones included."""
-        return sorted(self._ask(lambda voice: voice.list_topics()))
+        return sorted(self._ask(lambda broker: broker.list_topics()))
 
     def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
         """Stream ("orders-0") -> the offset after its last readable message, asked of its leader.
@@ -158,7 +158,7 @@ class KafkaAdmin:
 
     def _ends_at(self, name: str, partitions: Sequence[TopicPartition]) -> dict[str, int]:
         wanted = dict.fromkeys(partitions, OffsetSpec.LATEST)
-        answer = self._ask(lambda voice: voice.list_partition_offsets(wanted, timeout_ms=500), only=name)
+        answer = self._ask(lambda broker: broker.list_partition_offsets(wanted, timeout_ms=500), only=name)
         return {f"{tp.topic}-{tp.partition}": found.offset for tp, found in answer.items()}
 
     # -- leaders --------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class KafkaAdmin:
         """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
         if not topics:
             return {}
-        rows = self._ask(lambda voice: voice.describe_topics(list(topics)))
+        rows = self._ask(lambda broker: broker.describe_topics(list(topics)))
         return {
             f"{row['name']}-{p['partition_index']}": PartitionState(
                 self._names.get(p["leader_id"]),
@@ -190,7 +190,7 @@ class KafkaAdmin:
     def controller(self) -> str | None:
         """The active controller (leader of the metadata quorum), None while none is known."""
         try:
-            return self._names.get(self._ask(lambda voice: voice.controller()))
+            return self._names.get(self._ask(lambda broker: broker.controller()))
         except EnvironmentNotReady:
             return None
 
@@ -215,7 +215,7 @@ class KafkaAdmin:
             others = [other for other in replicas[partition] if other != name]
             wanted = [name, *others][: len(replicas[partition])]
             moves[TopicPartition(topic, partition)] = [self._numbers[node] for node in wanted]
-        results = self._ask(lambda voice: voice.alter_partition_reassignments(moves, timeout_ms=2000))
+        results = self._ask(lambda broker: broker.alter_partition_reassignments(moves, timeout_ms=2000))
         refused = {tp: error for tp, error in results.items() if error is not None and not error.retriable}
         if refused:
             said = ", ".join(f"{tp.topic}-{tp.partition}: {error.__name__}" for tp, error in refused.items())
@@ -227,7 +227,7 @@ class KafkaAdmin:
         wanted = sorted(self._partitions(topic) if partitions is None else partitions)
         # {topic: [ids]} on purpose: a list of TopicPartition is accepted and silently elects nothing.
         answer = self._ask(
-            lambda voice: voice.elect_leaders(
+            lambda broker: broker.elect_leaders(
                 _PREFERRED, {topic: wanted}, timeout_ms=2000, raise_errors=False
             )
         )
@@ -242,7 +242,7 @@ class KafkaAdmin:
 
     def registered(self) -> set[str]:
         """Nodes that are registered and not fenced."""
-        return set(self._named(self._ask(lambda voice: voice.unfenced())))
+        return set(self._named(self._ask(lambda broker: broker.unfenced())))
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         """Return when every node is registered, every partition (internal topics too) has a leader and all
@@ -307,7 +307,7 @@ class KafkaAdmin:
         self._ask.close()
 
     def _partitions(self, topic: str) -> dict[int, dict[str, Any]]:
-        rows = self._ask(lambda voice: voice.describe_topics([topic]))
+        rows = self._ask(lambda broker: broker.describe_topics([topic]))
         row = next((row for row in rows if row["name"] == topic), None)
         if row is None or row["error_code"] == _UNKNOWN_TOPIC:
             raise UsageError(f"unknown topic {topic!r}", hint=f"the cluster has: {', '.join(self.topics())}")

@@ -1,4 +1,4 @@
-"""Whom to ask, and when to stop: questions to a cluster of which some nodes may be dead or frozen."""
+"""Admin requests to a Kafka cluster of which some brokers may be dead or frozen: another one is asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kafka.errors import BrokerResponseError, KafkaError
 
-from harness.brokers.kafka_single import Voice, open_voice
+from harness.brokers.kafka_single import SingleBrokerAdmin, connect
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 
@@ -18,8 +18,8 @@ ASK_S = 8.0  # two frozen brokers in turn, then the third
 POLL_S = 0.1
 
 
-class Asking:
-    """One voice a node, opened when needed. Thread-safe.
+class FailoverAdmin:
+    """One connection per node, opened when needed. Thread-safe.
 
     Args:
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
@@ -28,11 +28,11 @@ class Asking:
     def __init__(self, nodes: Sequence[Node], is_reachable: Callable[[str], bool]) -> None:
         self._nodes = tuple(nodes)
         self._is_reachable = is_reachable
-        self._voices: dict[str, Voice] = {}
+        self._clients: dict[str, SingleBrokerAdmin] = {}
         self._lock = threading.Lock()
         self._last = ""
 
-    def __call__(self, question: Callable[[Voice], Answer], *, only: str = "") -> Answer:
+    def __call__(self, question: Callable[[SingleBrokerAdmin], Answer], *, only: str = "") -> Answer:
         """The first answer that a broker gives, asking one after the other until time is up.
 
         Args:
@@ -47,14 +47,14 @@ class Asking:
         while True:
             for node in self._order(only):
                 try:
-                    answer = question(self._voice(node))
+                    answer = question(self._client(node))
                 except BrokerResponseError as error:
                     if not error.retriable:
                         raise UsageError(f"{node.name} refuses: {error}") from error
                     failures[node.name] = type(error).__name__
                 except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: closed under our feet
                     failures[node.name] = type(error).__name__
-                    self._hang_up(node.name)
+                    self._close(node.name)
                 else:
                     self._last = self._last if only else node.name
                     return answer
@@ -70,11 +70,11 @@ class Asking:
         return [node.name for node in self._nodes if self._is_reachable(node.name)]
 
     def close(self) -> None:
-        """Hang up everywhere. Idempotent; a later question opens voices again."""
+        """Close every connection. Idempotent; a later question opens connections again."""
         with self._lock:
-            voices, self._voices = list(self._voices.values()), {}
-        for voice in voices:
-            voice.close()
+            clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            client.close()
 
     def _order(self, only: str) -> list[Node]:
         """Nodes known to be away last. Before that the one that answered last: a node that was frozen
@@ -86,19 +86,19 @@ class Asking:
             self._nodes, key=lambda node: (not self._is_reachable(node.name), node.name != self._last)
         )
 
-    def _voice(self, node: Node) -> Voice:
-        voice = self._voices.get(node.name)
-        if voice is not None:
-            return voice
-        fresh = open_voice(node)
+    def _client(self, node: Node) -> SingleBrokerAdmin:
+        client = self._clients.get(node.name)
+        if client is not None:
+            return client
+        fresh = connect(node)
         with self._lock:
-            voice = self._voices.setdefault(node.name, fresh)
-        if voice is not fresh:  # another thread was faster
+            client = self._clients.setdefault(node.name, fresh)
+        if client is not fresh:  # another thread was faster
             fresh.close()
-        return voice
+        return client
 
-    def _hang_up(self, name: str) -> None:
+    def _close(self, name: str) -> None:
         with self._lock:
-            voice = self._voices.pop(name, None)
-        if voice is not None:
-            voice.close()
+            client = self._clients.pop(name, None)
+        if client is not None:
+            client.close()

@@ -1,8 +1,8 @@
-"""A conversation with exactly one broker, every answer within a fixed time.
+"""An admin client of exactly one broker, every answer within a fixed time.
 
 kafka-python's admin client spreads requests over the brokers that it knows. While brokers are dead or
-frozen that is the wrong thing: a frozen one accepts a connection and never answers. A voice sends every
-request to its own broker (a KRaft broker forwards what the controller must do), so the caller decides
+frozen that is the wrong thing: a frozen one accepts a connection and never answers. `SingleBrokerAdmin` sends
+every request to its own broker (a KRaft broker forwards what the controller must do), so the caller decides
 whom to ask next when no answer came.
 """
 
@@ -44,7 +44,7 @@ class _OneBroker(KafkaConnectionManager):  # type: ignore[misc]
         return super().get_connection(*arguments, **options)
 
 
-class Voice(KafkaAdminClient):  # type: ignore[misc]
+class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
     """A `KafkaAdminClient` that talks to one node only."""
 
     async def _refresh_controller_id(self, timeout_ms: int = 0) -> int:
@@ -98,15 +98,15 @@ def _net_client(number: int, **configs: Any) -> Any:
     return KafkaNetClient(net=net, manager=_OneBroker(number, net, **configs), **configs)
 
 
-def open_voice(node: Node) -> Voice:
-    """A voice to a node.
+def connect(node: Node) -> SingleBrokerAdmin:
+    """An admin client of one node.
 
     Raises:
         kafka.errors.KafkaError: the node does not answer in time.
     """
     # Broken connections are this client's daily bread here; the caller reports what matters.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    return Voice(
+    return SingleBrokerAdmin(
         bootstrap_servers=str(node.admin),
         client_id="brokerstorm-admin",
         request_timeout_ms=int(ANSWER_TIMEOUT_S * 1000),

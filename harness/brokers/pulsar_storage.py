@@ -1,4 +1,4 @@
-"""Whether ZooKeeper and bookies answer: they have no HTTP endpoint here."""
+"""Health probes of ZooKeeper and bookies, which have no HTTP endpoint here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is still missing until a Kafka topic works, and probes that show that it does."""
+"""Readiness of Kafka topics: what their metadata lacks, and probe messages that prove that they work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between systems when their clusters are opened: one small assembly module a system.
+"""The differences between systems when a cluster is opened: one small assembly module per system.
 
 To add a system: compose/<system>/compose.yaml, an `Assembly` in harness/clusters/<system>.py whose instance
 is called ``ASSEMBLY``, and its name in `_MODULES`. Modules are imported when their system is asked for, so
@@ -24,7 +24,7 @@ _MODULES: Mapping[str, str] = {
     "qpid": "harness.clusters.qpid",
     "pulsar": "harness.clusters.pulsar",
 }
-_REHEARSAL_S = 120.0  # without archives, perhaps on a machine that does other things
+_EXERCISE_S = 120.0  # without archives, perhaps on a machine that does other things
 
 
 class ClusterAdmin(Admin, Protocol):
@@ -60,15 +60,15 @@ class Assembly(ABC):
         """What workers are given to administrate; empty when the system has no such endpoint."""
         return ""
 
-    def alone(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
-        """The smallest cluster that works, and the broker settings it needs: for the rehearsal that makes
-        class archives. Default: the first broker, and what needs no dependency."""
+    def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+        """The smallest cluster that works, and the broker settings it needs: it is booted
+        once per version to build class archives. Default: the first broker, and what needs no dependency."""
         first = next(service for service in spec.services if "broker" in service.roles)
         return replace(spec, services=(first,)), {}
 
-    def rehearse(self, admin: ClusterAdmin) -> None:
-        """Make the cluster of `alone` load the classes that a run will need. Default: wait until it works."""
-        admin.wait_ready([], timeout_s=_REHEARSAL_S, run_tag=0)
+    def exercise(self, admin: ClusterAdmin) -> None:
+        """Make the cluster of `minimal` load the classes that a run needs. Default: wait until it works."""
+        admin.wait_ready([], timeout_s=_EXERCISE_S, run_tag=0)
 
 
 def brokers(nodes: Sequence[Node]) -> list[Node]:

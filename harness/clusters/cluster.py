@@ -107,7 +107,7 @@ def open_cluster(
         folder: the cluster's folder, one sub-folder a node (`RunDir.cluster`).
         version: of the brokers, empty = the compose file's default.
         topology: which nodes there are, empty = the compose file's first.
-        runtime: "process" or "docker" (`docker_choice.choose` decides for "auto").
+        runtime: "process" or "docker" (`harness.clusters.runtime_choice.choose` decides for "auto").
         broker_config: native settings laid over the template.
         needs: what faults need of it from its start on (`faults.needs_of`).
         offline: jars from the cache only, images of the engine only.
@@ -130,7 +130,7 @@ def open_cluster(
         settings = dict(broker_config or {})
         where = Place(run_id, folder.resolve(), block, settings, needs)
         source.runtime(spec, where).layout.check_conf()
-        source = source.rehearsed(spec, where, on_progress or (lambda text, share: None))
+        source = source.with_archives(spec, where, on_progress or (lambda text, share: None))
         cluster = _assemble(source.runtime(spec, where))
         write_json(folder / STATE_FILE, _state(runtime, spec, where, source))
     except BaseException:

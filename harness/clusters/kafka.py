@@ -18,7 +18,7 @@ from harness.protocols.cluster import Node, TopicSettings
 KafkaCluster = BrokerCluster[KafkaAdmin]
 _READY_S = 60.0
 #: What a broker alone needs to be whole.
-_ALONE: Mapping[str, str] = {
+_MINIMAL: Mapping[str, str] = {
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
     "offsets.topic.replication.factor": "1",
@@ -45,14 +45,14 @@ class _Kafka(Assembly):
 
         return prepare
 
-    def alone(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
-        return super().alone(spec)[0], _ALONE
+    def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+        return super().minimal(spec)[0], _MINIMAL
 
-    def rehearse(self, admin: ClusterAdmin) -> None:
-        admin.create_topics([TopicSettings("rehearsal", 3, 1)])
-        admin.wait_ready(["rehearsal"], timeout_s=_READY_S, run_tag=0)
-        admin.end_offsets(["rehearsal"])
-        admin.delete_topics(["rehearsal"])
+    def exercise(self, admin: ClusterAdmin) -> None:
+        admin.create_topics([TopicSettings("class-archive", 3, 1)])
+        admin.wait_ready(["class-archive"], timeout_s=_READY_S, run_tag=0)
+        admin.end_offsets(["class-archive"])
+        admin.delete_topics(["class-archive"])
 
 
 ASSEMBLY = _Kafka()

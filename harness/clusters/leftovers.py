@@ -1,4 +1,4 @@
-"""What runs leave behind when their harness is killed, and its removal: processes, containers with their
+"""Finds and removes what runs leave behind when their harness is killed: processes, containers with their
 networks and volumes, addresses, pid files.
 
 A process belongs to a run when its environment says so (BROKERSTORM_RUN_ID), whatever a pid file claims; what
@@ -21,7 +21,7 @@ import psutil
 
 from harness.clusters.docker import engine
 from harness.clusters.layout import addresses
-from harness.clusters.limits import limits
+from harness.clusters.limits import node_limits
 from harness.clusters.network import packets
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.nodes.processes import (
@@ -120,7 +120,7 @@ def _forget(one: Leftover) -> None:
     for claim in one.claims:
         _drop_pid_files(Path(claim.folder), one.run_id)
     packets.clear(one.run_id)
-    limits.clear(one.run_id, [Path(claim.folder) for claim in one.claims])
+    node_limits.clear(one.run_id, [Path(claim.folder) for claim in one.claims])
     addresses.release(one.run_id)
 
 

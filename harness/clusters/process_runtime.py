@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterSpec, Service
-from harness.clusters.layout.layout import Layout, LoopbackWiring
+from harness.clusters.layout.node_layout import Layout, LoopbackWiring
 from harness.clusters.layout.runtime import NodeRuntime
-from harness.clusters.limits import limits
+from harness.clusters.limits import node_limits
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
 from harness.clusters.network.proxied import (
@@ -38,7 +38,7 @@ _STEP_TIMEOUT_S = 120.0  # a step of the start on a machine that does other thin
 #: Variables of our environment that would change a broker behind the scenario's back.
 _NOT_INHERITED = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
 #: What a fault may need of the cluster from its start on, and this runtime has.
-GIVES: frozenset[str] = NEEDS | limits.GIVES
+GIVES: frozenset[str] = NEEDS | node_limits.GIVES
 #: Called with a node and its folder before its first start: put formatted storage in place.
 Prepare = Callable[[Node, NodeFolder], None]
 
@@ -57,7 +57,7 @@ class Launch:
     archives: Mapping[str, Path] = field(default_factory=dict)
 
 
-class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
+class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     """NodeRuntime and limits over local processes.
 
     Raises:
@@ -80,8 +80,8 @@ class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
     ) -> None:
         if lacking := sorted(needs - GIVES):
             raise UsageError(f"the process runtime cannot give: {', '.join(lacking)}")
-        for need in sorted(needs & limits.GIVES):
-            if problem := limits.why_not(need):
+        for need in sorted(needs & node_limits.GIVES):
+            if problem := node_limits.why_not(need):
                 raise EnvironmentNotReady(
                     f"a fault of this scenario needs {need}: {problem}",
                     hint="leave that fault out, or run as root on Linux; see docs/reference/faults.md",
@@ -102,7 +102,7 @@ class ProcessRuntime(limits.LimitedNodes, NodeRuntime):
             for name, node in self.layout.all_nodes.items()
         }
         data = {node.name: NodeFolder(node.folder).data for node in self.layout.nodes}
-        self.limits = limits.Limits(run_id, data, needs)
+        self.limits = node_limits.Limits(run_id, data, needs)
 
     def adopt(self) -> None:
         """Take over the nodes that an earlier harness process started and that still run."""

@@ -37,7 +37,7 @@ class _Pulsar(Assembly):
     def admin_url(self, nodes: Sequence[Node]) -> str:
         return "http://" + ",".join(str(node.admin) for node in brokers(nodes))
 
-    def alone(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
         """One broker over one bookie."""
         first = ("zookeeper", "init", "bookie-1", "broker-1")
         services = tuple(service for service in spec.services if service.name in first)

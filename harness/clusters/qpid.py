@@ -24,15 +24,15 @@ class _Qpid(Assembly):
     def admin_url(self, nodes: Sequence[Node]) -> str:
         return ",".join(f"http://{node.admin}" for node in nodes)
 
-    def alone(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
         """A group of one: it loads what a single broker needs and what replication needs."""
-        return replace(super().alone(spec)[0], topology="group"), {}
+        return replace(super().minimal(spec)[0], topology="group"), {}
 
-    def rehearse(self, admin: ClusterAdmin) -> None:
+    def exercise(self, admin: ClusterAdmin) -> None:
         admin.wait_ready([], timeout_s=_READY_S, run_tag=0)
-        admin.create_topics([TopicSettings("rehearsal", 1, 1)])
-        admin.wait_ready(["rehearsal"], timeout_s=_READY_S, run_tag=0)
-        admin.delete_topics(["rehearsal"])
+        admin.create_topics([TopicSettings("class-archive", 1, 1)])
+        admin.wait_ready(["class-archive"], timeout_s=_READY_S, run_tag=0)
+        admin.delete_topics(["class-archive"])
 
 
 ASSEMBLY = _Qpid()

@@ -1,4 +1,4 @@
-"""Which runtime `auto` means here and now, for one cluster: containers where that works, else processes.
+"""Resolves the runtime `auto` for one cluster: containers where they can work here and now, else processes.
 
 A run that ends up as processes must not pay for the question: without an engine it is a look at a socket's
 path, with an engine that lacks the images one question more. That no registry answered is remembered for

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster are started from, one class a runtime: Java and jars, or images."""
+"""The software that nodes are started from, one class per runtime: Java and jars, or images."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from harness.clusters.assembly import assembly_of
+from harness.clusters.class_archives import with_archives
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network.proxied import NEEDS
 from harness.clusters.process_runtime import Launch, ProcessRuntime
-from harness.clusters.rehearsal import with_archives
 from harness.errors import UsageError
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 from harness.toolchains import jars as artifacts
@@ -62,7 +62,7 @@ class Source(ABC):
     def runtime(self, spec: ClusterSpec, place: Place) -> NodeRuntime:
         """The runtime of a cluster; nothing is started."""
 
-    def rehearsed(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> Self:
+    def with_archives(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> Self:
         """With whatever makes later starts quick; default: as it is."""
         return self
 
@@ -96,7 +96,7 @@ class ProcessSource(Source):
         prepare = assembly_of(spec.system).prepare(place.run_id, launch)
         return ProcessRuntime(place.run_id, place.folder, place.block, launch, prepare, needs=place.needs)
 
-    def rehearsed(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> Self:
+    def with_archives(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> Self:
         launch = with_archives(self._launch(spec, place), place.run_id, place.block, report)
         return type(self)(self.java, self.jars, launch.archives)
 

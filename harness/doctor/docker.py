@@ -1,4 +1,4 @@
-"""What clusters in containers need of a machine: engine, compose plugin, images. Each with what mends it."""
+"""Checks of engine, compose plugin and images, for clusters in containers; each with its remedy."""
 
 from __future__ import annotations
 

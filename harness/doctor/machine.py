@@ -1,4 +1,4 @@
-"""What this machine must have before a run: one check a thing, each with its remedy."""
+"""Checks of tools, memory, disk and addresses before a run; each with its remedy."""
 
 from __future__ import annotations
 

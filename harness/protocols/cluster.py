@@ -213,7 +213,7 @@ class HasConnections(Protocol):
 
 
 @runtime_checkable
-class TellsAnswering(Protocol):
+class HasHealthProbe(Protocol):
     """Knows how to ask one node something that only a live process answers."""
 
     def answers(self, node: str) -> bool:

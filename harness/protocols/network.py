@@ -41,7 +41,7 @@ class Wire:
 class Impairment:
     """What happens to the bytes on a wire.
 
-    hold      they wait until repaired, as those of lost packets do that are sent again
+    hold      they are held until repair, as TCP retransmission would hold them
     swallow   they vanish; the connection stays open and is closed when repaired
     delay     each waits ``delay_s``, up to ``jitter_s`` more or less
     throttle  ``kilobytes_per_s`` of each connection get through

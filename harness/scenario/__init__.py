@@ -1,1 +1,1 @@
-"""What the user writes: the scenario file, read, checked and described by a JSON Schema."""
+"""The scenario file: read, checked, and described by a JSON Schema."""

@@ -1,4 +1,4 @@
-"""What makes a scenario a known bug: who reported it, which variants to compare, what must have happened.
+"""The `bug` part of a scenario: who reported it, which variants to compare, what must have happened.
 
 A bug is an ordinary scenario whose variants are the arms: one `expect`s the class of the bug, the other is
 expected clean, and both meet the same seeds and the same faults. `exposure` says what a round must have

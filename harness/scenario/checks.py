@@ -1,4 +1,4 @@
-"""What is wrong between keys of a scenario that are each fine by themselves."""
+"""Checks across the keys of a scenario: combinations that are wrong though each key is valid by itself."""
 
 from __future__ import annotations
 

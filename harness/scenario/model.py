@@ -1,4 +1,4 @@
-"""What the user writes: a scenario file, checked key by key.
+"""The model of a scenario file, checked key by key.
 
 Fault steps stay raw here; `faults.compile` validates them and supplies its part of the JSON Schema, so
 this module knows no fault kind. `harness.scenario.file` reads the file and turns every problem into

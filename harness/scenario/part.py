@@ -1,4 +1,4 @@
-"""What every part of a scenario file has in common."""
+"""The base of every part of a scenario file."""
 
 from __future__ import annotations
 

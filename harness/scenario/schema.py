@@ -1,4 +1,4 @@
-"""What is published about scenario files: the JSON Schema that editors read, and a file to start from."""
+"""The JSON Schema of scenario files that editors read, and a file to start from."""
 
 from __future__ import annotations
 

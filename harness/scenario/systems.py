@@ -1,4 +1,4 @@
-"""What differs between the systems for somebody who writes a scenario: defaults, and what has no meaning.
+"""The differences between systems for scenario files: defaults, and keys that have no meaning.
 
 Imports nothing of ours. How clusters of a system are made is `harness.clusters`' to know, what its clients
 promise is `harness.plan.settings`'.

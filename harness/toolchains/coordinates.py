@@ -1,4 +1,4 @@
-"""What jars are asked for, in Maven's words."""
+"""Maven coordinates of the jars that something runs from."""
 
 from __future__ import annotations
 

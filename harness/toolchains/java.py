@@ -1,4 +1,4 @@
-"""Which Java runs the brokers: JAVA_HOME first, then the PATH."""
+"""Finds the installed Java: JAVA_HOME first, then the PATH."""
 
 from __future__ import annotations
 

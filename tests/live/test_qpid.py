@@ -13,8 +13,8 @@ from harness.errors import Exit, UsageError
 from harness.protocols.cluster import (
     HasBacklogs,
     HasConnections,
+    HasHealthProbe,
     HasMastership,
-    TellsAnswering,
     TopicSettings,
 )
 from harness.rundir import RunDir
@@ -85,7 +85,7 @@ def inject(cluster: QpidCluster, folder: Path, step: dict[str, Any]) -> dict[str
 
 def test_a_group_serves_from_another_node_when_its_master_goes(group: QpidCluster, tmp_path: Path) -> None:
     admin = group.admin
-    for ability in (HasMastership, HasBacklogs, HasConnections, TellsAnswering):
+    for ability in (HasMastership, HasBacklogs, HasConnections, HasHealthProbe):
         assert isinstance(admin, ability)
     admin.create_topics(TOPICS)
     with pytest.raises(UsageError, match="orders-0 exists"):

@@ -11,7 +11,7 @@ import pytest
 
 import faults
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.limits import limits
+from harness.clusters.limits import node_limits
 from harness.clusters.limits.groups import groups_left
 from harness.clusters.limits.volumes import volumes_below
 from harness.protocols.cluster import TopicSettings
@@ -20,9 +20,9 @@ from tests.live.cluster_rig import sending, up
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(bool(limits.why_not("data-volume")), reason=limits.why_not("data-volume")),
-    pytest.mark.skipif(bool(limits.why_not("slow-volume")), reason=limits.why_not("slow-volume")),
-    pytest.mark.skipif(bool(limits.why_not("memory-group")), reason=limits.why_not("memory-group")),
+    pytest.mark.skipif(bool(node_limits.why_not("data-volume")), reason=node_limits.why_not("data-volume")),
+    pytest.mark.skipif(bool(node_limits.why_not("slow-volume")), reason=node_limits.why_not("slow-volume")),
+    pytest.mark.skipif(bool(node_limits.why_not("memory-group")), reason=node_limits.why_not("memory-group")),
 ]
 ORDERS = TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"})
 STEPS: list[dict[str, Any]] = [

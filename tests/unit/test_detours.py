@@ -17,7 +17,7 @@ from faults.schedule.timeline import needs_of
 from harness.clusters.cluster import spec_of
 from harness.clusters.docker.wiring import DockerWiring
 from harness.clusters.layout.detours import DetourMap
-from harness.clusters.layout.layout import Layout, LoopbackWiring
+from harness.clusters.layout.node_layout import Layout, LoopbackWiring
 from harness.clusters.network.proxied import detours_of, toxic_of
 from harness.errors import ScenarioError, UsageError
 from harness.protocols.cluster import Endpoint, TopicSettings

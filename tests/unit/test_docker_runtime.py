@@ -28,7 +28,7 @@ from harness.clusters.docker import (
 )
 from harness.clusters.docker.runtime import DockerRuntime
 from harness.clusters.layout import addresses
-from harness.clusters.layout.layout import Layout
+from harness.clusters.layout.node_layout import Layout
 from harness.clusters.limits.groups import Hierarchy
 from harness.errors import EnvironmentNotReady, UsageError
 

@@ -33,8 +33,8 @@ NODES = [
 ]
 
 
-class Voices:
-    """Stands for `open_voice`: each node answers as its behaviour says."""
+class Clients:
+    """Stands for `connect`: each node answers as its behaviour says."""
 
     def __init__(self, **behaviour: Callable[[], Any]) -> None:
         self.behaviour = behaviour
@@ -42,19 +42,19 @@ class Voices:
         self.closed: list[str] = []
 
     def __call__(self, node: Node) -> Any:
-        voices = self
+        clients = self
 
-        class Voice:
+        class Client:
             def unfenced(self) -> Any:
-                voices.asked.append(node.name)
-                return voices.behaviour[node.name.replace("-", "_")]()
+                clients.asked.append(node.name)
+                return clients.behaviour[node.name.replace("-", "_")]()
 
             controller = unfenced
 
             def close(self) -> None:
-                voices.closed.append(node.name)
+                clients.closed.append(node.name)
 
-        return Voice()
+        return Client()
 
 
 def refuses() -> Any:
@@ -66,12 +66,12 @@ def everybody() -> list[int]:
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Voices]:
-    def put(**behaviour: Callable[[], Any]) -> Voices:
-        voices = Voices(**behaviour)
-        monkeypatch.setattr(kafka_failover, "open_voice", voices)
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clients]:
+    def put(**behaviour: Callable[[], Any]) -> Clients:
+        clients = Clients(**behaviour)
+        monkeypatch.setattr(kafka_failover, "connect", clients)
         monkeypatch.setattr(kafka_failover, "ASK_S", 0.3)
-        return voices
+        return clients
 
     return put
 
@@ -82,45 +82,45 @@ def test_it_is_an_admin_with_leaders() -> None:
     assert isinstance(admin, HasLeaders)
 
 
-def test_the_next_broker_is_asked_when_one_does_not_answer(install: Callable[..., Voices]) -> None:
-    voices = install(kafka_1=refuses, kafka_2=refuses, kafka_3=everybody)
+def test_the_next_broker_is_asked_when_one_does_not_answer(install: Callable[..., Clients]) -> None:
+    clients = install(kafka_1=refuses, kafka_2=refuses, kafka_3=everybody)
     admin = KafkaAdmin(NODES)
     assert admin.registered() == {"kafka-1", "kafka-2", "kafka-3"}
-    assert voices.asked == ["kafka-1", "kafka-2", "kafka-3"]
-    assert voices.closed == ["kafka-1", "kafka-2"]
+    assert clients.asked == ["kafka-1", "kafka-2", "kafka-3"]
+    assert clients.closed == ["kafka-1", "kafka-2"]
     admin.registered()
-    assert voices.asked[-1] == "kafka-3", "a conversation that works is continued"
+    assert clients.asked[-1] == "kafka-3", "a broker that answered is asked again"
 
 
-def test_nodes_known_to_be_away_are_asked_last(install: Callable[..., Voices]) -> None:
-    voices = install(kafka_1=refuses, kafka_2=everybody, kafka_3=everybody)
+def test_nodes_known_to_be_away_are_asked_last(install: Callable[..., Clients]) -> None:
+    clients = install(kafka_1=refuses, kafka_2=everybody, kafka_3=everybody)
     KafkaAdmin(NODES, is_reachable=lambda name: name != "kafka-1").registered()
-    assert voices.asked == ["kafka-2"]
+    assert clients.asked == ["kafka-2"]
 
 
 def test_an_answer_that_asking_again_would_not_change_ends_the_asking(
-    install: Callable[..., Voices],
+    install: Callable[..., Clients],
 ) -> None:
     def bad() -> Any:
         raise InvalidReplicationFactorError("3 of 1")
 
-    voices = install(kafka_1=bad, kafka_2=everybody, kafka_3=everybody)
+    clients = install(kafka_1=bad, kafka_2=everybody, kafka_3=everybody)
     with pytest.raises(UsageError, match="kafka-1 refuses"):
         KafkaAdmin(NODES).registered()
-    assert voices.asked == ["kafka-1"]
+    assert clients.asked == ["kafka-1"]
 
 
-def test_a_retriable_answer_is_asked_elsewhere_without_hanging_up(install: Callable[..., Voices]) -> None:
+def test_a_retriable_answer_is_asked_elsewhere_without_hanging_up(install: Callable[..., Clients]) -> None:
     def not_now() -> Any:
         raise NotControllerError("elsewhere")
 
-    voices = install(kafka_1=not_now, kafka_2=everybody, kafka_3=everybody)
+    clients = install(kafka_1=not_now, kafka_2=everybody, kafka_3=everybody)
     KafkaAdmin(NODES).registered()
-    assert voices.asked == ["kafka-1", "kafka-2"]
-    assert voices.closed == []
+    assert clients.asked == ["kafka-1", "kafka-2"]
+    assert clients.closed == []
 
 
-def test_when_nobody_answers_it_gives_up_in_time_and_says_who(install: Callable[..., Voices]) -> None:
+def test_when_nobody_answers_it_gives_up_in_time_and_says_who(install: Callable[..., Clients]) -> None:
     install(kafka_1=refuses, kafka_2=refuses, kafka_3=refuses)
     started = time.monotonic()
     with pytest.raises(EnvironmentNotReady, match=r"kafka-1 KafkaConnectionError, kafka-2 .*, kafka-3"):
@@ -128,24 +128,24 @@ def test_when_nobody_answers_it_gives_up_in_time_and_says_who(install: Callable[
     assert time.monotonic() - started < 20.0
 
 
-def test_the_controller_is_unknown_rather_than_an_error(install: Callable[..., Voices]) -> None:
+def test_the_controller_is_unknown_rather_than_an_error(install: Callable[..., Clients]) -> None:
     install(kafka_1=refuses, kafka_2=refuses, kafka_3=refuses)
     assert KafkaAdmin(NODES).controller() is None
 
 
 def test_a_node_that_comes_back_is_not_believed_before_one_that_stayed(
-    install: Callable[..., Voices],
+    install: Callable[..., Clients],
 ) -> None:
-    voices = install(kafka_1=everybody, kafka_2=everybody, kafka_3=everybody)
+    clients = install(kafka_1=everybody, kafka_2=everybody, kafka_3=everybody)
     away = {"kafka-1"}
     admin = KafkaAdmin(NODES, is_reachable=lambda name: name not in away)
     admin.registered()
     away.clear()
     admin.registered()
-    assert voices.asked == ["kafka-2", "kafka-2"]
+    assert clients.asked == ["kafka-2", "kafka-2"]
 
 
-def test_waiting_for_readiness_ends_early_when_a_node_died(install: Callable[..., Voices]) -> None:
+def test_waiting_for_readiness_ends_early_when_a_node_died(install: Callable[..., Clients]) -> None:
     install(kafka_1=refuses, kafka_2=refuses, kafka_3=refuses)
 
     def died() -> None:
@@ -155,7 +155,7 @@ def test_waiting_for_readiness_ends_early_when_a_node_died(install: Callable[...
         KafkaAdmin(NODES, watch=died).wait_ready([], timeout_s=60.0, run_tag=1)
 
 
-def test_what_is_missing_is_named_at_the_timeout(install: Callable[..., Voices]) -> None:
+def test_what_is_missing_is_named_at_the_timeout(install: Callable[..., Clients]) -> None:
     install(kafka_1=lambda: [1, 3], kafka_2=refuses, kafka_3=lambda: [1, 3])
     with pytest.raises(EnvironmentNotReady, match="not ready after 0 s: kafka-2 is not registered"):
         KafkaAdmin(NODES).wait_ready(["orders"], timeout_s=0.2, run_tag=1)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.limits import groups, limits
+from harness.clusters.limits import groups, node_limits
 from harness.clusters.limits.groups import (
     CpuGroup,
     Hierarchy,
@@ -56,13 +56,13 @@ def test_where_groups_are_made_v2(tmp_path: Path) -> None:
 
 def test_a_system_without_groups_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "hierarchies", dict)
-    assert limits.why_not("cpu-quota") == "this system has no cgroup controller 'cpu'"
+    assert node_limits.why_not("cpu-quota") == "this system has no cgroup controller 'cpu'"
 
 
 def test_a_folder_that_cannot_be_written_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     proc = Hierarchy("cpu", Path("/proc"), 1)
     monkeypatch.setattr(groups, "hierarchies", lambda: {"cpu": proc})
-    assert "no control group can be made in /proc" in limits.why_not("cpu-quota")
+    assert "no control group can be made in /proc" in node_limits.why_not("cpu-quota")
 
 
 def made(kind: type[CpuGroup] | type[MemoryGroup], root: Path, version: int, **files: str) -> Path:
@@ -159,7 +159,7 @@ def test_a_refusal_names_file_and_value(tmp_path: Path) -> None:
         group.limit(0.1)
 
 
-class Node(limits.LimitedNodes):
+class Node(node_limits.LimitedNodes):
     """A runtime of processes, as far as limits go."""
 
     at: int | None = None
@@ -181,12 +181,12 @@ def test_what_a_node_writes_counts_before_the_kernel_passes_it_on(tmp_path: Path
 def test_the_process_runtime_has_every_ability_and_need() -> None:
     for ability in (LimitsCpu, LimitsMemory, FillsDisk, SlowsDisk, LiftsLimits):
         assert isinstance(Node(), ability)
-    assert limits.GIVES <= GIVES
+    assert node_limits.GIVES <= GIVES
 
 
 def test_a_cluster_without_the_need_says_how_to_get_it(tmp_path: Path) -> None:
     node = Node()
-    node.limits = limits.Limits("run-1", {"kafka-1": tmp_path / "data"}, frozenset())
+    node.limits = node_limits.Limits("run-1", {"kafka-1": tmp_path / "data"}, frozenset())
     with pytest.raises(EnvironmentNotReady, match="started without cpu-quota"):
         node.limit_cpu("kafka-1", 0.1)
     with pytest.raises(EnvironmentNotReady, match="started without data-volume"):
@@ -195,15 +195,15 @@ def test_a_cluster_without_the_need_says_how_to_get_it(tmp_path: Path) -> None:
 
 def test_a_node_that_stores_nothing_is_told_from_a_cluster_without_volumes(tmp_path: Path) -> None:
     node = Node()
-    node.limits = limits.Limits("run-1", {"bookie-1": tmp_path / "data"}, frozenset({"data-volume"}))
+    node.limits = node_limits.Limits("run-1", {"bookie-1": tmp_path / "data"}, frozenset({"data-volume"}))
     with pytest.raises(EnvironmentNotReady, match="broker-1 keeps no data of its own") as caught:
         node.fill_disk("broker-1")
     assert caught.value.hint == "these do: bookie-1"
 
 
 needs_groups = pytest.mark.skipif(
-    bool(limits.why_not("cpu-quota") or limits.why_not("memory-group")),
-    reason=f"no groups here: {limits.why_not('cpu-quota')}{limits.why_not('memory-group')}",
+    bool(node_limits.why_not("cpu-quota") or node_limits.why_not("memory-group")),
+    reason=f"no groups here: {node_limits.why_not('cpu-quota')}{node_limits.why_not('memory-group')}",
 )
 
 
@@ -226,7 +226,7 @@ class Hog(Node):
     def __init__(self, folder: Path, program: str) -> None:
         self.run_id = f"test-hog-{os.getpid()}"
         needs = frozenset({"cpu-quota", "memory-group"})
-        self.limits = limits.Limits(self.run_id, {"hog": folder}, needs)
+        self.limits = node_limits.Limits(self.run_id, {"hog": folder}, needs)
         self.limits.prepare("hog")
         self.process = subprocess.Popen(
             [sys.executable, "-c", f"input()\n{program}"], stdin=subprocess.PIPE, text=True

@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.limits import (
-    groups as limits_groups,
-)
-from harness.clusters.limits import (
-    limits,
-    volumes,
-)
+from harness.clusters.limits import groups, node_limits, volumes
 from harness.clusters.limits.volumes import (
     Volume,
     throttle_group,
@@ -50,8 +44,8 @@ def test_slow_volumes_need_v1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_user_gets_no_volume(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert limits.why_not("data-volume") == "mounting a volume needs root"
-    assert limits.why_not("slow-volume") == "mounting a volume needs root"
+    assert node_limits.why_not("data-volume") == "mounting a volume needs root"
+    assert node_limits.why_not("slow-volume") == "mounting a volume needs root"
 
 
 needs_root = pytest.mark.skipif(bool(why_no_volume()), reason=f"no volume here: {why_no_volume()}")
@@ -129,7 +123,7 @@ def test_a_process_in_a_group_of_its_own_is_slowed_too_also_a_new_one(
     volume: Volume, own_group: Path
 ) -> None:
     """Throttles of cgroups v1 are not inherited, and a container has a group of its own."""
-    node = limits.Limits("run-1", {"kafka-1": volume.data}, frozenset({"slow-volume"}))
+    node = node_limits.Limits("run-1", {"kafka-1": volume.data}, frozenset({"slow-volume"}))
     command = [sys.executable, "-c", WRITER, str(volume.data / "log")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdin is not None
@@ -157,7 +151,7 @@ def test_a_process_in_a_group_of_its_own_is_slowed_too_also_a_new_one(
 def test_what_a_killed_harness_left_is_cleared(volume: Volume, tmp_path: Path) -> None:
     run_id = f"test-{os.getpid()}"
     sleeping = subprocess.Popen(["sleep", "60"])
-    made = limits.Limits(run_id, {"kafka-1": volume.data}, frozenset({"cpu-quota", "memory-group"}))
+    made = node_limits.Limits(run_id, {"kafka-1": volume.data}, frozenset({"cpu-quota", "memory-group"}))
     try:
         made.prepare("kafka-1")
         made.enter("kafka-1", sleeping.pid)
@@ -165,9 +159,9 @@ def test_what_a_killed_harness_left_is_cleared(volume: Volume, tmp_path: Path) -
     finally:
         sleeping.kill()
         sleeping.wait()
-    assert {found for found, _ in limits_groups.groups_left(run_id)} == {run_id}
-    limits.clear(run_id, [tmp_path / "cluster"])
-    assert list(limits_groups.groups_left(run_id)) == []
+    assert {found for found, _ in groups.groups_left(run_id)} == {run_id}
+    node_limits.clear(run_id, [tmp_path / "cluster"])
+    assert list(groups.groups_left(run_id)) == []
     assert volumes_below(tmp_path) == []
     assert not volume.image.exists()
-    limits.clear(run_id, [tmp_path / "cluster"])
+    node_limits.clear(run_id, [tmp_path / "cluster"])

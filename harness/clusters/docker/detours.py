@@ -1,6 +1,6 @@
 """Network faults on containers: a proxy stands between clients and brokers, and another one between the nodes
-(`docker_peers`). Where nothing but a partition is wanted, the kernel drops packets between the nodes instead,
-in the network namespace of the one that would receive them.
+(`harness.clusters.docker.peers`). Where only a partition is asked for, the kernel drops packets between the
+nodes instead, in the network namespace of the receiver.
 
 Packets that are dropped are sent again by TCP, so to drop all of them is to hold bytes until the network is
 whole again. Nothing of this is known inside of a container.

@@ -80,7 +80,7 @@ def _look_at(path: Path) -> None:
 def asking(
     what: str,
     error_type: type[BrokerstormError] = EnvironmentNotReady,
-    hint: str = "is the Docker engine well? `docker info`",
+    hint: str = "check the Docker daemon: `docker info`",
 ) -> Iterator[None]:
     """Turn what Docker's library raises into an error that says what could not be done."""
     from docker.errors import DockerException

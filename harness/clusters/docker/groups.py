@@ -23,7 +23,7 @@ from harness.clusters.limits.groups import (
 )
 from harness.errors import EnvironmentNotReady, HealError
 
-#: In place of a node's name: `limits_groups` finds the group by the run id before it.
+#: In place of a node's name: `harness.clusters.limits.groups` finds the group by the run id before it.
 _NAME: Final = "containers"
 #: A thread weighs 1024; a broker under load has about four that want to run.
 _SHARES: Final = 4 * 1024

@@ -1,4 +1,4 @@
-"""Whether the engine has the images of a cluster, and pulling those that it lacks."""
+"""Finds the images of a cluster in the Docker engine, and pulls those that it lacks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What a container may take: CPU and memory, by the engine's own `update`. A container has its control groups
-from its start on, so that nothing has to be prepared. A disk of its own is a volume that was bound into it
-(`docker_volumes`).
+"""CPU and memory limits of containers, by the engine's own `update`.
+
+A container has its control groups from its start on, so nothing has to be prepared. A disk of its own is a
+volume that was bound into it (`harness.clusters.docker.volumes`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from harness.clusters.docker.engine import asking
-from harness.clusters.limits.limits import (
+from harness.clusters.limits.node_limits import (
     CPU,
     MEMORY,
     LimitedDisks,

@@ -38,7 +38,7 @@ from harness.clusters.docker.wiring import (
 )
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterSpec
-from harness.clusters.layout.layout import Layout
+from harness.clusters.layout.node_layout import Layout
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets

@@ -1,5 +1,6 @@
-"""Data volumes of containers that can be full or slow alone: those of `limits_volumes`, mounted on this
-machine and bound into the containers in place of the engine's own.
+"""Data volumes of containers that can be full or slow alone: those of
+`harness.clusters.limits.volumes`, mounted on this machine and bound into the containers in place of the
+engine's own.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from harness.clusters.docker import engine
 from harness.clusters.docker.engine import asking
 from harness.clusters.docker.wiring import bind_mount
 from harness.clusters.layout.compose import ClusterSpec, Container
-from harness.clusters.limits import limits
-from harness.clusters.limits.limits import Limits
+from harness.clusters.limits import node_limits
+from harness.clusters.limits.node_limits import Limits
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.errors import EnvironmentNotReady
 from harness.rundir import write_json
 
 #: What a fault may need of the cluster's start.
-GIVES: Final = frozenset({limits.VOLUME, limits.SLOW})
+GIVES: Final = frozenset({node_limits.VOLUME, node_limits.SLOW})
 #: Laid over the compose file of a cluster with such volumes (JSON is YAML).
 OVERRIDE: Final = "compose.volumes.json"
 _ELSEWHERE: Final = "a disk of its own needs an engine on this very machine, in the same mount namespace"
@@ -34,7 +35,7 @@ def why_not(need: str) -> str:
     there is a container."""
     if engine.socket_path() is None:
         return "the Docker engine is on another machine (DOCKER_HOST)"
-    return limits.why_not(need)
+    return node_limits.why_not(need)
 
 
 class BoundVolumes:

@@ -1,4 +1,4 @@
-"""How nodes in containers see themselves and each other, and the variables of their compose file."""
+"""Addresses, folders and names as nodes in containers see them, and the variables of their compose file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterSpec, Service
 from harness.clusters.layout.detours import DetourMap
-from harness.clusters.layout.layout import Wiring
+from harness.clusters.layout.node_layout import Wiring
 from harness.clusters.nodes.storage import cluster_id
 from harness.errors import UsageError
 from harness.protocols.cluster import Node

@@ -1,1 +1,1 @@
-"""Which nodes a cluster has, where they listen, and what their settings say: the same on every runtime."""
+"""The nodes of a cluster, their addresses and their settings: the same on every runtime."""

@@ -1,4 +1,4 @@
-"""Where connections go that a network fault may stand in: addresses, names and routes. Pure.
+"""Addresses, names and routes of connections that pass a proxy, where a network fault can impair them. Pure.
 
 Without detours a connection goes straight to a node's port at 127.0.R.N. With them it goes through a proxy:
 

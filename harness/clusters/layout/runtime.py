@@ -1,4 +1,4 @@
-"""What every runtime offers: clusters, faults and the run know no more of it than this."""
+"""The interface of a runtime: clusters, faults and the run know no more of it than this."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.clusters.layout.compose import ClusterSpec
-from harness.clusters.layout.layout import Layout
+from harness.clusters.layout.node_layout import Layout
 from harness.protocols.cluster import Node
 
 

@@ -1,8 +1,8 @@
-"""What a node on this machine may take: CPU, memory, disk. The part of the runtimes behind resource faults.
+"""CPU, memory and disk limits of the nodes on this machine: the part of the runtimes behind resource faults.
 
-What a fault needs is made when the cluster is made and goes with it: a control group a node
-(`limits_groups`), a volume a node (`limits_volumes`). A node without such a need is started as ever. The
-process runtime takes all of it, the docker runtime the volumes: a container has its groups anyway.
+What a fault needs is made when the cluster is made and goes with it: one control group per node
+(`harness.clusters.limits.groups`), one volume per node (`harness.clusters.limits.volumes`). The process
+runtime takes both, the docker runtime the volumes: a container has its groups anyway.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The smallest cluster, started and stopped once a version, so that every later start is quick.
+"""Builds class archives by booting a minimal cluster once per version, so that every later start is quick.
 
-A broker's JVM spends most of its start loading some ten thousand classes. At the end of the rehearsal Java
-writes them to an archive (class data sharing), one a main class, that later nodes map instead: measured for
+A broker's JVM spends most of its start loading some ten thousand classes. When the minimal
+cluster ends, Java writes them to an archive (class data sharing), one per main class, that later nodes map
+instead: measured for
 Kafka 4.6 instead of 7.9 CPU seconds a start, which on two cores is five seconds for three nodes, and a
 restart during a run takes that much less from the clients under test. Java ignores an archive that does not
 fit.
@@ -58,7 +59,7 @@ def with_archives(launch: Launch, run_id: str, block: int, report: Progress) -> 
             with FileLock(lock, timeout=0):
                 if not _exist(archives.values()):
                     report(f"preparing {launch.spec.system} {launch.spec.version} for quick starts", None)
-                    _rehearse(launch, run_id, block)
+                    _record(launch, run_id, block)
         except Timeout:
             pass  # another process makes them; this start is a slow one
         except (BrokerstormError, OSError) as error:
@@ -70,21 +71,21 @@ def _exist(paths: Iterable[Path]) -> bool:
     return all(path.exists() for path in paths)
 
 
-def _rehearse(launch: Launch, run_id: str, block: int) -> None:
+def _record(launch: Launch, run_id: str, block: int) -> None:
     assembly = assembly_of(launch.spec.system)
-    spec, settings = assembly.alone(launch.spec)
+    spec, settings = assembly.minimal(launch.spec)
     folder_of_all = archive_file(launch.java, launch.jars, "all").parent
     with tempfile.TemporaryDirectory(dir=folder_of_all, prefix=f"{launch.jars.name}.part-") as name:
         folder = Path(name)
         # -Xshare messages are about classes that cannot be archived: of no use to anybody.
         flags = (f"-XX:ArchiveClassesAtExit={folder}/{{main}}.jsa", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-        alone = replace(launch, spec=spec, jvm=(*launch.jvm, *flags), settings=settings)
-        runtime = ProcessRuntime(run_id, folder, block, alone, assembly.prepare(run_id, alone))
+        minimal = replace(launch, spec=spec, jvm=(*launch.jvm, *flags), settings=settings)
+        runtime = ProcessRuntime(run_id, folder, block, minimal, assembly.prepare(run_id, minimal))
         admin = assembly.admin(runtime, runtime.is_running)
         admin.watch = runtime.check
         try:
             runtime.up()
-            assembly.rehearse(admin)
+            assembly.exercise(admin)
             admin.close()
             for service in reversed(spec.services):
                 runtime.stop(service.name, timeout_s=_STOP_S)

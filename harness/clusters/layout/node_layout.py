@@ -1,4 +1,4 @@
-"""Which nodes a cluster has, where they listen and what their settings say: the same on every runtime.
+"""The nodes of one cluster, their addresses and their rendered settings: the same on every runtime.
 
 A runtime differs in how nodes reach each other and where their files are, and says so in a `Wiring`.
 Clients and the harness reach every node at the addresses of the run's block, whatever the runtime.
