@@ -62,6 +62,6 @@ def _known(client: str) -> str:
     if client not in _PRODUCERS:
         raise ScenarioError(
             f"client {client!r} has no promise table",
-            hint=f"known: {', '.join(_PRODUCERS)} (harness/promises)",
+            hint=f"known: {', '.join(_PRODUCERS)} (harness/plan/promise_*.py)",
         )
     return client

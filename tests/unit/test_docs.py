@@ -1,0 +1,125 @@
+"""The docs: links lead somewhere, files that are named exist, the drawn architecture is that of the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_imports import ROOT, imports, is_worker, module_file, name_of, sources
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PARTS = ("analysis", "bench", "commands", "compose", "docs", "faults", "harness", "scenarios", "tests")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+#: ``harness/run/lifecycle.py``; with ``<name>`` or ``*`` any that fits.
+FILE = re.compile(rf"(?<![\w/.<>-])((?:{'|'.join(PARTS)})/[\w./*<>-]*[\w*>/])")
+#: A module, class or function by its whole name.
+DOTTED = re.compile(r"`((?:analysis|commands|faults|harness)(?:\.\w+)+)(?<!\.jsonl)`")
+
+
+def without_code_blocks(page: Path) -> str:
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """What a code host makes of the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", without_code_blocks(page), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return frozenset(re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in plain)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(without_code_blocks(page)):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def missing_files(text: str) -> list[str]:
+    found = {re.sub(r"<[^>]*>", "*", path) for path in FILE.findall(text)}
+    return sorted(path for path in found if not any(ROOT.glob(path)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    assert missing_files(page.read_text()) == []
+
+
+def test_files_that_the_code_names_exist() -> None:
+    found = {name_of(path): missing_files(path.read_text()) for path in sources()}
+    assert {name: missing for name, missing in found.items() if missing} == {}
+
+
+def is_defined(dotted: str) -> bool:
+    """Whether a dotted name is a module, or a name that its module defines or imports."""
+    module, _, name = dotted.rpartition(".")
+    if not module:
+        return False
+    if module_file(dotted) is not None:
+        return True
+    file = module_file(module)
+    if file is None:
+        return is_defined(module)  # a member of a class
+    return (
+        re.search(rf"^(?:class |def |from .* import .*\b)?{name}\b|^ +{name},$", file.read_text(), re.M)
+        is not None
+    )
+
+
+def test_names_that_the_code_mentions_exist() -> None:
+    """Docstrings and comments point to modules, classes and functions by their dotted names."""
+    wrong = [
+        f"{name_of(path)}: {dotted}"
+        for path in sources()
+        for dotted in DOTTED.findall(path.read_text())
+        if not is_defined(dotted)
+    ]
+    assert wrong == []
+
+
+# ----- architecture.md ---------------------------------------------------------------------------------
+
+
+def rooms() -> list[str]:
+    """The packages of architecture.md in its order."""
+    page = ROOT / "docs" / "explanation" / "architecture.md"
+    return re.findall(r"^- `([\w/]+)`: ", page.read_text(), re.MULTILINE)
+
+
+def package_of(path: Path) -> str:
+    return name_of(path.parent)
+
+
+def imports_between_packages() -> Iterator[tuple[Path, str]]:
+    """(module, package it imports from), of the modules that stand in a package."""
+    for path in sources():
+        if package_of(path) in rooms():
+            targets = (module_file(module) for _, module in imports(path))
+            yield from ((path, package_of(target)) for target in targets if target is not None)
+
+
+def test_the_architecture_page_lists_every_package() -> None:
+    parts = ("analysis/", "commands/", "faults/", "harness/")
+    packages = {package_of(path) for path in sources() if name_of(path).startswith(parts)}
+    own_folder = {package_of(path) for path in sources() if is_worker(path)} - {"harness/workers"}
+    assert sorted(rooms()) == sorted(packages - own_folder - {"analysis", "faults", "harness"})
+
+
+def test_the_architecture_page_lists_packages_above_what_they_import() -> None:
+    height = {room: number for number, room in enumerate(rooms())}
+    wrong = [
+        f"{name_of(path)} imports {target}"
+        for path, target in imports_between_packages()
+        if target in height and height[target] < height[package_of(path)]
+    ]
+    assert wrong == []
