@@ -18,6 +18,7 @@ from faults.kit.injection import Injection
 from faults.kit.site import POLL_S, Site
 from faults.schedule.timeline import Firing
 from harness.errors import BrokerstormError
+from harness.waiting import wait_until
 
 #: An asked leader moves within half a second on a calm machine; later the move counts as vacuous.
 PROOF_S: Final = 15.0
@@ -130,9 +131,7 @@ class Life(threading.Thread):
         if prover.trouble:
             return
         if self._leave or not injection.lasts:
-            deadline = time.monotonic() + PROOF_S
-            while time.monotonic() < deadline and not prover.proved.wait(POLL_S) and not stopping.is_set():
-                pass
+            wait_until(prover.proved.is_set, PROOF_S, every_s=POLL_S, stop=stopping)
             return
         if self.firing.for_s is not None:
             stopping.wait(self.firing.for_s)

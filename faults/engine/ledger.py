@@ -32,6 +32,7 @@ from harness.protocols.cluster import (
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
 from harness.rundir import RunDir, append_jsonl, read_json, write_json
+from harness.waiting import wait_while
 
 #: psutil computes start times from the boot time, which moves a little when the clock is set.
 _SAME_START_S: Final = 2.0
@@ -133,11 +134,8 @@ def _continue(process: Mapping[str, Any]) -> str:
         # A node leads its own process group, and all of it was stopped.
         send = os.killpg if os.getpgid(pid) == pid else os.kill
         send(pid, signal.SIGCONT)
-        deadline = time.monotonic() + _CONTINUE_S
-        while found.status() == psutil.STATUS_STOPPED:
-            if time.monotonic() > deadline:
-                return f"{process['node']} (pid {pid}) is still stopped after SIGCONT"
-            time.sleep(0.01)
+        if wait_while(lambda: found.status() == psutil.STATUS_STOPPED, _CONTINUE_S, every_s=0.01):
+            return f"{process['node']} (pid {pid}) is still stopped after SIGCONT"
     except (psutil.NoSuchProcess, ProcessLookupError):
         return ""
     except (psutil.AccessDenied, PermissionError):

@@ -11,7 +11,7 @@ from faults.kinds.kill import Killed
 from faults.kit.injection import FaultKind
 from faults.kit.node_loss import as_text, what_changed
 from faults.kit.params import Params, Shape
-from faults.kit.site import Site
+from faults.kit.site import POLL_S, Site
 from faults.kit.targets import whom
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
@@ -21,6 +21,7 @@ from harness.protocols.cluster import (
     Proof,
     Stoppable,
 )
+from harness.waiting import wait_while
 
 
 class RollingRestartParams(Params):
@@ -54,12 +55,9 @@ class Rolled(Killed):
         changed = what_changed(before, now, [node]) if before and now else {}
         self.site.stopping.wait(float(self.params["down"]))
         self.site.killable.start(node)
-        missing = "is not ready"
-        for _ in self.site.poll(float(self.params["ready_within"])):
-            if not (missing := self.missing()):
-                break
+        limit_s = float(self.params["ready_within"])
+        missing = wait_while(self.missing, limit_s, every_s=POLL_S, stop=self.site.stopping)
         if missing and not self.site.stopping.is_set():
-            limit_s = float(self.params["ready_within"])
             raise EnvironmentNotReady(f"{node} was not ready {limit_s:g} s after its restart: {missing}")
         away_s = time.monotonic() - start
         self._done[node] = {"stopped_s": round(stopped_s, 2), "ready_s": round(away_s, 2), **changed}

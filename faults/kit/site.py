@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -158,11 +157,3 @@ class Site:
         states = source.partition_states([topic.name for topic in self.shape.topics])
         registered = frozenset(self.cluster.admin.registered())
         return View(states, source.controller(), registered)
-
-    def poll(self, timeout_s: float) -> Iterator[float]:
-        """Yield the seconds passed, every `POLL_S`, until the timeout or until everything must be healed."""
-        start = time.monotonic()
-        while (passed := time.monotonic() - start) < timeout_s:
-            yield passed
-            if self.stopping.wait(POLL_S):
-                return

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -26,6 +27,7 @@ from harness.protocols.cluster import (
     PartitionState,
     TopicSettings,
 )
+from harness.waiting import wait_while
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +82,6 @@ class KafkaAdmin:
             }
             for topic in batch
         }
-        deadline = time.monotonic() + _CREATE_S
         asked = 0
 
         def ask(broker: SingleBrokerAdmin) -> Any:
@@ -88,13 +89,11 @@ class KafkaAdmin:
             asked += 1
             return broker.create_topics(request, timeout_ms=2000, raise_errors=False)
 
-        while request:
+        def lacking() -> str:
             try:
                 answer = self._ask(ask)
-            except EnvironmentNotReady:
-                if time.monotonic() > deadline:
-                    raise
-                continue
+            except EnvironmentNotReady as error:
+                return str(error)
             for row in answer["topics"]:
                 # Our own earlier request may have been carried out although its answer never came.
                 ours = asked > 1 and row["error_code"] == _ALREADY_EXISTS
@@ -102,8 +101,10 @@ class KafkaAdmin:
                     request.pop(row["name"], None)
                 elif not for_code(row["error_code"]).retriable:
                     raise _refused("create", row)
-            if request and time.monotonic() > deadline:
-                raise EnvironmentNotReady(f"topics not created in {_CREATE_S:.0f} s: {', '.join(request)}")
+            return ", ".join(request)
+
+        if why := wait_while(lacking, _CREATE_S, every_s=POLL_S):
+            raise EnvironmentNotReady(f"topics not created in {_CREATE_S:.0f} s: {why}")
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics and wait until every broker in reach has forgotten them, so that their names can be
@@ -117,9 +118,7 @@ class KafkaAdmin:
         for row in answer["topics"]:
             if row["error_code"] not in (0, _UNKNOWN_TOPIC):
                 raise _refused("delete", row)
-        deadline = time.monotonic() + _FORGET_S
-        while self._remembered(set(names)) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+        wait_while(lambda: self._remembered(set(names)), _FORGET_S, every_s=POLL_S)
 
     def _remembered(self, names: set[str]) -> bool:
         for name in self._ask.reachable():
@@ -141,20 +140,20 @@ class KafkaAdmin:
         ends: dict[str, int] = {}
         deadline = time.monotonic() + ASK_S
         for topic in topics:
-            while True:
-                leaders = self.leaders(topic)
-                open_now = {p: name for p, name in leaders.items() if name and f"{topic}-{p}" not in ends}
-                for name in sorted(set(open_now.values())):
-                    mine = [TopicPartition(topic, p) for p, at in open_now.items() if at == name]
-                    with suppress(EnvironmentNotReady):
-                        ends.update(self._ends_at(name, mine))
-                lacking = [f"{topic}-{p}" for p in leaders if f"{topic}-{p}" not in ends]
-                if not lacking:
-                    break
-                if time.monotonic() > deadline:
-                    raise EnvironmentNotReady(f"no leader tells the log end of {', '.join(lacking[:5])}")
-                time.sleep(POLL_S)
+            find = partial(self._find_ends, topic, ends)
+            if missing := wait_while(find, deadline - time.monotonic(), every_s=POLL_S):
+                raise EnvironmentNotReady(f"no leader tells the log end of {', '.join(missing[:5])}")
         return ends
+
+    def _find_ends(self, topic: str, ends: dict[str, int]) -> list[str]:
+        """Add what the leaders of a topic tell to ``ends``; the streams that are still not in it."""
+        leaders = self.leaders(topic)
+        open_now = {p: name for p, name in leaders.items() if name and f"{topic}-{p}" not in ends}
+        for name in sorted(set(open_now.values())):
+            mine = [TopicPartition(topic, p) for p, at in open_now.items() if at == name]
+            with suppress(EnvironmentNotReady):
+                ends.update(self._ends_at(name, mine))
+        return [f"{topic}-{p}" for p in leaders if f"{topic}-{p}" not in ends]
 
     def _ends_at(self, name: str, partitions: Sequence[TopicPartition]) -> dict[str, int]:
         wanted = dict.fromkeys(partitions, OffsetSpec.LATEST)
@@ -253,24 +252,23 @@ class KafkaAdmin:
             EnvironmentNotReady: what is still missing, by name.
         """
         deadline = time.monotonic() + timeout_s
-        self._wait_whole(topics, deadline, timeout_s)
+        self._wait_whole(topics, timeout_s, timeout_s)
         bootstrap = ",".join(str(node.client) for node in self._nodes)
         while True:
             counts = {topic: len(self._partitions(topic)) for topic in topics}
             Probes(bootstrap, run_tag).through(counts, deadline=max(deadline, time.monotonic() + 5.0))
             if not self._look([*topics, *INTERNAL_TOPICS]):
                 return
-            self._wait_whole(topics, deadline, timeout_s)
+            self._wait_whole(topics, deadline - time.monotonic(), timeout_s)
 
-    def _wait_whole(self, topics: Sequence[str], deadline: float, timeout_s: float) -> None:
-        while missing := self._look([*topics, *INTERNAL_TOPICS]):
-            if time.monotonic() > deadline:
-                raise EnvironmentNotReady(
-                    f"the cluster is not ready after {timeout_s:.0f} s: {'; '.join(missing[:5])}"
-                    + (f"; and {len(missing) - 5} more" if len(missing) > 5 else ""),
-                    hint="the nodes' logs are in the run's cluster folder; on a busy machine raise the limit",
-                )
-            time.sleep(POLL_S)
+    def _wait_whole(self, topics: Sequence[str], left_s: float, timeout_s: float) -> None:
+        missing = wait_while(lambda: self._look([*topics, *INTERNAL_TOPICS]), left_s, every_s=POLL_S)
+        if missing:
+            raise EnvironmentNotReady(
+                f"the cluster is not ready after {timeout_s:.0f} s: {'; '.join(missing[:5])}"
+                + (f"; and {len(missing) - 5} more" if len(missing) > 5 else ""),
+                hint="the nodes' logs are in the run's cluster folder; on a busy machine raise the limit",
+            )
 
     def _look(self, topics: Sequence[str]) -> list[str]:
         """What is missing now, as sentences."""

@@ -17,6 +17,7 @@ from harness.protocols.cluster import (
     PartitionState,
     TopicSettings,
 )
+from harness.waiting import wait_while
 
 CLUSTER = "brokerstorm"  # the cluster's name in compose/pulsar
 RUN_NAMESPACES = "public/bs-"
@@ -311,7 +312,7 @@ class PulsarAdmin:
             EnvironmentNotReady: what is still missing, by name.
         """
         deadline = time.monotonic() + timeout_s
-        self._wait_registered(deadline, timeout_s)
+        self._wait_registered(timeout_s)
         if topics:
             self._probe(self._streams(topics), deadline, run_tag)
             return
@@ -324,28 +325,26 @@ class PulsarAdmin:
         finally:
             self._current = before
 
-    def _wait_registered(self, deadline: float, timeout_s: float) -> None:
+    def _wait_registered(self, timeout_s: float) -> None:
         names = {node.name for node in (*self._brokers, *self._storage)}
-        missing = sorted(names)
-        why = ""
-        while missing:
+
+        def missing() -> str:
             self.watch()
             try:
-                missing, why = sorted(names - self.registered()), ""
+                absent = sorted(names - self.registered())
                 # A killed broker's session lasts on while it starts again.
-                missing = missing or [n.name for n in self._brokers if not self.answers(n.name)]
-                if not missing and self.controller() is None:
-                    missing = ["a leader broker"]
+                absent = absent or [n.name for n in self._brokers if not self.answers(n.name)]
+                if not absent and self.controller() is None:
+                    absent = ["a leader broker"]
             except EnvironmentNotReady as error:
-                why = f" ({error})"
-            if missing and time.monotonic() > deadline:
-                raise EnvironmentNotReady(
-                    f"the cluster is not ready after {timeout_s:.0f} s: "
-                    f"not registered or not answering: {', '.join(missing)}{why}",
-                    hint="the nodes' logs are in the run's cluster folder; on a busy machine raise the limit",
-                )
-            if missing:
-                time.sleep(POLL_S)
+                return str(error)
+            return f"not registered or not answering: {', '.join(absent)}" if absent else ""
+
+        if still := wait_while(missing, timeout_s, every_s=POLL_S):
+            raise EnvironmentNotReady(
+                f"the cluster is not ready after {timeout_s:.0f} s: {still}",
+                hint="the nodes' logs are in the run's cluster folder; on a busy machine raise the limit",
+            )
 
     def _probe(self, streams: Sequence[str], deadline: float, run_tag: int) -> None:
         addresses, through = what_to_probe(

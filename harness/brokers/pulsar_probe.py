@@ -13,6 +13,7 @@ import pulsar
 from harness.brokers.probe import probe_payload
 from harness.brokers.pulsar_names import bundle_of, full_name
 from harness.errors import EnvironmentNotReady
+from harness.waiting import wait_while
 
 _THREADS = 8
 _OPERATION_S = 10
@@ -77,17 +78,16 @@ def probe_topics(
 
 def _probe(client: pulsar.Client, address: str, read: bool, run_tag: int, deadline: float) -> str:
     """Why it did not work; empty when it did. Tries again until the deadline: ownership may be moving."""
-    while True:
-        left_s = deadline - time.monotonic()
+
+    def attempt() -> str:
+        within_s = max(1.0, min(deadline - time.monotonic(), _OPERATION_S))
         try:
-            _through(client, address, read, run_tag, max(1.0, min(left_s, _OPERATION_S)))
+            _through(client, address, read, run_tag, within_s)
         except pulsar.PulsarException as error:
-            why = str(error).partition("Pulsar error: ")[2] or type(error).__name__
-            if time.monotonic() > deadline:
-                return why
-            time.sleep(0.2)
-        else:
-            return ""
+            return str(error).partition("Pulsar error: ")[2] or type(error).__name__
+        return ""
+
+    return wait_while(attempt, deadline - time.monotonic(), every_s=0.2)
 
 
 def _through(client: pulsar.Client, address: str, read: bool, run_tag: int, within_s: float) -> None:

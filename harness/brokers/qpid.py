@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,6 +16,7 @@ from harness.protocols.cluster import (
     PartitionState,
     TopicSettings,
 )
+from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.1
 _ASK_S = 8.0
@@ -204,15 +204,10 @@ class QpidAdmin:
         Raises:
             EnvironmentNotReady: there is none in time.
         """
-        deadline = time.monotonic() + _ASK_S
-        while True:
-            roles = self.roles()
-            master = self._master_of(roles)
-            if master is not None:
-                return master
-            if time.monotonic() > deadline:
-                raise EnvironmentNotReady(f"no broker serves its queues ({_shown(roles)})")
-            time.sleep(_POLL_S)
+        master = wait_until(lambda: self._master_of(self.roles()), _ASK_S, every_s=_POLL_S)
+        if master is None:
+            raise EnvironmentNotReady(f"no broker serves its queues ({_shown(self.roles())})")
+        return master
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         """Return when every node serves or follows, the master has the queues of ``topics``, and a message
@@ -221,21 +216,19 @@ class QpidAdmin:
         Raises:
             EnvironmentNotReady: what is still missing, by name.
         """
-        deadline = time.monotonic() + timeout_s
-        while True:
+
+        def missing() -> str:
             self.watch()
             try:
-                missing = self._missing(topics, run_tag)
+                return self._missing(topics, run_tag)
             except EnvironmentNotReady as error:
-                missing = str(error)
-            if not missing:
-                return
-            if time.monotonic() > deadline:
-                raise EnvironmentNotReady(
-                    f"the cluster is not ready after {timeout_s:.0f} s: {missing}",
-                    hint="the nodes' logs are in the run's cluster folder; on a busy machine raise the limit",
-                )
-            time.sleep(_POLL_S)
+                return str(error)
+
+        if still := wait_while(missing, timeout_s, every_s=_POLL_S):
+            raise EnvironmentNotReady(
+                f"the cluster is not ready after {timeout_s:.0f} s: {still}",
+                hint="the nodes' logs are in the run's cluster folder; on a busy machine raise the limit",
+            )
 
     def _missing(self, topics: Sequence[str], run_tag: int) -> str:
         roles = self.roles()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +30,7 @@ from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
 from harness.toolchains.java import Java
+from harness.waiting import wait_until
 
 _POLL_S = 0.05
 _CONNECT_TIMEOUT_S = 1.0
@@ -133,18 +133,18 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             EnvironmentNotReady: it died (its last log lines), failed, or is not far enough in time.
         """
         process, endpoint = self._processes[name], self.layout.node(name).client
-        deadline = time.monotonic() + _STEP_TIMEOUT_S
         if condition == "service_started":
             return
-        while time.monotonic() < deadline:
-            completed = self._services[name].once and not process.is_running()
-            if completed and process.exit_code == 0:
-                return
-            if completed or not process.is_running():
+
+        def is_far_enough() -> bool:
+            if not process.is_running():
+                if self._services[name].once and process.exit_code == 0:
+                    return True
                 raise process.why_dead()
-            if condition == "service_healthy" and _accepts(endpoint):
-                return
-            time.sleep(_POLL_S)
+            return condition == "service_healthy" and _accepts(endpoint)
+
+        if wait_until(is_far_enough, _STEP_TIMEOUT_S, every_s=_POLL_S):
+            return
         waited = f"not listening at {endpoint}" if condition == "service_healthy" else "not done"
         raise EnvironmentNotReady(
             f"{name} is {waited} {_STEP_TIMEOUT_S:.0f} s after its start",

@@ -30,6 +30,7 @@ from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
 from harness.run.workers import Crew
 from harness.rundir import RunDir, write_json
+from harness.waiting import wait_until
 
 OnPhase = Callable[[str], None]
 
@@ -159,13 +160,15 @@ class LiveRun:
         crew.tell(crew.producers, "stop-load")
 
     def _watch_until(self, end_ns: int) -> None:
-        while time.monotonic_ns() < end_ns and not self._interrupts.stop.is_set():
+        def is_over() -> bool:
             if not any(worker.is_alive for worker in self._crew.producers):
-                break
+                return True
             self._tick()
             self._crew.start_late((time.monotonic_ns() - self._epoch_ns) / 1e9)
-            remaining_s = (end_ns - time.monotonic_ns()) / 1e9
-            self._interrupts.stop.wait(max(0.0, min(TICK_S, remaining_s)))
+            return False
+
+        left_s = (end_ns - time.monotonic_ns()) / 1e9
+        wait_until(is_over, left_s, every_s=TICK_S, stop=self._interrupts.stop)
 
     def _tick(self) -> None:
         elapsed_s = (time.monotonic_ns() - self._epoch_ns) / 1e9 if self._epoch_ns else 0.0
@@ -216,10 +219,11 @@ class LiveRun:
         self._manifest.update(drained=drained)
 
     def _wait_done(self, worker: WorkerProcess, end: float) -> bool:
-        while worker.is_alive and time.monotonic() < end and not self._interrupts.hurry.is_set():
-            if worker.wait_done(TICK_S):
-                return True
+        def is_over() -> bool:
             self._tick()
+            return not worker.is_alive or self._interrupts.hurry.is_set()
+
+        wait_until(is_over, end - time.monotonic(), every_s=TICK_S, stop=worker.done)
         return worker.wait_done(0.0)
 
     def _wait_consumers(self, end: float) -> bool:
@@ -227,15 +231,15 @@ class LiveRun:
         if not consumers:
             return True
         draining = Draining(self._plan, self._cluster.admin, stored=self._crew.totals()["ok"])
-        while time.monotonic() < end and not self._interrupts.hurry.is_set():
+
+        def ended() -> str:
             if draining.is_done([worker.stats for worker in consumers]):
-                return True
-            if not all(worker.is_alive for worker in consumers):
-                self._crew.notice_deaths()
-                return False
+                return "drained"
             self._tick()
-            self._interrupts.hurry.wait(TICK_S)
-        return False
+            return "" if all(worker.is_alive for worker in consumers) else "died"
+
+        left_s = end - time.monotonic()
+        return wait_until(ended, left_s, every_s=TICK_S, stop=self._interrupts.hurry) == "drained"
 
     def _audit(self) -> None:
         if self._interrupts.stop.is_set():

@@ -21,6 +21,7 @@ import psutil
 
 from harness.errors import WorkerError
 from harness.rundir import write_json
+from harness.waiting import wait_until, wait_while
 
 #: A worker that was told to stop gets this long before SIGKILL.
 STOP_GRACE_S = 5.0
@@ -177,10 +178,7 @@ class WorkerProcess:
 
     def wait_done(self, timeout_s: float) -> bool:
         """Wait until it said ``done`` or died; True when it said so."""
-        deadline = time.monotonic() + timeout_s
-        while not self.done.wait(0.05):
-            if not self.is_alive or time.monotonic() > deadline:
-                break
+        wait_while(lambda: self.is_alive, timeout_s, every_s=0.05, stop=self.done)
         if self._reader is not None and not self.is_alive:
             self._reader.join(1.0)
         return self.done.is_set()
@@ -197,14 +195,16 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGQUIT)
         seen, still_since = before, 0.0
-        deadline = time.monotonic() + DUMP_WAIT_S
-        while time.monotonic() < deadline and self.is_alive:
-            time.sleep(DUMP_STILL_S / 4)
+
+        def is_complete() -> bool:
+            nonlocal seen, still_since
             sizes = [_size(path) for path in files]
             if sizes != seen:
                 seen, still_since = sizes, time.monotonic()
-            elif still_since and time.monotonic() - still_since > DUMP_STILL_S:
-                break
+            is_still = still_since > 0 and time.monotonic() - still_since > DUMP_STILL_S
+            return is_still or not self.is_alive
+
+        wait_until(is_complete, DUMP_WAIT_S, every_s=DUMP_STILL_S / 4)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(b"".join(_from(path, at) for path, at in zip(files, before, strict=True)))
 

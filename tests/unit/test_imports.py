@@ -28,6 +28,7 @@ ALLOWED = {
         "harness.errors",
         "harness.rundir",
         "harness.durations",
+        "harness.waiting",
     ),
     "analysis": ("analysis", "harness.records", "harness.rundir", "harness.errors"),
     "harness": ("harness",),
@@ -41,6 +42,7 @@ BARE = (
     "harness/protocols/limits.py",
     "harness/errors.py",
     "harness/durations.py",
+    "harness/waiting.py",
 )
 #: Client and broker libraries: only who talks to brokers may know them.
 CLIENT_LIBRARIES = {"confluent_kafka", "kafka", "pika", "pulsar"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError
+from harness.waiting import wait_while
 
 LABEL = "brokerstorm.run"
 SERVICE_LABEL = "com.docker.compose.service"
@@ -181,23 +181,22 @@ def remove(client: Any, run_id: str) -> None:
     Raises:
         HealError: something is still there after some seconds.
     """
-    deadline = time.monotonic() + _REMOVE_S
     problems: list[str] = []
+
+    def left() -> int:
+        found = _everything(client, run_id)
+        # One kind after the other: a network and a volume go when no container uses them.
+        said = pool.map(_attempt, [do for kind, do in found if kind == found[0][0]])
+        problems[:] = [text for text in said if text]
+        return len(found)
+
     with ThreadPoolExecutor(_THREADS) as pool:
-        while left := _everything(client, run_id):
-            if time.monotonic() > deadline:
-                said = f": {problems[-1]}" if problems else ""
-                raise HealError(
-                    f"{len(left)} containers, networks or volumes of {run_id} cannot be removed{said}",
-                    hint=f"docker ps -a --filter label={LABEL}={run_id}",
-                )
-            # One kind after the other: a network and a volume go when no container uses them.
-            first = left[0][0]
-            problems = [
-                said for said in pool.map(_attempt, [do for kind, do in left if kind == first]) if said
-            ]
-            if problems:
-                time.sleep(0.1)
+        if count := wait_while(left, _REMOVE_S, every_s=0.05):
+            said = f": {problems[-1]}" if problems else ""
+            raise HealError(
+                f"{count} containers, networks or volumes of {run_id} cannot be removed{said}",
+                hint=f"docker ps -a --filter label={LABEL}={run_id}",
+            )
 
 
 def _everything(client: Any, run_id: str) -> list[tuple[str, Callable[[], None]]]:

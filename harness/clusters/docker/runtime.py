@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -54,6 +53,7 @@ from harness.protocols.network import (
     PEER_CUTS,
     PEER_DETOURS,
 )
+from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02
 _GONE_S = 10.0
@@ -234,13 +234,13 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
 
     def kill(self, node: str) -> None:
         self._act(node, "kill", lambda container: container.kill())
-        if not self._wait(lambda: not self.is_running(node)):
+        if wait_while(lambda: self.is_running(node), _GONE_S, every_s=_POLL_S):
             raise HealError(f"{node} still runs {_GONE_S:.0f} s after SIGKILL", hint="docker ps")
 
     def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
         self.resume(node)  # a frozen process gets its SIGTERM only when it runs
         self._act(node, "stop", lambda container: container.stop(timeout=math.ceil(timeout_s)))
-        if not self._wait(lambda: not self.is_running(node)):
+        if wait_while(lambda: self.is_running(node), _GONE_S, every_s=_POLL_S):
             raise HealError(f"{node} still runs {timeout_s + _GONE_S:.0f} s after SIGTERM", hint="docker ps")
 
     def pause(self, node: str) -> None:
@@ -251,7 +251,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         container = self.container(node)
         with asking(f"cannot pause {node}"):
             container.pause()
-        if not self._wait(lambda: self.is_paused(node)):
+        if not wait_until(lambda: self.is_paused(node), _GONE_S, every_s=_POLL_S):
             raise EnvironmentNotReady(f"cannot pause {node}: it is not running")
 
     def resume(self, node: str) -> None:
@@ -274,15 +274,6 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
                 state = self._state(node)
                 if state.get("Running") and (state.get("Paused") or not if_paused):
                     raise
-
-    @staticmethod
-    def _wait(condition: Callable[[], bool]) -> bool:
-        deadline = time.monotonic() + _GONE_S
-        while not condition():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_S)
-        return True
 
     def log_tail(self, node: str) -> str:
         return str(self._why_dead(node))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Final
 
 from harness.errors import EnvironmentNotReady
 from harness.protocols.limits import CpuUse, MemoryUse
+from harness.waiting import wait_while
 
 PREFIX: Final = "brokerstorm."
 CONTROLLERS: Final = ("cpu", "memory")
@@ -254,17 +254,13 @@ def groups_left(run_id: str | None = None) -> Iterator[tuple[str, Path]]:
 
 def remove_groups(run_id: str) -> list[Path]:
     """Remove the groups of a run whose processes are gone; what could not be removed."""
-    left = [path for _, path in groups_left(run_id)]
-    deadline = time.monotonic() + _REMOVE_S
-    while left:
-        for path in list(left):
+    groups = [path for _, path in groups_left(run_id)]
+
+    def left() -> list[Path]:
+        for path in groups:
             for folder, _, _ in os.walk(path, topdown=False):  # an engine that was killed left its own
                 with contextlib.suppress(OSError):
                     Path(folder).rmdir()
-            if not path.exists():
-                left.remove(path)
-        if time.monotonic() > deadline:
-            break
-        if left:
-            time.sleep(0.05)
-    return left
+        return [path for path in groups if path.exists()]
+
+    return wait_while(left, _REMOVE_S, every_s=0.05)

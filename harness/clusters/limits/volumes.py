@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import EnvironmentNotReady, HealError
+from harness.waiting import wait_while
 
 #: Room for an hour of a scenario at 15 MB/s a node; sparse, so a short run takes what it writes.
 VOLUME_BYTES: Final = 64 * 1024**3
@@ -258,14 +259,13 @@ def unmount(path: Path) -> None:
     Raises:
         HealError: it stays in use.
     """
-    deadline = time.monotonic() + _UNMOUNT_S
-    while True:
+
+    def trouble() -> str:
         done = subprocess.run(["umount", str(path)], capture_output=True, text=True, check=False)
-        if done.returncode == 0 or not os.path.ismount(path):
-            return
-        if time.monotonic() > deadline:
-            raise HealError(f"{path} is still mounted: {done.stderr.strip()}", hint=f"fuser -vm {path}")
-        time.sleep(0.1)
+        return "" if done.returncode == 0 or not os.path.ismount(path) else done.stderr.strip() or "busy"
+
+    if said := wait_while(trouble, _UNMOUNT_S):
+        raise HealError(f"{path} is still mounted: {said}", hint=f"fuser -vm {path}")
 
 
 def _mounted() -> Iterator[tuple[Path, str]]:

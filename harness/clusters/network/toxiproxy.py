@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -33,6 +32,7 @@ from harness.toolchains.go import (
     run_go,
 )
 from harness.toolchains.jars import cache_folder
+from harness.waiting import wait_while
 
 VERSION: Final = "2.12.0"
 _PACKAGE: Final = f"github.com/Shopify/toxiproxy/v2/cmd/server@v{VERSION}"
@@ -177,22 +177,22 @@ class Proxy:
         Raises:
             EnvironmentNotReady: it died, or an address is taken.
         """
-        deadline = time.monotonic() + _START_S
-        while True:
-            try:
-                self.ask("GET", "/version")
-                break
-            except EnvironmentNotReady:
-                if not self.host.is_running():
-                    raise self.host.why_dead() from None
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_POLL_S)
+        if error := wait_while(self._silence, _START_S, every_s=_POLL_S):
+            raise error
         listeners = [
             {"name": r.name, "listen": str(r.listen), "upstream": str(r.upstream), "enabled": True}
             for r in routes
         ]
         self.ask("POST", "/populate", listeners)
+
+    def _silence(self) -> EnvironmentNotReady | None:
+        try:
+            self.ask("GET", "/version")
+        except EnvironmentNotReady as error:
+            if not self.host.is_running():
+                raise self.host.why_dead() from None
+            return error
+        return None
 
     def add(self, route: str, toxic: Mapping[str, Any]) -> None:
         """Add a toxic to a route."""

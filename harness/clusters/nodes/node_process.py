@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from harness.clusters.nodes.processes import (
 )
 from harness.errors import EnvironmentNotReady, HealError
 from harness.rundir import write_json
+from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02
 _GONE_TIMEOUT_S = 10.0
@@ -173,11 +173,9 @@ class NodeProcess:
             EnvironmentNotReady: the node does not run.
         """
         self._signal(signal.SIGSTOP)
-        deadline = time.monotonic() + _GONE_TIMEOUT_S
-        while not self.is_paused():
-            if not self.is_running() or time.monotonic() > deadline:
-                raise EnvironmentNotReady(f"cannot pause {self.name}: it is not running")
-            time.sleep(_POLL_S)
+        wait_until(lambda: self.is_paused() or not self.is_running(), _GONE_TIMEOUT_S, every_s=_POLL_S)
+        if not self.is_paused():
+            raise EnvironmentNotReady(f"cannot pause {self.name}: it is not running")
 
     def resume(self) -> None:
         """SIGCONT. No-op for a node that is down or not paused."""
@@ -215,12 +213,7 @@ class NodeProcess:
 
     def _wait_gone(self, timeout_s: float) -> bool:
         """Wait outside the lock: a kill must be able to overtake a stop."""
-        deadline = time.monotonic() + timeout_s
-        while self.is_running():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_S)
-        return True
+        return not wait_while(self.is_running, timeout_s, every_s=_POLL_S)
 
 
 def cause_of(log: str) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import psutil
 
 from harness.errors import EnvironmentNotReady
+from harness.waiting import wait_while
 
 RUN_ID = "BROKERSTORM_RUN_ID"
 _POLL_S = 0.02
@@ -91,7 +91,4 @@ def end(identities: Iterable[tuple[ProcessId, str]], *, timeout_s: float = 5.0) 
                 ) from error
         waiting.append(identity)
     # Not psutil.wait_procs: it would reap a child of ours before its owner reads the exit code.
-    deadline = time.monotonic() + timeout_s
-    while any(identity.is_alive() for identity in waiting) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-    return [identity for identity in waiting if identity.is_alive()]
+    return wait_while(lambda: [p for p in waiting if p.is_alive()], timeout_s, every_s=_POLL_S)
