@@ -14,22 +14,17 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from harness.errors import ScenarioError
 from harness.scenario.checks import Client, problems
 from harness.scenario.model import Scenario
-from harness.scenario.yaml_lines import (
-    Location,
-    dotted,
-    parse,
-    read,
-    shown,
-)
+from harness.scenario.yaml_lines import parse, read
+from harness.validation import Location, dotted, inner_type, problem_of, value_text
 
 BUNDLED = Path(__file__).resolve().parents[2] / "scenarios"
 SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
@@ -196,7 +191,7 @@ def _split_key(text: str, data: Any) -> Location:
                     after = rest[len(part) + 1 :]
         key: str | int = int(part) if isinstance(data, list) and part.isdigit() else part
         location.append(key)
-        annotation = _inner(annotation, key)
+        annotation = inner_type(annotation, key)
         data = _child(data, key)
         rest = after
     return tuple(location)
@@ -247,14 +242,12 @@ def _validated(data: dict[str, Any], source: Source, *, inside: Location = ()) -
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as error:
-        errors = error.errors(include_url=False)
-        location, problem = _explain(dict(errors[0]), data)
-        more = len({_existing(tuple(e["loc"]), data, keep_last=True) for e in errors}) - 1
+        location, problem, more = problem_of(Scenario, error, data)
         hint = f"{more} more after this one" if more else ""
         raise ScenarioError(_line(source, location, problem, inside), hint=hint) from None
     for location, problem in problems(scenario, clients=source.clients, classes=source.classes):
         what, semicolon, allowed = problem.partition(";")
-        sentence = f"{what}{_value(location, data)}{semicolon}{allowed}"
+        sentence = f"{what}{value_text(location, data)}{semicolon}{allowed}"
         raise ScenarioError(_line(source, location, sentence, inside))
     if source.check_faults is not None and scenario.faults:
         try:
@@ -281,106 +274,3 @@ def _fault_line(source: Source, message: str, inside: Location) -> str:
     written = (*inside, *location)
     place = source.place(written if (*inside, "faults") in source.places else location)
     return f"{place}: {message}"
-
-
-def _explain(error: dict[str, Any], data: Any) -> tuple[Location, str]:
-    """One pydantic error as (key path, sentence)."""
-    location = _existing(tuple(error["loc"]), data, keep_last=error["type"] == "missing")
-    if error["type"] == "extra_forbidden":
-        return location, f"unknown key{_value(location, data)}; {_allowed_keys(location)}"
-    if error["loc"] and error["loc"][-1] == "[key]":
-        return location, "a name holds letters, digits, . _ - and starts with a letter or digit"
-    return location, f"{_sentence(error, location)}{_value(location, data)}"
-
-
-_SENTENCES = {
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "finite_number": "must be a finite number",
-    "string_type": "must be text (put it in quotes)",
-    "bool_type": "must be true or false",
-    "model_type": "must be a mapping of key: value",
-    "dict_type": "must be a mapping of key: value",
-    "list_type": "must be a list",
-    "missing": "is missing",
-    "invalid_key": "keys must be text (put them in quotes)",
-    "string_pattern_mismatch": "must hold letters, digits, . _ - and start with a letter or digit",
-}
-
-
-def _sentence(error: dict[str, Any], location: Location) -> str:
-    context = error.get("ctx", {})
-    kind = error["type"]
-    if isinstance(context.get("error"), ValueError):
-        return str(context["error"])
-    if kind == "literal_error":
-        return f"must be {context['expected']}"
-    if get_origin(_annotation_at(location)) in {Union, UnionType}:
-        return "must be text, a number, or true or false"
-    bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
-    if kind in bounds:
-        words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}[bounds[kind]]
-        limit = context[bounds[kind]]
-        return f"must be {words} {int(limit) if limit == int(limit) else limit}"
-    if kind == "too_short":
-        return f"needs at least {context['min_length']}"
-    return _SENTENCES.get(kind, str(error["msg"]))
-
-
-def _allowed_keys(location: Location) -> str:
-    model = _annotation_at(location[:-1])
-    names = sorted(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
-    near = difflib.get_close_matches(str(location[-1]), names, n=1)
-    start = f"did you mean {near[0]}? " if near else ""
-    return f"{start}allowed: {', '.join(names)}"
-
-
-def _annotation_at(location: Location) -> Any:
-    annotation: Any = Scenario
-    for key in location:
-        annotation = _inner(annotation, key)
-    return annotation
-
-
-def _inner(annotation: Any, key: str | int) -> Any:
-    """The type below ``key`` of a model, dict or list type; None = anything."""
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        found = annotation.model_fields.get(str(key))
-        return _needed(found.annotation) if found else None
-    if get_origin(annotation) in {dict, list}:
-        return get_args(annotation)[-1]
-    return None
-
-
-def _needed(annotation: Any) -> Any:
-    """``X`` of ``X | None``: a key that may be left out is checked like any other when it is there."""
-    if get_origin(annotation) not in {Union, UnionType}:
-        return annotation
-    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-    return kinds[0] if len(kinds) == 1 else annotation
-
-
-def _existing(location: Location, data: Any, *, keep_last: bool) -> Location:
-    """Without what pydantic adds for unions and keys: the part of the path that the data has."""
-    kept: list[str | int] = []
-    for key in location:
-        has = (isinstance(data, dict) and key in data) or (
-            isinstance(data, list) and isinstance(key, int) and key < len(data)
-        )
-        if not has:
-            return (*kept, key) if keep_last else tuple(kept)
-        kept.append(key)
-        data = data[key]
-    return tuple(kept)
-
-
-def _value(location: Location, data: Any) -> str:
-    for key in location:
-        has = (isinstance(data, dict) and key in data) or (isinstance(data, list) and isinstance(key, int))
-        if not has:
-            return ""
-        data = data[key]
-    return f", got {shown(data)}"

@@ -8,11 +8,10 @@ from typing import Any
 import yaml
 
 from harness.errors import ScenarioError
+from harness.validation import Location, dotted, shown
 
 MAX_FILE_BYTES = 1_000_000  # far above any real scenario; keeps a wrong file from being parsed for minutes
 MAX_KEYS = 50_000  # YAML aliases can expand a small file without end
-
-Location = tuple[str | int, ...]
 
 
 def read(path: Path) -> str:
@@ -87,21 +86,3 @@ def _note_places(node: yaml.Node, location: Location, path: str, places: dict[Lo
         seen[key.value] = line
         places[here] = f"{path}:{line}"
         _note_places(value, here, path, places)
-
-
-def shown(value: Any) -> str:
-    """A value in an error message: one short line."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def dotted(location: Location) -> str:
-    """``load.producers.p.topics[0]``."""
-    text = ""
-    for key in location:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
-    return text or "scenario"

@@ -1,0 +1,142 @@
+"""Data checked by a pydantic model: every problem as a key path and a sentence that a user can act on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+Location = tuple[str | int, ...]
+Model = type[BaseModel]
+
+
+def problem_of(model: Model, error: ValidationError, data: Any) -> tuple[Location, str, int]:
+    """The first error as (key path, sentence), and how many other keys have one."""
+    errors: Sequence[Any] = error.errors(include_url=False)
+    location, sentence = _explain(model, errors[0], data)
+    keys = {_existing(tuple(each["loc"]), data, keep_last=True) for each in errors}
+    return location, sentence, len(keys) - 1
+
+
+def shown(value: Any) -> str:
+    """A value in an error message: one short line."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def dotted(location: Location, whole: str = "scenario") -> str:
+    """``load.producers.p.topics[0]``."""
+    text = ""
+    for key in location:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+    return text or whole
+
+
+def _explain(model: Model, error: Mapping[str, Any], data: Any) -> tuple[Location, str]:
+    location = _existing(tuple(error["loc"]), data, keep_last=error["type"] == "missing")
+    if error["type"] == "extra_forbidden":
+        return location, f"unknown key{value_text(location, data)}; {_allowed_keys(model, location)}"
+    if error["loc"] and error["loc"][-1] == "[key]":
+        return location, "a name holds letters, digits, . _ - and starts with a letter or digit"
+    return location, f"{_sentence(model, error, location)}{value_text(location, data)}"
+
+
+_SENTENCES = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "string_type": "must be text (put it in quotes)",
+    "bool_type": "must be true or false",
+    "model_type": "must be a mapping of key: value",
+    "dict_type": "must be a mapping of key: value",
+    "list_type": "must be a list",
+    "missing": "is missing",
+    "invalid_key": "keys must be text (put them in quotes)",
+    "string_pattern_mismatch": "must hold letters, digits, . _ - and start with a letter or digit",
+}
+
+
+def _sentence(model: Model, error: Mapping[str, Any], location: Location) -> str:
+    context = error.get("ctx", {})
+    kind = error["type"]
+    if isinstance(context.get("error"), ValueError):
+        return str(context["error"])
+    if kind == "literal_error":
+        return f"must be {context['expected']}"
+    if get_origin(_annotation_at(model, location)) in {Union, UnionType}:
+        return "must be text, a number, or true or false"
+    bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+    if kind in bounds:
+        words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}[bounds[kind]]
+        limit = context[bounds[kind]]
+        return f"must be {words} {int(limit) if limit == int(limit) else limit}"
+    if kind == "too_short":
+        return f"needs at least {context['min_length']}"
+    return _SENTENCES.get(kind, str(error["msg"]))
+
+
+def _allowed_keys(root: Model, location: Location) -> str:
+    model = _annotation_at(root, location[:-1])
+    names = sorted(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+    near = difflib.get_close_matches(str(location[-1]), names, n=1)
+    start = f"did you mean {near[0]}? " if near else ""
+    return f"{start}allowed: {', '.join(names)}"
+
+
+def _annotation_at(model: Model, location: Location) -> Any:
+    annotation: Any = model
+    for key in location:
+        annotation = inner_type(annotation, key)
+    return annotation
+
+
+def inner_type(annotation: Any, key: str | int) -> Any:
+    """The type below ``key`` of a model, dict or list type; None = anything."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        found = annotation.model_fields.get(str(key))
+        return _needed(found.annotation) if found else None
+    if get_origin(annotation) in {dict, list}:
+        return get_args(annotation)[-1]
+    return None
+
+
+def _needed(annotation: Any) -> Any:
+    """``X`` of ``X | None``: a key that may be left out is checked like any other when it is there."""
+    if get_origin(annotation) not in {Union, UnionType}:
+        return annotation
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return kinds[0] if len(kinds) == 1 else annotation
+
+
+def _existing(location: Location, data: Any, *, keep_last: bool) -> Location:
+    """Without what pydantic adds for unions and keys: the part of the path that the data has."""
+    kept: list[str | int] = []
+    for key in location:
+        has = (isinstance(data, dict) and key in data) or (
+            isinstance(data, list) and isinstance(key, int) and key < len(data)
+        )
+        if not has:
+            return (*kept, key) if keep_last else tuple(kept)
+        kept.append(key)
+        data = data[key]
+    return tuple(kept)
+
+
+def value_text(location: Location, data: Any) -> str:
+    """``, got ...``: what the data has there; empty if nothing."""
+    for key in location:
+        has = (isinstance(data, dict) and key in data) or (isinstance(data, list) and isinstance(key, int))
+        if not has:
+            return ""
+        data = data[key]
+    return f", got {shown(data)}"
