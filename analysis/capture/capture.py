@@ -1,7 +1,13 @@
-"""The sealed files of a run: which buckets there are, how large, and whether any is missing."""
+"""The sealed files of a run: which buckets there are, how large, and whether any is missing or changed.
+
+Whoever reads a sealed file holds it against the checksum in seal.json first. A file that is gone or is not
+the one that was sealed makes its bucket unjudged, never a finding: a row that was recorded and is gone looks
+like a loss.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +20,8 @@ from harness.errors import UsageError
 from harness.records import SEALED
 from harness.rundir import RunDir, read_json
 
+#: Damage (keys of seal.json) that means missing rows; other kinds cost a header.
+_HOLES = ("torn_rows", "short_files", "bad_magic", "missing_segments", "unknown_names")
 _BUCKET = re.compile(r"/(\w+)/bucket=(\d+)/[^/]+\.parquet$")
 
 
@@ -54,15 +62,23 @@ class Capture:
                 sizes[key] = sizes.get(key, 0) + info.size
         return cls(root, sizes, read_json(run.seal_report))
 
+    @property
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of every sealed file by its path below ``sealed``; empty where seal.json holds none."""
+        return {str(path): str(file["sha256"]) for path, file in (self.sealed.get("files") or {}).items()}
+
     def buckets(self) -> tuple[int, ...]:
-        """Buckets with any rows, largest first, so that the last task to start is a short one."""
+        """Buckets that have or had any rows, largest first, so that the last task to start is a short one."""
         total: dict[int, int] = {}
         for (_, bucket), size in self.bytes_of.items():
             total[bucket] = total.get(bucket, 0) + size
+        for path in self.checksums:
+            if match := _BUCKET.search(f"/{path}"):
+                total.setdefault(int(match[2]), 0)
         return tuple(sorted(total, key=lambda bucket: (-total[bucket], bucket)))
 
     def missing(self, rows: Mapping[str, int]) -> list[str]:
-        """What seal.json promises and judging did not find: files, rows by table, damaged segments."""
+        """What seal.json promises and judging did not find: files, rows by table."""
         gone = []
         for table, report in (self.sealed.get("tables") or {}).items():
             files = sum(1 for name, _ in self.bytes_of if name == table)
@@ -73,6 +89,54 @@ class Capture:
             if found < count:
                 gone.append(f"{count - found:,} of {count:,} {table} rows")
         return gone
+
+    def torn(self) -> list[str]:
+        """Records that were damaged before they were sealed, by worker."""
+        return [
+            f"rows of {worker}, whose segments are damaged" for worker in sorted(damaged_workers(self.sealed))
+        ]
+
+    def changed_documents(self, run: RunDir) -> list[str]:
+        """The small sealed files (names, bounds) that are gone or are not those that were sealed."""
+        paths = [path for path in self.checksums if not _BUCKET.search(f"/{path}")]
+        found = (_damage_of(pafs.LocalFileSystem(), str(run.sealed), path, self.checksums) for path in paths)
+        return [text for text in found if text]
+
+
+def damaged_files(root_uri: str, bucket: int, checksums: Mapping[str, str]) -> list[str]:
+    """A sentence for each file of a bucket that is gone, is not as it was sealed, or was not sealed at all.
+
+    Without ``checksums`` (a capture that was imported, or sealed before there were any) nothing is known.
+    """
+    if not checksums:
+        return []
+    filesystem, root = _filesystem(root_uri)
+    folder = f"{root}/sealed"
+    paths = {path for path in checksums if f"/bucket={bucket:02d}/" in path}
+    for table in SEALED:
+        selector = pafs.FileSelector(f"{folder}/{table}/bucket={bucket:02d}", allow_not_found=True)
+        files = (info.path for info in filesystem.get_file_info(selector) if info.path.endswith(".parquet"))
+        paths |= {path.removeprefix(f"{folder}/") for path in files}
+    found = (_damage_of(filesystem, folder, path, checksums) for path in sorted(paths))
+    return [text for text in found if text]
+
+
+def _damage_of(filesystem: Any, folder: str, path: str, checksums: Mapping[str, str]) -> str:
+    """What is wrong with the file ``path`` below the sealed ``folder``; empty when it is as it was sealed."""
+    try:
+        with filesystem.open_input_stream(f"{folder}/{path}") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError:
+        return f"sealed/{path} is missing"
+    except OSError as error:
+        return f"sealed/{path} cannot be read: {error}"
+    return "" if found == checksums.get(path) else f"sealed/{path} is not the file that was sealed"
+
+
+def damaged_workers(seal_report: Mapping[str, Any]) -> set[str]:
+    """Workers whose raw capture had missing or torn parts, from the report of sealing."""
+    workers = seal_report.get("workers") or {}
+    return {name for name, row in workers.items() if any(map((row.get("damage") or {}).get, _HOLES))}
 
 
 def _filesystem(root: str) -> tuple[Any, str]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 _NS = 1_000_000_000
 #: No audit row for a stream: nothing of it was read.
-_UNREAD = "missing"
+UNREAD = "missing"
 
 
 #: Order after a roll back: no settings promise it, only a scenario can require it.
@@ -158,12 +158,12 @@ class Bounds:
     begin: int = 0
     end: int = 0
     read_to: int = 0
-    why: str = _UNREAD
+    why: str = UNREAD
     remaining: bool = False
 
     @property
     def is_complete(self) -> bool:
-        return self.why != _UNREAD and self.read_to >= self.end
+        return self.why != UNREAD and self.read_to >= self.end
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from analysis.capture.capture import damaged_workers
 from analysis.capture.context import (
     READING_OF,
+    UNREAD,
     Bounds,
     Context,
     FaultWindow,
@@ -25,8 +27,6 @@ from analysis.capture.hangs import waits_in
 from harness.rundir import RunDir, read_json, read_jsonl
 
 _NS = 1_000_000_000
-#: Damage (keys of seal.json) that means missing rows; other kinds cost a name or a header.
-_HOLES = ("torn_rows", "short_files", "bad_magic", "missing_segments")
 
 
 def load_context(run: RunDir) -> Context:
@@ -62,7 +62,7 @@ def context_of(
     """A context from the documents of a run, as their files hold them."""
     streams = _streams(plan)
     workers = list(manifest.get("workers", []))
-    damaged = _damaged_workers(seal_report or {})
+    damaged = damaged_workers(seal_report or {})
     told = list(events)
     frozen = _frozen(told)
     epoch_ns = int(manifest.get("epoch_ns", 0))
@@ -75,7 +75,7 @@ def context_of(
         ),
         instances=_instances(plan, workers, damaged, frozen, waits_in(told)),
         sessions=_sessions(plan, workers, damaged, frozen),
-        bounds=_bounds(bounds),
+        bounds=_bounds(bounds, damaged),
         names={int(row["id"]): str(row["text"]) for row in names if int(row["id"]) > len(streams)},
         faults=fault_windows(faults, _last_ns(manifest)),
         buckets=int(plan["buckets"]),
@@ -118,12 +118,6 @@ def fault_windows(rows: Iterable[Row], last_ns: int) -> tuple[FaultWindow, ...]:
 
 def _streams(plan: Row) -> tuple[str, ...]:
     return tuple(f"{t['name']}-{p}" for t in plan["topics"] for p in range(int(t["partitions"])))
-
-
-def _damaged_workers(report: Row) -> set[str]:
-    """Workers whose raw capture had missing or torn parts, from the report of sealing."""
-    workers = report.get("workers") or {}
-    return {name for name, row in workers.items() if any(map((row.get("damage") or {}).get, _HOLES))}
 
 
 Spans = dict[str, tuple[tuple[int, int], ...]]
@@ -233,12 +227,15 @@ def _is_on(options: Mapping[str, str], name: str) -> bool:
     return options.get(name, "").lower() in _TRUE
 
 
-def _bounds(rows: Iterable[Row]) -> dict[int, Bounds]:
-    """Of several readers of a stream the one that got furthest counts."""
+def _bounds(rows: Iterable[Row], damaged: Collection[str]) -> dict[int, Bounds]:
+    """Of several readers of a stream the one that got furthest counts; what a reader said to have read is
+    worth nothing when some of its rows are gone."""
     best: dict[int, Bounds] = {}
     for row in rows:
         remaining = row.get("isolation") == "remaining"
-        bounds = Bounds(int(row["begin"]), int(row["end"]), int(row["read_to"]), str(row["why"]), remaining)
+        is_whole = row.get("reader") not in damaged
+        read_to, why = (int(row["read_to"]), str(row["why"])) if is_whole else (0, UNREAD)
+        bounds = Bounds(int(row["begin"]), int(row["end"]), read_to, why, remaining)
         number = int(row["stream_id"])
         if number not in best or bounds.read_to > best[number].read_to:
             best[number] = bounds

@@ -11,7 +11,8 @@ from analysis.series import Series
 
 @dataclass(frozen=True, slots=True)
 class BucketReport:
-    """What a task sends back. ``error`` = it failed, and nothing else of it counts.
+    """What a task sends back. ``error`` = it failed, ``damage`` = its files are not
+    those that were sealed; then nothing else of it counts.
 
     ``streams``: what it has of which stream. ``contradictions``: sentences of the second pass.
     """
@@ -22,5 +23,6 @@ class BucketReport:
     rows: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     error: str = ""
+    damage: tuple[str, ...] = ()
     streams: Sighted | None = None
     contradictions: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -60,16 +61,23 @@ def judge(
         on_progress: called with (buckets judged, buckets in all).
 
     Raises:
-        UsageError: plan, manifest or the sealed tables are missing or cannot be read.
+        UsageError: plan, manifest or all sealed tables are missing or cannot be read. (A sealed file that is
+            missing or was changed is not an error: what rests on it is unknown.)
     """
     began = time.monotonic()
     context = load_context(run)
     files = read_files(run)
     capture = Capture.find(run, root_uri)
     grid = grid_of(files, context)
-    reports = run_tasks(session, Task(capture.root_uri, capture.buckets(), context, grid), on_progress)
-    if split := splits_of([r.streams for r in reports if r.streams]):
-        reports += run_tasks(session, Task(capture.root_uri, tuple(split), context, grid))
+    task = Task(capture.root_uri, capture.buckets(), context, grid, capture.checksums)
+    if changed := capture.changed_documents(run):
+        reports = [BucketReport(SECOND_PASS, damage=tuple(changed))]
+    else:
+        reports = run_tasks(session, task, on_progress)
+    damaged = {report.bucket for report in reports if report.damage}
+    splits = splits_of([report.streams for report in reports if report.streams])
+    if split := [each for each in splits if damaged.isdisjoint((each.home, *each.unread))]:
+        reports += run_tasks(session, replace(task, order=tuple(split)))
     result = result_of(files, context, capture, grid, reports, time.monotonic() - began)
     write_result(run, result)
     return result

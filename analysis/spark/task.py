@@ -9,14 +9,15 @@ from __future__ import annotations
 import pickle
 import time
 import traceback
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from analysis.capture.bucket import load_bucket
+from analysis.capture.capture import damaged_files
 from analysis.capture.context import Context
 from analysis.kernels.across import (
     Split,
@@ -41,6 +42,7 @@ class Task:
     order: tuple[int | Split, ...]  # buckets, largest first; or, in the second pass, split streams
     context: Context
     grid: Grid
+    checksums: Mapping[str, str] = field(default_factory=dict)  # of the sealed files, as in `Capture`
 
 
 def judge_batches(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,6 +67,8 @@ def _row(bucket: int, report: bytes) -> pa.RecordBatch:
 def judge_bucket(task: Task, number: int) -> BucketReport:
     began = time.monotonic()
     try:
+        if damage := damaged_files(task.root_uri, number, task.checksums):
+            return BucketReport(number, damage=tuple(damage))
         bucket = load_bucket(task.root_uri, number, task.context)
         rows = {table: getattr(bucket, table).rows for table in SEALED}
         streams = sighted(bucket)

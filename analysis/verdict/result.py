@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,12 +81,17 @@ def result_of(
     judging_s: float,
 ) -> Result:
     """Merge, attribute, decide. Pure: the same reports give the same result."""
-    series = Series.merged([r.series for r in reports if r.series], grid)
     rows = _summed(r.rows for r in reports)
+    damage = [text for r in reports for text in r.damage]
+    errors = [r.error for r in reports if r.error]
+    missing = damage or ([] if errors else capture.missing(rows))
+    if missing and not capture.checksums:
+        # Nobody knows which rows are gone, and a row that is gone looks like a message that is.
+        reports = [replace(report, partial=None) for report in reports]
+    series = Series.merged([r.series for r in reports if r.series], grid)
     load_end_ns = files.load_end_ns(context)
     rate = rate_of(series, grid, load_end_ns, float(files.plan["rate_per_s"]), streams=len(context.streams))
     findings = _findings(files, context, load_end_ns, reports)
-    errors = [r.error for r in reports if r.error]
     facts = RunFacts(
         manifest=files.manifest,
         plan=files.plan,
@@ -99,7 +104,7 @@ def result_of(
         findings=findings,
         errors=errors,
         lateness_ns=files.lateness_ns(context),
-        missing=[] if errors else capture.missing(rows),
+        missing=[*missing, *capture.torn()],
         contradictions=[text for r in reports for text in r.contradictions],
     )
     return _told(files, context, reports, facts, rows, judging_s)

@@ -9,10 +9,12 @@ that leaves anything to compress.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +50,23 @@ def _codec(column: Column) -> str:
     return "zstd" if varies else "none"
 
 
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """A sealed file as it was written: what a reader holds it against.
+
+    ``rows``: of a table; of a JSON-lines file its lines. ``sha256``: of the whole file, in hexadecimal.
+    """
+
+    rows: int
+    bytes: int
+    sha256: str
+
+
+def sha256_of(file: BinaryIO) -> str:
+    """Checksum from where the file stands to its end: 1.8 GB/s, so a hundredth of what judging takes."""
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
 class BucketFile:
     """A sealed file being written. `commit` makes it appear, `abort` leaves nothing."""
 
@@ -76,14 +95,15 @@ class BucketFile:
         self._writer.write_table(pa.table(arrays, schema=self._schema), row_group_size=ROW_GROUP_ROWS)
         self.rows += len(arrays[0])
 
-    def commit(self) -> int:
-        """Close, fsync, rename, fsync the folder; bytes of the file."""
+    def commit(self) -> SealedFile:
+        """Close, fsync, rename, fsync the folder; the file as it is now on disk."""
         self._writer.close()
         with self._part.open("rb") as file:
             os.fsync(file.fileno())
+            sealed = SealedFile(self.rows, os.fstat(file.fileno()).st_size, sha256_of(file))
         os.replace(self._part, self.path)
         sync_folder(self.path.parent)
-        return self.path.stat().st_size
+        return sealed
 
     def abort(self) -> None:
         """Give up: close what is open and remove the unfinished file."""

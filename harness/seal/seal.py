@@ -4,22 +4,27 @@
                                                              sealed/names.jsonl  log_bounds.jsonl  seal.json
 
 Every file appears whole (``.part``, fsync, rename) and ``seal.json`` appears last, so its presence says
-that the rest is complete. A sealing that was cut off, by a crash or a full disk, is simply done again:
-raw segments are only read. The order of rows in a bucket is owner, then the order they were recorded in.
+that the rest is complete; it holds the checksum of every other file. A sealing that was cut off, by a crash
+or a full disk, is simply done again: raw segments are only read. What was sealed is never replaced by less.
+The order of rows in a bucket is owner, then the order they were recorded in.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from filelock import FileLock
 
 from harness.errors import EnvironmentNotReady, UsageError
@@ -32,7 +37,7 @@ from harness.seal.names import (
     WorkerNames,
     read_worker_names,
 )
-from harness.seal.parquet import PART_SUFFIX, sync_folder
+from harness.seal.parquet import PART_SUFFIX, SealedFile, sha256_of, sync_folder
 from harness.seal.route import Router
 from harness.seal.segments import (
     Counts,
@@ -82,6 +87,7 @@ class SealReport:
 
     tables: dict[str, TableReport]
     workers: dict[str, WorkerReport]
+    files: dict[str, SealedFile]  # by their path below sealed/
     wall_s: float
     cpu_s: float
 
@@ -117,6 +123,7 @@ def load_report(run: RunDir) -> SealReport:
         return SealReport(
             tables={name: TableReport(**t) for name, t in document["tables"].items()},
             workers={name: WorkerReport(**w) for name, w in document["workers"].items()},
+            files={name: SealedFile(**f) for name, f in document.get("files", {}).items()},
             wall_s=float(document["wall_s"]),
             cpu_s=float(document["cpu_s"]),
         )
@@ -136,7 +143,8 @@ def seal(run: RunDir, plan: Plan, *, threads: int = 2, on_progress: OnProgress |
 
     Raises:
         EnvironmentNotReady: the disk is full; what was written is removed, a later call starts again.
-        UsageError: the run holds neither raw nor sealed data, or cannot be read.
+        UsageError: the run holds neither raw nor sealed data, cannot be read, or has lost its seal.json and
+            holds more in its sealed files than the raw segments would give.
     """
     if run.seal_report.exists():
         return load_report(run)
@@ -150,8 +158,18 @@ def seal(run: RunDir, plan: Plan, *, threads: int = 2, on_progress: OnProgress |
         with FileLock(run.sealed / ".lock"):
             if run.seal_report.exists():
                 return load_report(run)
+            sealing = _Sealing(run, plan, on_progress or (lambda done, total: None))
+            _refuse_less(run, sealing.raw_rows())
             _remove_unfinished(run)
-            return _Sealing(run, plan, on_progress or (lambda done, total: None)).do(threads)
+            return sealing.do(threads)
+
+
+def write_sealed_rows(path: Path, rows: Iterable[dict[str, Any]]) -> SealedFile:
+    """Write one of the small sealed files (JSON lines), and what a reader holds it against."""
+    lines = list(rows)
+    write_jsonl(path, lines)
+    with path.open("rb") as file:
+        return SealedFile(len(lines), os.fstat(file.fileno()).st_size, sha256_of(file))
 
 
 def drop_segments(run: RunDir) -> int:
@@ -177,7 +195,15 @@ class _Sealing:
         self._rows: dict[str, Counter[str]] = {}
         self._names = Names(plan)
         self._worker_names: dict[str, WorkerNames] = {}
+        self._files: dict[str, SealedFile] = {}
         self._done_bytes = 0
+
+    def raw_rows(self) -> dict[TableId, int]:
+        """Rows of each table that the raw segments have room for: never fewer than they hold."""
+        rows = dict.fromkeys(TableId, 0)
+        for segment in find_segments(self._run, self._plan.run_tag, {}):
+            rows[segment.table] += segment.room
+        return rows
 
     def do(self, threads: int) -> SealReport:
         wall, cpu = time.monotonic(), time.process_time()
@@ -196,11 +222,12 @@ class _Sealing:
                 mine = [s for s in segments if s.table is table]
                 sealer = TableSealer(table, self._run, router, pool, memory, self._plan.run_tag)
                 tables[TABLE_NAMES[table]] = self._seal_table(sealer, mine, total_bytes)
-        write_jsonl(self._run.log_bounds, self._log_bounds())
-        write_jsonl(self._run.names, self._names.rows())
+        for path, rows in ((self._run.log_bounds, self._log_bounds()), (self._run.names, self._names.rows())):
+            self._files[path.name] = write_sealed_rows(path, rows)
         report = SealReport(
             tables=tables,
             workers={f.name: self._worker_report(f.name, segments) for f in folders},
+            files=dict(sorted(self._files.items())),
             wall_s=round(time.monotonic() - wall, 4),
             cpu_s=round(time.process_time() - cpu, 4),
         )
@@ -226,7 +253,8 @@ class _Sealing:
         except BaseException:
             sealer.abort()
             raise
-        return TableReport(rows=sealer.rows, files=len(files), bytes=sum(size for _, size in files))
+        self._files |= {path.relative_to(self._run.sealed).as_posix(): file for path, file in files.items()}
+        return TableReport(rows=sealer.rows, files=len(files), bytes=sum(f.bytes for f in files.values()))
 
     def _source(self, segment: Segment) -> Source:
         names = self._worker_names[segment.worker]
@@ -234,9 +262,12 @@ class _Sealing:
         return Source(segment.owner, int(names.to_global(local)[0]), names)
 
     def _log_bounds(self) -> list[dict[str, Any]]:
-        """All audits' bounds, each with the global id of its stream."""
-        rows = [row for f in worker_folders(self._run) for row in read_jsonl(f / self._run.log_bounds.name)]
-        return [row | {"stream_id": self._names.add("stream", str(row["stream"]))} for row in rows]
+        """All audits' bounds, each with the global id of its stream and the reader that wrote it down."""
+        return [
+            row | {"stream_id": self._names.add("stream", str(row["stream"])), "reader": folder.name}
+            for folder in worker_folders(self._run)
+            for row in read_jsonl(folder / self._run.log_bounds.name)
+        ]
 
     def _worker_report(self, worker: str, segments: list[Segment]) -> WorkerReport:
         damage = +self._damage[worker]
@@ -247,6 +278,33 @@ class _Sealing:
             rows=dict(self._rows.get(worker, {})),
             damage={str(kind): count for kind, count in sorted(damage.items())},
         )
+
+
+def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int]) -> None:
+    """What a cut-off sealing left is a part of what the raw segments hold. If it is more, they are gone.
+
+    Events without a stream are in every bucket and left out of the count.
+
+    Raises:
+        UsageError: sealing again would leave less than there is.
+    """
+    for table, name in TABLE_NAMES.items():
+        files = run.sealed.glob(f"{name}/bucket=*/part-0.parquet")
+        sealed = sum(_rows_with_a_stream(path) for path in files)
+        if sealed > raw_rows[table]:
+            raise UsageError(
+                f"{run.seal_report} is missing, and {run.sealed} holds {sealed:,} rows of {name}, but "
+                f"{run.raw} only {raw_rows[table]:,}: sealing again would destroy the capture",
+                hint="bring seal.json back from a copy; nothing was changed",
+            )
+
+
+def _rows_with_a_stream(path: Path) -> int:
+    try:
+        stream = pq.read_table(path, columns=["stream"]).column(0)
+    except (OSError, pa.ArrowException):
+        return 0
+    return int(np.count_nonzero(stream.to_numpy()))
 
 
 def _remove_unfinished(run: RunDir) -> None:

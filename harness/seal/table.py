@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -34,7 +35,7 @@ from harness.seal.columns import (
     Source,
     sealed_columns,
 )
-from harness.seal.parquet import ROW_GROUP_ROWS, BucketFile
+from harness.seal.parquet import ROW_GROUP_ROWS, BucketFile, SealedFile
 from harness.seal.route import IntArray, Router
 from harness.seal.segments import Damage
 
@@ -134,14 +135,14 @@ class TableSealer:
                 self._append(bucket, rows, order[start:end], ordinals, source)
             start = end
 
-    def finish(self) -> list[tuple[int, int]]:
-        """Write what is left and let the files appear: (rows, bytes) of each."""
+    def finish(self) -> dict[Path, SealedFile]:
+        """Write what is left and let the files appear."""
         for bucket in list(self._open):
             self._flush(bucket)
         self._wait(0)
         files = list(self._files.values())
-        sizes = self._pool.map(BucketFile.commit, files)  # mostly waiting for the disk, so side by side
-        return [(file.rows, size) for file, size in zip(files, sizes, strict=True)]
+        sealed = self._pool.map(BucketFile.commit, files)  # mostly waiting for the disk, so side by side
+        return dict(zip((file.path for file in files), sealed, strict=True))
 
     def abort(self) -> None:
         """Remove what is unfinished."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from harness.records import SEALED, Check, Event
 from harness.rundir import RunDir, write_json, write_jsonl
 from harness.seal.parquet import BucketFile
 from harness.seal.route import Router
+from harness.seal.seal import write_sealed_rows
 
 Tables = dict[str, dict[str, npt.NDArray[Any]]]
 Rows = Sequence[Mapping[str, Any]]
@@ -63,8 +65,8 @@ class GroupedFile:
 _GROUP_ROWS = 1 << 18  # what harness.seal.seal makes of a run of some ten million rows
 
 
-def write_sealed(run: RunDir, plan: Plan, chunks: Iterable[Tables]) -> dict[str, int]:
-    """Seal chunks of rows, in order, without a raw form; rows by table."""
+def write_sealed(run: RunDir, plan: Plan, chunks: Iterable[Tables]) -> tuple[dict[str, int], dict[str, Any]]:
+    """Seal chunks of rows, in order, without a raw form; rows by table, and the files as in seal.json."""
     router = Router(plan)
     files: dict[tuple[str, int], BucketFile] = {}
     rows = dict.fromkeys(SEALED, 0)
@@ -78,9 +80,8 @@ def write_sealed(run: RunDir, plan: Plan, chunks: Iterable[Tables]) -> dict[str,
                     files[key] = BucketFile(run.bucket_file(*key), table)
                 chosen = np.flatnonzero(buckets == bucket)
                 files[key].write({c.name: columns[c.name][chosen] for c in SEALED[table]})
-    for file in files.values():
-        file.commit()
-    return rows
+    written = {file.path.relative_to(run.sealed).as_posix(): file.commit() for file in files.values()}
+    return rows, {path: asdict(file) for path, file in written.items()}
 
 
 def write_run(
@@ -110,10 +111,18 @@ def write_run(
         manifest=manifest or {},
     )
     run.sealed.mkdir(exist_ok=True)
-    write_jsonl(run.names, map(dict, names))
-    write_jsonl(run.log_bounds, map(dict, bounds))
-    rows = write_sealed(run, plan, chunks)
-    report = {"schema_version": 1, "rows": rows, "tables": {}, "workers": {}, "wall_s": 0.0, "cpu_s": 0.0}
+    rows, files = write_sealed(run, plan, chunks)
+    for path, lines in ((run.names, names), (run.log_bounds, bounds)):
+        files[path.name] = asdict(write_sealed_rows(path, map(dict, lines)))
+    report = {
+        "schema_version": 1,
+        "rows": rows,
+        "tables": {},
+        "files": files,
+        "workers": {},
+        "wall_s": 0.0,
+        "cpu_s": 0.0,
+    }
     write_json(run.seal_report, report)
     return run
 

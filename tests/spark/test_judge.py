@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import analysis.judge
 import pytest
 
+import analysis.spark.judge
 from analysis.findings import Result, Status, Verdict
 from analysis.spark.judge import judge
 from harness.errors import UsageError
-from harness.rundir import RunDir, read_json
+from harness.rundir import RunDir, read_json, write_json
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History
 
@@ -106,37 +106,74 @@ def test_buckets_merge_into_one_finding_with_its_fault(spark: SparkSession, tmp_
 # -- what goes wrong can never pass
 
 
+def swap(run: RunDir, table: str) -> None:
+    first, second = run.bucket_file(table, 0), run.bucket_file(table, 1)
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+
+
+def garble(run: RunDir, table: str) -> None:
+    """Change one byte in the middle, which a reader of Parquet need not notice."""
+    path = run.bucket_file(table, 1)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
 @pytest.mark.parametrize("table", ["sends", "log", "deliveries"])
-def test_a_missing_bucket_file_is_unknown(spark: SparkSession, tmp_path: Path, table: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda run, table: run.bucket_file(table, 1).unlink(), "is missing"),
+        (garble, "is not the file that was sealed"),
+        (swap, "is not the file that was sealed"),
+    ],
+    ids=["missing", "garbled", "swapped"],
+)
+def test_a_damaged_capture_is_unknown_and_accuses_nobody(
+    spark: SparkSession, tmp_path: Path, table: str, damage: Callable[[RunDir, str], None], told: str
+) -> None:
     run = write(clean(), tmp_path / "run")
-    run.bucket_file(table, 1).unlink()
+    damage(run, table)
     result = judge(run, spark)
-    assert result.verdict is not Verdict.PASS
-    assert any("missing" in reason and table in reason for reason in result.reasons), result.reasons
+    assert (result.verdict, found(result)) == (Verdict.UNKNOWN, {})
+    assert f"sealed/{table}/bucket=01/part-0.parquet {told}" in "\n".join(result.reasons)
 
 
-def test_a_whole_missing_bucket_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
+def test_changed_bounds_are_unknown(spark: SparkSession, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
-    for table in ("sends", "log", "deliveries"):
-        run.bucket_file(table, 2).unlink()
+    run.log_bounds.write_text(run.log_bounds.read_text().replace("0", "1", 1))
     result = judge(run, spark)
     assert result.verdict is Verdict.UNKNOWN
-    assert any("20 of 60 sends rows" in reason for reason in result.reasons), result.reasons
+    assert "log_bounds.jsonl is not the file that was sealed" in "\n".join(result.reasons)
+
+
+@pytest.mark.parametrize("tables", [("log",), ("sends", "log", "deliveries")], ids=["one file", "a bucket"])
+def test_without_checksums_missing_rows_accuse_nobody(
+    spark: SparkSession, tmp_path: Path, tables: tuple[str, ...]
+) -> None:
+    """As captures were sealed before there were checksums."""
+    run = write(clean(), tmp_path / "run")
+    write_json(run.seal_report, read_json(run.seal_report) | {"files": {}})
+    for table in tables:
+        run.bucket_file(table, 2).unlink()
+    result = judge(run, spark)
+    assert (result.verdict, found(result)) == (Verdict.UNKNOWN, {})
+    assert "20 of 60 log rows" in "\n".join(result.reasons)
 
 
 def test_a_kernel_that_raises_is_unknown_and_named(spark: SparkSession, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
-    path = run.bucket_file("log", 1)
-    path.write_bytes(path.read_bytes()[:-200] + b"\0" * 200)
+    write_json(run.seal_report, read_json(run.seal_report) | {"files": {}})
+    run.bucket_file("log", 1).write_bytes(b"not parquet")
     result = judge(run, spark)
     assert result.verdict is Verdict.UNKNOWN
-    assert any("judging failed: bucket 1: ArrowInvalid" in reason for reason in result.reasons), (
-        result.reasons
-    )
+    assert "judging failed: bucket 1: ArrowInvalid" in "\n".join(result.reasons)
     assert result.exit_code == 3
 
 
-def test_a_violation_elsewhere_survives_a_kernel_that_raises(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_violation_elsewhere_survives_a_damaged_bucket(spark: SparkSession, tmp_path: Path) -> None:
     history = clean()
     history.send(20, partition=2)
     history.send(21, partition=2).log(21, partition=2).deliver(21, partition=2)  # 20 is lost
@@ -145,7 +182,7 @@ def test_a_violation_elsewhere_survives_a_kernel_that_raises(spark: SparkSession
     result = judge(run, spark)
     assert result.verdict is Verdict.FAIL
     assert found(result) == {"acked-lost": 1}
-    assert any("judging failed: bucket 0" in reason for reason in result.reasons), result.reasons
+    assert "records are missing: sealed/log/bucket=00" in "\n".join(result.reasons)
 
 
 def test_a_python_worker_that_dies_is_unknown(
@@ -155,7 +192,7 @@ def test_a_python_worker_that_dies_is_unknown(
         os._exit(9)
 
     run = write(clean(), tmp_path / "run")
-    monkeypatch.setattr(analysis.judge, "judge_batches", die)
+    monkeypatch.setattr(analysis.spark.judge, "judge_batches", die)
     result = judge(run, spark)
     assert result.verdict is Verdict.UNKNOWN
     assert any("the Spark job failed" in reason for reason in result.reasons), result.reasons

@@ -46,7 +46,8 @@ def test_sealing_the_raw_form_gives_the_sealed_form(tmp_path: Path, planted: tup
     assert report.problems() == []
     assert report.rows == truth.rows == load_report(run).rows | truth.rows
     assert read_jsonl(raw.names) == read_jsonl(run.names)
-    assert read_jsonl(raw.log_bounds) == read_jsonl(run.log_bounds)
+    bounds = [{k: v for k, v in row.items() if k != "reader"} for row in read_jsonl(raw.log_bounds)]
+    assert bounds == read_jsonl(run.log_bounds)
     for table in SEALED:
         for bucket in range(4):
             assert rows_of(raw, table, bucket) == rows_of(run, table, bucket)

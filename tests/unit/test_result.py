@@ -17,7 +17,7 @@ from analysis.spark.judge import read_files
 from analysis.spark.task import Task, judge_batches
 from analysis.verdict.result import grid_of, result_of
 from harness.records import Kind
-from harness.rundir import RunDir
+from harness.rundir import RunDir, read_json, read_jsonl, write_json, write_jsonl
 from tests.planted.tiny import EPOCH_NS, History
 
 S = 1_000_000_000
@@ -141,3 +141,20 @@ def test_a_fault_that_stays_applied_has_an_exit_code_of_its_own(tmp_path: Path) 
     found = result(run, manifest={**read_files(run).manifest, "problems": problems})
     assert found.exit_code == 5
     assert found.reasons[0] == "a fault could not be healed: kill kafka-2: its process does not run"
+
+
+@pytest.mark.parametrize(
+    ("damage", "verdict"), [({}, Verdict.FAIL), ({"missing_segments": 1}, Verdict.UNKNOWN)]
+)
+def test_rows_that_the_audit_lost_accuse_nobody(
+    tmp_path: Path, damage: dict[str, int], verdict: Verdict
+) -> None:
+    """Message 4 is not in the log that the reader left; with one of its segments gone that proves nothing."""
+    kept = (0, 1, 2, 3, 5, 6, 7, 8, 9)
+    run = History().sent(10).log(*kept).deliver(*kept).at(9000).write(tmp_path / "run")
+    write_jsonl(run.log_bounds, [row | {"reader": "audit-1"} for row in read_jsonl(run.log_bounds)])
+    worker = {"segments": 1, "rows": {}, "damage": damage}
+    write_json(run.seal_report, read_json(run.seal_report) | {"files": {}, "workers": {"audit-1": worker}})
+    judged = result(run)
+    assert judged.verdict is verdict
+    assert any("rows of audit-1" in reason for reason in judged.reasons) is bool(damage)

@@ -19,7 +19,7 @@ from harness.errors import EnvironmentNotReady, Exit, UsageError
 from harness.records import SEALED, TABLE_NAMES, Kind, Outcome, TableId
 from harness.rundir import RunDir
 from harness.seal import parquet
-from harness.seal.seal import seal
+from harness.seal.seal import drop_segments, seal
 from tests.planted.plans import build_plan
 from tests.planted.raw import SegmentWriter, raw_rows
 
@@ -141,6 +141,18 @@ def test_disk_really_full(tmp_path: Path, small_disk: Path) -> None:
     assert list(run.sealed.rglob("*.part")) == []
     run.sealed.unlink()
     assert seal(run, PLAN).rows == dict.fromkeys(SEALED, ROWS)
+
+
+def test_what_was_sealed_is_never_replaced_by_less(tmp_path: Path) -> None:
+    """The raw segments are gone, as after every judged run, and then seal.json is."""
+    run = record(tmp_path / "run")
+    seal(run, PLAN)
+    assert drop_segments(run) > 0
+    run.seal_report.unlink()
+    before = content(run)
+    with pytest.raises(UsageError, match=r"seal\.json is missing, and .* holds 20,000 rows of sends"):
+        seal(run, PLAN)
+    assert content(run) == before
 
 
 def test_unreadable_names_are_named(tmp_path: Path) -> None:
