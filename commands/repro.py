@@ -7,7 +7,6 @@ unknown, because to go on until it fits would choose the rounds by their outcome
 
 from __future__ import annotations
 
-import difflib
 import secrets
 import time
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from commands.console import Settings
 from commands.running import MAX_SEED, leave_in_order
 from commands.staging import opened_campaign
 from commands.summaries import Judged, answer_of, client_version, show_campaign, summarize
-from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.rundir import RunDir, write_json
 
 if TYPE_CHECKING:
@@ -162,9 +161,7 @@ def _find(name: str) -> None:
     known = bundled_bugs()
     if name in known or name in bundled_scenarios() or Path(name).exists():
         return
-    near = difflib.get_close_matches(name, known, n=1)
-    guess = f"did you mean {near[0]}? " if near else ""
-    raise UsageError(f"no such bug: {name!r}", hint=f"{guess}known bugs: {', '.join(known) or 'none'}")
+    raise UsageError(f"no such bug: {name!r}", hint=did_you_mean(name, known, label="known bugs"))
 
 
 def _question(scenario: Scenario, request: ReproRequest) -> Question:

@@ -13,8 +13,13 @@ A message names the thing, the value found and what is allowed; ``hint`` is the 
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
+
+#: Names in a message: there may be a hundred topics.
+_LISTED: Final = 40
 
 
 class Exit(IntEnum):
@@ -98,3 +103,11 @@ class Interrupted(BrokerstormError):
     def __init__(self, message: str, *, signal_number: int, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.exit_code = Exit.TERMINATED if signal_number == 15 else Exit.INTERRUPTED
+
+
+def did_you_mean(wrong: str, known: Iterable[str], *, label: str = "known") -> str:
+    """For the end of a message or its hint: ``did you mean kill? known: kill, pause``."""
+    names = list(known)
+    near = difflib.get_close_matches(wrong, names, n=1)
+    listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+    return f"{f'did you mean {near[0]}? ' if near else ''}{label}: {listed or 'none'}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+
+from harness.errors import did_you_mean
 
 Location = tuple[str | int, ...]
 Model = type[BaseModel]
@@ -86,9 +87,7 @@ def _sentence(model: Model, error: Mapping[str, Any], location: Location) -> str
 def _allowed_keys(root: Model, location: Location) -> str:
     model = _annotation_at(root, location[:-1])
     names = sorted(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
-    near = difflib.get_close_matches(str(location[-1]), names, n=1)
-    start = f"did you mean {near[0]}? " if near else ""
-    return f"{start}allowed: {', '.join(names)}"
+    return did_you_mean(str(location[-1]), names, label="allowed")
 
 
 def _annotation_at(model: Model, location: Location) -> Any:

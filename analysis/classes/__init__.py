@@ -8,7 +8,6 @@ in one file a concern; `CLASSES` is the table.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -28,7 +27,7 @@ from analysis.classes.liveness import LIVENESS
 from analysis.classes.sending import SENDING
 from analysis.classes.transactions import TRANSACTIONS
 from analysis.findings import Status
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 
 __all__ = [
     "ALWAYS",
@@ -58,9 +57,7 @@ def anomaly_class(name: str) -> AnomalyClass:
     """
     if name in CLASSES:
         return CLASSES[name]
-    near = difflib.get_close_matches(name, CLASSES, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise UsageError(f"no anomaly class {name!r}", hint=f"{hint}known: {', '.join(CLASSES)}")
+    raise UsageError(f"no anomaly class {name!r}", hint=did_you_mean(name, CLASSES))
 
 
 def status_of(cls: str, split: str, promise: Promise | None, unmet: Iterable[str] = ()) -> Status:

@@ -11,10 +11,10 @@ from typing import Final, Literal
 from faults.kit.errors import (
     NotNow,
     StepProblem,
-    did_you_mean,
 )
 from faults.kit.params import Shape, names
 from faults.kit.site import Site
+from harness.errors import did_you_mean
 
 _TOPIC, _BUNDLE, _BUNDLE_OF = "topic:", "bundle:", "bundle-of:"
 _RANGE: Final = re.compile(r"0x[0-9a-f]{8}_0x[0-9a-f]{8}")
@@ -80,9 +80,8 @@ def parse_piece(text: str, shape: Shape, *, extra: Sequence[str] = ()) -> Piece 
         name = text.removeprefix(_TOPIC)
         known = [topic.name for topic in shape.topics]
         if name not in known and name not in streams_of(shape):
-            raise StepProblem(
-                "target", f"no topic {name!r}{did_you_mean(name, known)}. Topics: {_listed(known)}"
-            )
+            near = did_you_mean(name, known, label="topics")
+            raise StepProblem("target", f"no topic {name!r}; {near}")
         return Piece("topic", name)
     if text.startswith(_BUNDLE_OF):
         parse_piece(_TOPIC + text.removeprefix(_BUNDLE_OF), shape)
@@ -135,10 +134,6 @@ def _bundle_of(name: str, site: Site) -> str:
     if not streams:
         raise NotNow(f"there is no topic {name}")
     return site.bundles.bundles_of(streams[:1])[streams[0]]
-
-
-def _listed(known: Sequence[str]) -> str:
-    return names([*known[:_SHOWN], *(["..."] if len(known) > _SHOWN else [])])
 
 
 #: Pulsar's admin API below a broker's web address; the namespace is made for the run.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from faults.kit.errors import StepProblem, did_you_mean
+from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Instant
 from faults.kit.params import (
     Shape,
@@ -13,6 +13,7 @@ from faults.kit.params import (
     names,
 )
 from faults.kit.site import Site
+from harness.errors import did_you_mean
 from harness.protocols.cluster import PartitionState, Proof
 
 T = TypeVar("T", bound=TopicParams)
@@ -71,10 +72,8 @@ class TopicFault(FaultKind[T], Generic[T]):
             params = params.model_copy(update={"topic": known[0]})
         topic = shape.topic(params.topic)
         if topic is None:
-            raise StepProblem(
-                "topic",
-                f"no topic {params.topic!r}{did_you_mean(params.topic, known)}. Topics: {names(known)}",
-            )
+            near = did_you_mean(params.topic, known, label="topics")
+            raise StepProblem("topic", f"no topic {params.topic!r}; {near}")
         if params.partitions is not None and params.partitions > topic.partitions:
             raise StepProblem(
                 "partitions", f"{params.partitions} is more than the {topic.partitions} of {topic.name}"

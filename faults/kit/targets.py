@@ -10,10 +10,10 @@ from typing import Literal
 from faults.kit.errors import (
     NotNow,
     StepProblem,
-    did_you_mean,
 )
 from faults.kit.params import Shape, names
 from faults.kit.site import Site
+from harness.errors import did_you_mean
 
 _LEADER, _OWNER, _ROLE = "leader-of:", "owner-of:", "role:"
 
@@ -52,7 +52,7 @@ def parse(text: str, shape: Shape) -> Target:
     roles = [f"{_ROLE}{role}" for role in shape.role_names()]
     topics = [f"{_LEADER}{topic.name}" for topic in shape.topics]
     known = [*shape.nodes, "random", "controller", "all", *roles, *topics]
-    raise StepProblem("target", f"no node {text!r}{did_you_mean(text, known)}. Allowed: {names(known)}")
+    raise StepProblem("target", f"no node {text!r}; {did_you_mean(text, known, label='allowed')}")
 
 
 def _parse_leader(rest: str, shape: Shape) -> Target:
@@ -62,7 +62,7 @@ def _parse_leader(rest: str, shape: Shape) -> Target:
     topic = shape.topic(topic_name)
     if topic is None or not number.isdigit():
         known = [t.name for t in shape.topics]
-        raise StepProblem("target", f"no topic {rest!r}{did_you_mean(rest, known)}. Topics: {names(known)}")
+        raise StepProblem("target", f"no topic {rest!r}; {did_you_mean(rest, known, label='topics')}")
     if int(number) >= topic.partitions:
         raise StepProblem(
             "target", f"topic {topic.name} has partitions 0 to {topic.partitions - 1}, not {number}"

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from faults.kinds import KINDS
-from faults.kit.errors import StepProblem, did_you_mean
+from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
 from faults.kit.params import (
     Params,
@@ -17,6 +17,7 @@ from faults.kit.params import (
     keys_of,
     names,
 )
+from harness.errors import did_you_mean
 
 #: pydantic's words for programmers -> ours for people.
 _SENTENCES: Final = {
@@ -48,8 +49,8 @@ def read_step(step: Any, shape: Shape) -> tuple[FaultKind[Any], Schedule, Any]:
     known = ["fault", *schedule_keys, *keys_of(kind.params)]
     for key in step:
         if key not in known:
-            text = f"unknown key{did_you_mean(str(key), known)}. Keys of {kind.kind}: {names(known)}"
-            raise StepProblem(str(key), text)
+            near = did_you_mean(str(key), known, label=f"keys of {kind.kind}")
+            raise StepProblem(str(key), f"unknown key; {near}")
     schedule = validated(Schedule, {key: value for key, value in step.items() if key in schedule_keys})
     rest = {key: value for key, value in step.items() if key not in ("fault", *schedule_keys)}
     return kind, schedule, kind.complete(validated(kind.params, rest), shape)
@@ -65,9 +66,8 @@ def find_kind(name: object) -> FaultKind[Any]:
         raise StepProblem("fault", f"is missing. Kinds: {names(KINDS)}")
     kind = KINDS.get(str(name))
     if kind is None:
-        raise StepProblem(
-            "fault", f"unknown kind {name!r}{did_you_mean(str(name), KINDS)}. Kinds: {names(KINDS)}"
-        )
+        near = did_you_mean(str(name), KINDS, label="kinds")
+        raise StepProblem("fault", f"unknown kind {name!r}; {near}")
     return kind
 
 

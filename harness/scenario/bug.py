@@ -7,13 +7,13 @@ met to count; a round in which the bug had no chance proves nothing about either
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, Field
 
+from harness.errors import did_you_mean
 from harness.exposure import COUNTERS
 from harness.scenario.part import Name, Part
 
@@ -64,13 +64,13 @@ def bug_problems(bug: BugSpec, variants: Mapping[str, Variant]) -> Iterator[Prob
     """What is wrong between a bug and the variants of its scenario: (key path, what is wrong)."""
     counter = bug.exposure.counter
     if counter not in COUNTERS:
-        yield ("bug", "exposure", "counter"), f"is no counter; {_known(counter, COUNTERS)}"
+        yield ("bug", "exposure", "counter"), f"is no counter; {did_you_mean(counter, COUNTERS)}"
     for name, pair in bug.pairs.items():
         for role in ("affected", "fixed"):
             at = ("bug", "pairs", name, role)
             chosen = getattr(pair, role)
             if chosen not in variants:
-                yield at, f"is no variant; {_known(chosen, variants)}"
+                yield at, f"is no variant; {did_you_mean(chosen, variants)}"
             elif role == "affected" and variants[chosen].expect == CLEAN:
                 yield at, "must be a variant that expects the class of the bug, and this one expects clean"
             elif role == "fixed" and variants[chosen].expect != CLEAN:
@@ -78,8 +78,3 @@ def bug_problems(bug: BugSpec, variants: Mapping[str, Variant]) -> Iterator[Prob
                     at,
                     f"must be a variant that expects clean, and this one expects {variants[chosen].expect}",
                 )
-
-
-def _known(wrong: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(wrong, list(names), n=1)
-    return f"{f'did you mean {near[0]}? ' if near else ''}known: {', '.join(names) or 'none'}"

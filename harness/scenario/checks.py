@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
+from harness.errors import did_you_mean
 from harness.scenario.bug import bug_problems
 from harness.scenario.model import (
     ConsumerSpec,
@@ -67,15 +67,10 @@ def problems(
     yield from _joining_problems(scenario)
     for name, variant in scenario.variants.items():
         if classes and variant.expect not in {"clean", *classes}:
-            known = _known(variant.expect, ["clean", *classes])
+            known = did_you_mean(variant.expect, ["clean", *classes])
             yield ("variants", name, "expect"), f"is no class; {known}"
     if scenario.bug is not None:
         yield from bug_problems(scenario.bug, scenario.variants)
-
-
-def _known(wrong: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(wrong, names, n=1)
-    return f"{f'did you mean {near[0]}? ' if near else ''}known: {', '.join(names)}"
 
 
 # ----- cluster and topics -----------------------------------------------------------------------------
@@ -167,7 +162,7 @@ def _client_problems(
                 yield from _worker_problems(at, spec, scenario.system, clients)
             for index, topic in enumerate(spec.topics):
                 if topic not in scenario.topics:
-                    sentence = f"is not declared under topics; {_known(topic, scenario.topics)}"
+                    sentence = f"is not declared under topics; {did_you_mean(topic, scenario.topics)}"
                     yield (*at, "topics", index), sentence
             for option in spec.options:
                 if option in reserved:
@@ -183,16 +178,16 @@ def _worker_problems(
     """The client must exist, be of this system, have the role and be able to do what is asked."""
     if not isinstance(clients, Mapping):
         if spec.client not in clients:
-            yield (*at, "client"), f"is no known client; {_known(spec.client, clients)}"
+            yield (*at, "client"), f"is no known client; {did_you_mean(spec.client, clients)}"
         return
     fitting = [name for name, client in clients.items() if client.system == system]
     if spec.client not in clients:
-        yield (*at, "client"), f"is no known client; {_known(spec.client, fitting)}"
+        yield (*at, "client"), f"is no known client; {did_you_mean(spec.client, fitting)}"
         return
     worker = clients[spec.client]
     role = "producer" if isinstance(spec, ProducerSpec) else "consumer"
     if worker.system != system:
-        yield (*at, "client"), f"is a client of {worker.system}, not of {system}; {_known('', fitting)}"
+        yield (*at, "client"), f"is a client of {worker.system}, not of {system}; {did_you_mean('', fitting)}"
         return
     if role not in worker.roles:
         yield (*at, "client"), f"has no {role} worker; it has: {', '.join(worker.roles)}"

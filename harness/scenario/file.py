@@ -9,7 +9,6 @@ and keep their own place. Variants are deep merges over the same data, checked t
 from __future__ import annotations
 
 import copy
-import difflib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from typing import Any, Union, get_args, get_origin
 import yaml
 from pydantic import ValidationError
 
-from harness.errors import ScenarioError
+from harness.errors import ScenarioError, did_you_mean
 from harness.scenario.checks import Client, problems
 from harness.scenario.model import Scenario
 from harness.scenario.yaml_lines import parse, read
@@ -153,9 +152,8 @@ def find_scenario(name_or_path: str | Path) -> Path:
 
 
 def _scenario_hint(text: str, known: Mapping[str, Path]) -> str:
-    near = difflib.get_close_matches(Path(text).stem, known, n=1)
-    start = f"did you mean {near[0]}? " if near else ""
-    return f"{start}scenarios: {', '.join(known) or 'none'}; `brokerstorm new FILE` writes one to edit"
+    near = did_you_mean(Path(text).stem, known, label="scenarios")
+    return f"{near}; `brokerstorm new FILE` writes one to edit"
 
 
 # ----- --set and merging ------------------------------------------------------------------------------

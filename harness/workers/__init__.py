@@ -6,7 +6,6 @@ never imports a client; docs/worker-protocol.md says what the started process do
 
 from __future__ import annotations
 
-import difflib
 import shutil
 import tomllib
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from harness.errors import UsageError, WorkerError
+from harness.errors import UsageError, WorkerError, did_you_mean
 from harness.workers import environments, go_build, java_build
 from harness.workers.spec import Readiness, WorkerSpec
 
@@ -73,11 +72,9 @@ def load_worker(name: str) -> WorkerSpec:
     workers = _workers()
     if name in workers:
         return workers[name]
-    near = difflib.get_close_matches(name, workers, n=1)
-    guess = f"; did you mean {near[0]!r}?" if near else ""
     raise UsageError(
-        f"no worker for client {name!r}{guess}",
-        hint=f"there are: {', '.join(worker_names())}; docs/worker-protocol.md says how to add one",
+        f"no worker for client {name!r}; {did_you_mean(name, worker_names())}",
+        hint="docs/worker-protocol.md says how to add one",
     )
 
 

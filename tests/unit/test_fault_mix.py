@@ -110,7 +110,7 @@ def test_beside_ordinary_steps_and_numbered_by_time() -> None:
         ({"mix": {"every": 3}}, "faults[0].mix.of: is missing"),
         (mix(), "faults[0].mix.of: "),
         (mix(KILL, evry=2), "faults[0].mix.evry: unknown key"),
-        (mix({"fault": "kil"}), "faults[0].mix.of[0].fault: unknown kind 'kil' (did you mean 'kill'?)"),
+        (mix({"fault": "kil"}), "faults[0].mix.of[0].fault: unknown kind 'kil'; did you mean kill?"),
         (mix(KILL, {"weight": 2}), "faults[0].mix.of[1].fault: is missing"),
         (mix({**KILL, "at": 3}), "faults[0].mix.of[0].at: the mix decides when: leave it out here"),
         (mix({**KILL, "weight": 0}), "faults[0].mix.of[0].weight: must be greater than 0, got 0"),

@@ -86,11 +86,11 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ({"fault": "kil", "at": 1}, "faults[0].fault: unknown kind 'kil' (did you mean 'kill'?)"),
+        ({"fault": "kil", "at": 1}, "faults[0].fault: unknown kind 'kil'; did you mean kill?"),
         ({"at": 1}, "faults[0].fault: is missing"),
         (
             {"fault": "kill", "at": 1, "traget": "all"},
-            "faults[0].traget: unknown key (did you mean 'target'?)",
+            "faults[0].traget: unknown key; did you mean target?",
         ),
         ({"fault": "kill", "at": "60s"}, "faults[0].at: would fire at 60 s, but the load ends at 60 s"),
         ({"fault": "kill"}, "faults[0]: needs either `at` or `every`"),
@@ -116,7 +116,7 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
         ({"fault": "kill", "at": 1, "target": "kafka-9"}, "faults[0].target: no node 'kafka-9'"),
         (
             {"fault": "kill", "at": 1, "target": "leader-of:order"},
-            "no topic 'order' (did you mean 'orders'?)",
+            "no topic 'order'; did you mean orders?",
         ),
         (
             {"fault": "kill", "at": 1, "target": "leader-of:orders-12"},
@@ -127,7 +127,7 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
             "faults[0].target: 'all' takes every node away at once",
         ),
         ({"fault": "leader-move", "at": 1}, "faults[0].topic: which one? Topics: orders, audit-7"),
-        ({"fault": "leader-move", "topic": "ordres", "at": 1}, "no topic 'ordres' (did you mean 'orders'?)"),
+        ({"fault": "leader-move", "topic": "ordres", "at": 1}, "no topic 'ordres'; did you mean orders?"),
         (
             {"fault": "leader-move", "topic": "orders", "partitions": 13, "at": 1},
             "faults[0].partitions: 13 is more than the 12 of orders",

@@ -44,9 +44,9 @@ def test_names_and_roles() -> None:
 
 
 def test_unknown_worker_names_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean 'kafka-python'") as caught:
+    with pytest.raises(UsageError, match="did you mean kafka-python") as caught:
         load_worker("kafka-pyton")
-    assert "confluent-kafka" in caught.value.hint
+    assert "confluent-kafka" in str(caught.value)
 
 
 def test_installed_version_needs_no_environment() -> None:

@@ -73,8 +73,8 @@ def test_inject_and_leave(cluster: StateCluster, run: RunDir) -> None:
     [
         ("kil", {}, None, "unknown kind 'kil'"),
         ("kill", {"target": "kafka-7"}, 1.0, "no node 'kafka-7'"),
-        ("kill", {"tagret": "all"}, 1.0, "tagret: unknown key (did you mean 'target'?)"),
-        ("leader-move", {"topic": "order"}, None, "no topic 'order' (did you mean 'orders'?)"),
+        ("kill", {"tagret": "all"}, 1.0, "tagret: unknown key; did you mean target?"),
+        ("leader-move", {"topic": "order"}, None, "no topic 'order'; did you mean orders?"),
         ("leader-move", {}, 3.0, "for: leader-move ends by itself"),
     ],
 )
