@@ -80,7 +80,7 @@ class ConsumerRole:
 
         A leader (seen with 3.0.0 and 3.0.12) that joins without joins again when the metadata have come; if
         a `poll` ends during that second join, its answer is lost, and the member never reads. The whole
-        story: docs/known-bugs.md.
+        story: docs/explanation/how-the-bugs-were-found.md.
         """
         try:
             self.consumer.topics()
