@@ -168,7 +168,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FaultWindow:
-    """A fault from its injection to its verified heal."""
+    """A fault from its injection until it was over (`harness.faultlog`)."""
 
     id: int
     kind: str

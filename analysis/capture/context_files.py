@@ -22,8 +22,8 @@ from analysis.capture.context import (
     Reading,
     Session,
 )
-from analysis.capture.faultlog import what_was_hit
 from analysis.capture.hangs import waits_in
+from harness.faultlog import FaultRecord, read_faults
 from harness.rundir import RunDir, read_json, read_jsonl
 
 _NS = 1_000_000_000
@@ -40,7 +40,7 @@ def load_context(run: RunDir) -> Context:
         read_json(run.manifest),
         names=read_jsonl(run.names),
         bounds=read_jsonl(run.log_bounds),
-        faults=read_jsonl(run.faults),
+        faults=read_faults(run.faults),
         events=read_jsonl(run.events),
         seal_report=read_json(run.seal_report) if run.seal_report.exists() else {},
     )
@@ -55,7 +55,7 @@ def context_of(
     *,
     names: Iterable[Row] = (),
     bounds: Iterable[Row] = (),
-    faults: Iterable[Row] = (),
+    faults: Iterable[FaultRecord] = (),
     events: Iterable[Row] = (),
     seal_report: Row | None = None,
 ) -> Context:
@@ -89,30 +89,19 @@ def context_of(
     )
 
 
-def fault_windows(rows: Iterable[Row], last_ns: int) -> tuple[FaultWindow, ...]:
-    """Fold the event rows of faults.jsonl. A fault that was never healed lasts until ``last_ns``."""
-    folded: dict[int, dict[str, Any]] = {}
-    for row in rows:
-        fault = folded.setdefault(int(row["id"]), {})
-        t_ns = int(row["t_ns"])
-        if row["event"] == "inject":
-            hit = what_was_hit(str(row["target"]), [str(name) for name in row.get("targets", ())])
-            fault |= {"kind": row["kind"], "target": hit, "start": t_ns}
-        elif row["event"] == "effect":
-            fault["effective"] = bool(row.get("effective"))
-        elif row["event"] in ("heal", "healed") and row.get("ok", True):
-            fault["end"] = t_ns
+def fault_windows(records: Iterable[FaultRecord], last_ns: int) -> tuple[FaultWindow, ...]:
+    """The faults that were injected. One that is not over lasts until ``last_ns``."""
     return tuple(
         FaultWindow(
-            id=number,
-            kind=str(f["kind"]),
-            target=f["target"],
-            start_ns=f["start"],
-            end_ns=f.get("end", max(last_ns, f["start"])),
-            effective=f.get("effective", False),
+            id=record.id,
+            kind=record.kind,
+            target=record.hit,
+            start_ns=record.inject_ns,
+            end_ns=max(last_ns, record.inject_ns) if record.end_ns is None else record.end_ns,
+            effective=record.effective,
         )
-        for number, f in sorted(folded.items())
-        if "start" in f
+        for record in records
+        if record.inject_ns is not None
     )
 
 

@@ -16,7 +16,7 @@ from analysis.capture.bucket import (
     Bucket,
     chunks,
 )
-from analysis.capture.faultlog import FaultFact
+from harness.faultlog import FaultRecord
 from harness.records import Event, Kind, Outcome
 
 #: What is counted in the buckets; `faults_bit` comes from the fault log.
@@ -86,7 +86,7 @@ def open_at(times: Array, start: Array, done: Array) -> int:
 
 
 def exposure_of(
-    counts: Iterable[Mapping[str, int]], faults: Sequence[FaultFact], manifest: Mapping[str, Any]
+    counts: Iterable[Mapping[str, int]], faults: Sequence[FaultRecord], manifest: Mapping[str, Any]
 ) -> dict[str, int]:
     """All counters of a run: the buckets' sums, the faults that bit, and what the workers reported."""
     found = dict.fromkeys(COUNTED, 0)

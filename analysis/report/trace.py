@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 
 from analysis.capture.context import Bounds, Context
 from analysis.capture.context_files import load_context
-from analysis.capture.faultlog import FaultFact, fold
 from analysis.kernels.words import place_text
 from analysis.report import words
 from analysis.report.life import Delivered, FaultNear, Neighbour, SendAttempt, Stored, Trace
 from harness.errors import UsageError
+from harness.faultlog import FaultRecord, read_faults
 from harness.records import Check, Event, Kind, Outcome, Txn
-from harness.rundir import RunDir, read_json, read_jsonl
+from harness.rundir import RunDir, read_json
 
 #: Log rows shown on either side of each place where the message is stored.
 NEIGHBOURS = 5
@@ -277,19 +277,18 @@ class _Tables:
             return ()
         begin = min(send.t_start_s for send in sends) - NEAR_S
         end = max(send.t_done_s if send.t_done_s is not None else send.t_start_s for send in sends) + NEAR_S
-        facts = fold(read_jsonl(self._run.faults))
-        made = [self._fault(fact) for fact in facts if fact.inject_ns is not None]
+        made = [self._fault(f) for f in read_faults(self._run.faults) if f.inject_ns is not None]
         return tuple(f for f in made if f.t_s <= end and (f.until_s is None or f.until_s >= begin))
 
-    def _fault(self, fact: FaultFact) -> FaultNear:
+    def _fault(self, record: FaultRecord) -> FaultNear:
         seconds = self._context.seconds
         return FaultNear(
-            id=fact.id,
-            kind=fact.kind,
-            target=words.plain(fact.target),
-            t_s=seconds(fact.inject_ns or 0),
-            until_s=None if fact.healed_ns is None else seconds(fact.healed_ns),
-            effective=fact.effective,
+            id=record.id,
+            kind=record.kind,
+            target=words.plain(record.target),
+            t_s=seconds(record.inject_ns or 0),
+            until_s=None if record.end_ns is None else seconds(record.end_ns),
+            effective=record.effective,
         )
 
     def _classes(self, message: str) -> tuple[str, ...]:

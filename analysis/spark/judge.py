@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from analysis.capture.capture import Capture
 from analysis.capture.context_files import load_context
-from analysis.capture.faultlog import fold
 from analysis.findings import Result
 from analysis.kernels.across import splits_of
 from analysis.kernels.bucket_report import BucketReport
@@ -36,6 +35,7 @@ from analysis.verdict.result import (
     grid_of,
     result_of,
 )
+from harness.faultlog import read_faults
 from harness.rundir import RunDir, read_json, read_jsonl
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def read_files(run: RunDir) -> RunFiles:
         manifest=read_json(run.manifest),
         plan=read_json(run.plan),
         bounds=read_jsonl(run.log_bounds),
-        faults=fold(read_jsonl(run.faults)),
+        faults=read_faults(run.faults),
         metrics=read_jsonl(run.metrics),
         events=read_jsonl(run.events),
     )

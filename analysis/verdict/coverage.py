@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.capture.faultlog import FaultFact
 from analysis.findings import Finding, Status
 from analysis.series import Grid, Series
 from analysis.verdict.rate import Rate
+from harness.faultlog import FaultRecord
 
 #: With less of the load outside outages than this, the rate cannot be judged.
 MIN_CALM_SHARE = 0.1
@@ -45,7 +45,7 @@ class RunFacts:
 
     manifest: Mapping[str, Any]
     plan: Mapping[str, Any]
-    faults: Sequence[FaultFact]
+    faults: Sequence[FaultRecord]
     bounds: Sequence[Mapping[str, Any]]  # log_bounds.jsonl
     streams: Sequence[str]  # every stream of the plan
     series: Series
@@ -147,10 +147,10 @@ def _faults(facts: RunFacts) -> Check | None:
     return Check("faults", False, f"none of {len(bit)} effective faults met a message on its way")
 
 
-def _during_traffic(fault: FaultFact, facts: RunFacts) -> bool:
+def _during_traffic(fault: FaultRecord, facts: RunFacts) -> bool:
     """Whether a message was due, or given an outcome, between inject and heal or a step beside."""
     assert fault.inject_ns is not None
-    end_ns = fault.healed_ns if fault.healed_ns is not None else facts.grid.end_ns
+    end_ns = fault.end_ns if fault.end_ns is not None else facts.grid.end_ns
     if fault.inject_ns >= facts.grid.end_ns or end_ns < facts.grid.start_ns:
         return False
     first, last = facts.grid.step(np.array([fault.inject_ns, end_ns]))

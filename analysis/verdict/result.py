@@ -11,7 +11,6 @@ import numpy as np
 
 from analysis.capture.capture import Capture
 from analysis.capture.context import Context
-from analysis.capture.faultlog import FaultFact, fault_rows
 from analysis.capture.hangs import hang_rows
 from analysis.capture.producers import producers_of
 from analysis.findings import Finding, Result, Timeline
@@ -20,10 +19,12 @@ from analysis.kernels.exposure import exposure_of
 from analysis.series import Grid, Series
 from analysis.verdict.attribution import Span
 from analysis.verdict.coverage import RunFacts, coverage
+from analysis.verdict.fault_rows import fault_rows
 from analysis.verdict.merge import findings_of
 from analysis.verdict.rate import rate_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
+from harness.faultlog import FaultRecord
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0)
 _NAMED = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
@@ -38,7 +39,7 @@ class RunFiles:
     manifest: Mapping[str, Any]
     plan: Mapping[str, Any]
     bounds: Sequence[Mapping[str, Any]]
-    faults: Sequence[FaultFact]
+    faults: Sequence[FaultRecord]
     metrics: Sequence[Mapping[str, Any]] = ()
     events: Sequence[Mapping[str, Any]] = ()
 

@@ -142,7 +142,7 @@ class Life(threading.Thread):
         text = self._verified(injection)
         undone = not text or self._is_undone(injection)
         evidence = f"undone, but the cluster did not recover in time: {text}" if text and undone else text
-        desk.journal.healed(fault_id, ok=not text, text=evidence)
+        desk.journal.healed(fault_id, ok=not text, undone=undone, text=evidence)
         if undone:  # a cluster that is slow to recover is the run's finding; nothing is left to undo
             desk.ledger.remove(fault_id)
             self._slow = bool(text)

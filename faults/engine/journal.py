@@ -3,7 +3,7 @@
 inject   about to be applied: kind, target as written, resolved targets, planned time, params
 effect   whether it bit, and how we know; a later row of the same id says more
 heal     the undoing began; of a fault that ends by itself: it was seen to be over
-healed   whether the cluster is whole again
+healed   whether the cluster is whole again, and whether nothing of the fault is applied any more
 skipped  not applied, and why
 """
 
@@ -43,8 +43,8 @@ class Journal:
     def heal(self, fault_id: int) -> None:
         self._write(fault_id, "heal", {})
 
-    def healed(self, fault_id: int, *, ok: bool, text: str) -> None:
-        self._write(fault_id, "healed", {"ok": ok, "evidence": text})
+    def healed(self, fault_id: int, *, ok: bool, undone: bool, text: str) -> None:
+        self._write(fault_id, "healed", {"ok": ok, "undone": undone, "evidence": text})
 
     def skipped(self, firing: Firing, reason: str) -> None:
         planned = {"kind": firing.kind, "target": firing.target, "planned_s": firing.t_s}

@@ -108,7 +108,10 @@ def _heal_run(cluster: Cluster | None, run: RunDir) -> list[str]:
 
 
 def _note_healed(run: RunDir, fault_id: int) -> None:
-    for event in ({"event": "heal"}, {"event": "healed", "ok": True, "evidence": "healed from the ledger"}):
+    for event in (
+        {"event": "heal"},
+        {"event": "healed", "ok": True, "undone": True, "evidence": "healed from the ledger"},
+    ):
         append_jsonl(run.faults, {"id": fault_id, **event, "t_ns": time.monotonic_ns()})
 
 

@@ -19,13 +19,14 @@ from faults.schedule.timeline import (
     refuse_unsupported,
 )
 from harness.errors import HealError, ScenarioError
+from harness.faultlog import FaultRecord, read_faults
 from harness.protocols.cluster import (
     Cluster,
     HasPlacement,
     HasTopics,
     TopicSettings,
 )
-from harness.rundir import RunDir, read_jsonl
+from harness.rundir import RunDir
 
 
 def inject_once(
@@ -56,7 +57,7 @@ def inject_once(
         HealError: it could not be healed.
     """
     seed = time.time_ns() if seed is None else seed
-    fault_id = 1 + max((int(row["id"]) for row in read_jsonl(run.faults)), default=0)
+    fault_id = 1 + max((fault.id for fault in read_faults(run.faults)), default=0)
     firing, shape, leave = _firing(kind, params, cluster, for_s, fault_id, seed)
     timeline = Timeline((firing,), seed, 0.0, shape)
     refuse_unsupported(timeline, cluster)
@@ -72,7 +73,7 @@ def inject_once(
             failures = storm.heal_all(30.0)
     if failures:
         raise HealError("; ".join(failures), hint="`brokerstorm clean` tries again and removes the cluster")
-    return _folded(run, firing)
+    return _outcome(run, firing)
 
 
 def _firing(
@@ -108,19 +109,18 @@ def _shape(cluster: Cluster) -> Shape:
     return Shape(shapes, tuple(sorted(roles)), roles)
 
 
-def _folded(run: RunDir, firing: Firing) -> dict[str, Any]:
-    row: dict[str, Any] = {"id": firing.id, "kind": firing.kind, "target": firing.target, "targets": []}
-    row |= {"effective": False, "evidence": "", "healed": False, "skipped": ""}
-    for event in read_jsonl(run.faults):
-        if event["id"] != firing.id:
-            continue
-        if event["event"] == "inject":
-            row["targets"] = event["targets"]
-        elif event["event"] == "effect":
-            row |= {"effective": event["effective"], "evidence": event["evidence"]}
-        elif event["event"] == "healed":
-            row["healed"] = event["ok"]
-        elif event["event"] == "skipped":
-            row["skipped"] = event["reason"]
-    row["applied"] = any(entry["id"] == firing.id for entry in Ledger(run).entries())
-    return row
+def _outcome(run: RunDir, firing: Firing) -> dict[str, Any]:
+    fault = next(
+        (fault for fault in read_faults(run.faults) if fault.id == firing.id), FaultRecord(firing.id)
+    )
+    return {
+        "id": firing.id,
+        "kind": firing.kind,
+        "target": firing.target,
+        "targets": list(fault.targets),
+        "effective": fault.effective,
+        "evidence": fault.evidence,
+        "healed": fault.recovered,
+        "skipped": fault.skipped,
+        "applied": any(entry["id"] == firing.id for entry in Ledger(run).entries()),
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -10,8 +10,9 @@ from faults.kinds import KINDS
 from faults.kit.params import Shape
 from faults.schedule.timeline import Firing, Timeline
 from harness.errors import UsageError
+from harness.faultlog import FaultRecord, read_faults
 from harness.protocols.cluster import TopicSettings
-from harness.rundir import RunDir, read_json, read_jsonl
+from harness.rundir import RunDir, read_json
 
 #: A node that recovers more slowly than the first time makes the next fault late, not absent.
 REPLAY_WAIT_S: Final = 30.0
@@ -23,8 +24,7 @@ def load_replay(run: RunDir) -> Timeline:
     Raises:
         UsageError: the run injected none, or its files do not say when and whom.
     """
-    rows = read_jsonl(run.faults)
-    injected = [row for row in rows if row.get("event") == "inject"]
+    injected = [fault for fault in read_faults(run.faults) if fault.inject_ns is not None]
     if not injected:
         raise UsageError(
             f"run {run.run_id} injected no fault: there is nothing to replay",
@@ -33,34 +33,32 @@ def load_replay(run: RunDir) -> Timeline:
     epoch_ns = read_json(run.manifest).get("epoch_ns")
     if not epoch_ns:
         raise UsageError(f"run {run.run_id} never got to its load: its manifest has no epoch_ns")
-    heals = {row["id"]: row["t_ns"] for row in rows if row.get("event") == "heal"}
     plan = read_json(run.plan)
     try:
-        firings = [_firing(row, int(epoch_ns), heals) for row in injected]
+        firings = [_firing(fault, int(epoch_ns)) for fault in injected]
         topics = [TopicSettings(t["name"], t["partitions"], t["replication"]) for t in plan["topics"]]
         seed, load_s = int(plan["seed"]), float(plan["load_s"])
     except (KeyError, TypeError, ValidationError) as error:
         raise UsageError(f"{run.faults} or {run.plan} is not as this version writes it: {error!r}") from error
-    nodes = sorted({node for row in injected for node in _nodes(row)})
     firings.sort(key=lambda firing: firing.t_s)
-    return Timeline(tuple(firings), seed, load_s, Shape(tuple(topics), tuple(nodes)))
+    return Timeline(tuple(firings), seed, load_s, Shape(tuple(topics), ()))
 
 
-def _firing(row: dict[str, Any], epoch_ns: int, heals: dict[int, int]) -> Firing:
-    kind = KINDS[row["kind"]]
-    params = kind.params.model_validate(row["params"])
-    planned_for_s = kind.lasts_s(params)
-    for_s = planned_for_s
-    if "for" in row["params"] and row["id"] in heals:
-        for_s = (heals[row["id"]] - row["t_ns"]) / 1e9  # what was cut short is cut short again
-    t_s = (row["t_ns"] - epoch_ns) / 1e9
-    dumped = params.model_dump(mode="json", by_alias=True)
-    number = int(row["id"])
+def _firing(fault: FaultRecord, epoch_ns: int) -> Firing:
+    """A firing on the targets that were chosen then. One that was cut short is cut short again."""
+    kind = KINDS[fault.kind]
+    params = kind.params.model_validate(fault.params)
+    inject_ns, for_s = fault.inject_ns or 0, kind.lasts_s(params)
+    if for_s is not None and fault.heal_ns is not None:
+        for_s = min(for_s, (fault.heal_ns - inject_ns) / 1e9)
     return Firing(
-        number, row["kind"], kind.target(params), t_s, for_s, dumped, number - 1, number, REPLAY_WAIT_S
+        fault.id,
+        fault.kind,
+        kind.target(params),
+        (inject_ns - epoch_ns) / 1e9,
+        for_s,
+        params.model_dump(mode="json", by_alias=True),
+        fault.id - 1,
+        fault.id,
+        REPLAY_WAIT_S,
     )
-
-
-def _nodes(row: dict[str, Any]) -> list[str]:
-    moves = row["params"].get("moves") or {}
-    return list(moves.values()) if "topic" in row["params"] else list(row["targets"])

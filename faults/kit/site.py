@@ -66,7 +66,6 @@ class Site:
     """What a fault may use. Shared by the threads of a storm; holds no state but ``stopping``.
 
     Attributes:
-        shape: the run's topics, for effects and for recovery, and the nodes that steps may name.
         faulted: the nodes that a fault holds now.
         clients: asks for name -> process id of the run's workers that live now; empty without a run.
         stopping: set when everything must be healed; a long injection ends early.
@@ -80,10 +79,16 @@ class Site:
         faulted: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         self.cluster = cluster
-        self.shape = shape
+        self._topics = shape.topics
         self.faulted = faulted
         self.clients: Clients = dict
         self.stopping = threading.Event()
+
+    @property
+    def shape(self) -> Shape:
+        """The run's topics and the nodes of the cluster that runs, which a replay does not know before."""
+        roles = {node.name: node.roles for node in self.cluster.runtime.nodes}
+        return Shape(self._topics, self.nodes, roles)
 
     @property
     def nodes(self) -> tuple[str, ...]:

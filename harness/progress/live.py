@@ -26,6 +26,7 @@ from harness.progress.view import (
     BaseProgress,
     RunView,
     clock,
+    fault_text,
     load_figures,
     one_line,
 )
@@ -141,7 +142,7 @@ def _figures(view: RunView) -> list[Text]:
         first = f", the first at {clock(view.first_problem_s or 0.0)}"
         lines.append(_labelled("errors", f"{info:,} info, {fail:,} fail{first}", "yellow"))
     lines += [_labelled("waiting", f"{worker} {text}", "bold red") for worker, text in view.waiting.items()]
-    if view.faults:
+    if view.faults.records:
         lines.append(_fault_line(view))
     return lines
 
@@ -149,9 +150,10 @@ def _figures(view: RunView) -> list[Text]:
 def _fault_line(view: RunView) -> Text:
     line = Text("faults".ljust(LABEL_WIDTH), style="dim").append(strip(view), style="red")
     now_ns = time.monotonic_ns()
-    for number, span in view.active():
+    for record in view.active():
+        since_s = (now_ns - (record.inject_ns or now_ns)) / 1e9
         line.append(
-            f"   ● #{number} {one_line(span.text)} for {(now_ns - span.start_ns) / 1e9:.0f} s",
+            f"   ● #{record.id} {one_line(fault_text(record))} for {since_s:.0f} s",
             style="bold red",
         )
     return line
@@ -167,7 +169,9 @@ def strip(view: RunView) -> str:
         if start_s > view.elapsed_s:
             break
         spans = (
-            (s.start_ns - view.epoch_ns, (s.end_ns or now_ns) - view.epoch_ns) for s in view.faults.values()
+            (f.inject_ns - view.epoch_ns, (f.end_ns or now_ns) - view.epoch_ns)
+            for f in view.faults.records
+            if f.inject_ns is not None
         )
         hit = any(start < end_s * 1e9 and end >= start_s * 1e9 for start, end in spans)
         cells.append("█" if hit else "▁")

@@ -15,20 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.faultlog import FaultLog, FaultRecord
+
 #: Rates are taken over this long: short enough to show a stall, long enough not to flicker.
 RATE_WINDOW_S = 2.0
-#: Targets of a fault that are named in a line.
-MOST_TARGETS = 3
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-
-
-@dataclass(slots=True)
-class FaultSpan:
-    """A fault as the view knows it; times are CLOCK_MONOTONIC ns."""
-
-    text: str
-    start_ns: int
-    end_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -46,14 +37,14 @@ class RunView:
     epoch_ns: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     samples: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
-    faults: dict[int, FaultSpan] = field(default_factory=dict)
+    faults: FaultLog = field(default_factory=FaultLog)
     first_problem_s: float | None = None
     waiting: dict[str, str] = field(default_factory=dict)
     download: tuple[str, float | None] | None = None
 
     def begin(self, title: str, rate_per_s: float, warm_up_s: float, load_s: float) -> None:
         self.title, self.rate_per_s, self.warm_up_s, self.load_s = title, rate_per_s, warm_up_s, load_s
-        self.numbers, self.samples, self.faults, self.waiting = {}, deque(), {}, {}
+        self.numbers, self.samples, self.faults, self.waiting = {}, deque(), FaultLog(), {}
         self.elapsed_s, self.epoch_ns, self.first_problem_s = 0.0, 0, None
 
     def take(self, numbers: Mapping[str, Any]) -> None:
@@ -77,36 +68,25 @@ class RunView:
 
     def take_fault(self, event: Mapping[str, Any]) -> str:
         """Keep a fault event (a row of faults.jsonl) and say it in a line; empty: not worth one."""
-        number, what = int(event["id"]), str(event["event"])
-        now_ns = int(event.get("t_ns") or time.monotonic_ns())
-        span = self.faults.get(number)
+        record, what = self.faults.add(event), event["event"]
+        text = f"fault #{record.id}: {fault_text(record)}"
         if what == "inject":
-            target = _targets(event)
-            self.faults[number] = span = FaultSpan(f"{event.get('kind', 'fault')} {target}", now_ns)
-            return f"fault #{number}: {span.text}"
+            return text
         if what == "skipped":
-            planned = f"{event.get('kind', '')} {event.get('target', '')}"
-            return f"fault #{number}: {planned} skipped, {event.get('reason', '')}"
-        text = span.text if span else ""
+            return f"{text} skipped, {record.skipped}"
         if what == "effect":
-            verb = "bit" if event.get("effective") else "did NOT bite"
-            return f"fault #{number}: {text} {verb}: {event.get('evidence', '')}"
+            return f"{text} {'bit' if record.effective else 'did NOT bite'}: {record.evidence}"
         if what == "healed":
-            if span:
-                span.end_ns = now_ns
-            return f"fault #{number}: {text} {'healed' if event.get('ok', True) else 'NOT HEALED'}"
+            return f"{text} {'healed' if record.recovered else 'NOT HEALED'}"
         return ""
 
-    def active(self) -> list[tuple[int, FaultSpan]]:
-        return [(number, span) for number, span in self.faults.items() if span.end_ns is None]
+    def active(self) -> list[FaultRecord]:
+        return [record for record in self.faults.records if record.is_applied]
 
 
-def _targets(event: Mapping[str, Any]) -> str:
-    """Those that were hit; of many, how many and which first."""
-    hit = [str(target) for target in event.get("targets") or ()]
-    if len(hit) > MOST_TARGETS:
-        return f"{', '.join(hit[:MOST_TARGETS])} and {len(hit) - MOST_TARGETS} more"
-    return ", ".join(hit) or str(event.get("target", ""))
+def fault_text(record: FaultRecord) -> str:
+    """``kill kafka-1``."""
+    return f"{record.kind} {record.hit}"
 
 
 class BaseProgress:
@@ -194,7 +174,7 @@ def figures(view: RunView) -> list[str]:
     delivered = view.numbers.get("delivered", 0)
     if delivered:
         parts.append(f"delivered {delivered:,} ({view.per_second('delivered'):,.0f}/s)")
-    active = ", ".join(span.text for _, span in view.active())
+    active = ", ".join(fault_text(record) for record in view.active())
     return [*parts, f"now: {active}"] if active else parts
 
 

@@ -7,16 +7,17 @@ is a process to ask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from harness.errors import BrokerstormError
+from harness.faultlog import read_faults
 from harness.plan.model import Plan
 from harness.protocols.cluster import Admin, HasBacklogs
 from harness.run.draining import waiting_for
 from harness.run.liveness import Silence, StallJudge
 from harness.run.worker_process import WorkerProcess
-from harness.rundir import RunDir, read_jsonl
+from harness.rundir import RunDir
 
 Silences = Mapping[str, Silence | None]
 
@@ -46,7 +47,7 @@ class Stalls:
 
     def look(self, now_ns: int) -> None:
         """``now_ns``: CLOCK_MONOTONIC."""
-        faulted = is_faulted(read_jsonl(self._run.faults))
+        faulted = any(fault.is_applied for fault in read_faults(self._run.faults))
         silences = {w.name: self._silence(w, now_ns, faulted) for w in self._crew.consumers}
         for number, worker in enumerate(self._crew.consumers):
             silence = silences[worker.name]
@@ -83,14 +84,3 @@ class Stalls:
     def _is_group_silent(self, number: int, silences: Silences) -> bool:
         group = self._plan.consumers[number].group
         return all(silences[c.name] is not None for c in self._plan.consumers if c.group == group)
-
-
-def is_faulted(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether some fault is applied, by the rows of faults.jsonl so far."""
-    applied: set[int] = set()
-    for row in rows:
-        if row["event"] == "inject":
-            applied.add(int(row["id"]))
-        elif row["event"] == "healed" and row.get("ok", True):
-            applied.discard(int(row["id"]))
-    return bool(applied)

@@ -16,6 +16,7 @@ from analysis.capture.context_files import context_of
 from analysis.kernels import episodes
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial
+from harness.faultlog import FaultLog
 from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.writing import Tables
 
@@ -58,7 +59,7 @@ def context_from(history: History, *, end_ns: int = 0, consumers: bool | None = 
         manifest,
         names=history.texts,
         bounds=history.log_bounds(),
-        faults=history.faults,
+        faults=FaultLog(history.faults).records,
         events=history.events,
     )
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context, FaultWindow
-from analysis.capture.faultlog import fold
 from analysis.kernels.exposure import (
     COUNTED,
     exposure_of,
@@ -16,6 +15,7 @@ from analysis.kernels.exposure import (
     open_at,
 )
 from harness.exposure import CAPTURED, COUNTERS
+from harness.faultlog import FaultLog
 from harness.records import Event, Kind, Outcome
 
 
@@ -81,6 +81,8 @@ def test_buckets_faults_and_workers_are_summed() -> None:
         {"id": 2, "event": "effect", "effective": False},
     ]
     workers = [{"name": "producer-1", "exposure": {"reconnects": 3}}, {"exposure": {"reconnects": 4}}, {}]
-    found = exposure_of([{"deliveries": 5, "ok": 1}, {"deliveries": 7}], fold(rows), {"workers": workers})
+    found = exposure_of(
+        [{"deliveries": 5, "ok": 1}, {"deliveries": 7}], FaultLog(rows).records, {"workers": workers}
+    )
     assert (found["deliveries"], found["faults_bit"], found["reconnects"]) == (12, 1, 7)
     assert "ok" not in found

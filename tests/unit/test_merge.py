@@ -13,6 +13,7 @@ from analysis.findings import MAX_WITNESSES, Finding, Status
 from analysis.kernels.partial import Episode, RawWitness
 from analysis.verdict.attribution import Span
 from analysis.verdict.merge import findings_of
+from harness.faultlog import FaultLog
 
 S = 1_000_000_000
 ZERO = 1_000 * S
@@ -128,7 +129,7 @@ def test_a_fault_is_named_by_what_it_hit_not_by_how_that_was_chosen() -> None:
         "leader-of:orders": [],
     }
     for named, targets in hits.items():
-        (window,) = fault_windows([inject | {"targets": targets}], last_ns=10)
+        (window,) = fault_windows(FaultLog([inject | {"targets": targets}]).records, last_ns=10)
         assert window.target == named
 
 

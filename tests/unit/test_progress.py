@@ -26,9 +26,16 @@ from harness.progress.view import (
 )
 from harness.protocols.cluster import Progress
 
-INJECT = {"id": 1, "event": "inject", "kind": "kill", "target": "leader-of:orders", "targets": ["kafka-1"]}
+INJECT = {
+    "id": 1,
+    "event": "inject",
+    "t_ns": 1,
+    "kind": "kill",
+    "target": "leader-of:orders",
+    "targets": ["kafka-1"],
+}
 EFFECT = {"id": 1, "event": "effect", "effective": True, "evidence": "process 4711 gone"}
-HEALED = {"id": 1, "event": "healed", "ok": True}
+HEALED = {"id": 1, "event": "healed", "t_ns": 2, "ok": True}
 
 
 def begun(progress: BaseProgress) -> BaseProgress:
@@ -97,7 +104,7 @@ def test_plain_lines_for_phases_and_fault_events() -> None:
     out = io.StringIO()
     progress = begun(PlainProgress(out))
     progress.phase("load")
-    for event in (INJECT, EFFECT, {"id": 1, "event": "heal"}, HEALED):
+    for event in (INJECT, EFFECT, {"id": 1, "event": "heal", "t_ns": 2}, HEALED):
         progress.fault(event)
     progress.fault(
         {"id": 2, "event": "skipped", "kind": "pause", "target": "random", "reason": "overlaps #1"}

@@ -16,7 +16,7 @@ from harness.run.draining import waiting_for
 from harness.run.hangs import stall_sentence
 from harness.run.liveness import Silence, StallJudge
 from harness.run.manifest import Manifest
-from harness.run.stalls import Stalls, is_faulted
+from harness.run.stalls import Stalls
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints, group_id
 from harness.run.workers import Crew
@@ -93,7 +93,9 @@ class Rig:
         return self.crew.told
 
     def fault(self, event: str, **more: Any) -> None:
-        append_jsonl(self.run.faults, {"id": 1, "event": event, **more})
+        append_jsonl(
+            self.run.faults, {"id": 1, "event": event, "kind": "kill", "t_ns": self.now_s * S, **more}
+        )
 
 
 def test_silence_is_time_without_a_message() -> None:
@@ -147,6 +149,15 @@ def test_time_of_faults_is_left_out(tmp_path: Path) -> None:
     rig.fault("healed", ok=True)
     assert rig.look(6) == []
     assert rig.look(2) == [("consumer-1", 50)]
+
+
+def test_a_fault_that_is_undone_is_over_though_the_cluster_recovered_too_slowly(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, plan_of(), Ends(a_0=50, a_1=0))
+    rig.fault("inject")
+    rig.fault("healed", ok=False, undone=False)
+    assert rig.look(30) == [], "still applied"
+    rig.fault("healed", ok=False, undone=True)
+    assert rig.look(8) == [("consumer-1", 50)]
 
 
 def test_a_consumer_that_is_frozen_or_dead_does_not_stall(tmp_path: Path) -> None:
@@ -204,14 +215,6 @@ def test_the_one_that_waits_in_reserve_does_not_stall(tmp_path: Path) -> None:
         rig.crew.consumers[0].stats["delivered"] += 1
         assert rig.look() == []
     assert sorted(rig.look(9)) == [("consumer-1", 7), ("consumer-2", 7)]
-
-
-def test_only_a_fault_that_was_healed_is_over() -> None:
-    rows = [{"id": 1, "event": "inject"}, {"id": 2, "event": "skipped"}]
-    assert is_faulted(rows)
-    assert is_faulted([*rows, {"id": 1, "event": "healed", "ok": False}])
-    assert not is_faulted([*rows, {"id": 1, "event": "healed", "ok": True}])
-    assert not is_faulted([])
 
 
 def test_the_sentence_tells_since_when_and_what_waits() -> None:

@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.capture.faultlog import (
-    FaultFact,
-    fault_rows,
-    fold,
-)
 from analysis.findings import Finding, Status, Verdict
 from analysis.histogram import Histogram
 from analysis.series import Grid, Outage, Series, empty
 from analysis.verdict.coverage import RunFacts, coverage
+from analysis.verdict.fault_rows import fault_rows
 from analysis.verdict.rate import rate_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
+from harness.faultlog import FaultLog, FaultRecord
 
 S = 1_000_000_000
 ZERO = 100 * S
@@ -44,7 +41,9 @@ def traffic(*, rate: float = RATE, ok_share: float = 1.0, outages: tuple[Outage,
     )
 
 
-FAULT = FaultFact(1, "kill", "kafka-1", 3.0, ZERO + 3 * S, ZERO + 6 * S, True, True, "gone", "")
+FAULT = FaultRecord(
+    1, "kill", "kafka-1", inject_ns=ZERO + 3 * S, end_ns=ZERO + 6 * S, recovered=True, effective=True
+)
 MANIFEST: dict[str, Any] = {
     "status": "complete",
     "workers": [{"name": "p-1", "done": True, "exit_code": 0}],
@@ -88,8 +87,8 @@ def manifest(**changes: Any) -> dict[str, Any]:
 
 
 VACUOUS = replace(FAULT, effective=False)
-SKIPPED = replace(FAULT, inject_ns=None, healed_ns=None, effective=False, skipped="no candidate")
-AFTERWARDS = replace(FAULT, inject_ns=GRID.end_ns + S, healed_ns=GRID.end_ns + 2 * S)
+SKIPPED = replace(FAULT, inject_ns=None, end_ns=None, effective=False, skipped="no candidate")
+AFTERWARDS = replace(FAULT, inject_ns=GRID.end_ns + S, end_ns=GRID.end_ns + 2 * S)
 OUT = Outage(1, ZERO, ZERO + 95 * S // 10)
 
 UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
@@ -253,9 +252,13 @@ def rows(*, effective: bool = True, ok: bool = True) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def folded(rows: list[dict[str, Any]]) -> list[FaultRecord]:
+    return FaultLog(rows).records
+
+
 def test_fault_rows_fold_into_one_row_each_with_outage_and_recovery() -> None:
     outages = [Outage(1, ZERO + 3 * S, ZERO + 7 * S), Outage(2, ZERO + 3 * S, ZERO + 5 * S)]
-    kill, pause = fault_rows(fold(rows()), outages, ZERO)
+    kill, pause = fault_rows(folded(rows()), outages, ZERO)
     assert (kill.kind, kill.target, kill.t_s, kill.until_s) == (
         "kill", "kafka-1 (leader-of:orders)", 3.0, 6.0)  # fmt: skip
     assert (kill.effective, kill.healed, kill.evidence) == (True, True, "gone")
@@ -266,22 +269,22 @@ def test_fault_rows_fold_into_one_row_each_with_outage_and_recovery() -> None:
 
 def test_many_targets_are_counted_not_listed() -> None:
     targets = [f"orders-{n}" for n in range(12)]
-    (fact,) = fold([{**rows()[0], "target": "orders", "targets": targets}])
+    (fact,) = folded([{**rows()[0], "target": "orders", "targets": targets}])
     assert fact.target == "orders (12 targets)"
 
 
 def test_streams_that_are_back_before_the_heal_recover_in_no_time() -> None:
-    (kill, _) = fault_rows(fold(rows()), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)], ZERO)
+    (kill, _) = fault_rows(folded(rows()), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)], ZERO)
     assert (kill.outage_s, kill.recovery_s) == (2.0, 0.0)
 
 
 def test_a_stream_that_never_comes_back_has_no_recovery_time() -> None:
-    (kill, _) = fault_rows(fold(rows()), [Outage(1, ZERO + 3 * S, GRID.end_ns, open=True)], ZERO)
+    (kill, _) = fault_rows(folded(rows()), [Outage(1, ZERO + 3 * S, GRID.end_ns, open=True)], ZERO)
     assert kill.recovery_s is None
 
 
 def test_a_fault_without_effect_has_no_outage() -> None:
-    (kill, _) = fault_rows(fold(rows(effective=False)), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)], ZERO)
+    (kill, _) = fault_rows(folded(rows(effective=False)), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)], ZERO)
     assert (kill.outage_s, kill.recovery_s) == (None, None)
 
 

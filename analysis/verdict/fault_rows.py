@@ -1,0 +1,46 @@
+"""Faults as the result shows them: each with the outage that it met and the recovery after its heal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.capture.context import SETTLE_NS
+from analysis.findings import FaultRow
+from analysis.series import Outage
+from harness.faultlog import FaultRecord
+
+
+def fault_rows(records: Sequence[FaultRecord], outages: Sequence[Outage], zero_ns: int) -> list[FaultRow]:
+    """One row a fault; ``zero_ns``: start of load."""
+    return [_row(record, outages, zero_ns) for record in records]
+
+
+def _row(record: FaultRecord, outages: Sequence[Outage], zero_ns: int) -> FaultRow:
+    start, end = record.inject_ns, record.end_ns
+    outage_s = recovery_s = None
+    if start is not None and record.effective:
+        until = (end if end is not None else start) + SETTLE_NS
+        met = [o for o in outages if o.start_ns < until and o.end_ns > start]
+        outage_s = max((round((o.end_ns - o.start_ns) / 1e9, 3) for o in met), default=0.0)
+        if end is not None:
+            recovery_s = _recovery_s(end, [o for o in met if o.start_ns <= end < o.end_ns])
+    return FaultRow(
+        id=record.id,
+        kind=record.kind,
+        target=record.target,
+        t_s=record.planned_s if start is None else round((start - zero_ns) / 1e9, 3),
+        until_s=None if end is None else round((end - zero_ns) / 1e9, 3),
+        effective=record.effective,
+        healed=record.recovered,
+        evidence=record.evidence,
+        outage_s=outage_s,
+        recovery_s=recovery_s,
+        skipped=record.skipped,
+    )
+
+
+def _recovery_s(end_ns: int, out_then: Sequence[Outage]) -> float | None:
+    """From the end of the fault until the last stream that was out has an ok again; None if one never had."""
+    if any(o.open for o in out_then):
+        return None
+    return max((round((o.end_ns - end_ns) / 1e9, 3) for o in out_then), default=0.0)
