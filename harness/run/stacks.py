@@ -1,8 +1,8 @@
 """Stack dumps of Go, the JVM and Python: cut into stacks, and the one in which the worker's call waits.
 
-A dump of a client has dozens of threads. The one to show is the worker's own, seen from the client: code of
-a library that was called by code of the worker. Libraries are told from the standard library by where they
-come from, so no client is known by name here.
+A dump of a client has dozens of threads, goroutines or asyncio tasks. The one to show is the worker's own,
+seen from the client: code of a library that was called by code of the worker. Libraries are told from the
+standard library by where they come from, so no client is known by name here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ _HEADS = (
     re.compile(r"^goroutine \d+ .*\[.*\]:$"),
     re.compile(r'^".*" .*(tid|nid)=0x'),
     re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+.*:$"),
+    re.compile(r'^Task ".*" \(.*:$'),
 )
 _JVM_HEAD = re.compile(r'^(?P<name>".*") .*\bnid=\w+ (?P<state>[^\[]*)')
-#: Lines of code of a worker: Go, the JVM kit and workers, the Python kit and workers.
-_WORKER = re.compile(r"^(main\.|brokerstorm/)|^at brokerstorm\.|^File .*/workers/[a-z_]+/.*\.py\"")
-_ROLE = re.compile(r"producer|consumer|openloop|open_loop|audit", re.IGNORECASE)
+#: Lines of code of a worker or its kit: in Python, whatever is neither installed nor part of the language.
+_WORKER = re.compile(r'^(main\.|brokerstorm/)|^at brokerstorm\.|^File "(?!.*/lib/python[0-9.]+/).*\.py"')
+_ROLE = re.compile(
+    r"producer|consumer|openloop|open_loop|asyncio_loop|asyncio_consuming|audit", re.IGNORECASE
+)
 #: Code of the language itself. Go's packages have no dot in front of their first slash.
 _STANDARD = re.compile(
     r"^(created by )?[a-z0-9_/]+\.[^/]*$"
@@ -36,7 +39,7 @@ SHOWN_LINES = 40
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One thread or goroutine; ``lines`` without indent, innermost call first."""
+    """One thread, goroutine or task; ``lines`` without indent, innermost call first."""
 
     title: str
     lines: tuple[str, ...]

@@ -48,11 +48,11 @@ class ProducerRole(OpenLoop):
             self.producer.flush(timeout=seconds)
         except KafkaTimeoutError:
             return
-        if self._open():  # flushed, and the last callbacks are still running
+        if self.open_calls():  # flushed, and the last callbacks are still running
             time.sleep(0.001)
 
     def close(self) -> None:
-        if not self._open():
+        if not self.open_calls():
             self.producer.close(timeout=1.0)
 
     def offer(self, first: int, stop: int, kind: int) -> int:

@@ -75,7 +75,7 @@ class ProducerRole(OpenLoop):
         time.sleep(min(seconds, 0.01))
 
     def close(self) -> None:
-        if self._open():
+        if self.open_calls():
             return
         closing = threading.Thread(target=self.client.close, name="close", daemon=True)
         closing.start()

@@ -60,19 +60,39 @@ class ConsumerSession:
             WorkerFailure: the group gives no answer.
         """
         begun = time.monotonic()
-        while not self.assigned and not self._control.stopped:
+        while self.awaits_assignment(begun):
             take()
-            waited_s = time.monotonic() - begun
-            if self.epoch and waited_s > EMPTY_ASSIGNMENT_S:
-                return
-            if waited_s > ASSIGN_TIMEOUT_S:
-                raise WorkerFailure(
-                    f"group {self.group}: no assignment from {self._bootstrap} "
-                    f"within {ASSIGN_TIMEOUT_S:.0f} s"
-                )
+
+    def awaits_assignment(self, begun_s: float) -> bool:
+        """Whether this member has yet to learn its partitions, asked for since ``begun_s``.
+
+        Raises:
+            WorkerFailure: the group gives no answer.
+        """
+        if self.assigned or self._control.stopped:
+            return False
+        waited_s = time.monotonic() - begun_s
+        if self.epoch and waited_s > EMPTY_ASSIGNMENT_S:
+            return False
+        if waited_s > ASSIGN_TIMEOUT_S:
+            raise WorkerFailure(
+                f"group {self.group}: no assignment from {self._bootstrap} within {ASSIGN_TIMEOUT_S:.0f} s"
+            )
+        return True
 
     def deliver(self, topic: str, partition: int, offset: int, value: bytes) -> None:
-        """The client handed a message over.
+        """The client handed a message over, and the application works on it.
+
+        Raises:
+            WorkerFailure: the next segment cannot be made.
+        """
+        self.handed_over(topic, partition, offset, value)
+        if self.work_s:
+            time.sleep(self.work_s)
+        self.positions[topic, partition] = self.uncommitted[topic, partition] = offset + 1
+
+    def handed_over(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        """Write the row of a message that the client handed over; `deliver` without the work.
 
         Raises:
             WorkerFailure: the next segment cannot be made.
@@ -89,9 +109,6 @@ class ConsumerSession:
         )  # fmt: skip
         self._at += 104
         self.delivered += 1
-        if self.work_s:
-            time.sleep(self.work_s)
-        self.positions[topic, partition] = self.uncommitted[topic, partition] = offset + 1
 
     def note(self, kind: int, topic: str, partition: int, position: int, t_ns: int = 0) -> None:
         """Something that happened to a partition. ``t_ns`` 0 = now.

@@ -1,0 +1,218 @@
+"""The producer role of asyncio clients: like `open_loop`, on an event loop.
+
+A worker derives from `AsyncOpenLoop` and adds the client. One task offers the messages one after the other;
+a call that waits holds up the messages behind it and nothing else: reports come in, commands are obeyed,
+and the process ends when the harness says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from . import asyncio_run
+from . import layouts as lay
+from .failure import WorkerFailure
+from .process import Session
+from .sending import BLOCKED_NS, SETTLE_NS, Sender, Turn
+from .spec import Lane
+from .streams import StreamIds
+
+#: The task that sends gives way to the others after this long, even when no call of the client waits.
+YIELD_NS = 2_000_000
+CLOSE_S = 2.0
+Answer = Any
+Again = Callable[[], None]
+
+
+class AsyncOpenLoop(Sender, ABC):
+    """One producer instance on an event loop. `run` returns when every row it will ever complete is complete.
+
+    Attributes:
+        client_errors: what the client raises; anything else is a bug of the worker.
+    """
+
+    client_errors: tuple[type[BaseException], ...] = ()
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.streams = StreamIds(session)
+        self.waits_for_answer = session.spec.part.get("calls", "async") == "sync"
+        #: From now on answers are ignored: they are those of calls that our own end cancels.
+        self._ended = False
+        self._broken: Exception | None = None
+
+    # -- what the client adds
+
+    @abstractmethod
+    async def connect(self) -> None:
+        """Make the client; return when it knows the topics of every lane."""
+
+    @abstractmethod
+    async def send(self, lane: Lane, payload: bytes) -> Awaitable[Answer]:
+        """Call the client once, and return what gives its answer. An exception is a refusal."""
+
+    @abstractmethod
+    def place(self, answer: Answer) -> tuple[str, int, int]:
+        """Topic, partition and position of an answer; position -1 when it does not say."""
+
+    @abstractmethod
+    def outcome(self, error: BaseException, *, refused: bool) -> tuple[int, str]:
+        """Outcome and text of an error; ``refused`` by the call itself."""
+
+    @abstractmethod
+    async def flush(self) -> None:
+        """Push what is queued."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the client; no call is open."""
+
+    # -- life
+
+    def run(self) -> None:
+        asyncio_run.run(self._run())
+
+    async def _run(self) -> None:
+        await self.connect()
+        self.session.report.counts = self.counts
+        self.session.ready()
+        while not self.control.started.is_set():
+            await asyncio.sleep(asyncio_run.LOOK_S)
+        self.schedule = replace(self.schedule, t0_ns=self.control.t0_ns)
+        try:
+            await asyncio_run.until(self.control, [asyncio.create_task(self._load(), name="send")])
+            await self._settle(self.control.deadline_ns)
+        except WorkerFailure:  # no room for the next row: what is under way still gets its outcome
+            await self._settle(time.monotonic_ns() + SETTLE_NS)
+            raise
+        finally:
+            self._ended = True
+        if self._broken:
+            raise self._broken
+        if not self.open_calls():
+            await asyncio.wait({asyncio.create_task(self.close(), name="close")}, timeout=CLOSE_S)
+
+    async def _load(self) -> None:
+        if self.schedule.rate_per_s:
+            await self._load_at_rate()
+        else:
+            await self._load_unlimited()
+        while not self.control.draining or (self.sends_again and (self.open_calls() or self.resends)):
+            await asyncio.sleep(asyncio_run.LOOK_S)
+            await self.resend_due()
+
+    async def _load_at_rate(self) -> None:
+        sent = 0
+        while sent < self.schedule.total and not self.control.stop_load:
+            span, turn = self.span(), self.turn(sent)
+            if turn.wake_ns:
+                await self._sleep_until(turn.wake_ns)
+                self.caught_up(span, turn.wake_ns)
+                continue
+            sent = await self._offer(turn)
+            await asyncio.sleep(0)
+            await self.resend_due()
+            self.worked(span, sent - turn.first)
+
+    async def _load_unlimited(self) -> None:
+        sent = 0
+        await self._sleep_until(self.schedule.t0_ns)
+        while not self.control.stop_load and (turn := self.unlimited_turn(sent)):
+            sent = await self._offer(turn)
+            await asyncio.sleep(0)
+            await self.resend_due()
+
+    async def _sleep_until(self, wake_ns: int) -> None:
+        while (left := wake_ns - time.monotonic_ns()) > 0 and not self.control.stop_load:
+            await asyncio.sleep(min(left / 1e9, 0.1))
+            await self.resend_due()
+
+    async def _settle(self, deadline_ns: int) -> None:
+        """Wait for every open call, until the deadline or `stop`."""
+        flushing = asyncio.create_task(self.flush(), name="flush")
+        while self.open_calls() and not asyncio_run.over(self.control):
+            if time.monotonic_ns() > deadline_ns:
+                break
+            await asyncio.sleep(asyncio_run.LOOK_S)
+        if flushing.done() and (error := flushing.exception()):
+            self.session.report.error(type(error).__name__, f"flush: {error}")
+
+    # -- sends
+
+    async def _offer(self, turn: Turn) -> int:
+        """Send the messages of a turn, a row before each call; returns the next index. The hot loop."""
+        count, t0, period = len(self.lanes), self.schedule.t0_ns, self.schedule.period_ns
+        yielded = time.monotonic_ns()
+        for i in range(turn.first, turn.stop):
+            now = time.monotonic_ns()
+            if now - yielded > YIELD_NS:
+                await asyncio.sleep(0)
+                now = yielded = time.monotonic_ns()
+            due = t0 + int(i * period) if period else now
+            await self._send(i % count, i // count, due, turn.kind, 0)
+            if self.control.stop_load:
+                return i + 1
+        return turn.stop
+
+    async def resend_due(self) -> None:
+        """Send again what failed long enough ago, as the application would."""
+        for what in self.due_resends():
+            await self._send(what.lane_index, what.seq, what.due_ns, what.kind, what.attempt)
+
+    async def _send(self, index: int, seq: int, due_ns: int, kind: int, attempt: int) -> None:
+        """Row, call; with ``calls: sync`` its answer too."""
+        lane, begun = self.lanes[index], time.monotonic_ns()
+        value = self.payload(index, seq, due_ns, kind, attempt)
+        rows, at = self.open_row(lane.lane, seq, due_ns, kind, attempt, begun)
+        again = partial(self.again, index, seq, due_ns, kind, attempt)
+        self.blocked_since_ns = begun
+        if attempt == 0:
+            self.attempted += 1
+        try:
+            answer = asyncio.ensure_future(await self.send(lane, value))
+        except self.client_errors as error:
+            self._failed(rows, at, error, again, refused=True)
+        else:
+            answer.add_done_callback(partial(self._answered, rows, at, again))
+            if self.waits_for_answer:
+                await asyncio.wait({answer})
+        took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
+        self.blocked_ns += took if took > BLOCKED_NS else 0
+
+    def _answered(self, rows: mmap.mmap, at: int, again: Again, answer: asyncio.Future[Answer]) -> None:
+        if self._ended:
+            return
+        try:
+            error = asyncio.CancelledError() if answer.cancelled() else answer.exception()
+            if error is None:
+                self._stored(rows, at, answer.result())
+            else:
+                self._failed(rows, at, error, again, refused=False)
+        except Exception as error:  # noqa: BLE001 - the event loop would only log it
+            self._broken = error
+            self.control.stop()
+
+    def _stored(self, rows: mmap.mmap, at: int, answer: Answer) -> None:
+        if self.capture:
+            if rows[at + lay.OUTCOME_IN_DONE]:
+                rows[at + lay.LATE_OUTCOME_IN_DONE] = lay.OK
+                return
+            topic, partition, position = self.place(answer)
+            now, stream = time.monotonic_ns(), self.streams[topic][partition]
+            lay.SENDS_DONE.pack_into(rows, at, now, position, 0, 0, stream, 0, 0, 0, lay.OK)
+        self.ok += 1
+
+    def _failed(self, rows: mmap.mmap, at: int, error: BaseException, again: Again, *, refused: bool) -> None:
+        outcome, text = self.outcome(error, refused=refused)
+        again()  # before the outcome is counted: who sees nothing open sees what is to be repeated
+        if self.capture:
+            self.complete(rows, at, outcome, text)
+        else:
+            self.tally(outcome)

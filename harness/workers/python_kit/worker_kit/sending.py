@@ -1,0 +1,199 @@
+"""One sending thread or task of a producer: its lanes, its schedule, its rows, its numbers."""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from . import layouts as lay
+from .payload import encode, filler
+from .process import Session
+from .schedule import SLACK_NS, Lateness, Schedule
+from .segments import SegmentWriter
+from .spec import lanes
+
+#: Messages between two looks at commands and delivery reports.
+BATCH = 500
+ROW_BYTES = lay.ROW_BYTES[lay.SENDS]
+#: A call longer than this was blocked by the client, not just busy.
+BLOCKED_NS = 5_000_000
+#: A span shorter than this cannot hold a freeze worth a look at the clocks.
+LONG_NS = 50_000_000
+#: How long calls under way are waited for when the capture cannot go on.
+SETTLE_NS = 10_000_000_000
+#: An application that re-sends (``results: resent``): attempts of a message, and the pause before the next.
+MAX_ATTEMPTS = 10
+RESEND_NS = 500_000_000
+
+
+class Resend(NamedTuple):
+    """A send to be repeated: which lane (its index in `Sender.lanes`), which message of it, and when."""
+
+    t_ns: int
+    lane_index: int
+    seq: int
+    due_ns: int
+    kind: int
+    attempt: int
+
+
+class Turn(NamedTuple):
+    """What to do next: offer messages ``first .. stop-1``, or sleep until ``wake_ns`` when that is not 0."""
+
+    first: int
+    stop: int
+    kind: int
+    wake_ns: int
+
+
+class Span(NamedTuple):
+    """When something began, and blocked and frozen time until then, all in nanoseconds."""
+
+    begun: int
+    blocked: int
+    frozen: int
+
+
+class Sender:
+    """State of one sending thread or task, and what every send has in common. Times are in nanoseconds."""
+
+    def __init__(self, session: Session) -> None:
+        part = session.spec.part
+        self.session = session
+        self.control = session.control
+        self.lanes = lanes(part["lane_groups"])
+        self.instance: int = part["instance"]
+        self.length: int = part["payload_bytes"]
+        self.filler = filler(self.length - lay.MIN_PAYLOAD_BYTES)
+        self.wait_when_full = part["when_full"] == "wait"
+        self.capture: bool = part.get("capture", True)
+        self.segments = SegmentWriter(session.spec.folder, lay.SENDS, self.instance, session.spec.run_tag)
+        #: Where the next row goes. at == end asks for the next segment, so nothing goes into this map.
+        self.rows = mmap.mmap(-1, 1)
+        self.at = self.end = 0
+        self.schedule = Schedule(0, part["rate_per_s"], part["warm_up_s"], part["load_s"])
+        self.lateness = Lateness(self.schedule.period_ns)
+        self.attempted = self.ok = self.fail = self.info = 0
+        self.sends_again: bool = part.get("results", "checked") == "resent"
+        #: Sends to repeat, soonest first: every one waits equally long. Client threads append.
+        self.resends: deque[Resend] = deque()
+        self.resent = 0
+        self.blocked_ns = self.blocked_since_ns = 0
+
+    # -- the schedule
+
+    def turn(self, sent: int) -> Turn:
+        """What comes after ``sent`` messages, at a rate."""
+        schedule, now = self.schedule, time.monotonic_ns()
+        due, warm_up = schedule.due_count(now), schedule.warm_up_count
+        if due == sent:
+            return Turn(sent, sent, lay.LOAD, max(schedule.due_ns(sent), now + SLACK_NS))
+        edge, kind = (warm_up, lay.WARM_UP) if sent < warm_up else (schedule.total, lay.LOAD)
+        return Turn(sent, min(due, sent + BATCH, edge), kind, 0)
+
+    def unlimited_turn(self, sent: int) -> Turn | None:
+        """What comes after ``sent`` messages without a rate; None when the time is over."""
+        now = time.monotonic_ns()
+        if now >= self.schedule.end_ns:
+            return None
+        return Turn(sent, sent + BATCH, lay.WARM_UP if now < self.schedule.load_ns else lay.LOAD, 0)
+
+    def span(self) -> Span:
+        """The begin of a span of the generator's own work."""
+        return Span(time.monotonic_ns(), self.blocked_ns, self.session.report.freeze.frozen_ns)
+
+    def caught_up(self, span: Span, wake_ns: int) -> None:
+        """Nothing was due in this span, and it should have ended at ``wake_ns``."""
+        self.lateness.caught_up(self._own_ns(span, since=wake_ns))
+
+    def worked(self, span: Span, messages: int) -> None:
+        """This span went into sending so many messages."""
+        self.lateness.worked(self._own_ns(span, since=span.begun), messages)
+
+    def _own_ns(self, span: Span, since: int) -> int:
+        freeze = self.session.report.freeze
+        if time.monotonic_ns() - span.begun > LONG_NS:
+            freeze.look()  # not left to the ticking thread: it may not have run yet
+        taken = (self.blocked_ns - span.blocked) + (freeze.frozen_ns - span.frozen)
+        return time.monotonic_ns() - since - taken
+
+    # -- a send
+
+    def payload(self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int = 0) -> bytes:
+        """The payload of one message."""
+        lane = self.lanes[lane_index]
+        return encode(
+            run_tag=self.session.spec.run_tag, instance=self.instance, lane=lane.lane, seq=seq,
+            t_intended_ns=due_ns, kind=kind, key=lane.key_number, attempt=attempt, length=self.length,
+        )  # fmt: skip
+
+    def open_row(
+        self, lane: int, seq: int, due_ns: int, kind: int, attempt: int, now_ns: int
+    ) -> tuple[mmap.mmap, int]:
+        """Write the open part of a row: the map, and where in it the completion part begins.
+
+        Raises:
+            WorkerFailure: the next segment cannot be made.
+        """
+        if not self.capture:
+            return self.rows, 0
+        if self.at == self.end:
+            self.rows, self.at, self.end = self.segments.rotate()
+        at, self.at = self.at, self.at + ROW_BYTES
+        lay.SENDS_OPEN.pack_into(self.rows, at, lane, attempt, kind, seq, due_ns, now_ns, 1)
+        return self.rows, at + lay.SENDS_DONE_OFFSET
+
+    def complete(self, rows: mmap.mmap, at: int, outcome: int, error: str) -> None:
+        """Complete the row whose completion part is at ``at``: an error, or a second report."""
+        if rows[at + lay.OUTCOME_IN_DONE]:
+            rows[at + lay.LATE_OUTCOME_IN_DONE] = outcome
+            return
+        number = self.session.names.id("error", error)
+        lay.SENDS_DONE.pack_into(rows, at, time.monotonic_ns(), -1, 0, 0, 0, 0, 0, number, outcome)
+        self.session.report.error(error.partition(":")[0], error)
+        self.tally(outcome)
+
+    def tally(self, outcome: int) -> None:
+        if outcome == lay.OK:
+            self.ok += 1
+        elif outcome == lay.FAIL:
+            self.fail += 1
+        else:
+            self.info += 1
+
+    def again(self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int) -> None:
+        """The attempt failed: have it repeated, unless it was the last. Any thread."""
+        if self.sends_again and attempt + 1 < MAX_ATTEMPTS:
+            at_ns = time.monotonic_ns() + RESEND_NS
+            self.resends.append(Resend(at_ns, lane_index, seq, due_ns, kind, attempt + 1))
+
+    def due_resends(self) -> Iterable[Resend]:
+        """What failed long enough ago; at most what was waiting when this began."""
+        for _ in range(len(self.resends)):
+            if self.resends[0].t_ns > time.monotonic_ns():
+                return
+            what = self.resends.popleft()
+            self.resent += 1
+            yield what
+
+    # -- numbers
+
+    def open_calls(self) -> int:
+        """Calls that the client has not answered."""
+        return max(0, self.attempted + self.resent - self.ok - self.fail - self.info)
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of the stats line; runs on the ticking thread."""
+        since = self.blocked_since_ns
+        return {
+            "attempted": self.attempted + self.resent,
+            "ok": self.ok,
+            "fail": self.fail,
+            "info": self.info,
+            "open": self.open_calls(),
+            "late_max_ns": self.lateness.take_max_ns(),
+            "blocked_ns": self.blocked_ns + (time.monotonic_ns() - since if since else 0),
+        }

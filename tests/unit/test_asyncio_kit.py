@@ -1,0 +1,214 @@
+"""The Python kit on an event loop: workers of a client made for this, driven by the protocol."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.records import RAW, VALID_FIELD, Event, Outcome, TableId
+from harness.run.stacks import waiting
+from harness.run.worker_process import WorkerProcess
+from harness.workers import KIT
+
+CLIENT = '''
+"""An asyncio client library without a broker: partition 0 stores after a moment, 1 refuses, 2 loses, and
+the call for partition 3 waits for ever."""
+import asyncio
+
+class Refused(Exception):
+    pass
+
+class Client:
+    def __init__(self):
+        self.offset = -1
+
+    async def send(self, partition):
+        if partition == 1:
+            raise Refused("too large")
+        if partition == 3:
+            await self._room_in_the_buffer()
+        return asyncio.ensure_future(self._stored(partition))
+
+    async def _room_in_the_buffer(self):
+        await asyncio.get_running_loop().create_future()
+
+    async def _stored(self, partition):
+        await asyncio.sleep(0.002)
+        if partition == 2:
+            raise TimeoutError("no answer")
+        self.offset += 1
+        return self.offset
+'''
+PRODUCER = """
+import sys
+import worker_kit.process
+from fakeclient import Client, Refused
+from worker_kit import layouts as lay
+from worker_kit.asyncio_loop import AsyncOpenLoop
+
+class Role(AsyncOpenLoop):
+    client_errors = (Refused, TimeoutError)
+    async def connect(self):
+        self.client = Client()
+    async def send(self, lane, payload):
+        return await self.client.send(lane.partition)
+    def place(self, answer):
+        return "orders", 0, answer
+    def outcome(self, error, *, refused):
+        return (lay.FAIL if refused else lay.INFO), f"{type(error).__name__}: {error}"
+    async def flush(self):
+        pass
+    async def close(self):
+        pass
+
+roles = {"producer": lambda session: Role(session).run()}
+sys.exit(worker_kit.process.main(roles, {"client_version": "1"}, ()))
+"""
+CONSUMER = """
+import asyncio, sys
+import worker_kit.process
+from worker_kit.asyncio_consuming import AsyncConsumer
+
+class Role(AsyncConsumer):
+    async def subscribe(self):
+        self.journal.assign({("orders", 0): -1})
+        self.beats = 0
+        self.session.report.counts = lambda: {**self.journal.counts(), "beats": self.beats}
+        self.heart = asyncio.create_task(self.beat())
+        self.next = 0
+    async def beat(self):
+        while True:
+            await asyncio.sleep(0.01)
+            self.beats += 1
+    async def poll(self):
+        self.next += 1
+        await asyncio.sleep(0)
+        return [("orders", 0, self.next - 1, b"hello")]
+    async def commit(self, positions):
+        await asyncio.sleep(0.001)
+    async def close(self):
+        pass
+
+roles = {"consumer": lambda session: Role(session).run()}
+sys.exit(worker_kit.process.main(roles, {"client_version": "1"}, ()))
+"""
+Start = Callable[[str, str, dict[str, Any]], WorkerProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a worker whose folder and whose client are outside of the repository."""
+    client = tmp_path / "lib/python3.11/site-packages/fakeclient.py"
+    client.parent.mkdir(parents=True)
+    client.write_text(CLIENT)
+    made: list[WorkerProcess] = []
+
+    def begin(program: str, role: str, part: dict[str, Any]) -> WorkerProcess:
+        script = tmp_path / "mine" / f"{role}.py"
+        script.parent.mkdir()
+        script.write_text(program)
+        spec = {
+            "protocol": 1, "run_id": "r", "run_tag": 7, "system": "kafka", "role": role, "name": role,
+            "capture_dir": str(tmp_path / "raw"), "bootstrap": "b", "streams": {"orders-0": 1},
+            "client": {"library": "x", "version": "", "options": {}}, role: part,
+        }  # fmt: skip
+        made.append(WorkerProcess(role, role, spec, tmp_path / "raw"))
+        env = {"PYTHONPATH": f"{KIT}:{client.parent}"}
+        made[-1].start([sys.executable, str(script)], env)
+        made[-1].wait_ready(20)
+        made[-1].tell(f"start {time.monotonic_ns()}")
+        return made[-1]
+
+    yield begin
+    for worker in made:
+        worker.kill()
+
+
+def producer_part(lanes: list[int], **more: Any) -> dict[str, Any]:
+    """One lane on each of these partitions."""
+    groups = [{"topic": "orders", "mode": "partition", "first": 0, "count": max(lanes) + 1}]
+    return {
+        "instance": 1, "rate_per_s": 400.0, "payload_bytes": 100, "when_full": "wait", "results": "checked",
+        "calls": "async", "warm_up_s": 0.0, "load_s": 0.5, "lane_groups": groups, **more,
+    }  # fmt: skip
+
+
+def rows(worker: WorkerProcess, table: TableId) -> Any:
+    found = np.concatenate(
+        [np.fromfile(p, RAW[table], offset=64) for p in sorted(worker.folder.glob("*.seg"))]
+    )
+    return found[found[VALID_FIELD[table]] != 0]
+
+
+def seen(worker: WorkerProcess, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not (worker.stats and wanted(worker.stats)):
+        assert time.monotonic() < deadline, worker.stats
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("calls", ["async", "sync"])
+def test_each_send_has_a_row_and_the_outcome_that_the_client_gave(start: Start, calls: str) -> None:
+    worker = start(PRODUCER, "producer", producer_part([0, 1, 2], calls=calls))
+    seen(worker, lambda stats: stats["attempted"] == 200)
+    worker.tell(f"drain {time.monotonic_ns() + 20 * 10**9}")
+    assert worker.wait_done(20)
+    sends = rows(worker, TableId.SENDS)
+    by_lane = {lane: set(sends["outcome"][sends["lane"] == lane].tolist()) for lane in range(3)}
+    assert by_lane == {0: {Outcome.OK}, 1: {Outcome.FAIL}, 2: {Outcome.INFO}}
+    stored = sends[sends["lane"] == 0]
+    assert sorted(stored["position"].tolist()) == list(range(len(stored)))
+    assert (stored["seq"] == np.arange(len(stored))).all()
+    assert len(sends) == 200 == worker.done_message["attempted"]
+    assert worker.done_message["open"] == 0
+
+
+def test_an_application_may_repeat_what_failed(start: Start) -> None:
+    worker = start(PRODUCER, "producer", producer_part([0, 1], results="resent", load_s=0.01))
+    seen(worker, lambda stats: stats["attempted"] > 6)
+    worker.tell("stop")
+    assert worker.wait_done(20)
+    refused = rows(worker, TableId.SENDS)
+    refused = refused[(refused["lane"] == 1) & (refused["seq"] == 0)]
+    assert refused["attempt"].tolist() == list(range(len(refused)))
+    assert (np.diff(refused["t_start_ns"]) >= 500_000_000).all()
+    assert len(set(refused["t_intended_ns"].tolist())) == 1
+
+
+def test_a_call_that_waits_is_shown_and_keeps_nobody(start: Start, tmp_path: Path) -> None:
+    """The stacks name the task and the call of the client in which it waits; stop is obeyed."""
+    worker = start(PRODUCER, "producer", producer_part([3]))
+    seen(worker, lambda stats: stats["attempted"] == 4 and stats["ok"] == 1 and stats["blocked_ns"] > 0)
+    worker.dump_stack(tmp_path / "stacks.txt")
+    found = waiting((tmp_path / "stacks.txt").read_text())
+    assert found is not None
+    assert found.title == 'Task "send"'
+    assert found.where.startswith("_room_in_the_buffer (fakeclient.py:")
+    worker.tell("stop")
+    assert worker.wait_done(20)
+    assert worker.wait_done(1)
+    assert worker.done_message["open"] == 1
+    assert rows(worker, TableId.SENDS)["outcome"].tolist().count(Outcome.NONE) == 1
+
+
+def test_work_on_a_message_blocks_nobody_else(start: Start) -> None:
+    """Half a second of work a message, and the client's heart beats on."""
+    part = {"session": 1, "group": "g", "topics": ["orders"], "commit_every_s": 0.2, "work_s": 0.5}
+    worker = start(CONSUMER, "consumer", part)
+    seen(worker, lambda stats: stats["delivered"] >= 3)
+    assert worker.stats["beats"] > 50
+    worker.tell("stop")
+    assert worker.wait_done(20)
+    journal = rows(worker, TableId.DELIVERIES)
+    kinds = journal["kind"].tolist()
+    assert kinds[0] == Event.ASSIGN
+    assert kinds.count(Event.DELIVER) == worker.done_message["delivered"]
+    committed = journal[journal["kind"] == Event.COMMIT]
+    called = journal[journal["kind"] == Event.COMMIT_CALLED]
+    assert committed["position"].tolist() == called["position"].tolist() != []
