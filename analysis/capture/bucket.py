@@ -5,7 +5,7 @@ the fifty of three tables. A column of one value (a Kafka run's ledger, a lone p
 known from the file's statistics and takes no memory: it is a zero-stride view of a single element.
 
 The log comes in log order (stream, ledger, position, batch) and deliveries by (session, ordinal); files
-that are not in that order are put into it.
+that are not in that order are put into it. A message that a reader saw twice at one place is there once.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ Array = npt.NDArray[Any]
 #: Rows worked on at a time, so that temporaries stay in the processor's cache.
 CHUNK_ROWS = 1 << 17
 _LOG_KEYS = ("stream", "ledger", "position", "batch")
+_MESSAGE = ("instance", "lane", "seq", "attempt", "kind", "check")
 _DELIVERY_KEYS = ("session", "ordinal")
 
 
@@ -47,10 +48,11 @@ class Columns(Mapping[str, Array]):
     """A table: column by name, loaded on first use.
 
     ``load`` gives a whole column in file order; a lambda over a dict will do for small tables.
+    ``rows_read``: rows in the files, before any were left out.
     """
 
     def __init__(self, table: str, rows: int, load: Callable[[str], Array]) -> None:
-        self.rows = rows
+        self.rows = self.rows_read = rows
         self._dtypes = {c.name: np.dtype(c.dtype) for c in SEALED[table]}
         self._load = load
         self._held: dict[str, Array] = {}
@@ -73,8 +75,8 @@ class Columns(Mapping[str, Array]):
             dtype = self._dtypes[name]
             column = self._load(name) if self.rows else np.empty(0)
             column = column if is_constant(column) else column.astype(dtype, copy=False)
-            if self._order is not None and not is_constant(column):
-                column = column[self._order]
+            if self._order is not None:
+                column = column[: self.rows] if is_constant(column) else column[self._order]
             self._held[name] = column
         return self._held[name]
 
@@ -101,10 +103,16 @@ class Columns(Mapping[str, Array]):
         if not self._sorted(keys):
             self._reorder(np.lexsort([self[key] for key in reversed(keys)]))
 
+    def drop_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Leave some rows out, by their present numbers."""
+        if len(rows):
+            self._reorder(np.delete(np.arange(self.rows), rows))
+            self.rows -= len(rows)
+
     def _reorder(self, order: npt.NDArray[np.intp]) -> None:
         """Put held columns and all that will be loaded into this order."""
         self._order = order if self._order is None else self._order[order]
-        self._held = {n: c if is_constant(c) else c[order] for n, c in self._held.items()}
+        self._held = {n: c[: len(order)] if is_constant(c) else c[order] for n, c in self._held.items()}
 
     def _sorted(self, keys: Sequence[str]) -> bool:
         columns = [self[key] for key in keys if not is_constant(self[key])]
@@ -144,7 +152,23 @@ class Bucket:
             if not isinstance(columns, Columns):
                 object.__setattr__(self, table, Columns.of(table, columns))
         self.log.sort(_LOG_KEYS)
+        self.log.drop_rows(_read_again(self.log))
         self.deliveries.sort(_DELIVERY_KEYS)
+
+
+def _read_again(log: Columns) -> npt.NDArray[np.intp]:
+    """Rows that repeat the row before them: one place, one message. A place cannot hold two copies, so the
+    reader went back. Two *different* messages at one place stay: the record contradicts itself."""
+    position = log["position"]  # alone it settles nearly all
+    same = [
+        np.flatnonzero(position[part] == position[part.start + 1 : part.stop + 1]) + part.start + 1
+        for part in chunks(max(log.rows - 1, 0))
+    ]
+    rows = np.concatenate(same) if same else np.empty(0, np.intp)
+    for name in (*_LOG_KEYS, *_MESSAGE):
+        if len(rows) and not is_constant(log[name]):
+            rows = rows[log[name][rows] == log[name][rows - 1]]
+    return rows
 
 
 def load_bucket(root_uri: str, number: int, context: Context) -> Bucket:

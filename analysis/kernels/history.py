@@ -219,8 +219,12 @@ class History:
 
     @cached_property
     def acked_absent(self) -> Ints:
-        """Slots acknowledged and not stored."""
-        return np.flatnonzero((self.outcome == Outcome.OK) & ~self.present)
+        """Slots acknowledged and not stored. A send in a transaction may be acknowledged before the
+        transaction ends: what the log holds as aborted, or as open still, was not lost."""
+        absent = (self.outcome == Outcome.OK) & ~self.present
+        _, hidden = self.invisible
+        absent[hidden[hidden >= 0]] = False
+        return np.flatnonzero(absent)
 
     @cached_property
     def ack_elsewhere(self) -> Ints:

@@ -70,7 +70,7 @@ def judge_bucket(task: Task, number: int) -> BucketReport:
         if damage := damaged_files(task.root_uri, number, task.checksums):
             return BucketReport(number, damage=tuple(damage))
         bucket = load_bucket(task.root_uri, number, task.context)
-        rows = {table: getattr(bucket, table).rows for table in SEALED}
+        rows = {table: getattr(bucket, table).rows_read for table in SEALED}
         streams = sighted(bucket)
         series = series_of(bucket.sends, bucket.deliveries, task.grid, task.context.lane_streams())
         judged = classify(bucket)

@@ -39,13 +39,25 @@ def place(row: Row) -> Place:
     return row["stream"], row["ledger"], row["position"], max(row["batch"], 0)
 
 
+def once(log: list[Row]) -> list[Row]:
+    """Without rows that a reader saw again: one place holds a message once."""
+    seen: set[Name] = set()
+    kept = []
+    for row in log:
+        name = (*place(row), *identity(row), row["kind"], row["check"])
+        if not kept or name not in seen:
+            kept.append(row)
+        seen.add(name)
+    return kept
+
+
 class Facts:
     """``sent``: identity -> send row. ``copies``: identity -> its visible log rows, in log order."""
 
     def __init__(self, context: Context, tables: Mapping[str, Mapping[str, Any]]) -> None:
         self.context = context
         self.sends = [row for row in rows_of(tables["sends"]) if row["kind"] != 0]
-        self.log = sorted(rows_of(tables["log"]), key=place)
+        self.log = once(sorted(rows_of(tables["log"]), key=place))
         self.deliveries = sorted(rows_of(tables["deliveries"]), key=lambda r: (r["session"], r["ordinal"]))
         self.sent: dict[Identity, Row] = {}
         for row in self.sends:
@@ -54,6 +66,7 @@ class Facts:
         for row in self.log:
             if self.is_message(row) and row["txn"] <= Txn.COMMITTED:
                 self.copies.setdefault(identity(row), []).append(row)
+        self.withheld = {identity(r) for r in self.log if self.is_message(r) and not self.visible(r)}
         self.at = {place(row): row for row in self.log}
         self.taken = {identity(r) for r in self.given() if context.is_queue[r["stream"]]}
 

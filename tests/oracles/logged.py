@@ -46,7 +46,7 @@ def expected_absence(facts: Facts, name: Identity) -> frozenset[str]:
 
 def claims(facts: Facts) -> dict[Place, Identity]:
     """Corrupt rows by place, with the message whose acknowledgement named it."""
-    absent = [n for n, r in facts.sent.items() if r["outcome"] == OK and not facts.present(n)]
+    absent = [n for n, r in facts.sent.items() if r["outcome"] == OK and not acked_is_stored(facts, n)]
     elsewhere = [n for n in misplaced(facts)]
     found: dict[Place, Identity] = {}
     order = {name: number for number, name in enumerate(sorted(facts.sent, key=lambda n: (n[3] > 0, n)))}
@@ -68,11 +68,16 @@ def misplaced(facts: Facts) -> list[Identity]:
     return found
 
 
+def acked_is_stored(facts: Facts, name: Identity) -> bool:
+    """Stored, be it in a transaction that was aborted or never ended: acknowledged before that was known."""
+    return facts.present(name) or name in facts.withheld
+
+
 def acked_lost(facts: Facts) -> list[Hit]:
     hits = []
     corrupt = set(claims(facts).values())
     for name, row in facts.sent.items():
-        if row["outcome"] != OK or facts.present(name) or name in corrupt or resent(facts, name):
+        if row["outcome"] != OK or acked_is_stored(facts, name) or name in corrupt or resent(facts, name):
             continue
         unmet = set(expected_absence(facts, name))
         if facts.context.instance(name[0]).end_ns <= 0:

@@ -119,6 +119,8 @@ class Story:
                 kind=self.draw(st.sampled_from([Kind.PROBE, Kind.LOAD])) if odd else Kind.LOAD,
                 check=self.draw(st.sampled_from(list(Check))) if odd else Check.OK,
             )
+            if self.rarely():  # the reader went back
+                self.h.rows["log"].append(dict(self.draw(st.sampled_from(self.h.rows["log"]))))
             if self.rarely():
                 self.h.rows["log"][-1]["txn"] = self.draw(st.sampled_from(list(Txn)))
 

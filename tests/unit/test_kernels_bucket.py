@@ -73,6 +73,7 @@ def test_row_groups_of_one_value_among_others(tmp_path: Path) -> None:
     for statistics in (True, False):
         columns = {c.name: np.zeros(len(seqs), c.dtype) for c in SEALED["log"]}
         columns |= {"seq": np.array(seqs), "attempt": np.array(seqs, np.uint16)}
+        columns["position"] = np.arange(len(seqs))
         path = tmp_path / str(statistics) / "sealed" / "log" / "bucket=00" / "part-0.parquet"
         path.parent.mkdir(parents=True)
         pq.write_table(pa.table(columns), path, row_group_size=2, write_statistics=statistics)

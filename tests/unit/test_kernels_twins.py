@@ -181,10 +181,17 @@ PAIRS = [
         NOT_MINE,
     ),
     Pair(
-        "lost in an aborted transaction",
-        lambda: aborted("ok"),
+        "lost, not in a transaction that was aborted after its acknowledgement",
+        lambda: History().sent(5).log(0, 1).log(3, 4, position=3),
         {("acked-lost", "middle"): ["1/0/2"]},
-        lambda: aborted("fail"),
+        lambda: aborted("ok"),
+        NOT_MINE,
+    ),
+    Pair(
+        "stored twice, not read twice at one position",
+        lambda: History().sent(3).log(0, 1, 1, 2),
+        {("write-duplicate", "same send"): ["1/0/1"]},
+        lambda: History().sent(3).log(0, 1, 2).log(1, 2, position=1),
         NOT_MINE,
     ),
     Pair(
