@@ -1,4 +1,4 @@
-"""Faults: compile(steps, seed) -> timeline; inject, prove that it bit, heal; the on-disk ledger.
+"""Faults: compile(steps, seed) -> timeline; inject, prove the effect, heal; the on-disk ledger.
 
 timeline = faults.compile(scenario.faults, seed=7, load_s=60, topics=plan.topics, nodes=names)
 faults.refuse_unsupported(timeline, cluster)
@@ -9,12 +9,12 @@ from faults.engine.ledger import heal_from_ledger
 from faults.engine.once import inject_once
 from faults.engine.replay import load_replay
 from faults.engine.storm import Storm
-from faults.schedule.commands import commands_of
 from faults.schedule.reference import kinds, schema
 from faults.schedule.timeline import (
     Firing,
     Timeline,
     abilities_needed,
+    commands_of,
     compile,
     describe,
     described,

@@ -1,4 +1,4 @@
-"""Which nodes faults hold now, and whether one more may be taken away."""
+"""Claims of nodes by faults: one node at a time, unless a step allows more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from faults.kit.site import Site
 from harness.protocols.cluster import Killable
 
 
-class Occupancy:
-    """Claims of nodes by faults. A node stays claimed until its heal was verified."""
+class NodeClaims:
+    """The nodes that faults hold. A node stays claimed until its heal was verified."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

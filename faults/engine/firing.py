@@ -1,4 +1,4 @@
-"""One firing from due to healed, in a thread of its own: a slow admin must not delay the others."""
+"""Executes one firing, from due to healed, in a thread of its own: a slow admin must not delay the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from faults.engine.claims import Occupancy
+from faults.engine.claims import NodeClaims
 from faults.engine.journal import Journal
 from faults.engine.ledger import Ledger
 from faults.engine.prover import Prover
@@ -30,28 +30,28 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What the lives of one storm share."""
+class ExecutionContext:
+    """Shared by the executions of one storm."""
 
     site: Site
     journal: Journal
     ledger: Ledger
-    occupancy: Occupancy
+    claims: NodeClaims
     verify_s: float
 
 
-class Life(threading.Thread):
-    """Prepare, claim, enter in the ledger, apply, prove, heal, verify, strike out."""
+class FaultExecution(threading.Thread):
+    """One firing: prepare, claim nodes, write the ledger entry, apply, prove, heal, verify, remove it."""
 
-    def __init__(self, firing: Firing, desk: Desk, *, leave: bool = False) -> None:
+    def __init__(self, firing: Firing, context: ExecutionContext, *, leave: bool = False) -> None:
         """``leave``: do not heal; the ledger keeps the fault for a later process."""
         super().__init__(name=f"fault-{firing.id}", daemon=True)
         self.firing = firing
         self._failure = ""
         self._slow = False
-        self._desk = desk
+        self._context = context
         self._leave = leave
-        self._cut = threading.Event()
+        self._stop_waiting = threading.Event()
         self._applied = threading.Event()
         self._injection: Injection | None = None
 
@@ -59,17 +59,17 @@ class Life(threading.Thread):
         try:
             injection = self._prepare_in_time()
         except NotNow as reason:
-            self._desk.journal.skipped(self.firing, str(reason))
+            self._context.journal.skipped(self.firing, str(reason))
             return
         except Exception as error:  # noqa: BLE001 - a thread's end: what is not recorded here is lost
             _LOG.exception("fault %d (%s) failed before it was applied", self.firing.id, self.firing.kind)
-            self._desk.journal.skipped(self.firing, f"a bug: {error!r}")
+            self._context.journal.skipped(self.firing, f"internal error: {error!r}")
             return
-        prover = Prover(self.firing.id, injection, self._desk.journal)
+        prover = Prover(self.firing.id, injection, self._context.journal)
         prover.start()
         self._apply(injection, prover)
         self._applied.set()
-        self._stay(injection, prover)
+        self._hold(injection, prover)
         if not self._leave:
             self._heal(injection)
         prover.done.set()
@@ -81,41 +81,41 @@ class Life(threading.Thread):
             try:
                 return self._prepare()
             except NotNow:
-                if time.monotonic() >= deadline or self._desk.site.stopping.wait(POLL_S):
+                if time.monotonic() >= deadline or self._context.site.stopping.wait(POLL_S):
                     raise
 
     def _prepare(self) -> Injection:
-        """Resolve, claim and enter.
+        """Resolve the targets, claim them and write the ledger entry.
 
         Raises:
             NotNow: nothing was changed and nothing will be.
         """
-        kind, site = KINDS[self.firing.kind], self._desk.site
+        kind, site = KINDS[self.firing.kind], self._context.site
         try:
             params = kind.params.model_validate(dict(self.firing.params))
             injection = kind.prepare(params, site, self.firing.draw)
         except BrokerstormError as error:
             raise NotNow(f"the cluster did not say whom to hit: {error}") from error
-        self._desk.occupancy.claim(self.firing.id, injection, site)
+        self._context.claims.claim(self.firing.id, injection, site)
         try:
             if site.stopping.is_set():
                 raise NotNow("the run was healing already")
             if objection := injection.objection():
                 raise NotNow(objection)
-            self._enter(injection)
+            self._record(injection)
         except BaseException:
-            self._desk.occupancy.release(self.firing.id)
+            self._context.claims.release(self.firing.id)
             raise
         self._injection = injection
         return injection
 
-    def _enter(self, injection: Injection) -> None:
-        """The ledger first, then the journal: from here on the fault may be applied."""
+    def _record(self, injection: Injection) -> None:
+        """Ledger first, then journal: from here on the fault may be applied."""
         firing = self.firing
         what = {"kind": firing.kind, "targets": list(injection.targets), "t_ns": time.monotonic_ns()}
         if injection.lasts:
-            self._desk.ledger.write(firing.id, {**what, **injection.ledger_entry()})
-        self._desk.journal.inject(firing, injection.targets, injection.params)
+            self._context.ledger.write(firing.id, {**what, **injection.ledger_entry()})
+        self._context.journal.inject(firing, injection.targets, injection.params)
 
     def _apply(self, injection: Injection, prover: Prover) -> None:
         try:
@@ -124,10 +124,10 @@ class Life(threading.Thread):
             prover.trouble = f"could not be applied: {error}"
         except Exception as error:  # noqa: BLE001 - whatever it was, what was half applied must be healed
             _LOG.exception("fault %d (%s) failed", self.firing.id, self.firing.kind)
-            prover.trouble = f"could not be applied, a bug: {error!r}"
+            prover.trouble = f"could not be applied, internal error: {error!r}"
 
-    def _stay(self, injection: Injection, prover: Prover) -> None:
-        stopping = self._desk.site.stopping
+    def _hold(self, injection: Injection, prover: Prover) -> None:
+        stopping = self._context.site.stopping
         if prover.trouble:
             return
         if self._leave or not injection.lasts:
@@ -137,23 +137,23 @@ class Life(threading.Thread):
             stopping.wait(self.firing.for_s)
 
     def _heal(self, injection: Injection) -> None:
-        fault_id, desk = self.firing.id, self._desk
-        desk.journal.heal(fault_id)
+        fault_id, context = self.firing.id, self._context
+        context.journal.heal(fault_id)
         text = self._verified(injection)
         undone = not text or self._is_undone(injection)
         evidence = f"undone, but the cluster did not recover in time: {text}" if text and undone else text
-        desk.journal.healed(fault_id, ok=not text, undone=undone, text=evidence)
+        context.journal.healed(fault_id, ok=not text, undone=undone, text=evidence)
         if undone:  # a cluster that is slow to recover is the run's finding; nothing is left to undo
-            desk.ledger.remove(fault_id)
+            context.ledger.remove(fault_id)
             self._slow = bool(text)
         else:
             self._failure = self._describe(text)
         if not text:
-            desk.occupancy.release(fault_id)
+            context.claims.release(fault_id)
 
     def _verified(self, injection: Injection) -> str:
-        """Undo until the cluster is whole again; what is missing when time is up."""
-        deadline = time.monotonic() + self._desk.verify_s
+        """Undo until the cluster is whole again; returns what is missing when time is up."""
+        deadline = time.monotonic() + self._context.verify_s
         next_try, error_text, whole_looks = 0.0, "", 0
         while True:
             if time.monotonic() >= next_try and not self._is_undone(injection):
@@ -163,9 +163,9 @@ class Life(threading.Thread):
             whole_looks = 0 if missing else whole_looks + 1
             if whole_looks >= _WHOLE_LOOKS:
                 return ""
-            if time.monotonic() > deadline or self._cut.is_set():
+            if time.monotonic() > deadline or self._stop_waiting.is_set():
                 return f"{missing} ({error_text})" if error_text else missing
-            self._cut.wait(POLL_S)
+            self._stop_waiting.wait(POLL_S)
 
     def _undo(self, injection: Injection) -> str:
         """Heal; why that failed, as text."""
@@ -175,11 +175,11 @@ class Life(threading.Thread):
             return str(error)
         except Exception as error:  # noqa: BLE001 - what stays applied must be told, whatever went wrong
             _LOG.exception("fault %d (%s) cannot be healed", self.firing.id, self.firing.kind)
-            return f"a bug: {error!r}"
+            return f"internal error: {error!r}"
         return ""
 
     def _is_undone(self, injection: Injection) -> bool:
-        """Not to know is not to be undone."""
+        """False also when it cannot be told."""
         try:
             return injection.is_undone()
         except BrokerstormError:
@@ -195,7 +195,7 @@ class Life(threading.Thread):
             return f"the cluster does not answer: {error}"
         except Exception as error:  # noqa: BLE001 - not to know is not to be healed, and to look again
             _LOG.exception("fault %d (%s) cannot be verified", self.firing.id, self.firing.kind)
-            return f"cannot be told, a bug: {error!r}"
+            return f"cannot be told, internal error: {error!r}"
 
     @property
     def failure(self) -> str:
@@ -208,12 +208,12 @@ class Life(threading.Thread):
             return self._describe(self._missing(self._injection) or "still applied")
         return self._failure
 
-    def cut(self) -> None:
+    def stop_waiting(self) -> None:
         """Wait no longer until the cluster is whole again; undoing goes on."""
-        self._cut.set()
+        self._stop_waiting.set()
 
-    def give_up(self) -> str:
-        """Called by `heal_all` when its time is over, after `cut`.
+    def undo_now(self) -> str:
+        """Undo without waiting. `heal_all` calls it when its time is over, after `stop_waiting`.
 
         Returns:
             What is still applied, as text; empty when nothing is.

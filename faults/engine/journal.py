@@ -1,4 +1,4 @@
-"""faults.jsonl: what was done and seen, one event a row, folded by the fault's id.
+"""Writes faults.jsonl, one row per event; `harness.faultlog` folds the rows of a fault.
 
 inject   about to be applied: kind, target as written, resolved targets, planned time, params
 effect   whether it bit, and how we know; a later row of the same id says more

@@ -1,8 +1,8 @@
-"""The faults applied right now, on disk: so that somebody can heal them when this process no longer can.
+"""The faults applied right now, on disk, so that another process can heal them if this one is killed.
 
-One JSON file a fault in ``ledger/`` of the run, there before the fault is applied and away after its heal
-was verified. A harness that is SIGKILLed leaves its entries; `heal_from_ledger` (called by `clean` and by
-the next run on a kept cluster) takes them from there.
+One JSON file per fault in ``ledger/`` of the run, written before the fault is applied and removed after its
+heal was verified. A harness that is SIGKILLed leaves its entries; `heal_from_ledger` (called by `clean` and
+by the next run on a kept cluster) takes them from there.
 
     {"id": 3, "kind": "pause", "targets": ["kafka-1"], "t_ns": ..., "paused": [{"node", "pid", "started_s"}]}
     {"id": 4, "kind": "kill", "targets": ["kafka-2"], "t_ns": ..., "down": ["kafka-2"]}
@@ -47,12 +47,12 @@ class Ledger:
         self._folder = run.ledger
 
     def write(self, fault_id: int, row: Mapping[str, Any]) -> None:
-        """Enter a fault, surely on disk on return (file and folder)."""
+        """Write the entry of a fault; file and folder are synced to disk on return."""
         write_json(self._path(fault_id), {"id": fault_id, **row})
         self._sync_folder()
 
     def remove(self, fault_id: int) -> None:
-        """Strike a healed fault out. Idempotent."""
+        """Remove the entry of a healed fault. Idempotent."""
         self._path(fault_id).unlink(missing_ok=True)
         self._sync_folder()
 
@@ -133,7 +133,7 @@ def _continue(process: Mapping[str, Any]) -> str:
     try:
         found = psutil.Process(pid)
         if abs(found.create_time() - float(process["started_s"])) > _SAME_START_S:
-            return ""  # the pid belongs to somebody else by now
+            return ""  # the pid belongs to another process by now
         # A node leads its own process group, and all of it was stopped.
         send = os.killpg if os.getpgid(pid) == pid else os.kill
         send(pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""One fault on a cluster that somebody keeps up: `brokerstorm inject`."""
+"""Injects one fault on a cluster that is kept up: `brokerstorm inject`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks an injection again and again what it changed, beside whatever else happens to it."""
+"""Asks an injection for its proof of effect, from before it is applied until it is healed."""
 
 from __future__ import annotations
 
@@ -74,4 +74,4 @@ class Prover(threading.Thread):
             return Proof(False, f"the cluster does not answer: {error}")
         except Exception as error:  # noqa: BLE001 - a fault whose proof broke is not proved
             _LOG.exception("fault %d cannot be proved", self._fault_id)
-            return Proof(False, f"its proof failed, a bug: {error!r}")
+            return Proof(False, f"its proof failed, internal error: {error!r}")

@@ -1,4 +1,4 @@
-"""The faults of an earlier run as a timeline: the nodes that were hit, when they really were hit."""
+"""Makes a timeline of the faults of an earlier run: the targets that were hit, at the times they were hit."""
 
 from __future__ import annotations
 

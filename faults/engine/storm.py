@@ -1,4 +1,4 @@
-"""The engine: executes a timeline on a live cluster and answers for healing all of it."""
+"""Executes a timeline on a live cluster, and heals all of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from faults.engine.claims import Occupancy
-from faults.engine.firing import Desk, Life
+from faults.engine.claims import NodeClaims
+from faults.engine.firing import ExecutionContext, FaultExecution
 from faults.engine.journal import Journal, OnEvent
 from faults.engine.ledger import Ledger
 from faults.kit.site import Site
@@ -26,7 +26,7 @@ _SLICE_S = 0.1
 
 
 def ignore(row: Mapping[str, Any]) -> None:
-    """Nobody listens."""
+    """A listener that does nothing."""
 
 
 class Storm:
@@ -50,12 +50,12 @@ class Storm:
         """``stopping``: once set, `heal_all` waits only `STOPPING_S` more for the cluster to recover.
         ``hurry``: once set, it undoes but no longer waits at all."""
         self._timeline = timeline
-        occupancy = Occupancy()
-        site = Site(cluster, timeline.shape, faulted=occupancy.nodes)
-        self._desk = Desk(
-            site, Journal(run, on_event), Ledger(run), occupancy, VERIFY_S if verify_s is None else verify_s
+        claims = NodeClaims()
+        site = Site(cluster, timeline.shape, faulted=claims.nodes)
+        self._context = ExecutionContext(
+            site, Journal(run, on_event), Ledger(run), claims, VERIFY_S if verify_s is None else verify_s
         )
-        self._lives: list[Life] = []
+        self._executions: list[FaultExecution] = []
         self._stopped = threading.Event()
         self._scheduler = threading.Thread(target=self._schedule, name="faults", daemon=True)
         self._stopping = stopping or threading.Event()
@@ -65,22 +65,22 @@ class Storm:
     def start(self, epoch_ns: int, clients: Clients = dict) -> None:
         """Begin; ``epoch_ns`` (CLOCK_MONOTONIC) is the timeline's t = 0. Once."""
         self._epoch_ns = epoch_ns
-        self._desk.site.clients = clients
+        self._context.site.clients = clients
         self._scheduler.start()
 
     def _schedule(self) -> None:
         for firing in self._timeline.firings:
             due_ns = self._epoch_ns + int(firing.t_s * 1e9)
             if self._stopped.wait(max(0.0, (due_ns - time.monotonic_ns()) / 1e9)):
-                self._desk.journal.skipped(firing, "the run stopped before it was due")
+                self._context.journal.skipped(firing, "the run stopped before it was due")
                 continue
             self.fire(firing)
 
     def fire(self, firing: Firing, *, leave: bool = False) -> None:
         """Fire now; ``leave``: without healing, the ledger keeps it for `heal_from_ledger`."""
-        life = Life(firing, self._desk, leave=leave)
-        self._lives.append(life)
-        life.start()
+        execution = FaultExecution(firing, self._context, leave=leave)
+        self._executions.append(execution)
+        execution.start()
 
     def stop(self) -> None:
         """Inject nothing more; what is applied stays until its time or `heal_all`. Idempotent."""
@@ -95,27 +95,29 @@ class Storm:
         """
         deadline = time.monotonic() + timeout_s
         self.stop()
-        self._desk.site.stopping.set()
+        self._context.site.stopping.set()
         if self._scheduler.ident is not None:
             self._scheduler.join(_left(deadline))
-        lives = list(self._lives)
+        executions = list(self._executions)
         asked = self._stopping.is_set()  # before this call: its time has been set with that in mind
-        for life in lives:
-            while life.is_alive() and time.monotonic() < deadline and not self._hurry.is_set():
-                life.join(min(_SLICE_S, _left(deadline)))
+        for execution in executions:
+            while execution.is_alive() and time.monotonic() < deadline and not self._hurry.is_set():
+                execution.join(min(_SLICE_S, _left(deadline)))
                 if not asked and self._stopping.is_set():
                     asked, deadline = True, min(deadline, time.monotonic() + STOPPING_S)
-        for life in lives:
-            life.cut()
-        return [text for text in (life.failure or life.give_up() for life in lives) if text]
+        for execution in executions:
+            execution.stop_waiting()
+        return [
+            text for text in (execution.failure or execution.undo_now() for execution in executions) if text
+        ]
 
     def join(self, timeout_s: float = _A_DAY_S) -> None:
         """Wait until every firing has come and is healed, at most ``timeout_s``."""
         deadline = time.monotonic() + timeout_s
         if self._scheduler.ident is not None:
             self._scheduler.join(_left(deadline))
-        for life in list(self._lives):
-            life.join(_left(deadline))
+        for execution in list(self._executions):
+            execution.join(_left(deadline))
 
 
 def _left(deadline: float) -> float:

@@ -45,13 +45,13 @@ class Throttled(Impaired):
     def timeout_s(self) -> float:
         return 2.0 + 3 * self.least_s
 
-    def bit(self, name: str, took_s: float | None) -> bool:
-        calm_s = self.calm.get(name)
-        return took_s is not None and calm_s is not None and took_s >= calm_s + _SHARE * self.least_s
+    def shows_effect(self, name: str, took_s: float | None) -> bool:
+        baseline_s = self.baseline.get(name)
+        return took_s is not None and baseline_s is not None and took_s >= baseline_s + _SHARE * self.least_s
 
-    def sentence(self, bitten: dict[str, float | None]) -> str:
-        name = next(iter(bitten))
-        before_ms, now_ms = (self.calm[name] or 0.0) * 1e3, (bitten[name] or 0.0) * 1e3
+    def sentence(self, affected: dict[str, float | None]) -> str:
+        name = next(iter(affected))
+        before_ms, now_ms = (self.baseline[name] or 0.0) * 1e3, (affected[name] or 0.0) * 1e3
         size = self.ballast // 1000
         return f"a request of {size} kB takes {now_ms:.0f} ms, {before_ms:.0f} ms before ({name})"
 
@@ -68,7 +68,7 @@ class Bandwidth(NetworkFault[BandwidthParams]):
             return f"of {cluster.system} no request is known that is long enough to prove it with"
         return super().refusal(params, cluster)
 
-    def deed(self, params: BandwidthParams) -> str:
+    def action(self, params: BandwidthParams) -> str:
         return f"pass {params.rate} kB/s of a connection, bytes"
 
     def impaired(

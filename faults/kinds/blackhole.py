@@ -25,7 +25,7 @@ class Blackhole(NetworkFault[BlackholeParams]):
     takes_nodes = True
     params = BlackholeParams
 
-    def deed(self, params: BlackholeParams) -> str:
+    def action(self, params: BlackholeParams) -> str:
         return "swallow all bytes"
 
     def impaired(

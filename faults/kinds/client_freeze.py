@@ -1,4 +1,4 @@
-"""client-freeze: the client process itself stands still for moments, as in a long garbage collection.
+"""client-freeze: the client process itself is stopped for moments, as in a long garbage collection.
 
 Short freezes around reconnects widen races inside a client library.
 """
@@ -19,8 +19,8 @@ from pydantic import Field, model_validator
 from faults.kit.clients import (
     ClientFault,
     ClientParams,
-    meant,
-    running,
+    matching_workers,
+    worker_names,
 )
 from faults.kit.errors import NotNow
 from faults.kit.identity import process_identity
@@ -142,7 +142,7 @@ class ClientFreeze(ClientFault[ClientFreezeParams]):
         ]
 
     def prepare(self, params: ClientFreezeParams, site: Site, draw: int) -> Frozen:
-        chosen = meant(params.target, site)
+        chosen = matching_workers(params.target, site)
         if not chosen:
-            raise NotNow(f"no {params.target} runs; there are: {running(site)}")
+            raise NotNow(f"no {params.target} runs; there are: {worker_names(site)}")
         return Frozen(site, chosen, draw, params.model_dump(mode="json", by_alias=True))

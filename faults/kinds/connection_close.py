@@ -8,8 +8,8 @@ from typing import Any
 from faults.kit.clients import (
     ClientFault,
     ClientParams,
-    meant,
-    running,
+    matching_workers,
+    worker_names,
 )
 from faults.kit.errors import NotNow
 from faults.kit.injection import Instant
@@ -69,7 +69,7 @@ class ConnectionClose(ClientFault[ConnectionCloseParams]):
         return [f"DELETE /api/latest/connection/{{each connection of {params.target} then}}"]
 
     def prepare(self, params: ConnectionCloseParams, site: Site, draw: int) -> ConnectionsClosed:
-        wanted = meant(params.target, site)
+        wanted = matching_workers(params.target, site)
         pids = set(wanted.values())
         chosen = [
             found
@@ -77,5 +77,5 @@ class ConnectionClose(ClientFault[ConnectionCloseParams]):
             if found.pid in pids or found.client_name in wanted
         ]
         if not chosen:
-            raise NotNow(f"no connection of {params.target}; clients: {running(site)}")
+            raise NotNow(f"no connection of {params.target}; clients: {worker_names(site)}")
         return ConnectionsClosed(site, sorted(wanted), chosen, params.model_dump(mode="json"))

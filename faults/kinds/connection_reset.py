@@ -1,4 +1,4 @@
-"""connection-reset: connections end without a word, as when a firewall or a load balancer drops them."""
+"""connection-reset: connections are dropped without notice, as a firewall or a load balancer does it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ConnectionReset(NetworkFault[ConnectionResetParams]):
     how = "reset"
     params = ConnectionResetParams
 
-    def deed(self, params: ConnectionResetParams) -> str:
+    def action(self, params: ConnectionResetParams) -> str:
         return "close connections, reset new ones, at bytes"
 
     def impaired(

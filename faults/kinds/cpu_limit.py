@@ -8,13 +8,13 @@ from typing import Any, Final
 from pydantic import Field
 
 from faults.kit.params import NodeParams, Shape
-from faults.kit.site import Site
-from faults.kit.starved import (
-    Starved,
-    StarvingFault,
+from faults.kit.resources import (
+    ResourceFault,
+    ResourceLimited,
     ability,
 )
-from faults.kit.targets import whom
+from faults.kit.site import Site
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable
 from harness.protocols.limits import LimitsCpu
@@ -28,8 +28,8 @@ class CpuLimitParams(NodeParams):
     for_: Seconds = Field(10.0, alias="for", gt=0, description="full speed again after this long")
 
 
-class CpuLimited(Starved):
-    """Nodes under a quota; who wants more is held back until the next period."""
+class CpuLimited(ResourceLimited):
+    """Nodes under a quota; one that wants more is held back until the next period."""
 
     def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
         super().__init__(site, targets, params)
@@ -42,14 +42,14 @@ class CpuLimited(Starved):
             self._cpu.limit_cpu(node, float(self.params["cores"]))
         self._limited = True
 
-    def bit(self) -> str:
+    def shortage(self) -> str:
         throttled, periods, held_s = self._since()
         if not self._limited or throttled < _PERIODS:
             return ""
         cores = float(self.params["cores"])
         return f"held to {cores:g} cores in {throttled} of {periods} periods, it waited {held_s:.1f} s"
 
-    def nothing(self) -> str:
+    def no_effect(self) -> str:
         return f"never wanted more than {float(self.params['cores']):g} cores"
 
     def details(self) -> dict[str, Any]:
@@ -66,14 +66,14 @@ class CpuLimited(Starved):
             held_s += now.throttled_s - before.throttled_s
         return throttled, periods, held_s
 
-    def lift(self, node: str) -> None:
+    def restore(self, node: str) -> None:
         self._cpu.limit_cpu(node, None)
 
-    def is_lifted(self, node: str) -> bool:
+    def is_restored(self, node: str) -> bool:
         return self._cpu.cpu_use(node).cores is None
 
 
-class CpuLimit(StarvingFault[CpuLimitParams]):
+class CpuLimit(ResourceFault[CpuLimitParams]):
     """Leave a node a share of a core (a CPU quota) for `for`."""
 
     kind = "cpu-limit"
@@ -86,7 +86,7 @@ class CpuLimit(StarvingFault[CpuLimitParams]):
 
     def commands(self, params: CpuLimitParams, shape: Shape) -> list[str]:
         return [
-            f"CPU quota of {params.cores * 100:g} ms each 100 ms for {whom(params.target, shape)}",
+            f"CPU quota of {params.cores * 100:g} ms each 100 ms for {target_text(params.target, shape)}",
             f"after {params.for_:g} s: no quota",
         ]
 

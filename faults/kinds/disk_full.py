@@ -1,4 +1,4 @@
-"""disk-full: not one block is left where a node keeps its data."""
+"""disk-full: no block is left on the volume where a node keeps its data."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.kit.node_loss import as_text
+from faults.kit.node_loss import changes_text
 from faults.kit.params import NodeParams, Shape
-from faults.kit.site import Site
-from faults.kit.starved import (
-    Starved,
-    StarvingFault,
+from faults.kit.resources import (
+    ResourceFault,
+    ResourceLimited,
     ability,
 )
-from faults.kit.targets import whom
+from faults.kit.site import Site
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable
 from harness.protocols.limits import FillsDisk
@@ -33,7 +33,7 @@ class DiskFullParams(NodeParams):
     for_: Seconds = Field(10.0, alias="for", gt=0, description="the space is given back after this long")
 
 
-class DiskFilled(Starved):
+class DiskFilled(ResourceLimited):
     """Nodes whose volume holds a ballast file and no free block. Kafka takes its log dir offline and ends."""
 
     def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
@@ -60,22 +60,22 @@ class DiskFilled(Starved):
         if not self._restarted:
             super()._note_change()
 
-    def bit(self) -> str:
+    def shortage(self) -> str:
         """A write of ours failed, and the node shows that its own do. Nodes below the brokers lead nothing:
         of them the failing write is all there is to see."""
         if self._said != "ENOSPC":
             return ""
         below = not set(self.targets) & set(self.site.brokers)
-        noticed = below or self._died or as_text(self._changed)
+        noticed = below or self._died or changes_text(self._changed)
         return "no space left on its data volume (a write got ENOSPC)" if noticed else ""
 
-    def nothing(self) -> str:
+    def no_effect(self) -> str:
         if self._said == "ENOSPC":
             return "no space left on its data volume, but it has not tried to write"
         return f"its data volume can be written to{f' ({self._said})' if self._said else ''}"
 
     def heal(self) -> None:
-        """Give the space back; start who died, and anew who lived and does not come back by itself."""
+        """Give the space back, start crashed nodes, restart survivors that do not recover."""
         if self._is_stuck():
             self._note_change()
             self._restarted = True  # what changes from here on is our doing
@@ -88,33 +88,33 @@ class DiskFilled(Starved):
         return super().is_undone() and not self._is_stuck()
 
     def missing(self) -> str:
-        """Also of a node that lived on: whether the cluster would have noticed that it gave something up."""
+        """Also of a node that survived: whether the cluster would have noticed that it gave something up."""
         if missing := super().missing():
             return missing
-        lived = set(self.targets) - set(self._died)
-        if lived and not self._restarted and self._since_freed_s() <= _NOTICED_S:
-            return f"too early to tell whether {', '.join(sorted(lived))} stays in sync"
+        survivors = set(self.targets) - set(self._died)
+        if survivors and not self._restarted and self._since_freed_s() <= _NOTICED_S:
+            return f"too early to tell whether {', '.join(sorted(survivors))} stays in sync"
         return ""
 
     def _since_freed_s(self) -> float:
         return time.monotonic() - self._freed_s if self._freed_s is not None else 0.0
 
     def _is_stuck(self) -> bool:
-        """Whether a node that lived on is still not whole. What it maps into memory it could not write
+        """Whether a node that survived is still not whole. What it maps into memory it could not write
         (SIGBUS, in a JVM an InternalError): Kafka gives such a partition up until its next start.
         """
         if self._restarted or set(self.targets) <= set(self._died):
             return False
         return self._since_freed_s() > _CATCH_UP_S and bool(super().missing())
 
-    def lift(self, node: str) -> None:
+    def restore(self, node: str) -> None:
         self._disk.free_disk(node)
 
-    def is_lifted(self, node: str) -> bool:
+    def is_restored(self, node: str) -> bool:
         return not self._disk.is_filled(node)
 
 
-class DiskFull(StarvingFault[DiskFullParams]):
+class DiskFull(ResourceFault[DiskFullParams]):
     """Fill the data volume of a node to the last block, and give the space back after `for`."""
 
     kind = "disk-full"
@@ -127,7 +127,7 @@ class DiskFull(StarvingFault[DiskFullParams]):
 
     def commands(self, params: DiskFullParams, shape: Shape) -> list[str]:
         return [
-            f"fallocate a ballast file until ENOSPC on the data volume of {whom(params.target, shape)}",
+            f"fallocate a ballast file until ENOSPC, data volume of {target_text(params.target, shape)}",
             f"after {params.for_:g} s: delete it; start the node again if it died or does not get in sync",
         ]
 

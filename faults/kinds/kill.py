@@ -9,7 +9,7 @@ from pydantic import Field
 from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site
-from faults.kit.targets import whom
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable
 
@@ -28,7 +28,7 @@ class Killed(NodeLoss):
             self.site.killable.kill(node)
         self._gone = not any(self.site.killable.is_running(node) for node in self.targets)
 
-    def happened(self) -> str:
+    def process_evidence(self) -> str:
         return "process gone" if self._gone else ""
 
     def heal(self) -> None:
@@ -53,7 +53,7 @@ class Kill(NodeFault[KillParams]):
         return params.for_
 
     def commands(self, params: KillParams, shape: Shape) -> list[str]:
-        return [f"SIGKILL {whom(params.target, shape)}", f"after {params.for_:g} s: start it again"]
+        return [f"SIGKILL {target_text(params.target, shape)}", f"after {params.for_:g} s: start it again"]
 
     def injection(self, site: Site, targets: tuple[str, ...], params: KillParams) -> Killed:
         return Killed(site, targets, params.model_dump(mode="json", by_alias=True))

@@ -43,14 +43,14 @@ class Delayed(Impaired):
     def timeout_s(self) -> float:
         return 2.0 + 3 * (self.impairment.delay_s + self.impairment.jitter_s)
 
-    def bit(self, name: str, took_s: float | None) -> bool:
+    def shows_effect(self, name: str, took_s: float | None) -> bool:
         least_s = max(self.impairment.delay_s - self.impairment.jitter_s, 0.02) * _SHARE
-        calm_s = self.calm.get(name)
-        return took_s is not None and calm_s is not None and took_s >= calm_s + least_s
+        baseline_s = self.baseline.get(name)
+        return took_s is not None and baseline_s is not None and took_s >= baseline_s + least_s
 
-    def sentence(self, bitten: dict[str, float | None]) -> str:
-        name = next(iter(bitten))
-        before_ms, now_ms = (self.calm[name] or 0.0) * 1e3, (bitten[name] or 0.0) * 1e3
+    def sentence(self, affected: dict[str, float | None]) -> str:
+        name = next(iter(affected))
+        before_ms, now_ms = (self.baseline[name] or 0.0) * 1e3, (affected[name] or 0.0) * 1e3
         return f"a request takes {now_ms:.0f} ms, {before_ms:.0f} ms before ({name})"
 
 
@@ -61,7 +61,7 @@ class Latency(NetworkFault[LatencyParams]):
     how = "delay"
     params = LatencyParams
 
-    def deed(self, params: LatencyParams) -> str:
+    def action(self, params: LatencyParams) -> str:
         jitter = f" +- {params.delay_jitter * 1e3:g} ms" if params.delay_jitter else ""
         return f"delay by {params.delay * 1e3:g} ms{jitter} all bytes"
 

@@ -14,13 +14,13 @@ from faults.kit.params import (
     Size,
     in_units,
 )
-from faults.kit.site import Site
-from faults.kit.starved import (
-    Starved,
-    StarvingFault,
+from faults.kit.resources import (
+    ResourceFault,
+    ResourceLimited,
     ability,
 )
-from faults.kit.targets import whom
+from faults.kit.site import Site
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable
 from harness.protocols.limits import LimitsMemory, MemoryUse
@@ -36,8 +36,8 @@ class MemoryLimitParams(NodeParams):
     for_: Seconds = Field(10.0, alias="for", gt=0, description="no limit any more after this long")
 
 
-class MemoryLimited(Starved):
-    """Nodes under a memory limit: the kernel takes their page cache, and kills who wants still more."""
+class MemoryLimited(ResourceLimited):
+    """Nodes under a memory limit: the kernel takes their page cache, and kills one that wants still more."""
 
     def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
         super().__init__(site, targets, params)
@@ -59,7 +59,7 @@ class MemoryLimited(Starved):
             now, seen = self._memory.memory_use(node), self._seen.get(node, self._at_first[node])
             self._seen[node] = replace(now, met=max(now.met, seen.met), killed=max(now.killed, seen.killed))
 
-    def bit(self) -> str:
+    def shortage(self) -> str:
         """Allocations met the limit."""
         texts = []
         for node, use in list(self._seen.items()):
@@ -73,7 +73,7 @@ class MemoryLimited(Starved):
                 )
         return "; ".join(texts)
 
-    def nothing(self) -> str:
+    def no_effect(self) -> str:
         return f"never wanted more than {', '.join(in_units(limit) for limit in self._limits.values())}"
 
     def details(self) -> dict[str, Any]:
@@ -89,15 +89,15 @@ class MemoryLimited(Starved):
         }
         return {**super().details(), "memory": rows}
 
-    def lift(self, node: str) -> None:
+    def restore(self, node: str) -> None:
         self._memory.limit_memory(node, None)
 
-    def is_lifted(self, node: str) -> bool:
+    def is_restored(self, node: str) -> bool:
         return self._memory.memory_use(node).limit is None
 
 
-class MemoryLimit(StarvingFault[MemoryLimitParams]):
-    """Leave a node little more memory than it cannot give back; who wants more is killed by the kernel."""
+class MemoryLimit(ResourceFault[MemoryLimitParams]):
+    """Leave a node little more memory than it cannot give back; if it wants more the kernel kills it."""
 
     kind = "memory-limit"
     abilities = (LimitsMemory, Killable, HasPlacement)
@@ -111,7 +111,7 @@ class MemoryLimit(StarvingFault[MemoryLimitParams]):
         fixed = f"what it cannot give back then + {in_units(params.headroom)}"
         limit = in_units(params.limit) if params.limit else fixed
         return [
-            f"memory limit of {limit} for {whom(params.target, shape)}",
+            f"memory limit of {limit} for {target_text(params.target, shape)}",
             f"after {params.for_:g} s: no limit; start it again if the kernel killed it",
         ]
 

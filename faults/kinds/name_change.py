@@ -14,7 +14,7 @@ from faults.kit.network import (
 )
 from faults.kit.params import Shape
 from faults.kit.site import Site, find_ability
-from faults.kit.targets import whom
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import (
     HasPlacement,
@@ -52,8 +52,8 @@ class Renamed(Impaired):
             self._new += tuple(self._names().rename(self.name, node))
         self._applied = True
 
-    def sentence(self, bitten: dict[str, float | None]) -> str:
-        return f"nobody at the old address ({len(bitten)} of {len(self.wires)} wires)"
+    def sentence(self, affected: dict[str, float | None]) -> str:
+        return f"nobody at the old address ({len(affected)} of {len(self.wires)} wires)"
 
     def proof(self) -> Proof:
         """Effective when the old address is dead; who has found the new one is told beside."""
@@ -79,7 +79,7 @@ class NameChange(NetworkFault[NameChangeParams]):
     params = NameChangeParams
 
     def commands(self, params: NameChangeParams, shape: Shape) -> list[str]:
-        who = whom(params.target, shape)
+        who = target_text(params.target, shape)
         return [
             f"toxiproxy: listen at another address for {who}, close the old one; hosts files say so",
             f"after {params.for_:g} s: the old address again",

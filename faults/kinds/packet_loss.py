@@ -13,7 +13,7 @@ from faults.kit.network import Link, Way
 from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site, find_ability
-from faults.kit.targets import whom
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import (
     Cluster,
@@ -52,13 +52,13 @@ class PacketsLost(NodeLoss):
             keys = self.params
             self.packets.lose(self.name, node, keys["link"], keys["way"], float(keys["share"]))
 
-    def happened(self) -> str:
+    def process_evidence(self) -> str:
         self._lost = max(self._lost, self.packets.lost(self.name))
         return f"{self._lost} packets lost" if self._lost else ""
 
     def proof(self) -> Proof:
         """Effective when the kernel counted a packet that it dropped."""
-        seen = self.happened()
+        seen = self.process_evidence()
         return Proof(
             bool(seen), f"{', '.join(self.targets)}: {seen or 'no packet lost'}", {"lost": self._lost}
         )
@@ -89,7 +89,7 @@ class PacketLoss(NodeFault[PacketLossParams]):
     params = PacketLossParams
 
     def complete(self, params: PacketLossParams, shape: Shape) -> PacketLossParams:
-        whom(params.target, shape)  # several nodes at once are no loss of nodes
+        target_text(params.target, shape)  # several nodes at once are no loss of nodes
         return params
 
     def lasts_s(self, params: PacketLossParams) -> float | None:
@@ -101,7 +101,7 @@ class PacketLoss(NodeFault[PacketLossParams]):
     def commands(self, params: PacketLossParams, shape: Shape) -> list[str]:
         words = {"both": "to and from", "in": "to", "out": "from"}[params.way]
         who = {"clients": "of clients", "peers": "of other nodes", "all": "of anybody"}[params.link]
-        where = f"{words} {whom(params.target, shape)}, connections {who}"
+        where = f"{words} {target_text(params.target, shape)}, connections {who}"
         return [
             f"iptables: drop {params.share:.1%} of packets {where}",
             f"after {params.for_:g} s: delete it",

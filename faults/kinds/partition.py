@@ -17,7 +17,7 @@ from faults.kit.network import (
 )
 from faults.kit.params import Shape
 from faults.kit.site import Site
-from faults.kit.targets import whom
+from faults.kit.targets import target_text
 from harness.protocols.network import (
     CLIENTS,
     PEER_CUTS,
@@ -85,7 +85,7 @@ class Partition(NetworkFault[PartitionParams]):
     def tool(self, params: PartitionParams) -> str:
         return "toxiproxy" if params.link == "clients" else "toxiproxy (between containers: iptables)"
 
-    def deed(self, params: PartitionParams) -> str:
+    def action(self, params: PartitionParams) -> str:
         return "hold all bytes"
 
     def complete(self, params: PartitionParams, shape: Shape) -> PartitionParams:
@@ -102,7 +102,7 @@ class Partition(NetworkFault[PartitionParams]):
             return super().commands(params, shape)
         what = {
             "ring": "hold all bytes to each broker from those outside of its majority",
-            "bridge": f"hold all bytes between brokers other than {whom(params.target, shape)}",
+            "bridge": f"hold all bytes between brokers other than {target_text(params.target, shape)}",
         }[params.shape]
         return [f"{self.tool(params)}: {what}", f"after {params.for_:g} s: remove it"]
 

@@ -11,7 +11,7 @@ from faults.kit.identity import process_identity
 from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site
-from faults.kit.targets import whom
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import (
     HasPlacement,
@@ -38,7 +38,7 @@ class Paused(NodeLoss):
             self.site.pausable.pause(node)
         self._stopped = all(self.site.pausable.is_paused(node) for node in self.targets)
 
-    def happened(self) -> str:
+    def process_evidence(self) -> str:
         return "process stopped (state T)" if self._stopped else ""
 
     def proof(self) -> Proof:
@@ -50,7 +50,9 @@ class Paused(NodeLoss):
         if proof.effective or not self._stopped:
             return proof
         if self._silent and self.is_undone():
-            return Proof(True, f"{', '.join(self.targets)}: {self.happened()}; a request got no answer")
+            return Proof(
+                True, f"{', '.join(self.targets)}: {self.process_evidence()}; a request got no answer"
+            )
         return proof
 
     def is_silent(self, nodes: Sequence[str]) -> bool:
@@ -91,7 +93,7 @@ class Pause(NodeFault[PauseParams]):
         return params.for_
 
     def commands(self, params: PauseParams, shape: Shape) -> list[str]:
-        return [f"SIGSTOP {whom(params.target, shape)}", f"after {params.for_:g} s: SIGCONT"]
+        return [f"SIGSTOP {target_text(params.target, shape)}", f"after {params.for_:g} s: SIGCONT"]
 
     def injection(self, site: Site, targets: tuple[str, ...], params: PauseParams) -> Paused:
         return Paused(site, targets, params.model_dump(mode="json", by_alias=True))

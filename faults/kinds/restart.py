@@ -10,7 +10,7 @@ from faults.kinds.kill import Killed
 from faults.kit.node_loss import NodeFault
 from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site
-from faults.kit.targets import whom
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import (
     HasPlacement,
@@ -34,7 +34,7 @@ class Stopped(Killed):
         self._gone = not any(self.site.killable.is_running(node) for node in self.targets)
         self._stopped_s = time.monotonic() - start
 
-    def happened(self) -> str:
+    def process_evidence(self) -> str:
         return f"stopped in {self._stopped_s:.1f} s" if self._gone else ""
 
 
@@ -49,7 +49,7 @@ class Restart(NodeFault[RestartParams]):
         return params.down
 
     def commands(self, params: RestartParams, shape: Shape) -> list[str]:
-        stop = f"SIGTERM {whom(params.target, shape)}"
+        stop = f"SIGTERM {target_text(params.target, shape)}"
         later = f"{params.down:g} s later: " if params.down else "then "
         return [
             f"{stop}; SIGKILL if it has not stopped within {params.stop_within:g} s",

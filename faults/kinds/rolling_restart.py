@@ -9,10 +9,10 @@ from pydantic import Field
 
 from faults.kinds.kill import Killed
 from faults.kit.injection import FaultKind
-from faults.kit.node_loss import as_text, what_changed
+from faults.kit.node_loss import changes_text, cluster_changes
 from faults.kit.params import Params, Shape
 from faults.kit.site import POLL_S, Site
-from faults.kit.targets import whom
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import (
@@ -48,11 +48,11 @@ class Rolled(Killed):
             self._roll(node)
 
     def _roll(self, node: str) -> None:
-        before, start = self.site.look(), time.monotonic()
+        before, start = self.site.snapshot(), time.monotonic()
         self.site.stoppable.stop(node, timeout_s=float(self.params["stop_within"]))
         stopped_s = time.monotonic() - start
-        now = self.site.look()
-        changed = what_changed(before, now, [node]) if before and now else {}
+        now = self.site.snapshot()
+        changed = cluster_changes(before, now, [node]) if before and now else {}
         self.site.stopping.wait(float(self.params["down"]))
         self.site.killable.start(node)
         limit_s = float(self.params["ready_within"])
@@ -66,11 +66,11 @@ class Rolled(Killed):
         """Effective when every node was replaced and each of them gave something up."""
         done = dict(self._done)
         rolled = "; ".join(
-            f"{node} back in sync after {row['ready_s']:.1f} s, {as_text(row) or 'nothing moved'}"
+            f"{node} back in sync after {row['ready_s']:.1f} s, {changes_text(row) or 'nothing moved'}"
             for node, row in done.items()
         )
         complete = len(done) == len(self.targets)
-        noticed = all(as_text(row) for row in done.values())
+        noticed = all(changes_text(row) for row in done.values())
         text = f"{len(done)} of {len(self.targets)} nodes restarted" + (f": {rolled}" if rolled else "")
         return Proof(complete and noticed, text, done)
 
@@ -92,7 +92,7 @@ class RollingRestart(FaultKind[RollingRestartParams]):
         ready = f"wait until it is in sync, {params.ready_within:g} s at most"
         later = f" {params.down:g} s later" if params.down else " again"
         steps = f"{stop}; start it{later}; {ready}"
-        return [f"{node}: {steps}" for node in whom("all", shape).split(", ")]
+        return [f"{node}: {steps}" for node in target_text("all", shape).split(", ")]
 
     def complete(self, params: RollingRestartParams, shape: Shape) -> RollingRestartParams:
         return params

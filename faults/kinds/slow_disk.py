@@ -13,13 +13,13 @@ from faults.kit.params import (
     Size,
     in_units,
 )
-from faults.kit.site import Site
-from faults.kit.starved import (
-    Starved,
-    StarvingFault,
+from faults.kit.resources import (
+    ResourceFault,
+    ResourceLimited,
     ability,
 )
-from faults.kit.targets import whom
+from faults.kit.site import Site
+from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable
 from harness.protocols.limits import SlowsDisk
@@ -36,7 +36,7 @@ class SlowDiskParams(NodeParams):
     for_: Seconds = Field(10.0, alias="for", gt=0, description="full speed again after this long")
 
 
-class DiskSlowed(Starved):
+class DiskSlowed(ResourceLimited):
     """Nodes whose volume is throttled."""
 
     def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class DiskSlowed(Starved):
         for node in self.targets:
             self._disk.slow_disk(node, int(self.params["rate"]))
 
-    def bit(self) -> str:
+    def shortage(self) -> str:
         """A synced write of ours takes long, and the node writes too."""
         for node in self.targets:
             if self._disk.is_slowed(node):
@@ -65,7 +65,7 @@ class DiskSlowed(Starved):
         and until then the disk itself sees nothing of them."""
         return sum(max(0, self._disk.written(node) - before) for node, before in self._written.items())
 
-    def nothing(self) -> str:
+    def no_effect(self) -> str:
         if self._longest_s >= max(_SLOW_S, _FACTOR * self._before_s):
             return "its disk is slow, but it wrote nothing meanwhile"
         return f"a synced write took {self._longest_s:.3f} s, {self._before_s:.3f} s before"
@@ -74,15 +74,15 @@ class DiskSlowed(Starved):
         row = {"write_s": round(self._longest_s, 3), "write_before_s": round(self._before_s, 3)}
         return {**super().details(), **row, "written_by_node": self._by_the_node()}
 
-    def lift(self, node: str) -> None:
+    def restore(self, node: str) -> None:
         if self._disk.is_slowed(node):
             self._disk.slow_disk(node, None)
 
-    def is_lifted(self, node: str) -> bool:
+    def is_restored(self, node: str) -> bool:
         return not self._disk.is_slowed(node)
 
 
-class SlowDisk(StarvingFault[SlowDiskParams]):
+class SlowDisk(ResourceFault[SlowDiskParams]):
     """Throttle the data volume of a node to `rate` bytes a second for `for`."""
 
     kind = "slow-disk"
@@ -94,7 +94,7 @@ class SlowDisk(StarvingFault[SlowDiskParams]):
         return params.for_
 
     def commands(self, params: SlowDiskParams, shape: Shape) -> list[str]:
-        device = f"the device of the data volume of {whom(params.target, shape)}"
+        device = f"the device of the data volume of {target_text(params.target, shape)}"
         return [
             f"throttle {device} to {in_units(params.rate)}/s, reading and writing",
             f"after {params.for_:g} s: full speed",

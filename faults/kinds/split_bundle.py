@@ -9,7 +9,7 @@ from pydantic import Field
 from faults.kinds.transfer import bundle_target
 from faults.kit.bundles import (
     NAMESPACE_URL,
-    Piece,
+    ServiceUnit,
     bundle_rule,
     choose_bundle,
 )
@@ -30,7 +30,7 @@ class Split(Reload):
 
     def __init__(self, site: Site, bundle: str) -> None:
         target = f"bundle:{bundle}"
-        super().__init__(site, [target], Piece("bundle", bundle).streams(site), {"target": target})
+        super().__init__(site, [target], ServiceUnit("bundle", bundle).streams(site), {"target": target})
         self.bundle = bundle
         self._bundles_before = len(site.bundles.bundle_owners())
 

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from faults.kit.bundles import (
     NAMESPACE_URL,
-    Piece,
+    ServiceUnit,
     bundle_rule,
     choose_bundle,
-    parse_piece,
+    parse_unit,
 )
 from faults.kit.errors import NotNow, StepProblem
 from faults.kit.injection import FaultKind
@@ -36,7 +36,7 @@ class Transferred(Reload):
 
     def __init__(self, site: Site, bundle: str, to: str) -> None:
         params = {"target": f"bundle:{bundle}", "to": to}
-        super().__init__(site, [params["target"]], Piece("bundle", bundle).streams(site), params)
+        super().__init__(site, [params["target"]], ServiceUnit("bundle", bundle).streams(site), params)
         self.bundle, self.to = bundle, to
 
     def apply(self) -> None:
@@ -86,7 +86,7 @@ class Transfer(FaultKind[TransferParams]):
     def prepare(self, params: TransferParams, site: Site, draw: int) -> Transferred:
         rng = random.Random(draw)
         bundle = choose_bundle(params.target, site, rng)
-        if not Piece("bundle", bundle).streams(site):
+        if not ServiceUnit("bundle", bundle).streams(site):
             raise NotNow(f"bundle {bundle} holds no topic of the run")
         owner = site.bundles.bundle_owners().get(bundle)
         others = [node for node in site.brokers if node != owner and node not in site.faulted()]
@@ -104,6 +104,6 @@ def bundle_target(text: str, shape: Shape) -> Any:
     Raises:
         StepProblem: it is none.
     """
-    piece = parse_piece(text, shape, extra=("random",))
-    if piece is not None and piece.form != "bundle":
+    unit = parse_unit(text, shape, extra=("random",))
+    if unit is not None and unit.form != "bundle":
         raise StepProblem("target", f"must be random, bundle-of:TOPIC or bundle:RANGE, got {text!r}")

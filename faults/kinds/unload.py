@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import Field
 
 from faults.kit.bundles import (
-    Piece,
-    choose_piece,
-    parse_piece,
+    ServiceUnit,
+    choose_unit,
+    parse_unit,
     unload_requests,
 )
 from faults.kit.injection import FaultKind
@@ -30,12 +30,12 @@ class UnloadParams(Params):
 class Unloaded(Reload):
     """One unload of a topic, a bundle or the namespace."""
 
-    def __init__(self, site: Site, piece: Piece, params: dict[str, Any]) -> None:
-        super().__init__(site, piece.targets(site), piece.streams(site), params)
-        self.piece = piece
+    def __init__(self, site: Site, unit: ServiceUnit, params: dict[str, Any]) -> None:
+        super().__init__(site, unit.targets(site), unit.streams(site), params)
+        self.unit = unit
 
     def apply(self) -> None:
-        self.piece.unload(self.site)
+        self.unit.unload(self.site)
         self.done = 1
 
 
@@ -47,7 +47,7 @@ class Unload(FaultKind[UnloadParams]):
     params = UnloadParams
 
     def complete(self, params: UnloadParams, shape: Shape) -> UnloadParams:
-        parse_piece(params.target, shape, extra=("random",))
+        parse_unit(params.target, shape, extra=("random",))
         return params
 
     def target(self, params: UnloadParams) -> str:
@@ -57,5 +57,5 @@ class Unload(FaultKind[UnloadParams]):
         return unload_requests(params.target, shape)
 
     def prepare(self, params: UnloadParams, site: Site, draw: int) -> Unloaded:
-        piece = choose_piece(params.target, site, random.Random(draw))
-        return Unloaded(site, piece, {"target": str(piece)})
+        unit = choose_unit(params.target, site, random.Random(draw))
+        return Unloaded(site, unit, {"target": str(unit)})

@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 from pydantic import Field, model_validator
 
 from faults.kit.bundles import (
-    Piece,
-    parse_piece,
+    ServiceUnit,
+    parse_unit,
     unload_requests,
     used_bundles,
 )
@@ -53,21 +53,21 @@ class UnloadStormParams(Params):
 class Stormed(Reload):
     """Many unloads; each choice and each gap is the seed's."""
 
-    def __init__(self, site: Site, pieces: list[Piece], draw: int, params: dict[str, Any]) -> None:
+    def __init__(self, site: Site, units: list[ServiceUnit], draw: int, params: dict[str, Any]) -> None:
         self._random = random.Random(draw)
-        self._order = self._rounds(pieces, int(params["times"]))
+        self._order = self._rounds(units, int(params["times"]))
         # What is not unloaded is not looked at.
-        streams = list(dict.fromkeys(stream for piece in self._order for stream in piece.streams(site)))
-        targets = pieces[0].targets(site) if len(pieces) == 1 else [str(params["target"])]
+        streams = list(dict.fromkeys(stream for unit in self._order for stream in unit.streams(site)))
+        targets = units[0].targets(site) if len(units) == 1 else [str(params["target"])]
         super().__init__(site, targets, streams, params)
         self._took_s: float | None = None
 
     def apply(self) -> None:
         start = time.monotonic()
-        for piece in self._order:
-            self._unload(piece)
+        for unit in self._order:
+            self._unload(unit)
             if self.params["pairs"] and not self._pause("pair_gap"):
-                self._unload(piece)
+                self._unload(unit)
             if self._pause("gap"):
                 break
         self._took_s = time.monotonic() - start
@@ -81,11 +81,11 @@ class Stormed(Reload):
         proof = super().proof()
         return Proof(proof.effective, proof.evidence, {**proof.details, "took_s": round(self._took_s, 2)})
 
-    def _rounds(self, pieces: list[Piece], times: int) -> list[Piece]:
-        """Rounds over all pieces, each round shuffled."""
-        order: list[Piece] = []
+    def _rounds(self, units: list[ServiceUnit], times: int) -> list[ServiceUnit]:
+        """Rounds over all units, each round shuffled."""
+        order: list[ServiceUnit] = []
         while len(order) < times:
-            order += self._random.sample(pieces, len(pieces))
+            order += self._random.sample(units, len(units))
         return order[:times]
 
     def _pause(self, key: str) -> bool:
@@ -93,9 +93,9 @@ class Stormed(Reload):
         shortest, longest = self.params[key]
         return self.site.stopping.wait(self._random.uniform(float(shortest), float(longest)))
 
-    def _unload(self, piece: Piece) -> None:
+    def _unload(self, unit: ServiceUnit) -> None:
         try:
-            piece.unload(self.site)
+            unit.unload(self.site)
             self.done += 1
         except BrokerstormError as error:  # one that fails must not end the storm
             self.failed, self.why = self.failed + 1, str(error)
@@ -109,7 +109,7 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
     params = UnloadStormParams
 
     def complete(self, params: UnloadStormParams, shape: Shape) -> UnloadStormParams:
-        parse_piece(params.target, shape, extra=_ALL)
+        parse_unit(params.target, shape, extra=_ALL)
         return params
 
     def target(self, params: UnloadStormParams) -> str:
@@ -128,13 +128,13 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
         return [f"{request} ({times}{again})" for request in unload_requests(what, shape)]
 
     def prepare(self, params: UnloadStormParams, site: Site, draw: int) -> Stormed:
-        piece = parse_piece(params.target, site.shape, extra=_ALL)
-        if piece:
-            pieces = [piece]
+        unit = parse_unit(params.target, site.shape, extra=_ALL)
+        if unit:
+            units = [unit]
         elif params.target == "bundles":
-            pieces = [Piece("bundle", name) for name in used_bundles(site)]
+            units = [ServiceUnit("bundle", name) for name in used_bundles(site)]
         else:
-            pieces = [Piece("topic", topic.name) for topic in site.shape.topics]
-        if not pieces:
+            units = [ServiceUnit("topic", topic.name) for topic in site.shape.topics]
+        if not units:
             raise NotNow("there are no topics")
-        return Stormed(site, pieces, draw, params.model_dump(mode="json"))
+        return Stormed(site, units, draw, params.model_dump(mode="json"))

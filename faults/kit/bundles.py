@@ -1,4 +1,4 @@
-"""What is unloaded, moved or split: a topic, a bundle or the namespace."""
+"""Pulsar's service units: a topic, a bundle or the namespace, to be unloaded, moved or split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ServiceUnit:
     """A topic or one stream of it, a bundle, or the whole namespace. ``name`` as the step has it."""
 
     form: Literal["topic", "bundle", "namespace"]
@@ -66,7 +66,7 @@ def streams_of(shape: Shape) -> list[str]:
     return [f"{topic.name}-{number}" for topic in shape.topics for number in range(topic.partitions)]
 
 
-def parse_piece(text: str, shape: Shape, *, extra: Sequence[str] = ()) -> Piece | None:
+def parse_unit(text: str, shape: Shape, *, extra: Sequence[str] = ()) -> ServiceUnit | None:
     """Check the names in a target; None for one of ``extra``, or when a bundle is to be looked up later.
 
     Raises:
@@ -75,38 +75,38 @@ def parse_piece(text: str, shape: Shape, *, extra: Sequence[str] = ()) -> Piece 
     if text in extra:
         return None
     if text == "namespace":
-        return Piece("namespace")
+        return ServiceUnit("namespace")
     if text.startswith(_TOPIC):
         name = text.removeprefix(_TOPIC)
         known = [topic.name for topic in shape.topics]
         if name not in known and name not in streams_of(shape):
             near = did_you_mean(name, known, label="topics")
             raise StepProblem("target", f"no topic {name!r}; {near}")
-        return Piece("topic", name)
+        return ServiceUnit("topic", name)
     if text.startswith(_BUNDLE_OF):
-        parse_piece(_TOPIC + text.removeprefix(_BUNDLE_OF), shape)
+        parse_unit(_TOPIC + text.removeprefix(_BUNDLE_OF), shape)
         return None
     if text.startswith(_BUNDLE) and _RANGE.fullmatch(text.removeprefix(_BUNDLE)):
-        return Piece("bundle", text.removeprefix(_BUNDLE))
+        return ServiceUnit("bundle", text.removeprefix(_BUNDLE))
     allowed = [*extra, "namespace", "topic:NAME", "bundle-of:TOPIC", "bundle:0x00000000_0x15555555"]
     raise StepProblem("target", f"must be one of {names(allowed)}, got {text!r}")
 
 
-def choose_piece(text: str, site: Site, rng: random.Random) -> Piece:
-    """The piece that a target means now; ``random`` is a topic.
+def choose_unit(text: str, site: Site, rng: random.Random) -> ServiceUnit:
+    """The unit that a target means now; ``random`` is a topic.
 
     Raises:
         NotNow: there are no topics.
     """
     if text.startswith(_BUNDLE_OF):
-        return Piece("bundle", _bundle_of(text.removeprefix(_BUNDLE_OF), site))
-    piece = parse_piece(text, site.shape, extra=("random",))
-    if piece is not None:
-        return piece
+        return ServiceUnit("bundle", _bundle_of(text.removeprefix(_BUNDLE_OF), site))
+    unit = parse_unit(text, site.shape, extra=("random",))
+    if unit is not None:
+        return unit
     known = sorted(topic.name for topic in site.shape.topics)
     if not known:
         raise NotNow("there are no topics")
-    return Piece("topic", rng.choice(known))
+    return ServiceUnit("topic", rng.choice(known))
 
 
 def choose_bundle(text: str, site: Site, rng: random.Random) -> str:
@@ -116,7 +116,7 @@ def choose_bundle(text: str, site: Site, rng: random.Random) -> str:
         NotNow: there is none.
     """
     if text.startswith((_BUNDLE, _BUNDLE_OF)):
-        return choose_piece(text, site, rng).name
+        return choose_unit(text, site, rng).name
     owners = site.bundles.bundle_owners()
     candidates = [bundle for bundle in used_bundles(site) if owners.get(bundle)]
     if not candidates:
@@ -130,7 +130,7 @@ def used_bundles(site: Site) -> list[str]:
 
 
 def _bundle_of(name: str, site: Site) -> str:
-    streams = Piece("topic", name).streams(site)
+    streams = ServiceUnit("topic", name).streams(site)
     if not streams:
         raise NotNow(f"there is no topic {name}")
     return site.bundles.bundles_of(streams[:1])[streams[0]]

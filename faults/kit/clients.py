@@ -1,4 +1,4 @@
-"""What the faults with client processes as target share: which of them are meant."""
+"""Base of the faults on client processes: which workers a target stands for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ClientFault(FaultKind[C], Generic[C]):
         return params.target
 
 
-def meant(target: str, site: Site) -> dict[str, int]:
+def matching_workers(target: str, site: Site) -> dict[str, int]:
     """Process ids of the live workers that a target stands for."""
     live, name = dict(site.clients()), target.removeprefix(_ONE)
     return live if target == _ALL else {one: pid for one, pid in live.items() if is_named(one, name)}
@@ -55,6 +55,6 @@ def is_named(worker: str, name: str) -> bool:
     return worker == name or (worker.rpartition("-")[0] == name and worker.rpartition("-")[2].isdigit())
 
 
-def running(site: Site) -> str:
+def worker_names(site: Site) -> str:
     """Names of the live workers, for an error."""
     return ", ".join(sorted(dict(site.clients()))) or "none"

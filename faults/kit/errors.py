@@ -1,4 +1,4 @@
-"""What goes wrong with a fault step, before (`StepProblem`) and during (`NotNow`) a run."""
+"""Errors of a fault step, before (`StepProblem`) and during (`NotNow`) a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kind of fault is, and what it hands to the engine: an injection."""
+"""Base classes: a kind of fault, and the injection that it hands to the engine."""
 
 from __future__ import annotations
 
@@ -130,8 +130,9 @@ class FaultKind(ABC, Generic[P]):
     def commands(self, params: P, shape: Shape) -> list[str]:
         """What would be sent, in order, for `plan`; nothing is asked or touched.
 
-        A target that is decided when the fault fires is named by its rule (`faults.kit.targets.whom`). Every
-        kind has words of its own (a test says so); this default is for one that is being written.
+        A target that is decided when the fault fires is named by its rule
+        (`faults.kit.targets.target_text`). Every kind has words of its own (a test says so); this default
+        is for one that is being written.
         """
         return [f"{self.kind} {self.target(params)}"]
 

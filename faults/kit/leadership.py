@@ -1,4 +1,4 @@
-"""What leader-move and preferred-election share: partitions of one topic get another leader."""
+"""Base of leader-move and preferred-election: partitions of one topic get another leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the network faults share: which connections they are about, and how they show and are gone."""
+"""Base of the network faults: the connections they are about, the proof of effect and of its end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from faults.kit.errors import NotNow
 from faults.kit.node_loss import (
     NodeFault,
     NodeLoss,
-    as_text,
+    changes_text,
 )
 from faults.kit.params import NodeParams, Shape
 from faults.kit.round_trips import ANSWER_S, measure
 from faults.kit.site import Site, find_ability
-from faults.kit.targets import parse, whom
+from faults.kit.targets import parse, target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import (
     Cluster,
@@ -60,7 +60,7 @@ N = TypeVar("N", bound=NetworkParams)
 
 
 def detours(cluster: Cluster) -> HasDetours:
-    """The part of the cluster that stands in the way of its connections."""
+    """The part of the cluster that its connections run through."""
     return cast("HasDetours", find_ability(cluster, HasDetours))
 
 
@@ -114,7 +114,7 @@ class Impaired(NodeLoss):
         self.flows, self.impairment = tuple(flows), impairment
         self.name = f"fault-{uuid.uuid4().hex[:8]}"
         self.wires = wires_of(flows)
-        self.calm = self.look()
+        self.baseline = self.look()
         self._worst = ""
         self._applied = False
 
@@ -136,7 +136,7 @@ class Impaired(NodeLoss):
 
     def objection(self) -> str:
         """As of a node that goes away, where copies are cut off."""
-        if silent := sorted(name for name, took in self.calm.items() if took is None):
+        if silent := sorted(name for name, took in self.baseline.items() if took is None):
             return f"no answer from {silent[0]} before anything was done"
         return super().objection() if self.away else ""
 
@@ -144,32 +144,32 @@ class Impaired(NodeLoss):
         detours(self.site.cluster).impair(self.name, self.flows, self.impairment)
         self._applied = True
 
-    def bit(self, name: str, took_s: float | None) -> bool:
+    def shows_effect(self, name: str, took_s: float | None) -> bool:
         """Whether a measure on a wire shows the impairment. Default: no answer."""
         return took_s is None
 
-    def sentence(self, bitten: dict[str, float | None]) -> str:
+    def sentence(self, affected: dict[str, float | None]) -> str:
         """What was measured, as text. Default: of requests without an answer."""
-        return f"no answer on {len(bitten)} of {len(self.wires)} wires ({next(iter(bitten))})"
+        return f"no answer on {len(affected)} of {len(self.wires)} wires ({next(iter(affected))})"
 
     def proof(self) -> Proof:
         """Effective when a request on a wire that worked before shows it, or, where nothing can be measured,
         when the cluster does."""
         if self._applied and not self._worst:
             now = self.look()
-            bitten = {name: took for name, took in now.items() if self.bit(name, took)}
+            affected = {name: took for name, took in now.items() if self.shows_effect(name, took)}
             # Else it was healed meanwhile, or the machine stood still.
-            if bitten and detours(self.site.cluster).is_impaired(self.name):
-                self._worst = self.sentence(bitten)
+            if affected and detours(self.site.cluster).is_impaired(self.name):
+                self._worst = self.sentence(affected)
         if self.away:
             self._note_change()
-        changed = as_text(self._changed) if self._changed else ""
+        changed = changes_text(self._changed) if self._changed else ""
         evidence = "; ".join(text for text in (self._worst, changed) if text)
         who = ", ".join(self.targets)
-        measured = bool(self._worst) or (not self.calm and bool(changed))
+        measured = bool(self._worst) or (not self.baseline and bool(changed))
         return Proof(measured, f"{who}: {evidence or 'nothing was seen of it'}", dict(self._changed))
 
-    def happened(self) -> str:
+    def process_evidence(self) -> str:
         return self._worst
 
     def heal(self) -> None:
@@ -182,7 +182,7 @@ class Impaired(NodeLoss):
         """Toxics gone, requests as before, and what a node lacks that was away."""
         if not self.is_undone():
             return f"{self.name} is still on the network"
-        still = [name for name, took in self.look().items() if took is None or self.bit(name, took)]
+        still = [name for name, took in self.look().items() if took is None or self.shows_effect(name, took)]
         if still:
             return f"{still[0]}: requests are not as before"
         return super().missing()
@@ -227,15 +227,15 @@ class NetworkFault(NodeFault[N], Generic[N]):
     def commands(self, params: N, shape: Shape) -> list[str]:
         way = _WORDS[getattr(params, "way", "both")]
         who = {"clients": "clients", "peers": "the other nodes", "all": "clients and the other nodes"}
-        where = f"{way} {whom(params.target, shape)}, of connections with {who[params.link]}"
-        return [f"{self.tool(params)}: {self.deed(params)} {where}", f"after {params.for_:g} s: remove it"]
+        where = f"{way} {target_text(params.target, shape)}, of connections with {who[params.link]}"
+        return [f"{self.tool(params)}: {self.action(params)} {where}", f"after {params.for_:g} s: remove it"]
 
     def tool(self, params: N) -> str:
-        """What does it, for `plan`."""
+        """The tool that does it, for `plan`."""
         return "toxiproxy"
 
-    def deed(self, params: N) -> str:
-        """What is done to bytes, for `plan`."""
+    def action(self, params: N) -> str:
+        """The action on bytes, for `plan`."""
         raise NotImplementedError
 
     def injection(self, site: Site, targets: tuple[str, ...], params: N) -> NodeLoss:

@@ -1,4 +1,4 @@
-"""What kill, restart and pause share: a node is away for a while, and the cluster notices or does not."""
+"""Base of kill, restart and pause: a node cannot serve for a while, and the cluster notices or does not."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Generic, TypeVar
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Injection
 from faults.kit.params import NodeParams, Shape
-from faults.kit.site import Site, View
+from faults.kit.site import Site, Snapshot
 from faults.kit.targets import parse, resolve
 from harness.protocols.cluster import Proof
 
 N = TypeVar("N", bound=NodeParams)
 
 
-def what_changed(before: View, now: View, nodes: Sequence[str]) -> dict[str, Any]:
-    """How the loss of nodes shows: empty when the cluster took no notice."""
+def cluster_changes(before: Snapshot, now: Snapshot, nodes: Sequence[str]) -> dict[str, Any]:
+    """The changes that the loss of nodes caused; empty when the cluster did not react."""
     moved = [stream for stream in before.led_by(nodes) if now.leader(stream) not in (*nodes, None)]
     shrunk = [
         stream for stream in before.partitions if before.in_sync(stream) & set(nodes) - now.in_sync(stream)
@@ -37,7 +37,7 @@ def what_changed(before: View, now: View, nodes: Sequence[str]) -> dict[str, Any
     return changed
 
 
-def as_text(changed: dict[str, Any]) -> str:
+def changes_text(changed: dict[str, Any]) -> str:
     """``leaders of 4 partitions moved, ISR of 12 shrank`` ..."""
     parts = {
         "leaders_moved": "leaders of {} partitions moved",
@@ -52,12 +52,12 @@ def as_text(changed: dict[str, Any]) -> str:
 
 
 class NodeLoss(Injection):
-    """Takes its targets away. Sub-classes say how, and how they see that it happened."""
+    """Stops its targets from serving. Sub-classes say how, and how they see that it happened."""
 
     def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
         super().__init__(site, targets, params)
         self.away = self.targets
-        self.before = site.look()
+        self.before = site.snapshot()
         self._changed: dict[str, Any] = {}
 
     def objection(self) -> str:
@@ -71,27 +71,27 @@ class NodeLoss(Injection):
         return ""
 
     @abstractmethod
-    def happened(self) -> str:
-        """What was seen of the processes themselves ("process gone"); empty when nothing was."""
+    def process_evidence(self) -> str:
+        """Seen of the processes themselves ("process gone"); empty when nothing was."""
 
     def proof(self) -> Proof:
         """Effective when the process is seen away *and* the cluster reacted."""
         self._note_change()
         self._note_silence()
-        happened, changed = self.happened(), as_text(self._changed) if self._mattered() else ""
+        seen, changed = self.process_evidence(), changes_text(self._changed) if self._mattered() else ""
         who = ", ".join(self.targets)
-        if happened and changed:
-            return Proof(True, f"{who}: {happened}; {changed}", self._changed)
-        if not happened:
+        if seen and changed:
+            return Proof(True, f"{who}: {seen}; {changed}", self._changed)
+        if not seen:
             return Proof(False, f"{who}: not seen to happen")
-        return Proof(False, f"{who}: {happened}, but no leader moved and no ISR shrank")
+        return Proof(False, f"{who}: {seen}, but no leader moved and no ISR shrank")
 
     def _mattered(self) -> bool:
         """A fenced broker that held nothing of the run's topics is no loss to anybody who uses them."""
         return bool(self._changed.keys() - {"fenced"}) or not (self.before and self.before.partitions)
 
     def _note_silence(self) -> None:
-        """Nodes below the brokers (bookies, ZooKeeper) lead nothing: that nobody answers there is their loss.
+        """Nodes below the brokers (bookies, ZooKeeper) lead nothing: their loss shows in unanswered requests.
         Of all brokers at once, nobody is left to tell of a change. Remembered from while they are away."""
         mute = [node for node in self.targets if node not in self.site.brokers]
         if set(self.site.brokers) <= set(self.targets):
@@ -105,10 +105,10 @@ class NodeLoss(Injection):
 
     def _note_change(self) -> None:
         """Keep the largest change seen: leaders may be back before the next look."""
-        now = self.site.look()
+        now = self.site.snapshot()
         if self.before is None or now is None:
             return
-        for key, value in what_changed(self.before, now, self.targets).items():
+        for key, value in cluster_changes(self.before, now, self.targets).items():
             old = self._changed.get(key)
             self._changed[key] = max(old, value) if isinstance(old, int) else value
 
@@ -120,7 +120,7 @@ class NodeLoss(Injection):
         # Asked first: while nobody leads the cluster, the others go on telling what was true before.
         if silent := [node for node in self.targets if self.site.answers(node) is False]:
             return f"{', '.join(silent)} not answering"
-        now = self.site.look()
+        now = self.site.snapshot()
         if now is None:
             return "the cluster does not answer"
         if unknown := sorted(set(self.targets) - now.registered):

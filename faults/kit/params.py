@@ -1,4 +1,4 @@
-"""The keys of a fault step: when it fires (every kind), and the bases of what each kind adds.
+"""Keys of a fault step: the schedule that every kind has, and bases for the keys that a kind adds.
 
     {fault: kill, target: leader-of:orders, at: 10s, for: 5s}
     {fault: leader-move, topic: orders, partitions: 12, every: 5s, jitter: 1s, from: 5s, until: 40s}
@@ -55,7 +55,7 @@ Size = Annotated[
 
 
 class TopicShape(Protocol):
-    """What a step is checked against; a plan's topics have it."""
+    """A topic as steps are checked against it; a plan's topics have these attributes."""
 
     @property
     def name(self) -> str: ...

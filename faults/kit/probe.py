@@ -1,4 +1,4 @@
-"""Does a node answer? One request on a connection of our own: no client library's retries in between."""
+"""Asks whether a node answers: one request on a connection of our own, without a client library's retries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.protocols.cluster import Endpoint
 
-#: A broker that lives answers ApiVersions in a few milliseconds, also on a busy machine.
+#: A broker that is up answers ApiVersions in a few milliseconds, also on a busy machine.
 ANSWER_S: Final = 0.5
 _CORRELATION: Final = 0x42535431
 

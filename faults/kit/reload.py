@@ -1,4 +1,4 @@
-"""What every fault on Pulsar's bundles shares: streams are closed at their owner, and loaded again."""
+"""Base of the faults on Pulsar's bundles: streams are closed at their owner, and loaded again."""
 
 from __future__ import annotations
 

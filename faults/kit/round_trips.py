@@ -1,4 +1,4 @@
-"""How long one request takes on one wire: what a network fault is proved by, and that it is gone.
+"""Measures one request on one wire: the proof that a network fault is there, and that it is gone.
 
 Each request is one that the node behind the port answers at once, on a connection of our own, so no client
 library's retries and pools come in between. It costs the node next to nothing.

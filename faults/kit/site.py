@@ -37,7 +37,7 @@ def find_ability(cluster: Cluster, ability: type) -> Any | None:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Snapshot:
     """One look at the topics of a run. Keys are streams ("orders-0"), values are node names."""
 
     partitions: Mapping[str, PartitionState]
@@ -150,15 +150,15 @@ class Site:
         states = self.placement.partition_states([topic])
         return {int(stream.rpartition("-")[2]): state for stream, state in states.items()}
 
-    def look(self) -> View | None:
+    def snapshot(self) -> Snapshot | None:
         """What the cluster says of itself now; None when it does not answer, which faults cause."""
         try:
-            return self._look()
+            return self._snapshot()
         except BrokerstormError:
             return None
 
-    def _look(self) -> View:
+    def _snapshot(self) -> Snapshot:
         source = self.placement
         states = source.partition_states([topic.name for topic in self.shape.topics])
         registered = frozenset(self.cluster.admin.registered())
-        return View(states, source.controller(), registered)
+        return Snapshot(states, source.controller(), registered)

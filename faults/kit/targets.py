@@ -1,4 +1,4 @@
-"""Who a fault hits: the text of a step's ``target``, checked early and resolved when the firing is due."""
+"""Targets of faults on nodes: a step's ``target``, checked early and resolved when the firing is due."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _parse_leader(rest: str, shape: Shape) -> Target:
     return Target("leader", topic=topic.name, partition=int(number))
 
 
-def whom(text: str, shape: Shape) -> str:
+def target_text(text: str, shape: Shape) -> str:
     """A target for `plan`: names where they are known, else the rule by which they are chosen.
 
     Raises:

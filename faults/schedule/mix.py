@@ -79,7 +79,7 @@ class MixParams(Params):
 
 
 class Weight(Params):
-    """What a mix adds to the keys of a kind."""
+    """Key that a mix adds to those of a kind."""
 
     weight: float = Field(1.0, gt=0, le=1e6, description="chance of being drawn, against the others")
 

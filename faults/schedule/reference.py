@@ -1,4 +1,4 @@
-"""What the registry says of itself: for `list faults`, for the scenario's JSON Schema and for the docs."""
+"""Describes the registered kinds: for `list faults`, the scenario's JSON Schema and the docs."""
 
 from __future__ import annotations
 

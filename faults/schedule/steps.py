@@ -1,4 +1,4 @@
-"""One raw fault step -> kind, schedule and parameters, with complaints that name the key."""
+"""Reads one raw fault step: kind, schedule and parameters; errors name the key."""
 
 from __future__ import annotations
 

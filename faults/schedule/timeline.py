@@ -136,6 +136,12 @@ def _quiet(steps: Sequence[Any], load_s: float, shape: Shape) -> list[tuple[floa
     return sorted(period for mix in mixes for period in mix.quiet_periods(load_s))
 
 
+def commands_of(firing: Firing, timeline: Timeline) -> list[str]:
+    """The commands that one firing would send, in order; what is decided only then is named by its rule."""
+    kind = KINDS[firing.kind]
+    return kind.commands(kind.params.model_validate(dict(firing.params)), timeline.shape)
+
+
 def abilities_needed(timeline: Timeline) -> dict[str, type]:
     """Name -> protocol of every ability that the timeline's kinds use."""
     return {

@@ -1,4 +1,4 @@
-"""When a step fires: seconds after the start of load, from its schedule and a seed. Pure."""
+"""Computes when a step fires, in seconds after the start of load, from its schedule and a seed. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults on Pulsar's bundles and on client processes: steps, targets, storms, and what counts as bitten."""
+"""Faults on Pulsar's bundles and on client processes: steps, targets, storms, proofs of effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import faults
 from faults.engine.ledger import Ledger, heal_from_ledger
 from faults.kinds import KINDS
-from faults.kit.bundles import Piece
+from faults.kit.bundles import ServiceUnit
 from faults.kit.errors import NotNow
 from faults.kit.params import Shape
 from faults.kit.site import Site
@@ -276,8 +276,8 @@ def test_a_split_bit_when_there_are_more_bundles(cluster: BundleCluster, site: S
 
 
 def test_a_piece_prints_as_it_is_written() -> None:
-    assert str(Piece("namespace")) == "namespace"
-    assert str(Piece("topic", "orders")) == "topic:orders"
+    assert str(ServiceUnit("namespace")) == "namespace"
+    assert str(ServiceUnit("topic", "orders")) == "topic:orders"
 
 
 @pytest.fixture

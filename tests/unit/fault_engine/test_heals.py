@@ -170,8 +170,11 @@ def test_bugs_in_a_kind_are_recorded_and_nothing_stays(
     rig = Rig(cluster, second, kill(0.0, 0.1))
     rig.storm.join(20)
     effect = next(row for row in read_jsonl(run.faults) if row["event"] == "effect")
-    assert (effect["effective"], effect["evidence"]) == (False, "its proof failed, a bug: KeyError('oh')")
-    assert rig.rows("skipped")[0]["reason"] == "a bug: KeyError('oh')"
+    assert (effect["effective"], effect["evidence"]) == (
+        False,
+        "its proof failed, internal error: KeyError('oh')",
+    )
+    assert rig.rows("skipped")[0]["reason"] == "internal error: KeyError('oh')"
     assert cluster.runtime.running == set(NAMES)
     assert Ledger(run).entries() == Ledger(second).entries() == []
 
@@ -200,7 +203,8 @@ def test_a_heal_that_breaks_is_tried_again_and_told(
     rig.storm.join(20)
     (failure,) = rig.storm.heal_all(1)
     assert (
-        failure == "fault 1 (kill kafka-1): kafka-1 not running (a bug: RuntimeError('broke while healing'))"
+        failure
+        == "fault 1 (kill kafka-1): kafka-1 not running (internal error: RuntimeError('broke while healing'))"
     )
     assert rig.rows("healed")[0]["ok"] is False
     assert len(Ledger(second).entries()) == 1

@@ -1,4 +1,4 @@
-"""What faults on resources share: a node goes on with less, and may die of it."""
+"""Base of the faults on CPU, memory and disk: a node goes on with less of it, and may die of that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from faults.kit.node_loss import (
     NodeFault,
     NodeLoss,
-    as_text,
+    changes_text,
 )
 from faults.kit.params import NodeParams
 from faults.kit.site import Site, find_ability
@@ -23,7 +23,7 @@ def ability(site: Site, kind: type) -> Any:
     return find_ability(site.cluster, kind)
 
 
-class StarvingFault(NodeFault[N], Generic[N]):
+class ResourceFault(NodeFault[N], Generic[N]):
     """Base of the kinds that take a resource away: refused on a cluster that was not started for them."""
 
     def refusal(self, params: N, cluster: Cluster) -> str:
@@ -32,10 +32,10 @@ class StarvingFault(NodeFault[N], Generic[N]):
         return f"it was started without {', '.join(lacking)}" if lacking else ""
 
 
-class Starved(NodeLoss):
-    """Takes something from its targets. Heal gives it back and starts who died of it.
+class ResourceLimited(NodeLoss):
+    """Limits a resource of its targets. Heal lifts the limit and starts nodes that died of it.
 
-    Like a node that is away, a starved one is claimed: taking another away could lose data by design.
+    Like a node that is away, a limited one is claimed: taking another away could lose data by design.
     """
 
     def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
@@ -43,31 +43,31 @@ class Starved(NodeLoss):
         self._died: list[str] = []
 
     @abstractmethod
-    def bit(self) -> str:
-        """What the machine shows of the shortage, beyond our having asked for it; empty = nothing yet."""
+    def shortage(self) -> str:
+        """The shortage as the machine shows it, beyond our having asked for it; empty: not seen yet."""
 
     @abstractmethod
-    def lift(self, node: str) -> None:
+    def restore(self, node: str) -> None:
         """Give back what was taken. Idempotent."""
 
     @abstractmethod
-    def is_lifted(self, node: str) -> bool: ...
+    def is_restored(self, node: str) -> bool: ...
 
-    def happened(self) -> str:
-        return self.bit()
+    def process_evidence(self) -> str:
+        return self.shortage()
 
     def proof(self) -> Proof:
         """Effective when the machine shows the shortage; what the cluster made of it stands beside."""
         self._note_change()
         self.note()
-        shown, who = self.bit(), ", ".join(self.targets)
+        shown, who = self.shortage(), ", ".join(self.targets)
         if not shown:
-            return Proof(False, f"{who}: {self.nothing()}")
+            return Proof(False, f"{who}: {self.no_effect()}")
         died = f"{', '.join(self._died)} died of it" if self._died else ""
-        parts = [shown, died, as_text(self._changed)]
+        parts = [shown, died, changes_text(self._changed)]
         return Proof(True, f"{who}: {'; '.join(part for part in parts if part)}", self.details())
 
-    def nothing(self) -> str:
+    def no_effect(self) -> str:
         """Why it is not proved."""
         return "nothing was seen of it"
 
@@ -84,15 +84,15 @@ class Starved(NodeLoss):
     def heal(self) -> None:
         self.note()
         for node in self.targets:
-            self.lift(node)
+            self.restore(node)
             if not self.site.killable.is_running(node):
                 self.site.killable.start(node)
 
     def is_undone(self) -> bool:
-        return all(self.is_lifted(node) and self.site.killable.is_running(node) for node in self.targets)
+        return all(self.is_restored(node) and self.site.killable.is_running(node) for node in self.targets)
 
     def missing(self) -> str:
-        held = [node for node in self.targets if not self.is_lifted(node)]
+        held = [node for node in self.targets if not self.is_restored(node)]
         return f"{', '.join(held)} still limited" if held else super().missing()
 
     def ledger_entry(self) -> dict[str, Any]:
