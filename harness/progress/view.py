@@ -1,8 +1,8 @@
-"""What a run shows while it runs, all of it on stderr: stdout is for results.
+"""Progress output of a run (stderr only: stdout is for results).
 
-`open_progress` chooses: a live view of a few lines on a terminal (`harness.progress.live`), plain lines
-elsewhere (each phase and fault event, and the figures every ten seconds), or nothing but problems when
-quiet. All three keep the same `RunView` and may be fed from any thread.
+`harness.progress.choose` takes a live view on a terminal, plain lines elsewhere (each phase and
+fault event, and the figures every ten seconds), or nothing but problems when quiet. All three keep the same
+`RunView` and may be fed from any thread.
 """
 
 from __future__ import annotations

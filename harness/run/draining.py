@@ -1,4 +1,4 @@
-"""When have the consumers of a run seen everything that was stored?
+"""Decides when the consumers of a run have seen everything that was stored.
 
 Where positions are dense (Kafka) a group is done when some member stands at the end of each of its
 partitions. Elsewhere the brokers are asked what a subscription has not acknowledged yet (Pulsar) or what a
@@ -28,7 +28,7 @@ ANY_SUBSCRIPTION = ""
 Stats = Mapping[str, Any]
 
 
-class Draining:
+class DrainCheck:
     """Ask `is_done` until it says so. Make it when no producer can write any more."""
 
     def __init__(self, plan: Plan, admin: Admin, *, stored: int) -> None:

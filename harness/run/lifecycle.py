@@ -20,15 +20,16 @@ from harness.protocols.cluster import (
     Progress,
     TopicSettings,
 )
-from harness.run.draining import Draining
-from harness.run.hangs import HangWatch
+from harness.run.draining import DrainCheck
 from harness.run.interrupts import Interrupts
+from harness.run.liveness import CHECK_EVERY_S
 from harness.run.manifest import Manifest, library_versions
 from harness.run.metering import Meter
-from harness.run.stalls import Stalls
+from harness.run.periodic import PeriodicThread
+from harness.run.stalls import StallMonitor
+from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
-from harness.run.workers import Crew
 from harness.rundir import RunDir, write_json
 from harness.waiting import wait_until
 
@@ -76,14 +77,13 @@ class LiveRun:
         self._progress = progress
         self._interrupts = interrupts
         self._on_phase = on_phase
-        versions = library_versions("confluent-kafka", "kafka-python", "pyspark")
         self._manifest = Manifest(
             run,
             command=command,
-            versions={**versions, cluster.system: cluster.version},
+            versions={**library_versions("pyspark"), cluster.system: cluster.version},
             facts=cluster.facts,
         )
-        self._crew = Crew(
+        self._pool = WorkerPool(
             plan,
             run,
             Endpoints(cluster.bootstrap, cluster.admin_url),
@@ -92,10 +92,12 @@ class LiveRun:
             owner=cluster.runtime.run_id,
             offline=offline,
         )
-        self._hangs = HangWatch(self._crew.notice_hangs)
-        stalls = Stalls(plan, run, lambda: cluster.admin, self._crew)
-        self._stalls = HangWatch(lambda: stalls.look(time.monotonic_ns()))
-        self._meter = Meter(run, workers=self._crew.sources, nodes=self._nodes)
+        self._hangs = PeriodicThread("hangs", self._pool.end_hanging_producers, period_s=CHECK_EVERY_S)
+        stalls = StallMonitor(plan, run, lambda: cluster.admin, self._pool)
+        self._stalls = PeriodicThread(
+            "stalls", lambda: stalls.check(time.monotonic_ns()), period_s=CHECK_EVERY_S
+        )
+        self._meter = Meter(run, workers=self._pool.metric_sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
         self._epoch_ns = 0
 
@@ -140,31 +142,31 @@ class LiveRun:
         )
         names = [topic.name for topic in self._plan.topics]
         admin.wait_ready(names, timeout_s=self._plan.limits["ready"], run_tag=self._plan.run_tag)
-        self._crew.start_clients()
+        self._pool.start_clients()
 
     def _load(self) -> None:
-        plan, crew = self._plan, self._crew
+        plan, pool = self._plan, self._pool
         self._meter.start()
         t0_ns = time.monotonic_ns() + START_DELAY_NS
         self._epoch_ns = t0_ns + int(plan.warm_up_s * 1e9)
         self._manifest.set_epoch(self._epoch_ns)
         if plan.warm_up_s:
             self._phase("warm-up")
-        crew.tell([*crew.consumers, *crew.producers], f"start {t0_ns}")
+        pool.command([*pool.consumers, *pool.producers], f"start {t0_ns}")
         self._hangs.start()
         self._stalls.start()
         self._watch_until(self._epoch_ns)
         self._phase("load")
-        self._storm.start(self._epoch_ns, crew.pids)
+        self._storm.start(self._epoch_ns, pool.pids)
         self._watch_until(self._epoch_ns + int(plan.load_s * 1e9) + OFFER_SLACK_NS)
-        crew.tell(crew.producers, "stop-load")
+        pool.command(pool.producers, "stop-load")
 
     def _watch_until(self, end_ns: int) -> None:
         def is_over() -> bool:
-            if not any(worker.is_alive for worker in self._crew.producers):
+            if not any(worker.is_alive for worker in self._pool.producers):
                 return True
             self._tick()
-            self._crew.start_late((time.monotonic_ns() - self._epoch_ns) / 1e9)
+            self._pool.start_late_consumers((time.monotonic_ns() - self._epoch_ns) / 1e9)
             return False
 
         left_s = (end_ns - time.monotonic_ns()) / 1e9
@@ -172,8 +174,8 @@ class LiveRun:
 
     def _tick(self) -> None:
         elapsed_s = (time.monotonic_ns() - self._epoch_ns) / 1e9 if self._epoch_ns else 0.0
-        self._progress.update(elapsed_s=elapsed_s, **self._crew.totals())
-        self._crew.notice_deaths()
+        self._progress.update(elapsed_s=elapsed_s, **self._pool.totals())
+        self._pool.report_deaths()
 
     def _budget_s(self, name: str) -> float:
         """The phase's limit, cut short when the user wants to stop."""
@@ -201,20 +203,20 @@ class LiveRun:
     def _drain(self) -> None:
         self._phase("drain", "waiting for outcomes and for the consumers to catch up")
         budget_s = self._budget_s("drain")
-        crew = self._crew
-        crew.tell(crew.producers, f"drain {time.monotonic_ns() + int(budget_s * 1e9)}")
+        pool = self._pool
+        pool.command(pool.producers, f"drain {time.monotonic_ns() + int(budget_s * 1e9)}")
         end = time.monotonic() + budget_s + DRAIN_SLACK_S
-        for worker in crew.producers:
+        for worker in pool.producers:
             if not self._wait_done(worker, end) and worker.is_alive:
-                crew.end_stuck(worker, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
+                pool.end_stuck(worker, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
         self._hangs.stop()
-        crew.notice_deaths()
+        pool.report_deaths()
         drained = self._wait_consumers(time.monotonic() + self._budget_s("drain"))
         self._stalls.stop()
         if not drained:
             self._manifest.problem("drain", "consumers did not reach the end of every partition in time")
-        crew.tell(crew.consumers, "stop")
-        for worker in crew.consumers:
+        pool.command(pool.consumers, "stop")
+        for worker in pool.consumers:
             self._wait_done(worker, time.monotonic() + DRAIN_SLACK_S)
         self._manifest.update(drained=drained)
 
@@ -227,13 +229,13 @@ class LiveRun:
         return worker.wait_done(0.0)
 
     def _wait_consumers(self, end: float) -> bool:
-        consumers = self._crew.consumers
+        consumers = self._pool.consumers
         if not consumers:
             return True
-        draining = Draining(self._plan, self._cluster.admin, stored=self._crew.totals()["ok"])
+        drain = DrainCheck(self._plan, self._cluster.admin, stored=self._pool.totals()["ok"])
 
         def ended() -> str:
-            if draining.is_done([worker.stats for worker in consumers]):
+            if drain.is_done([worker.stats for worker in consumers]):
                 return "drained"
             self._tick()
             return "" if all(worker.is_alive for worker in consumers) else "died"
@@ -245,14 +247,14 @@ class LiveRun:
         if self._interrupts.stop.is_set():
             return
         self._phase("audit", "reading every partition to its end")
-        crew = self._crew
+        pool = self._pool
         try:
-            crew.start_audit()
+            pool.start_audit()
         except WorkerError as error:
             self._manifest.problem("audit", str(error))
             return
         end = time.monotonic() + self._budget_s("audit")
-        for worker in crew.auditors:
+        for worker in pool.auditors:
             if not self._wait_done(worker, end):
                 self._manifest.problem("audit", f"reader {worker.name} did not reach the end in time")
 
@@ -266,8 +268,8 @@ class LiveRun:
         self._hangs.stop()
         self._stalls.stop()
         if self._interrupts.hurry.is_set():
-            self._crew.kill()
-        self._crew.stop()
+            self._pool.kill()
+        self._pool.stop()
         self._meter.stop()
-        self._crew.record()
+        self._pool.record()
         self._manifest.finish(status)

@@ -1,7 +1,8 @@
-"""Open calls, read from the journal: which producer has waited how long for an outcome, and is that a hang?
+"""Detects producers that hang and consumers that stall, while a run goes on.
 
-The journal is asked, not the process: a frozen or dead-locked worker cannot report its own hang, but its
-memory-mapped rows are there for us to read. Time in which the process itself did not run is no waiting.
+Open calls are read from the capture, not asked of the process: a frozen or dead-locked worker cannot report
+its own hang, but its memory-mapped rows are there to read. Time in which the process itself did not run does
+not count.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 
 from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
 
-#: A process that was stopped reports its frozen time within moments of going on. Looks are further apart
+#: A process that was stopped reports its frozen time within moments of going on. Checks are further apart
 #: than that, and only what two of them in a row have seen counts.
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Hang:
     last_progress_ns: int
 
 
-class SendsJournal:
+class SendSegments:
     """Follows one producer's send segments. `open_calls` looks only at segments not yet complete."""
 
     def __init__(self, folder: Path) -> None:
@@ -80,11 +81,11 @@ def _rows(path: Path) -> np.ndarray:
     return np.memmap(path, RAW_SENDS, "r", SEGMENT_HEADER_BYTES, (rows,))
 
 
-class HangJudge:
-    """Says when a producer hangs. `look` every `LOOK_EVERY_S`; `froze` for each freeze that it reports."""
+class HangDetector:
+    """Detects that a producer hangs. `check` every `CHECK_EVERY_S`; `froze` for each freeze it reports."""
 
-    def __init__(self, journal: SendsJournal, deadline_s: float) -> None:
-        self._journal = journal
+    def __init__(self, sends: SendSegments, deadline_s: float) -> None:
+        self._sends = sends
         self._deadline_s = deadline_s
         self._frozen: list[tuple[int, int]] = []
         self._suspected_ns = 0
@@ -93,8 +94,8 @@ class HangJudge:
         """The process did not run for ``frozen_ns`` up to ``end_ns``."""
         self._frozen.append((end_ns - frozen_ns, end_ns))
 
-    def look(self, now_ns: int, *, is_stopped: bool) -> Hang | None:
-        """The hang that this look and the one before have seen; None while the process is stopped.
+    def check(self, now_ns: int, *, is_stopped: bool) -> Hang | None:
+        """The hang that this check and the one before have seen; None while the process is stopped.
 
         Args:
             now_ns: CLOCK_MONOTONIC.
@@ -103,7 +104,7 @@ class HangJudge:
         if is_stopped:
             self._suspected_ns = 0
             return None
-        calls = self._journal.open_calls()
+        calls = self._sends.open_calls()
         open_ns = now_ns - calls.oldest_start_ns - self._frozen_ns(calls.oldest_start_ns, now_ns)
         if not calls.count or open_ns <= self._deadline_s * 1e9:
             self._suspected_ns = 0
@@ -118,11 +119,11 @@ class HangJudge:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class Stall:
     """A consumer with an assignment was handed nothing for longer than the limit.
 
     Attributes:
-        since_ns: when a look last saw that it had been handed something (CLOCK_MONOTONIC).
+        since_ns: when a check last saw that it had been handed something (CLOCK_MONOTONIC).
         quiet_s: since then, without time in which it was stopped or a fault was applied.
         delivered: what it had been handed until then.
     """
@@ -133,8 +134,8 @@ class Silence:
     delivered: int
 
 
-class StallJudge:
-    """Says when one consumer was handed nothing for ``limit_s``. `look` every `LOOK_EVERY_S`."""
+class StallDetector:
+    """Detects that a consumer was handed nothing for ``limit_s``. `check` every `CHECK_EVERY_S`."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -142,12 +143,12 @@ class StallJudge:
         self._since_ns = self._last_ns = 0
         self._quiet_ns = 0
 
-    def look(self, now_ns: int, stats: Mapping[str, Any], *, counts: bool) -> Silence | None:
+    def check(self, now_ns: int, stats: Mapping[str, Any], *, counts: bool) -> Stall | None:
         """
         Args:
             now_ns: CLOCK_MONOTONIC.
             stats: the consumer's latest numbers; ``epoch`` 0 = it has no assignment yet.
-            counts: the time since the last look counts: it ran, and no fault was applied.
+            counts: the time since the last check counts: it ran, and no fault was applied.
         """
         passed_ns, self._last_ns = now_ns - self._last_ns, now_ns
         delivered = int(stats.get("delivered", 0))
@@ -155,11 +156,11 @@ class StallJudge:
             self._delivered, self._since_ns, self._quiet_ns = delivered, now_ns, 0
             return None
         if counts:
-            # Who looks late was held up itself, and so perhaps was the consumer: that counts as one look.
-            self._quiet_ns += min(passed_ns, int(2 * LOOK_EVERY_S * 1e9))
+            # A late check was held up itself, and so perhaps was the consumer: it counts as one.
+            self._quiet_ns += min(passed_ns, int(2 * CHECK_EVERY_S * 1e9))
         if self._quiet_ns <= self._limit_s * 1e9:
             return None
-        return Silence(self._since_ns, self._quiet_ns / 1e9, self._limit_s, delivered)
+        return Stall(self._since_ns, self._quiet_ns / 1e9, self._limit_s, delivered)
 
 
 def overlap_ns(a: tuple[int, int], b: tuple[int, int]) -> int:

@@ -1,18 +1,16 @@
-"""Once a second: CPU, memory and counters of every worker and node, into metrics.jsonl."""
+"""Samples CPU, memory and counters of every worker and node into metrics.jsonl, once a second."""
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import psutil
 
+from harness.run.periodic import PeriodicThread
 from harness.rundir import RunDir, append_jsonl
 
-_LOG = logging.getLogger(__name__)
 PERIOD_S = 1.0
 #: Fields of a worker's ``stats`` line that are metrics.
 COUNTERS = (
@@ -31,7 +29,7 @@ Sources = Callable[[], Mapping[str, tuple[int | None, Mapping[str, Any]]]]
 
 
 class Meter:
-    """Samples in a thread of its own.
+    """Samples in a thread of its own; a sample that cannot be written is not the last.
 
     Args:
         workers: name -> (pid, latest stats) of the workers, asked at each sample.
@@ -41,31 +39,15 @@ class Meter:
     def __init__(self, run: RunDir, *, workers: Sources, nodes: Sources) -> None:
         self._run = run
         self._sources = {"worker": workers, "node": nodes}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="meter", daemon=True)
+        self._thread = PeriodicThread("metrics", self.sample, period_s=PERIOD_S)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take a last sample and end. Idempotent."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(2 * PERIOD_S)
-
-    def _loop(self) -> None:
-        due = time.monotonic()
-        while not self._stop.is_set():
-            self._sample_if_there_is_room()
-            due += PERIOD_S
-            self._stop.wait(max(0.0, due - time.monotonic()))
-        self._sample_if_there_is_room()
-
-    def _sample_if_there_is_room(self) -> None:
-        try:
-            self.sample()
-        except OSError as error:  # a full disk ends workers, who say so; here the next second may do
-            _LOG.warning("metrics: %s", error)
+        """End with a last sample."""
+        self._thread.stop()
+        self._thread.call()
 
     def sample(self) -> None:
         """Write one row for each process that runs now."""

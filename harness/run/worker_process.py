@@ -1,4 +1,4 @@
-"""A worker as the harness sees it: a process that is told things on stdin and answers in JSON lines.
+"""One worker process: commands on its stdin, JSON lines on its stdout, bounded waits.
 
 docs/worker-protocol.md is the contract. Messages never pass through the pipe; the worker writes its
 capture itself. Its stdout is kept beside the capture (stdout.jsonl), its client's log too (stderr.log).

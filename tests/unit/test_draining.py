@@ -11,7 +11,7 @@ from harness.errors import EnvironmentNotReady
 from harness.plan.build import build_plan
 from harness.plan.model import Plan
 from harness.run import draining
-from harness.run.draining import Draining, caught_up
+from harness.run.draining import DrainCheck, caught_up
 from harness.run.worker_specs import group_id
 from harness.scenario.model import Scenario
 
@@ -49,7 +49,7 @@ def test_some_member_stands_at_the_end_of_each_partition() -> None:
     plan = plan_of("kafka", c={"count": 2}, d={"group": "other"})
     assert not caught_up(plan, {"a-0": 10, "a-1": 5}, [{"a-0": 10}, {"a-1": 5}, {}])
     assert caught_up(plan, {"a-0": 10, "a-1": 5}, [{"a-0": 10}, {"a-1": 5}, {"a-0": 10, "a-1": 5}])
-    asked = Draining(plan, Positions(), stored=10)  # type: ignore[arg-type]
+    asked = DrainCheck(plan, Positions(), stored=10)  # type: ignore[arg-type]
     assert not asked.is_done([{"positions": {"a-0": 9}}, {}, {"positions": {"a-0": 10}}])
     assert asked.is_done([{"positions": {"a-0": 10}}, {}, {"positions": {"a-0": 10}}])
 
@@ -65,14 +65,14 @@ def test_brokers_that_are_all_gone_are_asked_again(monkeypatch: pytest.MonkeyPat
         return tell(topics)
 
     monkeypatch.setattr(admin, "end_offsets", ask)
-    asked = Draining(plan, admin, stored=10)  # type: ignore[arg-type]
+    asked = DrainCheck(plan, admin, stored=10)  # type: ignore[arg-type]
     assert not asked.is_done([{"positions": {"a-0": 10}}])
     assert asked.is_done([{"positions": {"a-0": 10}}])
 
 
 def test_a_subscription_is_done_when_it_settled_everything() -> None:
     plan, admin = plan_of("pulsar", c={}), Backlogs()
-    asked = Draining(plan, admin, stored=10)  # type: ignore[arg-type]
+    asked = DrainCheck(plan, admin, stored=10)  # type: ignore[arg-type]
     name = group_id(plan, "group")
     assert not asked.is_done([{}])  # nobody can say
     admin.now = {"a-0": {name: 0}, "a-1": {name: 3}}
@@ -85,7 +85,7 @@ def test_a_subscription_is_done_when_it_settled_everything() -> None:
 
 def test_a_queue_has_one_backlog() -> None:
     plan, admin = plan_of("qpid", c={"topics": ["a"]}), Backlogs()
-    asked = Draining(plan, admin, stored=10)  # type: ignore[arg-type]
+    asked = DrainCheck(plan, admin, stored=10)  # type: ignore[arg-type]
     admin.now = {"a-0": {"": 1}, "b-0": {"": 7}}
     assert not asked.is_done([{}])
     admin.now = {"a-0": {"": 0}, "b-0": {"": 7}}
@@ -95,7 +95,7 @@ def test_a_queue_has_one_backlog() -> None:
 def test_who_never_acknowledges_is_done_when_it_was_handed_everything() -> None:
     plan, admin = plan_of("pulsar", c={"settle": "none"}), Backlogs()
     admin.now = {}
-    asked = Draining(plan, admin, stored=10)  # type: ignore[arg-type]
+    asked = DrainCheck(plan, admin, stored=10)  # type: ignore[arg-type]
     assert not asked.is_done([{"delivered": 9}])
     assert not asked.is_done([{"delivered": 10}])  # it only just came
     assert asked.is_done([{"delivered": 10}])

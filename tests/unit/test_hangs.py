@@ -6,7 +6,6 @@ import io
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -17,21 +16,20 @@ from harness.plan.build import build_plan
 from harness.progress.plain import PlainProgress
 from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
 from harness.run.hangs import (
-    HangWatch,
-    sentence,
+    hang_sentence,
     take_stacks,
 )
 from harness.run.liveness import (
     Hang,
-    HangJudge,
+    HangDetector,
     OpenCalls,
-    SendsJournal,
+    SendSegments,
 )
 from harness.run.manifest import Manifest
 from harness.run.stacks import parse, waiting
+from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
-from harness.run.workers import Crew
 from harness.rundir import RunDir, read_jsonl
 from harness.scenario.model import Scenario
 
@@ -51,16 +49,16 @@ def plant(folder: Path, index: int, calls: list[tuple[float, float]]) -> None:
     (folder / f"sends-1-{index:06d}.seg").write_bytes(header + rows.tobytes())
 
 
-def judge(folder: Path, deadline_s: float = 5) -> HangJudge:
-    return HangJudge(SendsJournal(folder), deadline_s)
+def judge(folder: Path, deadline_s: float = 5) -> HangDetector:
+    return HangDetector(SendSegments(folder), deadline_s)
 
 
-def look(judged: HangJudge, at_s: float, *, is_stopped: bool = False) -> Hang | None:
-    return judged.look(int(at_s * S), is_stopped=is_stopped)
+def look(judged: HangDetector, at_s: float, *, is_stopped: bool = False) -> Hang | None:
+    return judged.check(int(at_s * S), is_stopped=is_stopped)
 
 
 def test_open_calls_over_segments(tmp_path: Path) -> None:
-    journal = SendsJournal(tmp_path)
+    journal = SendSegments(tmp_path)
     assert journal.open_calls() == OpenCalls(0, 0, 0)
     plant(tmp_path, 0, [(i, i + 1) for i in range(1, CAPACITY + 1)])
     plant(tmp_path, 1, [(10, 11), (12, 0), (11, 0)])
@@ -120,44 +118,9 @@ def test_reports_of_one_freeze_count_once(tmp_path: Path) -> None:
 
 
 def test_the_sentence_tells_since_when_and_the_last_progress() -> None:
-    text = sentence(Hang(20, 71 * S, 31.2, 30.0, 70 * S), epoch_ns=64 * S - S // 4)
+    text = hang_sentence(Hang(20, 71 * S, 31.2, 30.0, 70 * S), epoch_ns=64 * S - S // 4)
     assert text == "20 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last answer at 00:06.2"
-    assert sentence(Hang(1, 71 * S, 31.2, 30.0, 0), epoch_ns=64 * S).endswith("no answer ever")
-
-
-def test_the_watch_looks_until_it_is_stopped() -> None:
-    looks: list[float] = []
-    watch = HangWatch(lambda: looks.append(time.monotonic()))
-    watch.start()
-    deadline = time.monotonic() + 20
-    while not looks and time.monotonic() < deadline:
-        time.sleep(0.01)
-    watch.stop()
-    watch.stop()
-    seen = len(looks)
-    assert seen
-    time.sleep(0.05)
-    assert len(looks) == seen
-
-
-def test_a_look_that_breaks_is_told_and_not_the_last(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("harness.run.hangs.LOOK_EVERY_S", 0.01)
-    thrice = threading.Event()
-    errors = [RuntimeError("torn"), OSError("gone"), KeyError("x")]
-
-    def look() -> None:
-        if not errors:
-            thrice.set()
-            return
-        raise errors.pop(0)
-
-    watch = HangWatch(look)
-    watch.start()
-    assert thrice.wait(20)
-    watch.stop()
-    assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [("torn",), ("x",)]  # type: ignore[union-attr]
+    assert hang_sentence(Hang(1, 71 * S, 31.2, 30.0, 0), epoch_ns=64 * S).endswith("no answer ever")
 
 
 class Hung(WorkerProcess):
@@ -176,24 +139,24 @@ def test_whoever_hangs_is_told_of_before_the_first_stack_is_waited_for(
     manifest = Manifest(run, command="x", versions={})
     manifest.set_epoch(64 * S)
     plan = build_plan(Scenario.model_validate({"name": "x", "load": {"producers": {"p": {}}}}), seed=1)
-    crew = Crew(plan, run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True)
+    pool = WorkerPool(plan, run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True)
     for number in (1, 2):
         spec = {"client": {"library": "sarama"}, "producer": {"instance": number}}
-        crew.producers.append(Hung(f"producer-{number}", "producer", spec, tmp_path))
+        pool.producers.append(Hung(f"producer-{number}", "producer", spec, tmp_path))
         plant(tmp_path / str(number), 0, [(time.monotonic() - 100, 0)])
-        crew._judges[f"producer-{number}"] = judge(tmp_path / str(number))
+        pool._detectors[f"producer-{number}"] = judge(tmp_path / str(number))
 
     def slow(worker: WorkerProcess, run: RunDir) -> dict[str, str]:
         order.append(f"stacks of {worker.name}, {len(said.getvalue().splitlines())} told")
         return {}
 
-    monkeypatch.setattr("harness.run.workers.take_stacks", slow)
-    crew.notice_hangs()
-    crew.notice_hangs()
+    monkeypatch.setattr("harness.run.worker_pool.take_stacks", slow)
+    pool.end_hanging_producers()
+    pool.end_hanging_producers()
     assert order == ["stacks of producer-1, 2 told", "stacks of producer-2, 2 told"]
     rows = read_jsonl(run.events)
     assert [(row["kind"], row["instance"], row["open"]) for row in rows] == [("hang", 1, 1), ("hang", 2, 1)]
-    assert crew._hung == {"producer-1", "producer-2"}
+    assert pool._hung == {"producer-1", "producer-2"}
 
 
 GO = """[sarama] 2026/11/21 10:03:47 client/metadata fetching

@@ -14,12 +14,12 @@ from harness.plan.model import Plan
 from harness.progress.plain import PlainProgress
 from harness.run.draining import waiting_for
 from harness.run.hangs import stall_sentence
-from harness.run.liveness import Silence, StallJudge
+from harness.run.liveness import Stall, StallDetector
 from harness.run.manifest import Manifest
-from harness.run.stalls import Stalls
+from harness.run.stalls import StallMonitor
+from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints, group_id
-from harness.run.workers import Crew
 from harness.rundir import RunDir, append_jsonl, read_jsonl
 from harness.scenario.model import Scenario
 
@@ -45,17 +45,17 @@ class Worker:
 
 
 class Watching:
-    """A crew that writes down what it is told."""
+    """A pool that writes down what it is told."""
 
     def __init__(self, plan: Plan) -> None:
         self.consumers = [Worker(consumer.name) for consumer in plan.consumers]
         self.told: list[tuple[str, int]] = []
         self.went_on: list[str] = []
 
-    def note_stall(self, worker: Worker, silence: Silence, waiting: int) -> None:
+    def note_stall(self, worker: Worker, silence: Stall, waiting: int) -> None:
         self.told.append((worker.name, waiting))
 
-    def note_going_on(self, worker: Worker) -> None:
+    def note_stall_over(self, worker: Worker) -> None:
         self.went_on.append(worker.name)
 
 
@@ -82,15 +82,15 @@ class Backlogs(Ends):
 class Rig:
     def __init__(self, tmp_path: Path, plan: Plan, admin: object) -> None:
         self.run = RunDir(tmp_path / "run").create()
-        self.crew = Watching(plan)
-        self.stalls = Stalls(plan, self.run, lambda: admin, self.crew)  # type: ignore[arg-type, return-value]
+        self.pool = Watching(plan)
+        self.stalls = StallMonitor(plan, self.run, lambda: admin, self.pool)  # type: ignore[arg-type, return-value]
         self.now_s = 100
 
     def look(self, times: int = 1) -> list[tuple[str, int]]:
         for _ in range(times):
             self.now_s += 1
-            self.stalls.look(self.now_s * S)
-        return self.crew.told
+            self.stalls.check(self.now_s * S)
+        return self.pool.told
 
     def fault(self, event: str, **more: Any) -> None:
         append_jsonl(
@@ -99,13 +99,13 @@ class Rig:
 
 
 def test_silence_is_time_without_a_message() -> None:
-    judge = StallJudge(5)
+    judge = StallDetector(5)
 
-    def look(at_s: float, delivered: int, *, epoch: int = 1, counts: bool = True) -> Silence | None:
-        return judge.look(int(at_s * S), {"delivered": delivered, "epoch": epoch}, counts=counts)
+    def look(at_s: float, delivered: int, *, epoch: int = 1, counts: bool = True) -> Stall | None:
+        return judge.check(int(at_s * S), {"delivered": delivered, "epoch": epoch}, counts=counts)
 
     assert not any(look(at, 7) for at in range(10, 16))
-    assert look(16, 7) == Silence(10 * S, 6.0, 5, 7)
+    assert look(16, 7) == Stall(10 * S, 6.0, 5, 7)
     assert look(17, 8) is None, "it goes on"
     assert not any(look(at, 8, counts=False) for at in range(18, 60)), "stopped, or a fault is applied"
     assert not any(look(at, 8) for at in range(60, 65))
@@ -114,26 +114,26 @@ def test_silence_is_time_without_a_message() -> None:
 
 
 def test_looks_that_come_late_are_no_silence_of_the_client() -> None:
-    judge = StallJudge(5)
-    assert judge.look(0, {"delivered": 1}, counts=True) is None
-    assert judge.look(60 * S, {"delivered": 1}, counts=True) is None, "nobody looked for a minute"
+    judge = StallDetector(5)
+    assert judge.check(0, {"delivered": 1}, counts=True) is None
+    assert judge.check(60 * S, {"delivered": 1}, counts=True) is None, "nobody looked for a minute"
 
 
 def test_a_stall_is_told_once_and_its_end_too(tmp_path: Path) -> None:
     rig = Rig(tmp_path, plan_of(), Ends(a_0=50, a_1=0))
-    rig.crew.consumers[0].stats = {"delivered": 40, "epoch": 1, "positions": {"a-0": 40}}
+    rig.pool.consumers[0].stats = {"delivered": 40, "epoch": 1, "positions": {"a-0": 40}}
     assert rig.look(7) == [], "seen once"
     assert rig.look() == [("consumer-1", 10)], "limit and three looks"
     assert rig.look(20) == [("consumer-1", 10)]
-    assert rig.crew.went_on == []
-    rig.crew.consumers[0].stats["delivered"] = 41
+    assert rig.pool.went_on == []
+    rig.pool.consumers[0].stats["delivered"] = 41
     rig.look(3)
-    assert rig.crew.went_on == ["consumer-1"]
+    assert rig.pool.went_on == ["consumer-1"]
 
 
 def test_nothing_waits_nothing_stalls(tmp_path: Path) -> None:
     rig = Rig(tmp_path, plan_of(), Ends(a_0=40, a_1=0))
-    rig.crew.consumers[0].stats = {"delivered": 40, "epoch": 1, "positions": {"a-0": 40}}
+    rig.pool.consumers[0].stats = {"delivered": 40, "epoch": 1, "positions": {"a-0": 40}}
     assert rig.look(30) == []
     nobody_answers = Rig(tmp_path / "other", plan_of(), Ends())
     assert nobody_answers.look(30) == []
@@ -162,10 +162,10 @@ def test_a_fault_that_is_undone_is_over_though_the_cluster_recovered_too_slowly(
 
 def test_a_consumer_that_is_frozen_or_dead_does_not_stall(tmp_path: Path) -> None:
     rig = Rig(tmp_path, plan_of(), Ends(a_0=50, a_1=0))
-    rig.crew.consumers[0].is_stopped = True
+    rig.pool.consumers[0].is_stopped = True
     assert rig.look(30) == []
-    rig.crew.consumers[0].is_stopped = False
-    rig.crew.consumers[0].is_alive = False
+    rig.pool.consumers[0].is_stopped = False
+    rig.pool.consumers[0].is_alive = False
     assert rig.look(30) == []
 
 
@@ -212,13 +212,13 @@ def test_the_one_that_waits_in_reserve_does_not_stall(tmp_path: Path) -> None:
     name = group_id(plan, plan.consumers[0].group)
     rig = Rig(tmp_path, plan, Backlogs({"a-0": {name: 7}}))
     for _ in range(30):
-        rig.crew.consumers[0].stats["delivered"] += 1
+        rig.pool.consumers[0].stats["delivered"] += 1
         assert rig.look() == []
     assert sorted(rig.look(9)) == [("consumer-1", 7), ("consumer-2", 7)]
 
 
 def test_the_sentence_tells_since_when_and_what_waits() -> None:
-    text = stall_sentence(Silence(71 * S, 15.24, 15, 1140), 857, 64 * S - S // 4)
+    text = stall_sentence(Stall(71 * S, 15.24, 15, 1140), 857, 64 * S - S // 4)
     before, after = text.split(", 1,140 delivered until then, ")
     assert before == "handed nothing since 00:07.2 (15.2 s, limit 15 s)"
     assert after == "857 messages wait for it"
@@ -229,16 +229,16 @@ def test_a_stall_is_written_down_with_who_and_what(tmp_path: Path) -> None:
     manifest = Manifest(run, command="x", versions={})
     manifest.set_epoch(64 * S)
     progress = PlainProgress(said)
-    crew = Crew(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
+    pool = WorkerPool(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
     spec = {"client": {"library": "kafka-python"}, "consumer": {"session": 3}}
     worker = WorkerProcess("consumer-3", "consumer", spec, tmp_path)
-    told = crew._tell_waiting(worker, "stall", "handed nothing since 00:07.2", since_ns=71 * S, waiting=857)
-    crew._keep_stacks(worker, told)
+    told = pool._report_waiting(worker, "stall", "handed nothing since 00:07.2", since_ns=71 * S, waiting=857)
+    pool._keep_stacks(worker, told)
     (row,) = read_jsonl(run.events)
     assert (row["worker"], row["kind"], row["session"]) == ("consumer-3", "stall", 3)
     assert (row["since_ns"], row["waiting"]) == (71 * S, 857)
     assert progress.view.waiting == {"consumer-3": "stalls: handed nothing since 00:07.2"}
-    crew.note_going_on(worker)
+    pool.note_stall_over(worker)
     assert progress.view.waiting == {}
     said.seek(0)
     first, last = said.read().splitlines()

@@ -13,9 +13,9 @@ import pytest
 from harness.records import Outcome, TableId
 from harness.run.hangs import take_stacks
 from harness.run.liveness import (
-    LOOK_EVERY_S,
-    HangJudge,
-    SendsJournal,
+    CHECK_EVERY_S,
+    HangDetector,
+    SendSegments,
 )
 from harness.rundir import RunDir
 from harness.workers import launch, load_worker
@@ -106,7 +106,7 @@ def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) ->
         )
         for version in (AFFECTED, FIXED)
     }
-    judges = {version: HangJudge(SendsJournal(worker.folder), 12) for version, worker in runs.items()}
+    judges = {version: HangDetector(SendSegments(worker.folder), 12) for version, worker in runs.items()}
     for worker in runs.values():
         begin(worker)
     for worker in runs.values():
@@ -117,10 +117,10 @@ def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) ->
         hang = None
         deadline = time.monotonic() + 60
         while hang is None and time.monotonic() < deadline:
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CHECK_EVERY_S)
             now_ns = time.monotonic_ns()
-            hang = judges[AFFECTED].look(now_ns, is_stopped=runs[AFFECTED].is_stopped)
-            assert judges[FIXED].look(now_ns, is_stopped=False) is None
+            hang = judges[AFFECTED].check(now_ns, is_stopped=runs[AFFECTED].is_stopped)
+            assert judges[FIXED].check(now_ns, is_stopped=False) is None
         assert hang is not None
         assert hang.count > 0
         assert hang.last_progress_ns > 0

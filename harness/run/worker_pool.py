@@ -1,4 +1,4 @@
-"""The workers of one run: starting them, telling them things together, watching that they live."""
+"""Starts, commands and monitors the workers of a run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from typing import Any
 
 from harness.plan.model import Plan
 from harness.protocols.cluster import Progress
-from harness.run.hangs import (
-    sentence,
-    stall_sentence,
-    take_stacks,
-)
+from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
 from harness.run.liveness import (
     Hang,
-    HangJudge,
-    SendsJournal,
-    Silence,
+    HangDetector,
+    SendSegments,
+    Stall,
 )
 from harness.run.manifest import Manifest
 from harness.run.worker_process import WorkerProcess
@@ -37,7 +33,7 @@ READY_TIMEOUT_S = 90.0
 NUMBER_KEYS = {"producer": "instance", "consumer": "session", "audit": "reader"}
 
 
-class Crew:
+class WorkerPool:
     """All worker processes of a run, by role.
 
     ``owner`` is the run id of the cluster: by it `clean` finds the workers of every round of a campaign.
@@ -65,16 +61,16 @@ class Crew:
         self.producers: list[WorkerProcess] = []
         self.consumers: list[WorkerProcess] = []
         self.auditors: list[WorkerProcess] = []
-        self._judges: dict[str, HangJudge] = {}
+        self._detectors: dict[str, HangDetector] = {}
         self._hung: set[str] = set()
         self._stalled: set[str] = set()
 
     @property
-    def everybody(self) -> list[WorkerProcess]:
+    def all_workers(self) -> list[WorkerProcess]:
         return [*self.producers, *self.consumers, *self.auditors]
 
     def start_clients(self) -> None:
-        """Start consumers (late ones stay for `start_late`) and producers, wait until each is ready.
+        """Start producers and all but the late consumers; wait until each is ready.
 
         Raises:
             WorkerError: one did not get ready; its own words are in the message.
@@ -89,15 +85,15 @@ class Crew:
         self.producers = [
             self._spawn(producer_spec(plan, run, p, where), p.client_version) for p in plan.producers
         ]
-        self._judges = {
-            w.name: HangJudge(SendsJournal(w.folder), p.call_deadline_s)
+        self._detectors = {
+            w.name: HangDetector(SendSegments(w.folder), p.call_deadline_s)
             for w, p in zip(self.producers, plan.producers, strict=True)
         }
-        for worker in self.everybody:
+        for worker in self.all_workers:
             if worker.was_started:
                 worker.wait_ready(READY_TIMEOUT_S)
 
-    def start_late(self, elapsed_s: float) -> None:
+    def start_late_consumers(self, elapsed_s: float) -> None:
         """Start the consumers that join ``elapsed_s`` into the load; nobody waits for them."""
         for worker, plan in zip(self.consumers, self._plan.consumers, strict=True):
             if not worker.was_started and elapsed_s >= plan.joins_s:
@@ -118,7 +114,7 @@ class Crew:
 
     def _worker(self, spec: dict[str, Any]) -> WorkerProcess:
         folder = self._run.worker(spec["name"])
-        return WorkerProcess(spec["name"], spec["role"], spec, folder, on_message=self._heard)
+        return WorkerProcess(spec["name"], spec["role"], spec, folder, on_message=self._on_message)
 
     def _start(self, worker: WorkerProcess, version: str) -> WorkerProcess:
         argv, env = self._launch(worker, version)
@@ -128,23 +124,23 @@ class Crew:
     def _launch(self, worker: WorkerProcess, version: str) -> tuple[list[str], dict[str, str]]:
         return launch(load_worker(worker.spec["client"]["library"]), version, offline=self._offline)
 
-    def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
+    def _on_message(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
         kind = message.get("type")
         if kind not in ("event", "error"):
             return
-        if message.get("kind") == "frozen" and worker.name in self._judges:
-            self._judges[worker.name].froze(int(message["t_ns"]), int(message["frozen_ns"]))
+        if message.get("kind") == "frozen" and worker.name in self._detectors:
+            self._detectors[worker.name].froze(int(message["t_ns"]), int(message["frozen_ns"]))
         row = {k: v for k, v in message.items() if k not in ("type", "kind")}
         row.setdefault("t_ns", time.monotonic_ns())
         append_jsonl(self._run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
 
-    def tell(self, workers: Iterable[WorkerProcess], line: str) -> None:
+    def command(self, workers: Iterable[WorkerProcess], line: str) -> None:
         for worker in workers:
             worker.tell(line)
 
-    def sources(self) -> Mapping[str, tuple[int | None, Mapping[str, Any]]]:
+    def metric_sources(self) -> Mapping[str, tuple[int | None, Mapping[str, Any]]]:
         """What `Meter` samples."""
-        return {w.name: (w.pid, w.stats) for w in self.everybody if w.is_alive}
+        return {w.name: (w.pid, w.stats) for w in self.all_workers if w.is_alive}
 
     def pids(self) -> Mapping[str, int]:
         """The client processes that live now, by worker name: what a fault may freeze."""
@@ -159,9 +155,9 @@ class Crew:
         totals["audited"] = sum(int(w.stats.get("read", 0)) for w in self.auditors)
         return totals
 
-    def notice_deaths(self) -> None:
-        """Note each worker that died without saying ``done``, once."""
-        for worker in self.everybody:
+    def report_deaths(self) -> None:
+        """Report each worker that died without saying ``done``, once."""
+        for worker in self.all_workers:
             if not worker.was_started or worker.is_alive:
                 continue
             if worker.done.is_set() or worker.name in self._reported:
@@ -171,28 +167,28 @@ class Crew:
             self._manifest.problem("worker-died", text)
             self._progress.note(text)
 
-    def notice_hangs(self) -> None:
+    def end_hanging_producers(self) -> None:
         """End every producer with a call open past its deadline, after taking its stacks.
 
-        All of them are told first: a process may take seconds to show its stacks.
+        All of them are reported first: a process may take seconds to show its stacks.
         """
-        told = []
+        reported = []
         for worker in self.producers:
             if not worker.is_alive or worker.done.is_set():
                 continue
             now_ns = time.monotonic_ns()
-            hang = self._judges[worker.name].look(now_ns, is_stopped=worker.is_stopped)
+            hang = self._detectors[worker.name].check(now_ns, is_stopped=worker.is_stopped)
             if hang is not None:
-                told.append((worker, self._tell_hang(worker, hang)))
-        for worker, row in told:
+                reported.append((worker, self._report_hang(worker, hang)))
+        for worker, row in reported:
             self._keep_stacks(worker, row)
             worker.kill()
 
-    def _tell_hang(self, worker: WorkerProcess, hang: Hang) -> dict[str, Any]:
-        text = sentence(hang, int(self._manifest.document["epoch_ns"]))
+    def _report_hang(self, worker: WorkerProcess, hang: Hang) -> dict[str, Any]:
+        text = hang_sentence(hang, int(self._manifest.document["epoch_ns"]))
         self._hung.add(worker.name)  # its record is whole: what was open stays open
         self._reported.add(worker.name)
-        return self._tell_waiting(
+        return self._report_waiting(
             worker,
             "hang",
             text,
@@ -203,27 +199,27 @@ class Crew:
         )
 
     def end_stuck(self, worker: WorkerProcess, text: str) -> None:
-        """Keep the stacks of a worker that does not end though it was told to, end it, go on."""
+        """Keep the stacks of a worker that does not end though it was reported to, end it, go on."""
         self._reported.add(worker.name)
-        self._keep_stacks(worker, self._tell_waiting(worker, "stuck", text))
+        self._keep_stacks(worker, self._report_waiting(worker, "stuck", text))
         worker.kill()
 
-    def note_stall(self, worker: WorkerProcess, silence: Silence, waiting: int) -> None:
+    def note_stall(self, worker: WorkerProcess, stall: Stall, waiting: int) -> None:
         """Keep the stacks of a consumer that is handed nothing, once; it may still go on."""
         if worker.is_alive and worker.name not in self._stalled:
             self._stalled.add(worker.name)
             epoch_ns = int(self._manifest.document["epoch_ns"])
-            text = stall_sentence(silence, waiting, epoch_ns)
-            row = self._tell_waiting(worker, "stall", text, since_ns=silence.since_ns, waiting=waiting)
+            text = stall_sentence(stall, waiting, epoch_ns)
+            row = self._report_waiting(worker, "stall", text, since_ns=stall.since_ns, waiting=waiting)
             self._keep_stacks(worker, row)
 
-    def note_going_on(self, worker: WorkerProcess) -> None:
+    def note_stall_over(self, worker: WorkerProcess) -> None:
         """A consumer that stalled is handed messages again."""
         self._progress.waiting(worker.name, "")
         self._progress.note(f"{worker.name} goes on: it is handed messages again")
 
-    def _tell_waiting(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> dict[str, Any]:
-        """Tell of a worker that waits in vain; the row of events.jsonl, still without its stacks."""
+    def _report_waiting(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> dict[str, Any]:
+        """Show that a worker waits in vain; the row for events.jsonl, still without its stacks."""
         client = worker.spec["client"]["library"]
         version = worker.ready_message.get("client_version", "")
         who = f"{worker.name} ({' '.join(filter(None, (client, version)))})"
@@ -235,7 +231,7 @@ class Crew:
         return {**row, number_key: worker.spec[worker.role][number_key]}
 
     def _keep_stacks(self, worker: WorkerProcess, row: dict[str, Any]) -> None:
-        """Take the stacks of a worker that was told of, and write the event down."""
+        """Take the stacks of a worker that was reported, and write the event down."""
         found = take_stacks(worker, self._run)
         append_jsonl(self._run.events, {**row, **found})
         if found.get("where"):
@@ -244,16 +240,22 @@ class Crew:
 
     def stop(self) -> None:
         """End every worker. Idempotent."""
-        for worker in self.everybody:
+        for worker in self.all_workers:
             worker.stop()
 
     def kill(self) -> None:
-        for worker in self.everybody:
+        for worker in self.all_workers:
             worker.kill()
 
     def record(self) -> None:
-        """Write what became of each worker into the manifest."""
-        self._manifest.update(workers=[self._row(worker) for worker in self.everybody])
+        """Write what became of each worker, and the versions of their clients, into the manifest."""
+        rows = [self._row(worker) for worker in self.all_workers]
+        clients: dict[str, set[str]] = {}
+        for row in rows:
+            clients.setdefault(row["client"], set()).add(row["client_version"])
+        versions = {name: ", ".join(sorted(found - {""})) for name, found in clients.items()}
+        known = self._manifest.document["versions"]
+        self._manifest.update(workers=rows, versions={**known, **versions})
 
     def _row(self, worker: WorkerProcess) -> dict[str, Any]:
         number_key = NUMBER_KEYS[worker.role]
