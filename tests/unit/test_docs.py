@@ -1,4 +1,4 @@
-"""The docs: links lead somewhere, files that are named exist, the drawn architecture is that of the code."""
+"""The docs: links lead somewhere, what is named exists, pages about the code say what is in the code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import Exit
 from tests.unit.test_imports import ROOT, imports, is_worker, module_file, name_of, sources
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -123,3 +124,38 @@ def test_the_architecture_page_lists_packages_above_what_they_import() -> None:
         if target in height and height[target] < height[package_of(path)]
     ]
     assert wrong == []
+
+
+# ----- troubleshooting.md ------------------------------------------------------------------------------
+
+TROUBLE = ROOT / "docs" / "howto" / "troubleshooting.md"
+
+
+def test_troubleshooting_has_every_exit_code() -> None:
+    table = TROUBLE.read_text().partition("## When the verdict is unknown")[0]
+    listed = {int(code) for cell in re.findall(r"^\| ([\d, ]+) \|", table, re.M) for code in cell.split(",")}
+    assert listed == {code.value for code in Exit}
+
+
+def test_troubleshooting_has_every_check_of_a_verdict() -> None:
+    """Every check that can make a run unknown is a heading."""
+    code = (ROOT / "analysis" / "verdict" / "coverage.py").read_text()
+    names = set(re.findall(r"\bCheck\(\s*\"(\w+)\"", code))
+    assert names == set(re.findall(r"^### (\w+)$", TROUBLE.read_text(), re.M))
+
+
+def test_troubleshooting_quotes_messages_that_there_are() -> None:
+    """``...`` in a message stands for a name or a number."""
+    text = "".join(
+        path.read_text() for path in sources() if not name_of(path).startswith(("tests/", "docs/"))
+    )
+    quoted = re.findall(r"^\| `(.+?)` \| ", TROUBLE.read_text(), re.M)
+    parts = [part.strip() for message in quoted for part in message.split("...")]
+    assert len(quoted) > 20
+    assert [part for part in parts if part not in text] == []
+
+
+def test_the_index_links_to_every_page() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
+    assert [name_of(page) for page in index.parent.rglob("*.md") if page not in linked | {index}] == []
