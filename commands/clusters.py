@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.console import SCHEMA_VERSION, Settings, command, write
-from commands.kept import kept_clusters
-from commands.network import needs_of_plans
 from commands.options import cluster_option, needs_option, offline_option, runtime_option
-from harness.errors import Exit, UsageError
+from commands.plans import choose_plans, needs_of, read_scenario
+from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
+from harness.rundir import RunDir, new_run
 from harness.scenario.systems import SYSTEMS
 
 if TYPE_CHECKING:
@@ -47,19 +47,18 @@ def up(
     SCENARIO gives version and broker settings, and what its faults need; without it the defaults. `down`
     stops the cluster.
     """
-    from commands import wiring
-    from commands.opening import RuntimeChoice
+    from commands.campaigns import RuntimeChoice
     from harness.clusters import open_cluster
 
-    loaded = wiring.read_scenario(scenario) if scenario else None
+    loaded = read_scenario(scenario) if scenario else None
     if loaded and system not in (None, loaded.system):
         raise UsageError(f"--system {system}: {scenario} is a scenario of {loaded.system}")
     system = system or (loaded.system if loaded else "kafka")
     wanted = version or (loaded.cluster.version if loaded else "")
     topology = loaded.cluster.topology if loaded else ""
-    plans = wiring.choose_plans(loaded, seed=0, rounds=1) if loaded else []
-    needed = _known_needs(needs) | needs_of_plans(plans)
-    root = wiring.new_run(settings.run_dir, "cluster")
+    plans = choose_plans(loaded, seed=0, rounds=1) if loaded else []
+    needed = _known_needs(needs) | needs_of(plans)
+    root = new_run(settings.run_dir, "cluster")
     with closing(settings.progress()) as progress:
         chosen = RuntimeChoice(runtime, needed, offline=offline, tell=progress.note)
         try:
@@ -133,6 +132,45 @@ def _show_cluster(document: dict[str, Any]) -> None:
     write("`brokerstorm inject FAULT` hits it, `brokerstorm down` stops it")
 
 
+def kept_clusters() -> list[Claim]:
+    """Clusters that were left running on purpose, oldest first."""
+    from harness.clusters.layout import addresses
+
+    return sorted((claim for claim in addresses.claims() if claim.kept), key=lambda claim: claim.run_id)
+
+
+def heal_kept(claim: Claim) -> bool:
+    """Heal the faults still applied to a cluster that goes on running; False if there was none.
+
+    Raises:
+        HealError: one could not be healed.
+    """
+    import faults
+    from harness.clusters import attach_cluster
+
+    run = RunDir(Path(claim.folder).parent)
+    if not any(run.ledger.glob("*.json")):
+        return False
+    failures = faults.heal_from_ledger(attach_cluster(Path(claim.folder)), run)
+    if failures:
+        raise HealError("; ".join(failures), hint=f"`brokerstorm clean {claim.run_id}` removes the cluster")
+    return True
+
+
+def stop_kept(claim: Claim) -> None:
+    """Stop a kept cluster; what is paused is continued first, a stopped process cannot end."""
+    import faults
+    from harness.clusters import attach_cluster, leftovers
+
+    folder = Path(claim.folder)
+    faults.heal_from_ledger(None, RunDir(folder.parent))
+    try:
+        attach_cluster(folder).down()
+    except (UsageError, EnvironmentNotReady):
+        # Its folder or its Java is gone: processes and claim still know.
+        leftovers.remove(leftovers.find(claim.run_id))
+
+
 def _choose(name: str | None) -> Claim:
     """The kept cluster that the user means.
 
@@ -156,8 +194,6 @@ def _choose(name: str | None) -> Claim:
 @click.option("--all", "everything", is_flag=True, help="Every cluster that was left running.")
 def down(settings: Settings, name: str | None, everything: bool) -> int:
     """Stop a cluster that was left running; its data goes with it."""
-    from commands.kept import stop_kept
-
     chosen = kept_clusters() if everything else [_choose(name)]
     with settings.interrupts.deferred():
         for claim in chosen:
@@ -189,7 +225,6 @@ def inject(
     """
     from faults import inject_once
     from harness.clusters import attach_cluster
-    from harness.rundir import RunDir
 
     parameters = dict(_key_value(text) for text in keys)
     for_s = _seconds(duration) if duration is not None else None

@@ -15,7 +15,7 @@ from harness.errors import Exit, UsageError
 if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
     from analysis.verdict.campaign import Question
-    from commands.summaries import Judged
+    from commands.summaries import JudgedRun
     from harness.progress.view import BaseProgress
     from harness.rundir import RunDir
 
@@ -41,7 +41,7 @@ def analyze(settings: Settings, run: str | None, master: str | None, source: str
     """
     from analysis.spark.session import WarmSession
     from commands import summaries
-    from commands.wiring import read_plan
+    from commands.plans import read_plan
     from harness.rundir import read_json
 
     if source is not None:
@@ -80,8 +80,7 @@ def _analyze_import(settings: Settings, source: str, master: str | None) -> int:
     from analysis.capture.imports import Source, import_capture
     from analysis.spark.session import WarmSession
     from commands import summaries
-    from commands.wiring import new_run
-    from harness.rundir import point_latest
+    from harness.rundir import new_run, point_latest
 
     uri = source if "://" in source else str(Path(source).resolve())
     Source.open(uri)  # before seconds are spent on a session
@@ -124,10 +123,10 @@ def planned_rounds(root: RunDir) -> list[RunDir]:
     return [*known, *(each for each in planned if each.root not in {run.root for run in known})]
 
 
-def _judge(run: RunDir, session: WarmSession, progress: BaseProgress) -> Judged:
+def _judge(run: RunDir, session: WarmSession, progress: BaseProgress) -> JudgedRun:
     """Seal what is not sealed yet, and judge."""
-    from commands.summaries import Judged, judge_run
-    from commands.wiring import read_plan
+    from commands.plans import read_plan
+    from commands.summaries import JudgedRun, judge_run
     from harness.seal.seal import seal
 
     plan = read_plan(run)
@@ -135,7 +134,7 @@ def _judge(run: RunDir, session: WarmSession, progress: BaseProgress) -> Judged:
     seal(run, plan)
     progress.phase("judge", run.run_id)
     in_campaign = (run.root.parent / run.campaign.name).exists()
-    return Judged(plan, run, judge_run(run, session, in_campaign=in_campaign))
+    return JudgedRun(plan, run, judge_run(run, session, in_campaign=in_campaign))
 
 
 @command("show", example="brokerstorm show --html")

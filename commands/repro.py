@@ -14,15 +14,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands import wiring
-from commands.checks import machine_checks
-from commands.client_jars import with_jars
+from commands.campaigns import opened_campaign
 from commands.console import Settings
-from commands.running import MAX_SEED, leave_in_order
-from commands.staging import opened_campaign
-from commands.summaries import Judged, answer_of, client_version, show_campaign, summarize
+from commands.plans import read_scenario, with_jars
+from commands.preflight import machine_checks
+from commands.running import MAX_SEED, close_run_folder, repeat_command
+from commands.summaries import JudgedRun, answer_of, client_version, show_campaign, summarize
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
-from harness.rundir import RunDir, write_json
+from harness.rundir import RunDir, new_run, write_json
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -57,7 +56,7 @@ class ReproRequest:
 
 
 @dataclass(slots=True)
-class Reproducing:
+class Reproduction:
     """One reproduction: what was asked, and the rounds so far.
 
     Attributes:
@@ -73,7 +72,7 @@ class Reproducing:
     plans: list[tuple[Plan, Plan]]
     about: str
     command: str
-    judged: list[Judged] = field(default_factory=list)
+    judged: list[JudgedRun] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
     def every_plan(self) -> list[Plan]:
@@ -119,7 +118,7 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
     except BrokerstormError as error:
         if asked.judged:
             asked.summary(time.monotonic() - began)
-        leave_in_order(asked.root, error)
+        close_run_folder(asked.root, error)
         raise
     return show_campaign(settings, asked.root, asked.summary(time.monotonic() - began))
 
@@ -127,20 +126,20 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
 # ----- before anything is started ---------------------------------------------------------------------
 
 
-def _prepare(settings: Settings, request: ReproRequest) -> Reproducing:
+def _prepare(settings: Settings, request: ReproRequest) -> Reproduction:
     from harness.doctor.machine import require
 
     _find(request.bug)
-    scenario = wiring.read_scenario(request.bug, request.overrides)
+    scenario = read_scenario(request.bug, request.overrides)
     question = _question(scenario, request)
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
     pairs = _plans(scenario, question, seed, request.client_jars, salt="")
     first = [plan for pair in pairs[:1] for plan in pair]
     require(machine_checks(first, settings.run_dir, request.runtime))
-    root = wiring.new_run(settings.run_dir, scenario.name)
+    root = new_run(settings.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
-    asked = Reproducing(
+    asked = Reproduction(
         root=root,
         scenario=scenario,
         question=question,
@@ -220,13 +219,13 @@ def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str
         words += ["--set", override]
     words += ["--client-jars", str(request.client_jars)] if request.client_jars else []
     words += [] if request.runtime == "auto" else ["--runtime", request.runtime]
-    return wiring.repeat_command([*words, *(["--master", request.master] if request.master else [])])
+    return repeat_command([*words, *(["--master", request.master] if request.master else [])])
 
 
 # ----- the rounds -------------------------------------------------------------------------------------
 
 
-def _run(settings: Settings, request: ReproRequest, asked: Reproducing) -> None:
+def _run(settings: Settings, request: ReproRequest, asked: Reproduction) -> None:
     opened = opened_campaign(settings, request, asked.root, asked.every_plan(), asked.command)
     with opened as (campaign, progress):
         for number, plan in _agenda(asked):
@@ -234,7 +233,7 @@ def _run(settings: Settings, request: ReproRequest, asked: Reproducing) -> None:
                 break
 
 
-def _agenda(asked: Reproducing) -> Iterator[tuple[int, Plan]]:
+def _agenda(asked: Reproduction) -> Iterator[tuple[int, Plan]]:
     """(round, plan) in the order to run; an early stop looks at what came out so far."""
     if not asked.question.quick:
         for number, pair in enumerate(asked.plans, start=1):
@@ -248,7 +247,7 @@ def _agenda(asked: Reproducing) -> Iterator[tuple[int, Plan]]:
 
 
 def _count_one(
-    campaign: Campaign[Result], asked: Reproducing, number: int, plan: Plan, progress: BaseProgress
+    campaign: Campaign[Result], asked: Reproduction, number: int, plan: Plan, progress: BaseProgress
 ) -> bool:
     """Run a round until it counts; False when it did not in `MOST_AGAIN` more attempts."""
     for attempt in range(MOST_AGAIN + 1):
@@ -260,7 +259,7 @@ def _count_one(
     return False
 
 
-def _attempt(campaign: Campaign[Result], asked: Reproducing, plan: Plan, name: str) -> str:
+def _attempt(campaign: Campaign[Result], asked: Reproduction, plan: Plan, name: str) -> str:
     """Run a round; why it does not count, or nothing. A cluster in trouble is replaced for the next one.
 
     Raises:
@@ -270,18 +269,18 @@ def _attempt(campaign: Campaign[Result], asked: Reproducing, plan: Plan, name: s
     asked.save()
     run = RunDir(asked.root.root / name)
     try:
-        each = campaign.play(plan, run)
+        each = campaign.run_round(plan, run)
     except EnvironmentNotReady as error:
         if not asked.judged:
             raise
         campaign.close()
         return f"the cluster was not ready: {error}"
-    asked.judged.append(Judged(each.plan, each.run, each.result))
+    asked.judged.append(JudgedRun(each.plan, each.run, each.result))
     arm = next(arm for arm in asked.arms() if arm.name == plan.variant)
     return arm.runs[-1].not_counted
 
 
-def _line(asked: Reproducing, number: int, plan: Plan, why: str) -> str:
+def _line(asked: Reproduction, number: int, plan: Plan, why: str) -> str:
     """``round 3 of 10 · affected 2.8.1 · premature-then-repeat 37, first after 0.7 s``."""
     question = asked.question
     role = "affected" if plan.variant == question.affected else "fixed"

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commands import wiring
-from commands.checks import machine_checks
+from commands.campaigns import opened_campaign
 from commands.console import Settings
-from commands.staging import opened_campaign
-from commands.summaries import Judged, show_campaign, show_result, summarize
+from commands.plans import choose_plans, read_plan, read_scenario
+from commands.preflight import machine_checks
+from commands.summaries import JudgedRun, show_campaign, show_result, summarize
 from harness.errors import BrokerstormError, UsageError
-from harness.rundir import RunDir, write_json
+from harness.rundir import RunDir, new_run, write_json
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -43,7 +44,7 @@ class RunRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRun:
     """Everything decided before anything is started."""
 
     root: RunDir
@@ -63,7 +64,7 @@ def run_request(settings: Settings, request: RunRequest) -> int:
     try:
         rounds = _run_rounds(settings, request, prepared)
     except BrokerstormError as error:
-        leave_in_order(prepared.root, error)
+        close_run_folder(prepared.root, error)
         raise
     if len(prepared.plans) == 1:
         code = show_result(settings, prepared.root, rounds[0].result)
@@ -73,7 +74,7 @@ def run_request(settings: Settings, request: RunRequest) -> int:
     return code
 
 
-def leave_in_order(root: RunDir, error: BrokerstormError) -> None:
+def close_run_folder(root: RunDir, error: BrokerstormError) -> None:
     """Say what can still be had of a run that was cut short; nothing at all leaves no folder."""
     if not any(root.root.rglob("manifest.json")) and not root.cluster.exists():
         shutil.rmtree(root.root)
@@ -81,19 +82,19 @@ def leave_in_order(root: RunDir, error: BrokerstormError) -> None:
         error.hint = f"what was captured until then: `brokerstorm analyze {root.run_id}`"
 
 
-def _prepare(settings: Settings, request: RunRequest) -> Prepared:
+def _prepare(settings: Settings, request: RunRequest) -> PreparedRun:
     from harness.doctor.machine import require
     from harness.run.campaign import round_names
 
     if request.scenario is None:
         return _prepare_replay(settings, request)
-    scenario = wiring.read_scenario(request.scenario, request.overrides)
+    scenario = read_scenario(request.scenario, request.overrides)
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
-    plans = wiring.choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
+    plans = choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
     require(machine_checks(plans, settings.run_dir, request.runtime))
-    root = wiring.new_run(settings.run_dir, scenario.name)
-    plans = wiring.choose_plans(
+    root = new_run(settings.run_dir, scenario.name)
+    plans = choose_plans(
         scenario, seed=seed, rounds=request.rounds, variant=request.variant, salt=root.run_id
     )
     root.scenario.write_text(scenario.text)
@@ -101,10 +102,10 @@ def _prepare(settings: Settings, request: RunRequest) -> Prepared:
         # Written before the first starts: a campaign that is cut short still says what it was to be.
         for plan, name in zip(plans, round_names(plans), strict=True):
             write_json(RunDir(root.root / name).plan, plan.model_dump(mode="json"))
-    return Prepared(root, plans, scenario.about, _repeat_command(request, seed))
+    return PreparedRun(root, plans, scenario.about, _repeat_command(request, seed))
 
 
-def _prepare_replay(settings: Settings, request: RunRequest) -> Prepared:
+def _prepare_replay(settings: Settings, request: RunRequest) -> PreparedRun:
     """The plan of an earlier run again, under a tag of its own."""
     from harness.doctor.machine import require
 
@@ -120,11 +121,11 @@ def _prepare_replay(settings: Settings, request: RunRequest) -> Prepared:
             f"{request.replay.run_id} holds several runs: which one?",
             hint=f"--replay {request.replay.root}/RUN, RUN one of {names}",
         )
-    plan = wiring.read_plan(request.replay)
+    plan = read_plan(request.replay)
     require(machine_checks([plan], settings.run_dir, request.runtime))
-    root = wiring.new_run(settings.run_dir, plan.scenario)
+    root = new_run(settings.run_dir, plan.scenario)
     tag = (plan.run_tag + 1 + secrets.randbelow(2**32 - 2)) % 2**32 or 1
-    return Prepared(
+    return PreparedRun(
         root, [plan.model_copy(update={"run_tag": tag})], plan.about, _repeat_command(request, plan.seed)
     )
 
@@ -146,10 +147,15 @@ def _repeat_command(request: RunRequest, seed: int) -> str:
     for name, value in given.items():
         if value:
             words += [name, str(value)]
-    return wiring.repeat_command(words)
+    return repeat_command(words)
 
 
-def _run_rounds(settings: Settings, request: RunRequest, prepared: Prepared) -> list[Round[Result]]:
+def repeat_command(arguments: Sequence[str]) -> str:
+    """The command that repeats a run, as a user would type it."""
+    return shlex.join(["brokerstorm", *arguments])
+
+
+def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) -> list[Round[Result]]:
     rounds: list[Round[Result]] = []
     several = len(prepared.plans) > 1
     opened = opened_campaign(
@@ -168,8 +174,8 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: Prepared) -> 
     return rounds
 
 
-def _summarize(prepared: Prepared, rounds: Sequence[Round[Result]], duration_s: float) -> Summary:
-    judged = [Judged(each.plan, each.run, each.result) for each in rounds]
+def _summarize(prepared: PreparedRun, rounds: Sequence[Round[Result]], duration_s: float) -> Summary:
+    judged = [JudgedRun(each.plan, each.run, each.result) for each in rounds]
     return summarize(
         prepared.root,
         prepared.plans,

@@ -53,17 +53,17 @@ def plan(
     settings: Settings, scenario: str, seed: int | None, overrides: tuple[str, ...], variant: str
 ) -> int:
     """Show what a run would do, and touch nothing."""
-    from commands import wiring
     from commands.plan_text import show_plan
+    from commands.plans import choose_plans, read_scenario, timeline_of, timeline_rows
 
-    loaded = wiring.read_scenario(scenario, overrides)
+    loaded = read_scenario(scenario, overrides)
     chosen = 0 if seed is None else seed
-    plans = wiring.choose_plans(loaded, seed=chosen, rounds=1, variant=variant)
-    timelines = [wiring.timeline_of(each) for each in plans]
+    plans = choose_plans(loaded, seed=chosen, rounds=1, variant=variant)
+    timelines = [timeline_of(each) for each in plans]
     document = {
         "schema_version": SCHEMA_VERSION,
         "plans": [
-            {**each.model_dump(), "timeline": wiring.timeline_rows(timeline)}
+            {**each.model_dump(), "timeline": timeline_rows(timeline)}
             for each, timeline in zip(plans, timelines, strict=True)
         ],
     }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRun:
     """A run with its plan and what judging said of it."""
 
     plan: Plan
@@ -48,7 +48,7 @@ def judge_run(run: RunDir, session: WarmSession, *, in_campaign: bool = False) -
 def summarize(
     root: RunDir,
     plans: Sequence[Plan],
-    judged: Sequence[Judged],
+    judged: Sequence[JudgedRun],
     *,
     command: str,
     about: str,
@@ -83,7 +83,7 @@ def summarize(
     return campaign
 
 
-def _variants(plans: Sequence[Plan], judged: Sequence[Judged]) -> list[VariantResult]:
+def _variants(plans: Sequence[Plan], judged: Sequence[JudgedRun]) -> list[VariantResult]:
     from analysis.verdict.campaign import VariantResult
 
     variants = []
@@ -94,7 +94,7 @@ def _variants(plans: Sequence[Plan], judged: Sequence[Judged]) -> list[VariantRe
     return variants
 
 
-def _summary(each: Judged, plans: Sequence[Plan]) -> RunSummary:
+def _summary(each: JudgedRun, plans: Sequence[Plan]) -> RunSummary:
     """Rounds count from 1; the seed of a round tells which it is, also when it was run again."""
     from analysis.verdict.campaign import RunSummary
 
@@ -102,7 +102,7 @@ def _summary(each: Judged, plans: Sequence[Plan]) -> RunSummary:
     return RunSummary.of(each.result, path=each.run.run_id, round_number=number)
 
 
-def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[Judged]) -> Answer:
+def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[JudgedRun]) -> Answer:
     """What the rounds so far say of a known bug."""
     from analysis.verdict.reproduction import answer
 

@@ -6,18 +6,17 @@ import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.checks import _clients, _docker_checks, machine_checks
+from commands.clusters import heal_kept, kept_clusters
 from commands.console import SCHEMA_VERSION, Settings, command, table, write
-from commands.kept import _heal_kept
-from commands.network import fetch_proxy, fetch_proxy_image
+from commands.plans import choose_plans, needs_of, read_scenario
+from commands.preflight import DETOURS, PEER_DETOURS, clients_of, docker_checks_of, machine_checks
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from harness.clusters.layout.addresses import Claim
     from harness.clusters.leftovers import Leftover
     from harness.plan.model import Plan
     from harness.toolchains.jars import Progress
@@ -26,9 +25,7 @@ DEFAULT_SCENARIO = "kafka-quick"
 
 
 def _plans(scenario: str) -> list[Plan]:
-    from commands import wiring
-
-    return wiring.choose_plans(wiring.read_scenario(scenario), seed=0, rounds=1)
+    return choose_plans(read_scenario(scenario), seed=0, rounds=1)
 
 
 @command("doctor", example="brokerstorm doctor kafka-storm")
@@ -47,7 +44,7 @@ def doctor(settings: Settings, scenario: str, runtime: str) -> int:
     plans = _plans(scenario)
     checks = machine_checks(plans, settings.run_dir, "process" if runtime == "auto" else runtime)
     if runtime == "auto":
-        checks += _docker_checks(plans, needed=False)
+        checks += docker_checks_of(plans, needed=False)
     missing = [check for check in checks if check.needed and not check.ok]
     code = Exit.ENVIRONMENT if missing else Exit.PASS
     rows = [
@@ -123,7 +120,7 @@ def _fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
         folders[f"{plan.system} {spec.version}"] = str(
             fetch_cluster(plan.system, plan.version, on_progress=report)
         )
-        for name, version in _clients(plan):
+        for name, version in clients_of(plan):
             worker = load_worker(name)
             argv, _ = launch(worker, version, on_progress=report)
             # Python, Go: the program itself; Java: compiled classes and the client's jars
@@ -155,6 +152,32 @@ def _fetch_images(
     return found
 
 
+def fetch_proxy(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+    """Build the proxy when the faults of these plans need it; name -> where it is.
+
+    Raises:
+        EnvironmentNotReady: no Go, or it does not build.
+    """
+    from harness.clusters.network import toxiproxy
+
+    if not needs_of(plans) & set(DETOURS):
+        return {}
+    return {f"toxiproxy {toxiproxy.VERSION}": str(toxiproxy.fetch(on_progress=report))}
+
+
+def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+    """As `fetch_proxy`, the image for clusters in containers; tag -> what it is.
+
+    Args:
+        client: of the Docker engine (`docker.DockerClient`).
+    """
+    from harness.clusters.docker import proxy
+
+    if PEER_DETOURS not in needs_of(plans):
+        return {}
+    return {proxy.provide(client, on_progress=report): "the network proxy"}
+
+
 @command("clean", example="brokerstorm clean --dry-run\nbrokerstorm clean")
 @click.argument("name", metavar="[RUN]", required=False)
 @click.option("--all", "everything", is_flag=True, help="Stop clusters that were left running, too.")
@@ -169,7 +192,7 @@ def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool)
     from harness.clusters import leftovers
 
     found = leftovers.find(Path(name).name if name else None)
-    kept = [] if name else _kept()
+    kept = [] if name else kept_clusters()
     if everything:
         found += [one for claim in kept for one in leftovers.find(claim.run_id)]
         kept = []
@@ -178,7 +201,7 @@ def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool)
     if not dry_run:
         with settings.interrupts.deferred():
             _remove(found)
-            healed = [claim.run_id for claim in kept if _heal_kept(claim)]
+            healed = [claim.run_id for claim in kept if heal_kept(claim)]
     document = {
         "schema_version": SCHEMA_VERSION,
         "dry_run": dry_run,
@@ -200,12 +223,6 @@ def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool)
 
     settings.show(document, text)
     return Exit.PASS
-
-
-def _kept() -> list[Claim]:
-    from commands.kept import kept_clusters
-
-    return kept_clusters()
 
 
 def _remove(found: Sequence[Leftover]) -> None:

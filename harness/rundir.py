@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -164,6 +165,29 @@ def all_runs(base: Path) -> Iterator[RunDir]:
         run = RunDir(path)
         if run.manifest.exists() or run.campaign.exists():
             yield run
+
+
+def new_run(run_dir: Path, name: str) -> RunDir:
+    """A folder of its own for a run that starts now, named so that names sort by time.
+
+    Raises:
+        UsageError: the folder of runs cannot be written.
+    """
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 100):
+            folder = run_dir / (stem if number == 1 else f"{stem}-{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return RunDir(folder)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to the run folder {run_dir}: {error.strerror}", hint="--run-dir names another"
+        ) from error
+    raise UsageError(f"{run_dir} already holds a hundred runs of this second")
 
 
 def point_latest(run: RunDir) -> None:

@@ -43,8 +43,8 @@ class Round(Generic[ResultT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage(Generic[ResultT]):
-    """What the composer (cli) gives a campaign, so that it needs no fault kind and no Spark.
+class CampaignHooks(Generic[ResultT]):
+    """Functions that a campaign is given, so that it needs no fault kind and no Spark.
 
     Attributes:
         open_cluster: plan and folder -> a cluster that is not up yet.
@@ -65,7 +65,7 @@ class Campaign(Generic[ResultT]):
     def __init__(
         self,
         root: RunDir,
-        stage: Stage[ResultT],
+        hooks: CampaignHooks[ResultT],
         *,
         progress: Progress,
         interrupts: Interrupts,
@@ -74,7 +74,7 @@ class Campaign(Generic[ResultT]):
         keep_up: bool = False,
     ) -> None:
         self._root = root
-        self._stage = stage
+        self._hooks = hooks
         self._progress = progress
         self._interrupts = interrupts
         self._command = command
@@ -97,9 +97,9 @@ class Campaign(Generic[ResultT]):
             write_json(self._root.campaign, {"schema_version": 1, "runs": names, "command": self._command})
         for number, (plan, name) in enumerate(zip(plans, names, strict=True), start=1):
             run = self._root if single else RunDir(self._root.root / name)
-            yield self.play(plan, run, is_last=number == len(plans))
+            yield self.run_round(plan, run, is_last=number == len(plans))
 
-    def play(self, plan: Plan, run: RunDir, *, is_last: bool = False) -> Round[ResultT]:
+    def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False) -> Round[ResultT]:
         """Run one plan in the folder ``run`` and judge it; ``is_last``: the cluster is not needed after it.
 
         Raises:
@@ -110,11 +110,11 @@ class Campaign(Generic[ResultT]):
             plan,
             run,
             cluster,
-            self._stage.storm(plan, cluster, run),
+            self._hooks.storm(plan, cluster, run),
             progress=self._progress,
             interrupts=self._interrupts,
             command=self._command,
-            on_phase=self._stage.on_phase,
+            on_phase=self._hooks.on_phase,
             offline=self._offline,
         )
         outcome = live.execute()
@@ -132,7 +132,7 @@ class Campaign(Generic[ResultT]):
         self._interrupts.raise_if_stopped()
         self._progress.phase("judge", "Spark")
         try:
-            result = self._stage.judge(run)
+            result = self._hooks.judge(run)
         except Exception:
             # A signal to the whole group ends the JVM too; what then fails first need not be our own stop.
             self._interrupts.raise_if_stopped()
@@ -148,7 +148,7 @@ class Campaign(Generic[ResultT]):
         nodes = f"topology {plan.topology}" if plan.topology else "three nodes"
         self._progress.phase("up", f"{plan.system} {plan.version}, {nodes}")
         self._key = key
-        self._cluster = self._stage.open_cluster(plan, self._root)
+        self._cluster = self._hooks.open_cluster(plan, self._root)
         self._cluster.up(timeout_s=plan.limits["ready"])
         return self._cluster
 

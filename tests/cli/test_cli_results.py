@@ -1,4 +1,4 @@
-"""Judged runs as the command line shows them again: show, compare, list, and the summary of a campaign."""
+"""JudgedRun runs as the command line shows them again: show, compare, list, and the summary of a campaign."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from analysis.findings import Result
 from analysis.report.documents import schemas, write_result
 from cli import main
+from commands.plans import read_plan
 from commands.reading import planned_rounds
-from commands.summaries import Judged, summarize
-from commands.wiring import read_plan
+from commands.summaries import JudgedRun, summarize
 from harness.plan.build import build_plans
 from harness.plan.model import Plan
 from harness.rundir import RunDir, point_latest, write_json
@@ -28,13 +28,13 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     return code, out, err
 
 
-def judged(run: RunDir, plan: Plan, result: Result) -> Judged:
+def judged(run: RunDir, plan: Plan, result: Result) -> JudgedRun:
     run.create()
     write_json(run.plan, plan.model_dump())
     write_json(run.manifest, {"status": "complete"})
     named = replace(result, run_id=run.run_id, scenario=plan.scenario, variant=plan.variant)
     write_result(run, named)
-    return Judged(plan, run, named)
+    return JudgedRun(plan, run, named)
 
 
 @pytest.fixture

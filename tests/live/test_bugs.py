@@ -54,7 +54,7 @@ def test_a_known_bug_is_seen_in_the_affected_version_only(tmp_path: Path, bug: s
 
 
 def every_pair() -> list[tuple[str, str]]:
-    from commands.wiring import read_scenario
+    from commands.plans import read_scenario
 
     found = []
     for name in bundled_bugs():

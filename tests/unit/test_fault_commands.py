@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import faults
-from commands import wiring
+from commands import plans
 from commands.plan_text import show_plan
 from faults.kinds import KINDS
 from faults.kit.injection import FaultKind
@@ -109,14 +109,14 @@ def test_storms_say_how_often() -> None:
 def test_plan_shows_what_the_cluster_is_started_with_and_what_each_draw_sends(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (plan,) = wiring.choose_plans(wiring.read_scenario("kafka-mix"), seed=7)
-    timeline = wiring.timeline_of(plan)
+    (plan,) = plans.choose_plans(plans.read_scenario("kafka-mix"), seed=7)
+    timeline = plans.timeline_of(plan)
     show_plan(plan, timeline)
     out = capsys.readouterr().out.splitlines()
     assert "  needs     cpu-quota" in out
     assert next(line for line in out if "quiet for 10 s" in line).startswith(" " * 12 + "+22.0 s")
     assert "                SIGSTOP the node that leads most of orders, chosen then" in out
-    rows = wiring.timeline_rows(timeline)
+    rows = plans.timeline_rows(timeline)
     assert len(rows) == len(timeline.firings)
     assert all(row["commands"] for row in rows)
     assert {row["fault"] for row in rows} == {"leader-move", "pause", "kill", "cpu-limit"}

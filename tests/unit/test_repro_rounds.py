@@ -11,9 +11,9 @@ import pytest
 
 from analysis.findings import Result
 from commands import repro
-from commands.repro import Reproducing, ReproRequest
+from commands.plans import read_scenario
+from commands.repro import Reproduction, ReproRequest
 from commands.summaries import client_version
-from commands.wiring import read_scenario
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.model import Plan
 from harness.progress.view import BaseProgress
@@ -49,7 +49,7 @@ class Played:
         self.names: list[str] = []
         self.closed = 0
 
-    def play(self, plan: Plan, run: RunDir) -> Round[Result]:
+    def run_round(self, plan: Plan, run: RunDir) -> Round[Result]:
         self.plans.append(plan)
         self.names.append(run.run_id)
         return Round(plan, run, RunOutcome("complete"), self.script(plan, run.run_id))
@@ -76,24 +76,24 @@ def request(file: Path, **changes: Any) -> ReproRequest:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Callable[..., Reproducing]:
+def asked(tmp_path: Path) -> Callable[..., Reproduction]:
     file = tmp_path / "lost.yaml"
     file.write_text(TEXT)
 
-    def ask(**changes: Any) -> Reproducing:
+    def ask(**changes: Any) -> Reproduction:
         wanted = request(file, **changes)
         scenario = read_scenario(str(file))
         question = repro._question(scenario, wanted)
         root = RunDir(tmp_path / "20261121-lost")
         plans = repro._plans(scenario, question, 7, wanted.client_jars, salt=root.run_id)
-        return Reproducing(
+        return Reproduction(
             root, scenario, question, 7, wanted.client_jars, plans, "", "brokerstorm repro lost"
         )
 
     return ask
 
 
-def go(asked: Reproducing, script: Script) -> tuple[Played, list[str]]:
+def go(asked: Reproduction, script: Script) -> tuple[Played, list[str]]:
     played, notes = Played(script), Notes()
     campaign = cast("Campaign[Result]", played)
     for number, plan in repro._agenda(asked):
@@ -106,7 +106,7 @@ def by_arm(plan: Plan, name: str) -> Result:
     return HIT if plan.variant == "old" else CLEAN
 
 
-def test_the_arms_take_turns_with_the_same_seeds(asked: Callable[..., Reproducing]) -> None:
+def test_the_arms_take_turns_with_the_same_seeds(asked: Callable[..., Reproduction]) -> None:
     case = asked()
     played, notes = go(case, by_arm)
     assert played.names == ["old-1", "new-1", "old-2", "new-2", "old-3", "new-3", "old-4", "new-4"]
@@ -119,7 +119,7 @@ def test_the_arms_take_turns_with_the_same_seeds(asked: Callable[..., Reproducin
     assert [run.round for run in whole.variants[0].runs] == [1, 2, 3, 4]
 
 
-def test_a_round_that_met_too_little_is_run_again_with_its_seed(asked: Callable[..., Reproducing]) -> None:
+def test_a_round_that_met_too_little_is_run_again_with_its_seed(asked: Callable[..., Reproduction]) -> None:
     def script(plan: Plan, name: str) -> Result:
         return passing(exposure=NOT_MET) if name == "new-2" else by_arm(plan, name)
 
@@ -133,14 +133,14 @@ def test_a_round_that_met_too_little_is_run_again_with_its_seed(asked: Callable[
     assert case.summary(1.0).exit_code == 0
 
 
-def test_it_gives_up_after_two_more_attempts(asked: Callable[..., Reproducing]) -> None:
+def test_it_gives_up_after_two_more_attempts(asked: Callable[..., Reproduction]) -> None:
     case = asked()
     played, _ = go(case, lambda plan, name: unknown(exposure=MET, findings=[]))
     assert played.names == ["old-1", "old-1-again-1", "old-1-again-2"]
     assert case.summary(1.0).exit_code == 3
 
 
-def test_a_cluster_in_trouble_is_replaced_once_something_has_run(asked: Callable[..., Reproducing]) -> None:
+def test_a_cluster_in_trouble_is_replaced_once_something_has_run(asked: Callable[..., Reproduction]) -> None:
     def script(plan: Plan, name: str) -> Result:
         if name == "new-1":
             raise EnvironmentNotReady("no leader for orders-3")
@@ -154,7 +154,7 @@ def test_a_cluster_in_trouble_is_replaced_once_something_has_run(asked: Callable
         go(asked(), lambda plan, name: script(plan, "new-1"))
 
 
-def test_quick_stops_at_the_first_hit_and_one_fixed_round(asked: Callable[..., Reproducing]) -> None:
+def test_quick_stops_at_the_first_hit_and_one_fixed_round(asked: Callable[..., Reproduction]) -> None:
     case = asked(quick=True)
     played, _ = go(case, lambda plan, name: HIT if name == "old-3" else CLEAN)
     assert played.names == ["old-1", "old-2", "old-3", "new-3"]
@@ -162,7 +162,7 @@ def test_quick_stops_at_the_first_hit_and_one_fixed_round(asked: Callable[..., R
     assert (whole.exit_code, whole.variants[0].rate) == (0, None)
 
 
-def test_what_was_asked_is_written_down_first(asked: Callable[..., Reproducing]) -> None:
+def test_what_was_asked_is_written_down_first(asked: Callable[..., Reproduction]) -> None:
     case = asked()
     case.save()
     document = json.loads(case.root.campaign.read_text())
@@ -178,13 +178,13 @@ def test_what_was_asked_is_written_down_first(asked: Callable[..., Reproducing])
     ],
 )
 def test_what_cannot_be_answered_is_refused(
-    asked: Callable[..., Reproducing], changes: dict[str, Any], message: str
+    asked: Callable[..., Reproduction], changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         asked(**changes)
 
 
-def test_one_round_is_enough_for_one_look(asked: Callable[..., Reproducing]) -> None:
+def test_one_round_is_enough_for_one_look(asked: Callable[..., Reproduction]) -> None:
     assert asked(quick=True, rounds=1).question.rounds == 1
 
 

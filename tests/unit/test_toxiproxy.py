@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from commands.network import fetch_proxy, network_checks
+from commands.preflight import network_checks
+from commands.upkeep import fetch_proxy
 from harness.clusters.docker import namespaces
 from harness.clusters.network import toxiproxy
 from harness.errors import EnvironmentNotReady, Exit, UsageError

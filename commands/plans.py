@@ -1,28 +1,24 @@
-"""What a run is made of: the only place where harness, faults and analysis meet."""
+"""From a scenario to checked plans and their fault timelines; nothing is started or touched."""
 
 from __future__ import annotations
 
-import shlex
-import time
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from commands.opening import Opening
-from commands.summaries import judge_run
 from harness.errors import UsageError
-from harness.rundir import RunDir, point_latest, read_json
+from harness.rundir import RunDir, read_json
 
 if TYPE_CHECKING:
-    from analysis.findings import Result
-    from analysis.spark.session import WarmSession
-    from commands.console import Settings
     from faults import Timeline
     from harness.plan.model import Plan
-    from harness.progress.view import BaseProgress
-    from harness.protocols.cluster import Cluster, FaultStorm
-    from harness.run.campaign import Stage
     from harness.scenario.model import Scenario
+
+#: A client version that is a folder of jars (`harness.workers.java_build`).
+JARS = "jars:"
+#: Jars that an error names.
+MOST_NAMED = 4
 
 
 def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
@@ -109,6 +105,13 @@ def read_plan(run: RunDir) -> Plan:
         raise UsageError(f"{run.plan} is not a plan of this version: {where}: {first['msg']}") from error
 
 
+def needs_of(plans: Iterable[Plan]) -> frozenset[str]:
+    """What a cluster must be started with for the faults of these plans."""
+    import faults
+
+    return faults.needs_of(timeline_of(plan) for plan in plans)
+
+
 def timeline_rows(timeline: Timeline) -> list[dict[str, Any]]:
     """Firings as JSON, each with the commands that it would send."""
     import faults
@@ -127,78 +130,43 @@ def timeline_rows(timeline: Timeline) -> list[dict[str, Any]]:
     ]
 
 
-def new_run(run_dir: Path, name: str) -> RunDir:
-    """A folder of its own for a run that starts now, named so that names sort by time.
+def with_jars(plan: Plan, folder: Path | None) -> Plan:
+    """``jars:0.5`` of a bug file is folder 0.5 of ``--client-jars``.
 
     Raises:
-        UsageError: the folder of runs cannot be written.
+        UsageError: a version that only the user can bring, and they did not, or brought another.
     """
-    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        for number in range(1, 100):
-            folder = run_dir / (stem if number == 1 else f"{stem}-{number}")
-            try:
-                folder.mkdir()
-            except FileExistsError:
-                continue
-            return RunDir(folder)
-    except OSError as error:
+
+    def found(version: str) -> str:
+        name = version.removeprefix(JARS)
+        if not version.startswith(JARS) or Path(name).is_absolute():
+            return version
+        return f"{JARS}{_jars_of(name, folder, plan.variant)}"
+
+    sides = {
+        "producers": [
+            p.model_copy(update={"client_version": found(p.client_version)}) for p in plan.producers
+        ],
+        "consumers": [
+            c.model_copy(update={"client_version": found(c.client_version)}) for c in plan.consumers
+        ],
+    }
+    return plan.model_copy(update=sides)
+
+
+def _jars_of(version: str, folder: Path | None, variant: str) -> Path:
+    where = folder / version if folder else Path("DIR") / version
+    jars = sorted(path.name for path in where.glob("*.jar")) if folder else []
+    if not jars:
         raise UsageError(
-            f"cannot write to the run folder {run_dir}: {error.strerror}", hint="--run-dir names another"
-        ) from error
-    raise UsageError(f"{run_dir} already holds a hundred runs of this second")
-
-
-def repeat_command(arguments: Sequence[str]) -> str:
-    """The command that repeats a run, as a user would type it."""
-    return shlex.join(["brokerstorm", *arguments])
-
-
-def make_stage(
-    settings: Settings,
-    progress: BaseProgress,
-    session: WarmSession,
-    root: RunDir,
-    plans: Sequence[Plan],
-    *,
-    runtime: str,
-    offline: bool,
-    replay: RunDir | None = None,
-) -> Stage[Result]:
-    """Cluster, faults and judging of a campaign; a cluster has what the faults of all plans need.
-
-    Args:
-        runtime: "auto", "process" or "docker"; what auto means is decided once for a cluster of one kind.
-    """
-    import faults
-    from harness.run.campaign import Stage
-
-    timelines = [timeline_of(plan) for plan in plans]
-    opening = Opening(runtime, faults.needs_of(timelines), offline=offline, progress=progress)
-
-    def open_cluster(plan: Plan, root: RunDir) -> Cluster:
-        return opening.open(plan, timeline_of(plan), root)
-
-    def storm(plan: Plan, cluster: Cluster, run: RunDir) -> FaultStorm:
-        words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
-        progress.begin(
-            " · ".join(word for word in words if word),
-            rate_per_s=plan.rate_per_s,
-            warm_up_s=plan.warm_up_s,
-            load_s=plan.load_s,
+            f"{variant} needs jars that no repository has: there are none in {where}",
+            hint=f"put the jars of version {version} into DIR/{version} and name DIR: --client-jars DIR",
         )
-        timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
-        stopping, hurry = settings.interrupts.stop, settings.interrupts.hurry
-        return faults.Storm(timeline, cluster, run, on_event=progress.fault, stopping=stopping, hurry=hurry)
-
-    def on_phase(name: str) -> None:
-        if name == "ready":
-            point_latest(root)  # from here on there is something to show
-        if name == "drain":
-            session.start()
-
-    def judge(run: RunDir) -> Result:
-        return judge_run(run, session, in_campaign=run.root != root.root)
-
-    return Stage(open_cluster, storm, judge, on_phase)
+    # A pair of versions means nothing if both folders hold the same client.
+    if not any(re.search(rf"[-_]{re.escape(version)}(?![0-9]|\.[0-9])", name) for name in jars):
+        named = ", ".join(jars[:MOST_NAMED]) + (", ..." if len(jars) > MOST_NAMED else "")
+        raise UsageError(
+            f"{variant} is about version {version}, and no jar in {where} has it in its name: {named}",
+            hint=f"the client's own jar must be there under its own name, such as client-{version}.jar",
+        )
+    return where.resolve()
