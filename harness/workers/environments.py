@@ -40,7 +40,8 @@ def launch(
             hint="run `make setup`, or name a client_version to fetch",
         )
     # PYTHONSAFEPATH would hide the worker folder's own modules; the kit comes first, nothing else leaks in.
-    return [python, str(worker.folder / worker.entry)], {"PYTHONPATH": str(KIT)}
+    paths = {"PYTHONPATH": str(KIT), "PYTHONSAFEPATH": ""}
+    return [python, str(worker.folder / worker.entry)], paths
 
 
 def readiness(worker: WorkerSpec, version: str) -> Readiness:
@@ -105,8 +106,8 @@ def _build(library: str, version: str, folder: Path) -> None:
     except (OSError, subprocess.CalledProcessError) as error:
         raise WorkerError(f"cannot make a virtual environment in {folder}: {error}") from error
     command = [
-        str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-        "--no-input", "--prefer-binary", f"{library}=={version}",
+        str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet",
+        "--disable-pip-version-check", "--no-input", "--prefer-binary", f"{library}=={version}",
     ]  # fmt: skip
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)

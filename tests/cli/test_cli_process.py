@@ -99,9 +99,10 @@ def test_the_launcher_finds_the_checkout_through_links(tmp_path: Path) -> None:
     root = tmp_path / "check out"
     (root / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(ROOT / "brokerstorm", root / "brokerstorm")
-    target = root / ".venv" / "bin" / "brokerstorm"
-    target.write_text('#!/bin/sh\nprintf "[%s]" "$@"\nexit 3\n')
-    target.chmod(0o755)
+    for name in ("brokerstorm", "python"):
+        program = root / ".venv" / "bin" / name
+        program.write_text('#!/bin/sh\nshift\nprintf "[%s]" "$@"\nexit 3\n')
+        program.chmod(0o755)
     (tmp_path / "link").symlink_to(root / "brokerstorm")
     (tmp_path / "relative").symlink_to("link")
     for path in (root / "brokerstorm", tmp_path / "link", tmp_path / "relative"):

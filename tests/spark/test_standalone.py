@@ -15,6 +15,8 @@ import pyspark
 import pytest
 
 from analysis.spark.jvm import find_java
+from harness.errors import Exit
+from tests.installed import build, install
 from tests.planted.streams import STREAMS
 from tests.planted.tiny import History
 
@@ -129,15 +131,18 @@ def planted(root: Path) -> Path:
 
 
 def test_executors_without_our_modules_judge(master: str, tmp_path: Path) -> None:
+    """Nor does anything import the `analysis` and `harness` that lie where the user stands."""
+    installed = install(build("wheel", tmp_path / "wheel"), tmp_path)
+    before = sorted(installed.hostile.rglob("*"))
     run = planted(tmp_path / "run")
-    done = analyze(run, master, tmp_path / "empty")
-    assert done.stdout.split() == ["fail"], done.stdout + done.stderr
-    document = json.loads((run / "result.json").read_text())
+    words = [str(installed.command), "--json", "--quiet", "analyze", str(run), "--master", master]
+    done = installed.call(*words, PYSPARK_PYTHON=str(installed.python))
+    assert (done.returncode, done.stderr) == (Exit.FAIL, ""), done.stdout + done.stderr
+    document = json.loads(done.stdout)
     violations = {f["class"]: f["count"] for f in document["findings"] if f["status"] == "violation"}
     assert violations == {"acked-lost": 6}
     assert document["rows"]["sends"] == 30
-    assert list((tmp_path / "empty").iterdir()) == []
-    assert done.stderr == ""
+    assert sorted(installed.hostile.rglob("*")) == before
 
 
 def test_executors_without_numpy_are_named(master: str, tmp_path: Path) -> None:
