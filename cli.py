@@ -12,9 +12,10 @@ from contextlib import ExitStack
 import click
 
 from commands import clusters, reading, starting, upkeep
-from commands.console import Group, report_problem
+from commands.console import Group, report_problem, show_help
 from harness import __version__
 from harness.errors import BrokerstormError, Exit
+from harness.invocation import called
 from harness.run.interrupts import Interrupts
 
 
@@ -51,10 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if threading.current_thread() is threading.main_thread():
             stack.enter_context(interrupts)
         try:
-            outcome = cli.main(given, prog_name="brokerstorm", standalone_mode=False, obj=interrupts)
+            outcome = cli.main(given, prog_name=called(), standalone_mode=False, obj=interrupts)
             return int(outcome or 0)
+        except click.exceptions.NoArgsIsHelpError as error:
+            return show_help(error)
         except click.UsageError as error:
-            path = error.ctx.command_path if error.ctx else "brokerstorm"
+            path = error.ctx.command_path if error.ctx else called()
             hint = f"`{path} --help` shows what there is"
             return _report(error, error.format_message(), hint=hint, code=Exit.USAGE, as_json=as_json)
         except click.ClickException as error:
@@ -80,7 +83,7 @@ def _report_bug(error: Exception, *, as_json: bool) -> int:
     first = (str(error).splitlines() or [""])[0]
     kept = _keep_traceback(error)
     hint = f"please report it{f' with {kept}' if kept else ''}; `brokerstorm clean` removes what may be left"
-    text = f"a bug of ours: {type(error).__name__}: {first}"
+    text = f"internal error: {type(error).__name__}: {first}"
     return _report(error, text, code=Exit.BUG, hint=hint, as_json=as_json)
 
 

@@ -18,6 +18,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from harness.invocation import for_terminal
+
 if TYPE_CHECKING:
     from harness.progress.view import BaseProgress
     from harness.run.interrupts import Interrupts
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 DEFAULT_RUN_DIR = "runs"
 _META = "brokerstorm."
+FIRST = "Start with `brokerstorm run kafka-quick`: two minutes, a verdict and a report."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Settings:
         """Write the JSON document, or call ``text`` to write for people."""
         with reader_may_leave():
             if self.json:
-                write(json.dumps(document, indent=1, default=str, ensure_ascii=False))
+                _put(json.dumps(document, indent=1, default=str, ensure_ascii=False), sys.stdout)
             else:
                 text()
 
@@ -65,8 +68,11 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def write(text: str, *, file: IO[str] | None = None) -> None:
-    """Print text that may hold anything, also where the terminal knows only ASCII."""
-    target = file or sys.stdout
+    """Print a message; it may hold anything, also where the terminal knows only ASCII."""
+    _put(for_terminal(text), file or sys.stdout)
+
+
+def _put(text: str, target: IO[str]) -> None:
     encoding = getattr(target, "encoding", None) or "utf-8"
     target.write(text.encode(encoding, "replace").decode(encoding) + "\n")
 
@@ -170,7 +176,7 @@ class Group(click.Group):
 def write_example(formatter: click.HelpFormatter, example: str) -> None:
     with formatter.section("Example"):
         for line in example.splitlines():
-            formatter.write_text(line)
+            formatter.write_text(for_terminal(line))
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -207,9 +213,16 @@ def report_problem(kind: str, text: str, *, hint: str, exit_code: int, as_json: 
         if as_json:
             error = {"type": kind, "message": text, "hint": hint}
             document = {"schema_version": SCHEMA_VERSION, "exit_code": int(exit_code), "error": error}
-            write(json.dumps(document, indent=1, ensure_ascii=False))
+            _put(json.dumps(document, indent=1, ensure_ascii=False), sys.stdout)
         else:
             write(f"brokerstorm: {text}", file=sys.stderr)
             if hint:
                 write(f"  {hint}", file=sys.stderr)
     return int(exit_code)
+
+
+def show_help(error: click.UsageError) -> int:
+    """The help of the whole, for a command line without a command, and what to type first."""
+    with reader_may_leave():
+        write(error.format_message() + "\n\n" + FIRST, file=sys.stderr)
+    return int(error.exit_code)

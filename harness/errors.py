@@ -1,6 +1,6 @@
 """Errors a user can do something about, each with its exit code.
 
-    BrokerstormError            70  our bug, unless a subclass says otherwise
+    BrokerstormError            70  an internal error, unless a subclass says otherwise
     +-- UsageError               2  a bad command line, scenario file or run folder
     |   +-- ScenarioError        2  a key or value of a scenario
     +-- EnvironmentNotReady      4  Java, network, ports, memory, disk, a cluster that never got ready
@@ -51,7 +51,7 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
         "`brokerstorm doctor` names the remedy",
     ),
     Exit.NOT_HEALED: ("a fault could not be healed: something is left behind", "`brokerstorm clean`"),
-    Exit.BUG: ("a bug of ours", "report it with the traceback file that is named"),
+    Exit.BUG: ("an internal error", "report it with the traceback file that is named"),
     Exit.INTERRUPTED: ("stopped by Ctrl-C; healed, what was captured is kept", "`brokerstorm analyze`"),
     Exit.TERMINATED: ("stopped by SIGTERM; healed, what was captured is kept", "`brokerstorm analyze`"),
 }

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from analysis.findings import FaultRow, Finding, HangRow, Result, Status, Verdict, Witness
 from analysis.report import words
+from harness.invocation import for_terminal
 
 #: Witnesses printed of a class; the page and result.json have more.
 SHOWN_WITNESSES = 3
@@ -318,7 +319,7 @@ def _closing(result: Result, report: Path | None) -> RenderableType:
     traced = next((w.message for f in result.violations() for w in f.witnesses if is_message(w)), None)
     if traced is not None:
         run = f" {report.parent}" if report is not None else ""
-        lines.append(("trace", f"brokerstorm trace {traced}{run}"))
-    lines.append(("repeat", words.plain(result.command)))
+        lines.append(("trace", for_terminal(f"brokerstorm trace {traced}{run}")))
+    lines.append(("repeat", for_terminal(words.plain(result.command))))
     lines.append(("exit", str(result.exit_code)))
     return rows(lines)

@@ -18,6 +18,7 @@ from analysis.verdict.campaign import (
     RunSummary,
     VariantResult,
 )
+from harness.invocation import for_terminal
 
 STYLE = {
     Expectation.MET: "black on green",
@@ -46,11 +47,11 @@ def next_steps(campaign: Campaign, report: Path | None) -> RenderableType:
         lines.append(("report", str(report)))
         shown = [first for variant in campaign.variants if (first := first_witness(variant))]
         lines += [
-            ("trace", f"brokerstorm trace {witness.message} {report.parent / run.path}")
+            ("trace", for_terminal(f"brokerstorm trace {witness.message} {report.parent / run.path}"))
             for run, _, witness in shown[:1]
             if is_message(witness)
         ]
-    lines += [("repeat", words.plain(campaign.command)), ("exit", str(campaign.exit_code))]
+    lines += [("repeat", for_terminal(words.plain(campaign.command))), ("exit", str(campaign.exit_code))]
     return rows(lines)
 
 

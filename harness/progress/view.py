@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.faultlog import FaultLog, FaultRecord
+from harness.invocation import for_terminal
 
 #: Rates are taken over this long: short enough to show a stall, long enough not to flicker.
 RATE_WINDOW_S = 2.0
@@ -134,7 +135,7 @@ class BaseProgress:
 
     def note(self, text: str) -> None:
         """Something the user should know now."""
-        self._say(text)
+        self._say(for_terminal(text))
 
     def waiting(self, worker: str, text: str) -> None:
         """What a worker waits in vain for stays in view until the next run; empty when it goes on."""

@@ -206,7 +206,7 @@ def test_our_bug_is_one_line_and_a_file(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, out, err = answer(capsys, "list")
     assert (code, out) == (Exit.BUG, "")
-    assert "a bug of ours" in err
+    assert "internal error: " in err
     assert "Traceback" not in err
     (kept,) = tmp_path.glob("brokerstorm-*.traceback.txt")
     assert str(kept) in err

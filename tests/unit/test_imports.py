@@ -31,7 +31,15 @@ ALLOWED = {
         "harness.waiting",
         "harness.faultlog",
     ),
-    "analysis": ("analysis", "harness.records", "harness.rundir", "harness.errors", "harness.faultlog"),
+    "analysis": (
+        "analysis",
+        "harness.records",
+        "harness.rundir",
+        "harness.errors",
+        "harness.invocation",
+        "harness.faultlog",
+    ),
+    "launcher": ("cli",),
     "harness": ("harness",),
     "bench": ("harness", "faults", "analysis", "bench", "tests.planted"),
     "docs": ("harness", "faults", "analysis", "cli", "commands"),
@@ -48,7 +56,7 @@ BARE = (
 #: Client and broker libraries: only who talks to brokers may know them.
 CLIENT_LIBRARIES = {"confluent_kafka", "kafka", "pika", "pulsar"}
 CLIENT_LIBRARIES_IN = ("harness/brokers", "harness/workers", "tests", "bench")
-OURS = ("cli", "commands", "harness", "faults", "analysis", "bench", "docs", "tests")
+OURS = ("cli", "commands", "harness", "faults", "analysis", "bench", "docs", "launcher", "tests")
 
 
 def sources() -> list[Path]:

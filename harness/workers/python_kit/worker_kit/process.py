@@ -45,7 +45,7 @@ def main(
         client_errors: exceptions of the client that end a role with the client's own message.
 
     Returns:
-        0 after `done`, 2 wrong arguments, 4 the environment or an option, 70 a bug of ours.
+        0 after `done`, 2 wrong arguments, 4 the environment or an option, 70 an internal error.
     """
     if sys.argv[1:2] == ["--self-test"] and len(sys.argv) == 3:
         print("\n".join(write_golden(Path(sys.argv[2]))))
