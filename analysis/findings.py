@@ -164,6 +164,7 @@ class Result:
     percentiles: list[tuple[float, float]]  # (quantile, ms)
     findings: list[Finding]
     faults: list[FaultRow]
+    untested: dict[str, str] = field(default_factory=dict)  # class -> why nothing found proves nothing
     hangs: list[HangRow] = field(default_factory=list)
     timeline: Timeline
     coverage: list[dict[str, Any]]  # {name, ok, text}

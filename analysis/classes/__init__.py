@@ -16,6 +16,7 @@ from analysis.classes.delivery import DELIVERY
 from analysis.classes.entry import (
     ALWAYS,
     APPLICATION,
+    ASKS,
     CAPTURE,
     INFORMATION,
     PRECONDITIONS,
@@ -32,6 +33,7 @@ from harness.errors import UsageError, did_you_mean
 __all__ = [
     "ALWAYS",
     "APPLICATION",
+    "ASKS",
     "CAPTURE",
     "CLASSES",
     "INFORMATION",

@@ -31,6 +31,21 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "topic-ours": "nobody else writes to the topic",
 }
 
+#: What a run must have for a class to be about it; and why it is not, without.
+ASKS: Final[Mapping[str, str]] = {
+    "sends": "nothing was sent",
+    "consumers": "no consumer read",
+    "log": "queues keep no log",
+    "queues": "there was no queue",
+    "fixed-lanes": "the client chose every partition",
+    "deadlines": "no deadline of a send is known",
+    "client-sequence": "the log holds no sequence ids of the client",
+    "ignored-results": "every producer looked at the results of its sends",
+    "resent": "no application sent a message again",
+    "transactions": "nothing was sent in a transaction",
+    "rollbacks": "no consumer rolled back",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -48,6 +63,7 @@ class AnomalyClass:
         breaks: any of delivery, order, dedup, redelivery-order (one that holds makes it a violation), or a
             single `ALWAYS`, `CAPTURE`, `APPLICATION` or `INFORMATION`.
         needs: names in `PRECONDITIONS`.
+        asks: names in `ASKS`.
         unit: what ``count`` counts.
         sentence: one line for people; what happened, not what to think of it.
         example: a sequence that shows it.
@@ -63,6 +79,7 @@ class AnomalyClass:
     example: str
     explanation: str
     unit: str = "messages"
+    asks: tuple[str, ...] = ()
     splits: Mapping[str, Split] = field(default_factory=dict)
     rests_on: tuple[str, ...] = ()
     split_by: str = ""

@@ -61,6 +61,7 @@ _LOG_KERNELS = (
     hang.judge,
     unchecked.judge,
 )
+_ROLLBACKS = (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END, Event.RECOVER)
 
 
 def classify(bucket: Bucket) -> Partial:
@@ -195,5 +196,8 @@ def _counts(history: History) -> dict[str, int]:
         "delivered": int(np.count_nonzero(deliveries["event"] == Event.DELIVER)),
         "send_rows": sends.rows,
         "log_rows": history.bucket.log.rows,
+        "rollback_rows": int(np.count_nonzero(np.isin(deliveries["event"], _ROLLBACKS))),
+        "transaction_rows": int(np.count_nonzero(history.bucket.log["txn"])),
+        "numbered_rows": int(np.count_nonzero(history.bucket.log["client_name"])),
         "delivery_rows": deliveries.rows,
     }

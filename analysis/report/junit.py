@@ -1,9 +1,10 @@
 """JUnit XML for CI systems: a suite a run, a case a class that was looked for, and one for coverage.
 
 A violation is a *failure*; a suspect class or a coverage check that does not hold is an *error* (the run
-could not show it), so that no CI system mistakes "nothing was proved" for green. Permitted and
-informational findings pass and say so in ``system-out``. In a campaign a further case per variant says
-whether it came out as expected, and the violations that a variant is expected to show are no failures.
+could not show it), so that no CI system mistakes "nothing was proved" for green; a class that the run could
+not have shown is *skipped*, with the reason. Permitted and informational findings pass and say so in
+``system-out``. In a campaign a further case per variant says whether it came out as expected, and the
+violations that a variant is expected to show are no failures.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def _suite(result: Result, *, allowed: str = CLEAN) -> ET.Element:
         if finding.count:
             by_class.setdefault(finding.cls, []).append(finding)
     for cls in dict.fromkeys([*CLASSES, *by_class]):
-        _class_case(suite, name, cls, by_class.get(cls, []), is_expected=cls == allowed)
+        case = _class_case(suite, name, cls, by_class.get(cls, []), is_expected=cls == allowed)
+        if cls in result.untested:
+            ET.SubElement(case, "skipped", message=_text(result.untested[cls]))
     _coverage_case(suite, name, result, is_decided=allowed in _told(result))
     return _counted(suite, sum(result.duration_s.values()))
 
@@ -90,7 +93,7 @@ def _told(result: Result) -> set[str]:
 
 def _class_case(
     suite: ET.Element, name: str, cls: str, findings: list[Finding], *, is_expected: bool
-) -> None:
+) -> ET.Element:
     case = ET.SubElement(suite, "testcase", classname=_text(name), name=_text(cls), time="0")
     told = []
     for finding in findings:
@@ -103,6 +106,7 @@ def _class_case(
             told.append(f"{'expected' if is_expected else finding.status.value}: {text}")
     if told:
         ET.SubElement(case, "system-out").text = _text("\n".join(told), keep_lines=True)
+    return case
 
 
 def _coverage_case(suite: ET.Element, name: str, result: Result, *, is_decided: bool) -> None:
@@ -172,7 +176,7 @@ def _counted(suite: ET.Element, seconds: float) -> ET.Element:
     suite.set("tests", str(len(cases)))
     suite.set("failures", str(sum(case.find("failure") is not None for case in cases)))
     suite.set("errors", str(sum(c.find("error") is not None and c.find("failure") is None for c in cases)))
-    suite.set("skipped", "0")
+    suite.set("skipped", str(sum(case.find("skipped") is not None for case in cases)))
     suite.set("time", f"{seconds:.3f}")
     return suite
 

@@ -207,7 +207,16 @@ def _numbers(result: Result) -> RenderableType:
         ("latency", latency_line(result.latency_ms)),
         ("faults", faults_line(result.faults)),
     ]
-    return rows([*lines, *_coverage(result)])
+    return rows([*lines, *_coverage(result), *_untested(result)])
+
+
+def _untested(result: Result) -> list[tuple[str, Text | str]]:
+    """Classes that this run could not have shown, by reason."""
+    reasons = words.by_reason(result.untested)
+    return [
+        ("not tested" if not i else "", f"{', '.join(names)} ({reason})")
+        for i, (reason, names) in enumerate(reasons.items())
+    ]
 
 
 def _coverage(result: Result) -> list[tuple[str, Text | str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from analysis.findings import Attribution, Near, Step, Witness
 
@@ -146,3 +146,11 @@ def attribution(item: Attribution) -> str:
     if item.p_value is not None:
         chance += f", {probability(item.p_value)}"
     return f"{share} ({chance})"
+
+
+def by_reason(untested: Mapping[str, str]) -> dict[str, list[str]]:
+    """Reason -> the classes that were not tested for it."""
+    found: dict[str, list[str]] = {}
+    for name, reason in untested.items():
+        found.setdefault(reason, []).append(name)
+    return found

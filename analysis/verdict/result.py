@@ -22,6 +22,7 @@ from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.fault_rows import fault_rows
 from analysis.verdict.merge import findings_of
 from analysis.verdict.rate import rate_of
+from analysis.verdict.untested import untested
 from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
 from harness.faultlog import FaultRecord
@@ -123,6 +124,7 @@ def _told(
     series, findings = facts.series, list(facts.findings)
     checks = coverage(facts)
     verdict, reasons = decide(findings, checks)
+    found = {finding.cls for finding in findings if finding.count}
     applied = [str(p["text"]) for p in files.manifest.get("problems", ()) if p.get("kind") == "not-healed"]
     return Result(
         run_id=context.run_id,
@@ -138,6 +140,7 @@ def _told(
         percentiles=_percentiles(series),
         findings=findings,
         faults=fault_rows(files.faults, series.outages, context.epoch_ns),
+        untested=untested(context, _summed(r.partial.counts for r in reports if r.partial), found),
         hangs=hang_rows(files.events, context.epoch_ns),
         timeline=_timeline(series, facts.grid, files, files.load_end_ns(context)),
         coverage=[check.document() for check in checks],

@@ -52,6 +52,13 @@ def test_permitted_passes_and_says_so() -> None:
     assert kinds(element) == ["system-out"]
 
 
+def test_a_class_that_could_not_be_shown_is_skipped_with_the_reason() -> None:
+    root = ET.fromstring(run_xml(replace(passing(), untested={"stall": "not applicable: no consumer read"})))
+    (skipped,) = case(root, "stall")
+    assert (skipped.tag, skipped.get("message")) == ("skipped", "not applicable: no consumer read")
+    assert root.get("skipped") == "1"
+
+
 def test_every_class_looked_for_is_a_case() -> None:
     root = ET.fromstring(run_xml(passing()))
     for cls in CLASSES:

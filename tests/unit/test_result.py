@@ -158,3 +158,13 @@ def test_rows_that_the_audit_lost_accuse_nobody(
     judged = result(run)
     assert judged.verdict is verdict
     assert any("rows of audit-1" in reason for reason in judged.reasons) is bool(damage)
+
+
+def test_what_could_not_be_shown_is_told_and_does_not_count_as_looked_for(tmp_path: Path) -> None:
+    """Without consumers nothing is known of deliveries; with an audit cut short, nothing of losses."""
+    history = History().sent(10).log(*range(10)).bounds(read_to=5).at(9000)
+    history.plan = history.plan.model_copy(update={"consumers": []})
+    untested = result(history.write(tmp_path / "run")).untested
+    assert untested["stall"] == untested["not-dispatched"] == "not applicable: no consumer read"
+    assert untested["acked-lost"].startswith("not shown that the audit read the stream to its end")
+    assert "corrupt" not in untested

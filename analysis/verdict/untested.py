@@ -1,0 +1,69 @@
+"""Classes that a run could not have shown: not applicable to its load, or without the evidence they need.
+
+Nothing found is a result only for a class that was looked for. One without consumers has shown nothing of
+deliveries, one whose audit was cut short nothing of losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from analysis.capture.context import Bounds, Context
+from analysis.classes import ASKS, CLASSES, PRECONDITIONS
+
+Counts = Mapping[str, int]
+
+#: By name in `ASKS`: whether the run has what the class is about.
+_HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
+    "sends": lambda context, counts: counts.get("attempted", 0) > 0,
+    "consumers": lambda context, counts: bool(context.sessions) or counts.get("delivery_rows", 0) > 0,
+    "log": lambda context, counts: not context.is_queue[1:].all(),
+    "queues": lambda context, counts: context.has_queues,
+    "fixed-lanes": lambda context, counts: any(g.mode != "routed" for g in context.lane_groups),
+    "deadlines": lambda context, counts: any(i.deadline_ns for i in context.instances.values()),
+    "client-sequence": lambda context, counts: counts.get("numbered_rows", 0) > 0,
+    "ignored-results": lambda context, counts: _any_results(context, "ignored"),
+    "resent": lambda context, counts: _any_results(context, "resent"),
+    "transactions": lambda context, counts: counts.get("transaction_rows", 0) > 0,
+    "rollbacks": lambda context, counts: counts.get("rollback_rows", 0) > 0,
+}
+
+#: By name in `PRECONDITIONS`: whether it holds for the whole run. What is not here is judged hit by hit only.
+_HOLDS: Final[Mapping[str, Callable[[Context], bool]]] = {
+    "audit-complete": lambda context: all(b.is_complete for b in _bounds(context)),
+    "log-kept": lambda context: all(b.begin == 0 for b in _bounds(context)),
+    "producer-ended": lambda context: all(i.end_ns for i in context.instances.values()),
+    "readiness-restored": lambda context: context.readiness_restored,
+    "send-capture": lambda context: all(i.complete for i in context.instances.values()),
+    "delivery-capture": lambda context: all(s.complete for s in context.sessions.values()),
+    "drained": lambda context: context.drained,
+}
+
+
+def untested(context: Context, counts: Counts, found: Collection[str] = ()) -> dict[str, str]:
+    """Class -> why nothing found proves nothing, in the order of the table.
+
+    Args:
+        counts: sums over the buckets (`Partial.counts`).
+        found: classes with findings; these were seen, so they are left out.
+    """
+    reasons: dict[str, str] = {}
+    for name, entry in CLASSES.items():
+        missing = [ASKS[ask] for ask in entry.asks if not _HAS[ask](context, counts)]
+        unmet = [PRECONDITIONS[n] for n in entry.needs if n in _HOLDS and not _HOLDS[n](context)]
+        if name in found:
+            continue
+        if missing:
+            reasons[name] = f"not applicable: {missing[0]}"
+        elif unmet:
+            reasons[name] = f"not shown that {unmet[0]}"
+    return reasons
+
+
+def _any_results(context: Context, handling: str) -> bool:
+    return any(instance.results == handling for instance in context.instances.values())
+
+
+def _bounds(context: Context) -> list[Bounds]:
+    return [context.stream_bounds(stream) for stream in range(1, len(context.streams) + 1)]
