@@ -54,6 +54,12 @@ def test_where_groups_are_made_v2(tmp_path: Path) -> None:
     assert found == {name: Hierarchy(name, tmp_path, 2) for name in ("cpu", "memory")}
 
 
+@pytest.mark.parametrize("before", ["", V1.splitlines(keepends=True)[0]], ids=["alone", "after a v1 row"])
+def test_a_v2_root_whose_controllers_cannot_be_read_offers_none(tmp_path: Path, before: str) -> None:
+    unreadable = f"33 25 0:29 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
+    assert hierarchies(before + unreadable) == hierarchies(before)
+
+
 def test_a_system_without_groups_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "hierarchies", dict)
     assert node_limits.why_not("cpu-quota") == "this system has no cgroup controller 'cpu'"

@@ -58,8 +58,10 @@ def hierarchies(mounts: str | None = None) -> dict[str, Hierarchy]:
         if kind == "cgroup":
             offered, version = set(options.split(",")), 1
         elif kind == "cgroup2":
-            with contextlib.suppress(OSError):
+            try:
                 offered, version = set((root / "cgroup.controllers").read_text().split()), 2
+            except OSError:  # hidden from this user or container: nothing is offered here
+                continue
         else:
             continue
         found |= {name: Hierarchy(name, root, version) for name in CONTROLLERS if name in offered}
