@@ -15,7 +15,7 @@ from commands.options import cluster_option, needs_option, offline_option, runti
 from commands.plans import choose_plans, needs_of, read_scenario
 from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
 from harness.rundir import RunDir, new_run
-from harness.scenario.systems import SYSTEMS
+from harness.systems import DEFAULT, SYSTEMS
 
 if TYPE_CHECKING:
     from harness.clusters import BrokerCluster
@@ -27,7 +27,9 @@ UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limi
 @command("up", example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --for 5s\nbrokerstorm down")
 @click.argument("scenario", required=False)
 @click.option(
-    "--system", type=click.Choice(list(SYSTEMS)), help="The broker; default kafka, or the scenario's."
+    "--system",
+    type=click.Choice(list(SYSTEMS)),
+    help=f"The broker; default {DEFAULT.name}, or the scenario's.",
 )
 @click.option("--version", default="", help="Version of the brokers.")
 @needs_option
@@ -53,7 +55,7 @@ def up(
     loaded = read_scenario(scenario) if scenario else None
     if loaded and system not in (None, loaded.system):
         raise UsageError(f"--system {system}: {scenario} is a scenario of {loaded.system}")
-    system = system or (loaded.system if loaded else "kafka")
+    system = system or (loaded.system if loaded else DEFAULT.name)
     wanted = version or (loaded.cluster.version if loaded else "")
     topology = loaded.cluster.topology if loaded else ""
     plans = choose_plans(loaded, seed=0, rounds=1) if loaded else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from commands.console import table, write
+from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
     from faults import Timeline
@@ -59,19 +60,19 @@ def _topics(plan: Plan) -> list[list[str]]:
     entries: dict[str, list[TopicPlan]] = {}
     for topic in plan.topics:
         entries.setdefault(topic.declared or topic.name, []).append(topic)
-    copies = {"kafka": ("replica", "replicas"), "pulsar": ("copy", "copies")}.get(plan.system)
+    system = SYSTEMS[plan.system]
     rows = []
     for name, topics in entries.items():
         first = topics[0]
         many = f"{len(topics)} topics, {first.name} to {topics[-1].name}" if len(topics) > 1 else ""
-        shape = _count(first.partitions, "partition") if plan.system != "qpid" else ""
-        kept = f"{first.replication} {copies[first.replication > 1]}" if copies else "a queue"
+        shape = _count(first.partitions, "partition") if not system.is_queue else ""
+        kept = "a queue" if system.is_queue else _count(first.replication, *system.copies)
         rows.append(["topic", f"{name}: {', '.join(word for word in (many, shape, kept) if word)}"])
     return rows
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+def _count(number: int, word: str, several: str = "") -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {several or f'{word}s'}"
 
 
 def _client(worker: ProducerPlan | ConsumerPlan) -> str:

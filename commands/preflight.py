@@ -53,11 +53,11 @@ def docker_checks_of(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
 
 def clients_of(plan: Plan) -> list[tuple[str, str]]:
     """Library and version of every worker of a run, the readers of its log too."""
-    from harness.run.worker_specs import AUDIT_CLIENT
+    from harness.systems import SYSTEMS
 
     producers = [(each.client, each.client_version) for each in plan.producers]
     consumers = [(each.client, each.client_version) for each in plan.consumers]
-    return list(dict.fromkeys([*producers, *consumers, AUDIT_CLIENT[plan.system]]))
+    return list(dict.fromkeys([*producers, *consumers, SYSTEMS[plan.system].audit]))
 
 
 def _client_checks(plans: Sequence[Plan]) -> list[Check]:

@@ -11,7 +11,6 @@ from faults.kit.network import (
     NetworkFault,
     NetworkParams,
 )
-from faults.kit.round_trips import can_carry_ballast
 from faults.kit.site import Site
 from harness.protocols.cluster import Cluster
 from harness.protocols.network import Flow, Impairment
@@ -64,7 +63,8 @@ class Bandwidth(NetworkFault[BandwidthParams]):
     params = BandwidthParams
 
     def refusal(self, params: BandwidthParams, cluster: Cluster) -> str:
-        if not can_carry_ballast(cluster.system):
+        asked = cluster.request("client", _MOST_BYTES)
+        if asked is None or len(asked[0]) < _MOST_BYTES:
             return f"of {cluster.system} no request is known that is long enough to prove it with"
         return super().refusal(params, cluster)
 

@@ -130,9 +130,8 @@ class Impaired(NodeLoss):
 
     def look(self) -> dict[str, float | None]:
         """A request on each wire, now."""
-        system = self.site.cluster.system
-        connect = detours(self.site.cluster).connect
-        return measure(system, self.wires, timeout_s=self.timeout_s, ballast=self.ballast, connect=connect)
+        ask, connect = self.site.cluster.request, detours(self.site.cluster).connect
+        return measure(ask, self.wires, timeout_s=self.timeout_s, ballast=self.ballast, connect=connect)
 
     def objection(self) -> str:
         """As of a node that goes away, where copies are cut off."""

@@ -18,45 +18,9 @@ from harness.protocols.network import Wire
 
 #: A request that a live node has not answered by then, on a busy machine too, is one that did not arrive.
 ANSWER_S: Final = 1.0
-_CORRELATION: Final = 0x42535432
-_KAFKA_NAME_BYTES: Final = 32_000  # a client id is at most 32,767 bytes long
-#: Pulsar's BaseCommand CONNECT with the client version "bs" and protocol version 0 (PulsarApi.proto).
-_PULSAR_CONNECT: Final = bytes.fromhex("080212060a0262732000")
-_AMQP_0_9_1: Final = b"AMQP\x00\x00\x09\x01"
-#: BookKeeper's old protocol (version 2): read an entry of a ledger that is not there.
-_BOOKIE_READ: Final = struct.pack(">iiqq", 20, (2 << 24) | (2 << 16), 1 << 62, 0)
-
-#: What is sent, how many times over with how much ballast, and how many answers show that all came through.
-Request = Callable[[int], tuple[bytes, int]]
-
-
-def _kafka(ballast: int) -> tuple[bytes, int]:
-    """ApiVersions v0 (KIP-35): answered by brokers and controllers alike, with a client id of any length."""
-    sizes = [min(_KAFKA_NAME_BYTES, ballast - at) for at in range(0, ballast, _KAFKA_NAME_BYTES)] or [0]
-    bodies = [struct.pack(">hhih", 18, 0, _CORRELATION, size) + b"x" * size for size in sizes]
-    return b"".join(struct.pack(">i", len(body)) + body for body in bodies), len(bodies)
-
-
-def _pulsar(ballast: int) -> tuple[bytes, int]:
-    return struct.pack(">ii", len(_PULSAR_CONNECT) + 4, len(_PULSAR_CONNECT)) + _PULSAR_CONNECT, 1
-
-
-#: (system, name of a port) -> request. A port without one cannot be measured.
-_REQUESTS: Final[dict[tuple[str, str], Request]] = {
-    ("kafka", "client"): _kafka,
-    ("kafka", "peer"): _kafka,
-    ("kafka", "controller"): _kafka,
-    ("pulsar", "client"): _pulsar,
-    ("pulsar", "zookeeper"): lambda ballast: (b"ruok", 1),
-    ("pulsar", "bookie"): lambda ballast: (_BOOKIE_READ, 1),
-    ("qpid", "client"): lambda ballast: (_AMQP_0_9_1, 1),
-}
-
-
-def can_carry_ballast(system: str) -> bool:
-    """Whether a request can be made as large as one likes."""
-    return system == "kafka"
-
+#: Name of a port and bytes of ballast -> what is sent, and how many answers show that all of it came through;
+#: None where nothing can be measured (`Cluster.request`).
+Request = Callable[[str, int], tuple[bytes, int] | None]
 
 #: Connects to a port of a wire, as its source does: (wire, port, timeout in seconds).
 Connect = Callable[[Wire, str, float], socket.socket]
@@ -74,7 +38,7 @@ def answer_s(
     """Seconds until the answers to a request came; None when they did not.
 
     Only of the first bytes of an answer; with several answers, of all: one that is whole is expected before
-    the next, which holds for the requests above.
+    the next, as Kafka answers.
     """
     data, answers = request
     start = time.monotonic()
@@ -94,7 +58,7 @@ def answer_s(
 
 
 def measure(
-    system: str,
+    request: Request,
     wires: Sequence[Wire],
     *,
     timeout_s: float = ANSWER_S,
@@ -105,14 +69,15 @@ def measure(
     left out. All at once: those that are cut take the whole timeout.
 
     Args:
+        request: what to send to whom (`Cluster.request`).
         ballast: bytes to send along, for a measure of bandwidth.
         connect: as the sources of the wires do.
     """
     asked = [
-        (str(wire), request(ballast), partial(connect, wire, port, timeout_s))
+        (str(wire), data, partial(connect, wire, port, timeout_s))
         for wire in wires
         for port in list(wire.endpoints)[:1]
-        if (request := _REQUESTS.get((system, port))) is not None
+        if (data := request(port, ballast)) is not None
     ]
     if not asked:
         return {}

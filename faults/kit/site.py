@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from faults.kit.params import Shape
-from faults.kit.probe import answers
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import (
     Clients,
@@ -135,11 +134,9 @@ class Site:
         return cast("HasLeaders", find_ability(self.cluster, HasLeaders))
 
     def answers(self, node: str) -> bool | None:
-        """Whether a request of our own to a node is answered; None when we have no probe for the system."""
+        """Whether a request of our own to a node is answered; None when the cluster cannot tell."""
         teller = find_ability(self.cluster, HasHealthProbe)
-        if teller is not None:
-            return bool(teller.answers(node))
-        return answers(self.cluster.system, self.node(node).client)
+        return None if teller is None else bool(teller.answers(node))
 
     def states_of(self, topic: str) -> dict[int, PartitionState]:
         """Partition -> state, of one topic.

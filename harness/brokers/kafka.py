@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from kafka import TopicPartition
 from kafka.errors import for_code
 from kafka.protocol.consumer import OffsetSpec
 
+from harness.brokers.health import first_bytes
 from harness.brokers.kafka_failover import (
     ASK_S,
     POLL_S,
@@ -27,6 +29,7 @@ from harness.protocols.cluster import (
     PartitionState,
     TopicSettings,
 )
+from harness.systems.kafka import CORRELATION, api_versions
 from harness.waiting import wait_while
 
 log = logging.getLogger(__name__)
@@ -35,6 +38,7 @@ INTERNAL_TOPICS = {"__consumer_offsets": "GROUP", "__transaction_state": "TRANSA
 _CREATE_S = 30.0
 _FORGET_S = 10.0
 _BATCH_PARTITIONS = 200  # a create request that a starved controller still answers in time
+_ANSWER_S = 0.5  # a broker that lives answers in a few milliseconds, also on a busy machine
 _PREFERRED = 0
 _ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
 
@@ -236,6 +240,12 @@ class KafkaAdmin:
                     log.warning(
                         "election of %s-%s: %s", topic, row.partition_id, for_code(row.error_code).__name__
                     )
+
+    def answers(self, node: str) -> bool:
+        """Whether a node answers a request of ours within half a second."""
+        endpoint = next(one.admin for one in self._nodes if one.name == node)
+        head = first_bytes(endpoint, api_versions()[0], 8, _ANSWER_S)
+        return len(head) == 8 and struct.unpack(">ii", head)[1] == CORRELATION
 
     # -- readiness ------------------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """The differences between systems when a cluster is opened: one small assembly module per system.
 
-To add a system: compose/<system>/compose.yaml, an `Assembly` in harness/clusters/<system>.py whose instance
-is called ``ASSEMBLY``, and its name in `_MODULES`. Modules are imported when their system is asked for, so
-that a run loads the client libraries of its own system only.
+The assembly of a system is ``ASSEMBLY`` in harness/clusters/<system>.py (docs/howto/add-a-system.md). It is
+imported when its system is asked for, so that a run loads the client libraries of its own system only.
 """
 
 from __future__ import annotations
@@ -16,14 +15,9 @@ from typing import Any, Protocol, cast
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.process_runtime import Launch, Prepare
-from harness.errors import UsageError
 from harness.protocols.cluster import Admin, Node
+from harness.systems import system_of
 
-_MODULES: Mapping[str, str] = {
-    "kafka": "harness.clusters.kafka",
-    "qpid": "harness.clusters.qpid",
-    "pulsar": "harness.clusters.pulsar",
-}
 _EXERCISE_S = 120.0  # without archives, perhaps on a machine that does other things
 
 
@@ -82,6 +76,4 @@ def assembly_of(system: str) -> Assembly:
     Raises:
         UsageError: there is none.
     """
-    if system not in _MODULES:
-        raise UsageError(f"unknown system {system!r}", hint=f"there is: {', '.join(sorted(_MODULES))}")
-    return cast("Assembly", import_module(_MODULES[system]).ASSEMBLY)
+    return cast("Assembly", import_module(f"harness.clusters.{system_of(system).name}").ASSEMBLY)

@@ -30,6 +30,8 @@ from harness.clusters.sources import ContainerSource, Place, ProcessSource, Sour
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 from harness.rundir import write_json
+from harness.systems import SYSTEMS
+from harness.systems.base import Request
 from harness.toolchains import jars
 
 STATE_FILE = "cluster.json"
@@ -60,6 +62,10 @@ class BrokerCluster(Generic[A]):
         self.admin = admin
         self.bootstrap = bootstrap
         self.admin_url = admin_url
+
+    def request(self, port: str, ballast: int = 0) -> Request | None:
+        """As `System.request`."""
+        return SYSTEMS[self.system].request(port, ballast)
 
     def up(self, *, timeout_s: float = 60.0) -> None:
         """Start, and return when it works, internal topics included: the first fault must not meet their

@@ -8,9 +8,10 @@ from typing import Any
 from harness.brokers.kafka import KafkaAdmin
 from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
+from harness.clusters.kafka_storage import clone_storage, formatted_storage
 from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.node_layout import cluster_id
 from harness.clusters.layout.runtime import NodeRuntime
-from harness.clusters.nodes import storage
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.process_runtime import Launch, Prepare
 from harness.protocols.cluster import Node, TopicSettings
@@ -36,12 +37,8 @@ class _Kafka(Assembly):
 
         def prepare(node: Node, folder: NodeFolder) -> None:
             properties = (folder.conf / "server.properties").read_text()
-            template = storage.formatted_storage(
-                launch.java.path, launch.jars, properties, launch.spec.version
-            )
-            storage.clone_storage(
-                folder.data, template=template, node_number=node.number, cluster=storage.cluster_id(run_id)
-            )
+            template = formatted_storage(launch.java.path, launch.jars, properties, launch.spec.version)
+            clone_storage(folder.data, template=template, node_number=node.number, cluster=cluster_id(run_id))
 
         return prepare
 

@@ -48,7 +48,7 @@ class Check:
 
 
 def checks(
-    system: str = "kafka",
+    system: str,
     version: str = "",
     topology: str = "",
     *,

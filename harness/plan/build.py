@@ -19,7 +19,6 @@ from harness.plan.model import (
     ProducerPlan,
     TopicPlan,
 )
-from harness.plan.promise_pulsar import quorum
 from harness.plan.settings import (
     Consuming,
     Ground,
@@ -32,9 +31,8 @@ from harness.scenario.model import (
     Option,
     ProducerSpec,
     Scenario,
-    TopicSpec,
 )
-from harness.scenario.systems import SYSTEMS
+from harness.systems import SYSTEMS, System
 
 MIN_BUCKETS: Final = 8  # below it a two-core machine already waits for the largest
 MAX_BUCKETS: Final = 256
@@ -100,7 +98,7 @@ def build_plan(
         run_tag=tag,
         system=system.name,
         version=scenario.cluster.version or system.version,
-        topology=scenario.cluster.topology or next(iter(system.topologies), ""),
+        topology=_topology(scenario, system),
         broker_config=broker_config,
         topics=topics,
         lane_groups=groups,
@@ -146,34 +144,19 @@ def topic_plans(scenario: Scenario, run_tag: int = 0) -> list[TopicPlan]:
 def _topic(
     scenario: Scenario, name: str, declared: str, broker_config: Mapping[str, str], run_tag: int
 ) -> TopicPlan:
-    spec = scenario.topics[declared]
-    config, replication, address = native(spec.config), 1, name
-    if scenario.system == "kafka":
-        config, replication = _log_config(spec, broker_config), spec.replication
-    elif scenario.system == "pulsar":
-        topology = scenario.cluster.topology or SYSTEMS["pulsar"].topologies[0]
-        replication = quorum(broker_config, topology, "WriteQuorum")
-        address = f"persistent://public/bs-{run_tag:08x}/{name}"
+    spec, system = scenario.topics[declared], SYSTEMS[scenario.system]
     return TopicPlan(
         name=name,
         partitions=spec.partitions,
-        replication=replication,
-        config=config,
-        address=address,
+        replication=system.replication(spec.replication, _topology(scenario, system), broker_config),
+        config=system.topic_config(native(spec.config), spec.replication, broker_config),
+        address=system.address(name, run_tag),
         declared=declared,
     )
 
 
-def _log_config(spec: TopicSpec, broker_config: Mapping[str, str]) -> dict[str, str]:
-    """Every topic keeps its whole log for the audit and says itself how many replicas a write needs."""
-    in_sync = broker_config.get("min.insync.replicas", str(min(2, spec.replication)))
-    config = {
-        "cleanup.policy": "delete",
-        "retention.ms": "-1",
-        "retention.bytes": "-1",
-        "min.insync.replicas": in_sync,
-    }
-    return config | native(spec.config)
+def _topology(scenario: Scenario, system: System) -> str:
+    return scenario.cluster.topology or next(iter(system.topologies), "")
 
 
 # ----- lanes and buckets ------------------------------------------------------------------------------
@@ -349,8 +332,7 @@ def _consumer(
         for sender in senders
         if not (sender.topics and spec.topics) or set(sender.topics) & set(spec.topics)
     ]
-    # What `auto` means: Kafka's is the commit every so often, JMS has a mode of that name.
-    settle = "ack" if spec.settle == "auto" and system == "pulsar" else spec.settle
+    settle = SYSTEMS[system].auto_settle if spec.settle == "auto" else spec.settle
     consuming = Consuming(spec.client, spec.client_version, options, broker_config, settle, producers)
     try:
         promise = consumer_promise(consuming)

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.systems import SYSTEMS
+
 LaneMode = Literal["partition", "key", "routed"]
 
 
@@ -158,8 +160,8 @@ class Plan(PlanPart):
 
     @property
     def namespace(self) -> str:
-        """Pulsar's namespace of this run alone, ``public/bs-1a2b3c4d``; empty elsewhere."""
-        return f"public/bs-{self.run_tag:08x}" if self.system == "pulsar" else ""
+        """The namespace of this run alone, as ``public/bs-1a2b3c4d`` of Pulsar; empty where there is none."""
+        return SYSTEMS[self.system].namespace(self.run_tag)
 
     def streams(self) -> list[str]:
         """Every topic-partition, in the order of their name ids (1, 2, 3 ...)."""

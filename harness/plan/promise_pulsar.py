@@ -33,6 +33,7 @@ from harness.plan.promise import (
     number,
     version_of,
 )
+from harness.systems.pulsar import quorum
 
 JAVA: Final = Dialect(
     client="pulsar-client-java",
@@ -121,20 +122,6 @@ class PulsarProducerSettings(ProducerSettings):
             False,
             "brokerDeduplicationEnabled=false: what is sent again after a reconnect may be stored twice",
         )
-
-
-def quorum(broker_config: Mapping[str, str], topology: str, which: str) -> int:
-    """Bookies of a write: ``which`` is EnsembleSize, WriteQuorum or AckQuorum.
-
-    Raises:
-        ScenarioError: the setting is no number from 1 to 3.
-    """
-    key = f"managedLedgerDefault{which}"
-    default = {"EnsembleSize": "3"}.get(which, "2") if topology == "bookies-3" else "1"
-    text = broker_config.get(key, default)
-    if text not in {"1", "2", "3"}:
-        raise ScenarioError(f"cluster.config.{key}: must be 1, 2 or 3, got {text!r}")
-    return int(text)
 
 
 def read_consumer(consuming: Consuming) -> ConsumerPromise:

@@ -269,6 +269,15 @@ class Cluster(Protocol):
     def admin_url(self) -> str:
         """What workers are given to administrate; empty when the system has no such endpoint."""
 
+    def request(self, port: str, ballast: int = 0) -> tuple[bytes, int] | None:
+        """A request that whoever listens on a port answers at once, and how many answers show that all of it
+        came through; None = there is none.
+
+        Args:
+            port: its name in the compose file.
+            ballast: bytes to make the request longer by, where that can be done.
+        """
+
     def up(self, *, timeout_s: float = 60.0) -> None:
         """Start, and return when it works."""
 

@@ -11,18 +11,12 @@ from harness.plan.model import (
     ProducerPlan,
 )
 from harness.rundir import RunDir
+from harness.systems import SYSTEMS
 
 PROTOCOL_VERSION = 1
 #: Workers that read the log after the drain. Two keep both cores of a small machine busy; more streams
 #: than readers are spread round-robin.
 AUDIT_READERS = 2
-#: The reader that audits a system's log, independent of the client under test: library and version (empty =
-#: the locked one). Pulsar's is Java, because only it shows the sequence ids of what is stored.
-AUDIT_CLIENT = {
-    "kafka": ("confluent-kafka", ""),
-    "pulsar": ("pulsar-client-java", "4.0.8"),
-    "qpid": ("qpid-jms-legacy", ""),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +110,8 @@ def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoi
 def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any]]:
     """One spec a reader; together they cover every stream once."""
     streams = plan.streams()
-    library, version = AUDIT_CLIENT[plan.system]
+    system = SYSTEMS[plan.system]
+    library, version = system.audit
     readers = min(AUDIT_READERS, len(streams))
     return [
         {
@@ -125,7 +120,7 @@ def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any
             "audit": {
                 "reader": reader,
                 "streams": streams[reader - 1 :: readers],
-                "isolation": "remaining" if plan.system == "qpid" else "read_uncommitted",
+                "isolation": "remaining" if system.is_queue else "read_uncommitted",
                 "stall_s": plan.limits["audit_stall"],
             },
         }

@@ -11,9 +11,8 @@ from harness.scenario.model import (
     ConsumerSpec,
     ProducerSpec,
     Scenario,
-    TopicSpec,
 )
-from harness.scenario.systems import SYSTEMS, System
+from harness.systems import SYSTEMS, System
 
 #: Streams of a scenario in all: each is a file handle, a line of the audit and a row of the report.
 MAX_STREAMS = 10_000
@@ -79,31 +78,13 @@ def problems(
 def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     cluster = scenario.cluster
     if cluster.topology and cluster.topology not in system.topologies:
-        allowed = ", ".join(system.topologies) or "kafka has one topology only: leave it out"
+        allowed = ", ".join(system.topologies) or f"{system.name} has one topology only: leave it out"
         yield ("cluster", "topology"), f"is no topology of {system.name}; {allowed}"
     for option, why in system.broker_config.items():
         if option in cluster.config:
             yield ("cluster", "config", option), f"is set by brokerstorm itself; {why}: leave it out"
-    if system.name == "pulsar":
-        yield from _quorum_problems(scenario)
-    if system.name == "kafka" and str(cluster.config.get("min.insync.replicas", "1")) not in {"1", "2", "3"}:
-        yield ("cluster", "config", "min.insync.replicas"), "must be 1, 2 or 3"
-
-
-def _quorum_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Of a ledger: ensemble >= write quorum >= ack quorum, and no more bookies than there are."""
-    cluster = scenario.cluster
-    bookies = 3 if cluster.topology == "bookies-3" else 1
-    most, limit = bookies, f"topology {cluster.topology or 'small'} has {bookies} of them"
-    for which in ("EnsembleSize", "WriteQuorum", "AckQuorum"):
-        key = f"managedLedgerDefault{which}"
-        if key not in cluster.config:
-            continue
-        text = str(cluster.config[key])
-        if not text.isdigit() or not 1 <= int(text) <= most:
-            yield ("cluster", "config", key), f"must be from 1 to {most} bookies; {limit}"
-            return
-        most, limit = int(text), f"{key} is {text}"
+    for option, problem in system.cluster_problems(cluster.topology, cluster.config):
+        yield ("cluster", "config", option), problem
 
 
 def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
@@ -111,9 +92,9 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     streams = 0
     for name, topic in scenario.topics.items():
         yield from _foreign(("topics", name), "topic", topic, system)
-        if system.name == "kafka":
-            yield from _log_problems(name, topic)
-        if system.name == "qpid" and topic.partitions != 1:
+        for option, problem in system.topic_problems(topic.replication, topic.config):
+            yield ("topics", name, "config", option), problem
+        if system.is_queue and topic.partitions != 1:
             yield ("topics", name, "partitions"), "must be 1: a queue has no partitions; count makes several"
         for each in topic.names(name):
             if seen.setdefault(each, name) != name:
@@ -128,20 +109,6 @@ def _foreign(at: tuple[str, ...], part: str, spec: Any, system: System) -> Itera
     for (where, key), instead in system.foreign.items():
         if where == part and key in spec.model_fields_set:
             yield (*at, key), f"means nothing on {system.name}; {instead}"
-
-
-def _log_problems(name: str, topic: TopicSpec) -> Iterator[Problem]:
-    """The audit reads a topic's whole log, and every write must be possible with all brokers up."""
-    at = ("topics", name, "config")
-    config = {key: str(value) for key, value in topic.config.items()}
-    for key in ("retention.ms", "retention.bytes"):
-        if config.get(key, "-1") != "-1":
-            yield (*at, key), "must be -1: the audit needs the whole log"
-    if config.get("cleanup.policy", "delete") != "delete":
-        yield (*at, "cleanup.policy"), "must be delete: the audit needs the whole log"
-    wanted = config.get("min.insync.replicas", "1")
-    if not wanted.isdigit() or not 1 <= int(wanted) <= topic.replication:
-        yield (*at, "min.insync.replicas"), f"must be a number from 1 to replication ({topic.replication})"
 
 
 # ----- clients ----------------------------------------------------------------------------------------
@@ -216,8 +183,11 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
 def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) -> Iterator[Problem]:
     if "batch" in spec.model_fields_set and spec.calls != "batch":
         yield (*at, "batch"), "needs calls: batch"
-    if system.name == "qpid" and spec.lanes == "key":
-        yield (*at, "lanes"), "means nothing on qpid; a queue has no keys: must be partition or routed"
+    if system.is_queue and spec.lanes == "key":
+        yield (
+            (*at, "lanes"),
+            f"means nothing on {system.name}; a queue has no keys: must be partition or routed",
+        )
 
 
 def _joining_problems(scenario: Scenario) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ one line that names the key, the value, what is allowed and, for a misspelt key,
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -17,19 +17,36 @@ from harness.durations import parse_seconds as parse_seconds
 from harness.scenario.bug import BugSpec
 from harness.scenario.part import Name as Name
 from harness.scenario.part import Part as Part
-from harness.scenario.systems import SYSTEMS
+from harness.systems import DEFAULT, SYSTEMS
 
 MAX_RATE_PER_S = 2_000_000  # above what one machine's clients reach; a typo, not a wish
 Option = str | int | float | bool
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    SystemName: TypeAlias = str
+    TopologyName: TypeAlias = str
+else:
+    SystemName = Literal[tuple(SYSTEMS)]
+    TopologyName = Literal[("", *(name for system in SYSTEMS.values() for name in system.topologies))]
+
+
+def _elsewhere(attribute: str) -> str:
+    """An attribute of every system but the default one, as text for people."""
+    others = [system for system in SYSTEMS.values() if not system.is_default]
+    values = {system.name: getattr(system, attribute) for system in others}
+    shown = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
+    return "; ".join(f"{name}: {', '.join(f'`{one}`' for one in value)}" for name, value in shown.items())
+
+
+_CLIENT = f"see `brokerstorm list workers`; {_elsewhere('client')}"
 
 
 class ClusterSpec(Part):
     """The brokers: version of the system and native broker settings laid over our template."""
 
     version: str = Field("", description="version of the broker; empty = our default")
-    topology: Literal["", "small", "bookies-3", "node", "memory", "group"] = Field(
-        "", description="pulsar: `small` or `bookies-3`; qpid: `node`, `memory`, `group`; empty = the first"
-    )
+    topology: TopologyName = Field("", description=f"{_elsewhere('topologies')}; empty = the first")
     config: dict[str, Option] = Field(default_factory=dict, description="native broker settings")
 
 
@@ -40,7 +57,10 @@ class TopicSpec(Part):
         1, ge=1, le=1000, description="this many alike: `orders` stands for `orders-000`, `orders-001` ..."
     )
     partitions: int = Field(
-        12, ge=1, le=1000, description="more spread the load over more leaders; pulsar and qpid: 1 by default"
+        DEFAULT.partitions,
+        ge=1,
+        le=1000,
+        description=f"more spread the load over more leaders; {_elsewhere('partitions')}",
     )
     replication: int = Field(
         3, ge=1, le=3, description="kafka: copies of each partition, one a broker; elsewhere not a topic's"
@@ -55,10 +75,7 @@ class TopicSpec(Part):
 class ProducerSpec(Part):
     """``count`` producers of one client library; each is a process and a producer instance."""
 
-    client: str = Field(
-        "confluent-kafka",
-        description="see `brokerstorm list workers`; pulsar: `pulsar-client-java`, qpid: `qpid-jms-legacy`",
-    )
+    client: str = Field(DEFAULT.client, description=_CLIENT)
     client_version: str = Field("", description="version of the client library; empty = the locked one")
     count: int = Field(1, ge=1, le=64, description="processes")
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
@@ -85,10 +102,7 @@ class ProducerSpec(Part):
 class ConsumerSpec(Part):
     """``count`` members of one consumer group reading during the run."""
 
-    client: str = Field(
-        "confluent-kafka",
-        description="see `brokerstorm list workers`; pulsar: `pulsar-client-java`, qpid: `qpid-jms-legacy`",
-    )
+    client: str = Field(DEFAULT.client, description=_CLIENT)
     client_version: str = Field("", description="version of the client library; empty = the locked one")
     group: Name = Field("group", description="the consumer group")
     count: int = Field(1, ge=1, le=64, description="members, a process each")
@@ -168,7 +182,7 @@ class Scenario(Part):
 
     name: Name = Field(description="names the run folders")
     about: str = Field("", description="one line for people")
-    system: Literal["kafka", "pulsar", "qpid"] = Field("kafka", description="the broker")
+    system: SystemName = Field(DEFAULT.name, description="the broker")
     cluster: ClusterSpec = Field(default_factory=ClusterSpec, description="version and broker settings")
     topics: dict[Name, TopicSpec] = Field(
         default_factory=lambda: {"orders": TopicSpec()}, min_length=1, description="by name"
@@ -201,8 +215,8 @@ class Scenario(Part):
 
 def with_system_defaults(data: Any) -> Any:
     """A scenario's data with what its system takes where nothing is written: client and partitions."""
-    facts = SYSTEMS.get(data.get("system", "kafka")) if isinstance(data, dict) else None
-    if facts is None or facts.name == "kafka":
+    facts = SYSTEMS.get(data.get("system", DEFAULT.name)) if isinstance(data, dict) else None
+    if facts is None or facts.is_default:
         return data
     topics = _filled(data.get("topics", {"orders": {}}), partitions=facts.partitions)
     load = data.get("load", {})

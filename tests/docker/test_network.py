@@ -69,7 +69,7 @@ def rules_of(run_id: str) -> list[str]:
 def is_whole(cluster: BrokerCluster[Any]) -> bool:
     """Whether requests on every wire that can be measured are answered."""
     detours = cluster.runtime.detours
-    found = measure(cluster.system, detours.wires(), timeout_s=5, connect=detours.connect)
+    found = measure(cluster.request, detours.wires(), timeout_s=5, connect=detours.connect)
     return bool(found) and None not in found.values()
 
 

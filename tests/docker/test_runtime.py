@@ -17,7 +17,6 @@ import pytest
 
 import faults
 from faults.kinds import KINDS
-from faults.kit.probe import answers
 from faults.kit.round_trips import measure
 from harness.clusters import (
     attach_cluster,
@@ -45,6 +44,7 @@ from harness.protocols.cluster import (
 )
 from harness.protocols.limits import LiftsLimits, LimitsCpu
 from harness.rundir import RunDir
+from harness.systems.kafka import SYSTEM as KAFKA
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, sending, wait_until
 from tests.live.run_rig import LiveRun
 
@@ -150,10 +150,10 @@ def test_a_frozen_node_accepts_connections_and_answers_nothing(whole: KafkaClust
     assert whole.runtime.is_paused("kafka-3")
     assert whole.runtime.is_running("kafka-3")
     socket.create_connection((node.admin.host, node.admin.port), timeout=5).close()
-    assert answers("kafka", node.client) is False
+    assert not whole.admin.answers("kafka-3")
     whole.runtime.resume("kafka-3")
     whole.runtime.resume("kafka-3")
-    wait_until("an answer", lambda: answers("kafka", node.client) is True)
+    wait_until("an answer", lambda: whole.admin.answers("kafka-3"))
 
 
 def test_a_container_is_given_less_cpu_and_all_of_it_again(whole: KafkaCluster) -> None:
@@ -197,7 +197,7 @@ def test_what_a_container_lacks_is_seen_and_given_back(
 def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
     whole: KafkaCluster, tmp_path: Path
 ) -> None:
-    run, node = RunDir(tmp_path / "run").create(), whole.runtime.layout.node("kafka-2")
+    run = RunDir(tmp_path / "run").create()
     detours = attach_cluster(whole.runtime.folder).runtime.detours
     wires = [wire for wire in detours.wires() if "kafka-2" in (wire.source, wire.target)]
     row = faults.inject_once("partition", {"target": "kafka-2", "link": "peers"}, whole, run, None)
@@ -205,15 +205,15 @@ def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
         assert row["effective"], row
         assert "no answer on 4 of 4 wires" in row["evidence"]
         wait_until("kafka-2 fenced", lambda: "kafka-2" not in whole.admin.registered())
-        assert answers("kafka", node.client) is True
+        assert whole.admin.answers("kafka-2")
         whole.runtime.kill("kafka-2")
         whole.runtime.start("kafka-2")  # a new network, where it is cut off, too
-        assert set(measure("kafka", wires, connect=detours.connect).values()) == {None}
+        assert set(measure(KAFKA.request, wires, connect=detours.connect).values()) == {None}
     finally:
         assert faults.heal_from_ledger(whole, run) == []
     whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
     assert all(len(nodes) == 3 for nodes in whole.admin.isr("orders").values())
-    assert None not in measure("kafka", wires, timeout_s=5, connect=detours.connect).values()
+    assert None not in measure(KAFKA.request, wires, timeout_s=5, connect=detours.connect).values()
 
 
 def test_a_frozen_node_can_be_killed_and_stopped(whole: KafkaCluster) -> None:

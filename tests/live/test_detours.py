@@ -25,6 +25,7 @@ from harness.protocols.network import (
     Impairment,
     Wire,
 )
+from harness.systems.kafka import SYSTEM as KAFKA
 
 pytestmark = pytest.mark.live
 NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS})
@@ -81,7 +82,7 @@ class Rig:
         return [Flow(self.wire, "target"), Flow(self.wire, "source")]
 
     def took(self, ballast: int = 0, timeout_s: float = 3.0) -> float | None:
-        return measure("kafka", [self.wire], timeout_s=timeout_s, ballast=ballast)[str(self.wire)]
+        return measure(KAFKA.request, [self.wire], timeout_s=timeout_s, ballast=ballast)[str(self.wire)]
 
     def open(self) -> socket.socket:
         """A connection of a client, used once already."""
@@ -120,7 +121,7 @@ def _as_before(rig: Rig) -> Iterator[None]:
 def test_every_way_is_open(rig: Rig) -> None:
     wires = rig.detours.wires()
     assert len(wires) == 3 + 6
-    assert all(took is not None for took in measure("kafka", wires).values())
+    assert all(took is not None for took in measure(KAFKA.request, wires).values())
 
 
 def test_what_is_held_arrives_when_repaired(rig: Rig) -> None:
@@ -139,7 +140,7 @@ def test_what_is_held_arrives_when_repaired(rig: Rig) -> None:
 def test_one_direction_of_one_pair(rig: Rig) -> None:
     pair, back = rig.between("kafka-1", "kafka-2"), rig.between("kafka-2", "kafka-1")
     rig.detours.impair("fault", [Flow(pair, "target")], Impairment("hold"))
-    seen = measure("kafka", [pair, back, rig.wire], timeout_s=0.3)
+    seen = measure(KAFKA.request, [pair, back, rig.wire], timeout_s=0.3)
     assert seen[str(pair)] is None
     assert seen[str(back)] is not None
     assert seen[str(rig.wire)] is not None
@@ -207,13 +208,13 @@ def test_a_node_has_another_address_and_then_the_old_one_again(rig: Rig) -> None
     new = next(wire for wire in moved if wire.source == "kafka-1" and "peer" in wire.endpoints)
     assert resolved("kafka-1") == new.endpoints["peer"].host != old.endpoints["peer"].host
     assert resolved("kafka-2").endswith(".2")
-    seen = measure("kafka", [old])
+    seen = measure(KAFKA.request, [old])
     assert seen[str(old)] is None
-    assert measure("kafka", [new])[str(new)] is not None
+    assert measure(KAFKA.request, [new])[str(new)] is not None
     rig.detours.repair("fault")
     assert resolved("kafka-1") == old.endpoints["peer"].host
-    assert measure("kafka", [old])[str(old)] is not None
-    assert measure("kafka", [new])[str(new)] is None
+    assert measure(KAFKA.request, [old])[str(old)] is not None
+    assert measure(KAFKA.request, [new])[str(new)] is None
 
 
 def test_a_later_process_takes_over(rig: Rig) -> None:

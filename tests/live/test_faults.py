@@ -14,7 +14,6 @@ import pytest
 
 import faults
 from faults.engine.ledger import Ledger
-from faults.kit.probe import answers
 from harness.clusters.kafka import KafkaCluster
 from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
@@ -87,7 +86,7 @@ def assert_whole(cluster: KafkaCluster) -> None:
     for node in cluster.runtime.nodes:
         assert cluster.runtime.is_running(node.name)
         assert not cluster.runtime.is_paused(node.name)
-        assert answers("kafka", node.client, 5.0) is True
+        assert cluster.admin.answers(node.name)
     assert {len(nodes) for nodes in cluster.admin.isr("orders").values()} == {3}
     assert None not in cluster.admin.leaders("orders").values()
 
@@ -146,7 +145,7 @@ def test_kill_and_the_preferred_election_after_it(
     (target,) = rig.wait_for("inject")["targets"]
     effect = rig.wait_for("effect")
     assert not psutil.pid_exists(pids[target] or 0)
-    assert answers("kafka", next(n for n in cluster.runtime.nodes if n.name == target).client) is False
+    assert not cluster.admin.answers(target)
     assert effect["effective"], effect
     wait_until("leaders elsewhere", lambda: target not in cluster.admin.leaders("orders").values(), 20)
     rig.finish(now=True)

@@ -23,6 +23,7 @@ from harness.protocols.network import (
     PEER_DETOURS,
 )
 from harness.rundir import RunDir
+from harness.systems import SYSTEMS
 from tests.live.cluster_rig import fire, new_run_id, up
 
 pytestmark = pytest.mark.live
@@ -47,7 +48,7 @@ def cut(cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]) -> dict[
     assert rows["effect"]["effective"], rows
     assert Ledger(run).entries() == []
     wires = cluster.runtime.detours.wires()
-    assert None not in measure(cluster.system, wires, timeout_s=5).values()
+    assert None not in measure(cluster.request, wires, timeout_s=5).values()
     return rows
 
 
@@ -80,9 +81,9 @@ def test_a_fault_that_a_killed_process_left(kafka: BrokerCluster[Any], tmp_path:
     wires = [
         wire for wire in kafka.runtime.detours.wires() if (wire.source, wire.target) == (CLIENTS, "kafka-2")
     ]
-    assert measure("kafka", wires) == {"clients -> kafka-2": None}
+    assert measure(SYSTEMS["kafka"].request, wires) == {"clients -> kafka-2": None}
     assert faults.heal_from_ledger(kafka, run) == []
-    assert None not in measure("kafka", wires, timeout_s=5).values()
+    assert None not in measure(SYSTEMS["kafka"].request, wires, timeout_s=5).values()
     assert Ledger(run).entries() == []
 
 

@@ -162,6 +162,9 @@ class StateCluster:
 
     system, version, bootstrap, admin_url = "state", "1", "", ""
 
+    def request(self, port: str, ballast: int = 0) -> tuple[bytes, int] | None:
+        return None
+
     def __init__(self, **admin: float) -> None:
         self.runtime = StateRuntime()
         self.admin = StateAdmin(self.runtime, **admin)  # type: ignore[arg-type]

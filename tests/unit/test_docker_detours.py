@@ -32,6 +32,7 @@ from harness.protocols.network import (
     RenamesNodes,
     Wire,
 )
+from harness.systems.kafka import SYSTEM as KAFKA
 
 NOTHING = frozenset[str]()
 HOLD = Impairment("hold")
@@ -297,7 +298,7 @@ def test_a_connection_is_made_from_there(namespace: int) -> None:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
         with pytest.raises(ConnectionRefusedError):  # nobody listens on the loopback of there
             inside(wire, "peer", 5)
-        assert measure("kafka", [wire], connect=inside) == {"a -> b": None}
+        assert measure(KAFKA.request, [wire], connect=inside) == {"a -> b": None}
         socket.create_connection(("127.0.0.1", port), timeout=5).close()  # we have not moved
     with pytest.raises(OSError, match="No such file"):
         namespaces.connect(2**22 + 1, Endpoint("127.0.0.1", 1), 1)

@@ -1,11 +1,7 @@
-"""What the registry says of itself, and the request that tells whether a node answers."""
+"""The registry of fault kinds: its schema, its page and its refusals."""
 
 from __future__ import annotations
 
-import socket
-import struct
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +10,9 @@ import pytest
 
 import faults
 from faults.kinds import KINDS
-from faults.kit.probe import answers, kafka_answers
 from faults.schedule.reference import reference_page
 from harness.errors import ScenarioError
-from harness.protocols.cluster import Endpoint, TopicSettings
+from harness.protocols.cluster import TopicSettings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "faults.md"
 
@@ -103,47 +98,3 @@ def test_every_kind_is_described() -> None:
 def test_the_reference_page_is_fresh() -> None:
     """To refresh it: write `faults.schedule.reference.reference_page()` there."""
     assert PAGE.read_text() == reference_page()
-
-
-@pytest.fixture
-def server() -> Iterator[tuple[Endpoint, dict[str, Any]]]:
-    """Accepts, reads a request, and answers as ``how`` says; silent without a reply."""
-    how: dict[str, Any] = {"reply": None, "requests": []}
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(5)
-
-        def serve() -> None:
-            link, _ = listening.accept()
-            with link:
-                how["requests"].append(link.recv(1024))
-                if how["reply"] is not None:
-                    link.sendall(how["reply"])
-                how["done"].wait(5)
-
-        how["done"] = threading.Event()
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield Endpoint("127.0.0.1", listening.getsockname()[1]), how
-        how["done"].set()
-        thread.join(5)
-
-
-def test_a_broker_that_answers(server: tuple[Endpoint, dict[str, Any]]) -> None:
-    endpoint, how = server
-    how["reply"] = struct.pack(">iih", 6, 0x42535431, 0)
-    assert answers("kafka", endpoint) is True
-    assert how["requests"] == [struct.pack(">ihhih", 10, 18, 0, 0x42535431, -1)]
-
-
-@pytest.mark.parametrize("reply", [None, b"", b"\0\0\0\4\0\0\0\1"])
-def test_a_broker_that_does_not(server: tuple[Endpoint, dict[str, Any]], reply: bytes | None) -> None:
-    endpoint, how = server
-    how["reply"] = reply
-    assert kafka_answers(endpoint, 0.2) is False
-
-
-def test_nobody_listens_and_no_probe() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    assert answers("kafka", Endpoint("127.0.0.1", port)) is False
-    assert answers("state", Endpoint("127.0.0.1", port)) is None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ from harness.protocols.cluster import (
     Node,
     TopicSettings,
 )
+from harness.systems.kafka import CORRELATION, api_versions
 
 NODES = [
     Node(f"kafka-{n}", n, *(Endpoint(f"127.0.250.{n}", port) for port in (1, 2, 3)), folder=Path("/nowhere"))
@@ -223,3 +227,53 @@ def test_a_probe_has_our_header_and_is_never_load() -> None:
     assert (header["run_tag"], header["instance"], header["lane"], header["seq"]) == (0xDEADBEEF, 0, 7, 2)
     assert header["length"] == len(payload)
     assert int.from_bytes(payload[-4:], "little") == zlib.crc32(payload[:-4])
+
+
+# ----- whether a node answers ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[Endpoint, dict[str, Any]]]:
+    """Accepts, reads a request, and answers as ``how`` says; silent without a reply."""
+    how: dict[str, Any] = {"reply": None, "requests": []}
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5)
+
+        def serve() -> None:
+            link, _ = listening.accept()
+            with link:
+                how["requests"].append(link.recv(1024))
+                if how["reply"] is not None:
+                    link.sendall(how["reply"])
+                how["done"].wait(5)
+
+        how["done"] = threading.Event()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield Endpoint("127.0.0.1", listening.getsockname()[1]), how
+        how["done"].set()
+        thread.join(5)
+
+
+def admin_at(endpoint: Endpoint) -> KafkaAdmin:
+    return KafkaAdmin([Node("kafka-1", 1, endpoint, endpoint, endpoint, Path())])
+
+
+def test_a_broker_that_answers(server: tuple[Endpoint, dict[str, Any]]) -> None:
+    endpoint, how = server
+    how["reply"] = struct.pack(">iih", 6, CORRELATION, 0)
+    assert admin_at(endpoint).answers("kafka-1")
+    assert how["requests"] == [api_versions()[0]]
+
+
+@pytest.mark.parametrize("reply", [None, b"", b"\0\0\0\4\0\0\0\1"])
+def test_a_broker_that_does_not(server: tuple[Endpoint, dict[str, Any]], reply: bytes | None) -> None:
+    endpoint, how = server
+    how["reply"] = reply
+    assert not admin_at(endpoint).answers("kafka-1")
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert not admin_at(Endpoint("127.0.0.1", port)).answers("kafka-1")

@@ -19,7 +19,7 @@ from harness.scenario.file import (
     variants,
 )
 from harness.scenario.model import Scenario
-from harness.scenario.systems import SYSTEMS
+from harness.systems import SYSTEMS
 
 
 def scenario(**keys: Any) -> Scenario:

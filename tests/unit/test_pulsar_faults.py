@@ -113,6 +113,9 @@ class BundleAdmin:
 class BundleCluster:
     system, version, bootstrap, admin_url = "state", "1", "", ""
 
+    def request(self, port: str, ballast: int = 0) -> tuple[bytes, int] | None:
+        return None
+
     def __init__(self) -> None:
         self.runtime = StateRuntime()
         end = Endpoint("127.0.0.1", 1)

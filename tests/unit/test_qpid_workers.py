@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.scenario.systems import SYSTEMS
+from harness.systems import SYSTEMS
 from harness.toolchains.coordinates import Artifacts
 from harness.workers import load_worker, worker_names
 from harness.workers.java_build import _renamed, client_of

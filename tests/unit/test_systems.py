@@ -11,7 +11,6 @@ import pytest
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
 from harness.run.worker_specs import (
-    AUDIT_CLIENT,
     Endpoints,
     audit_specs,
     consumer_spec,
@@ -20,7 +19,7 @@ from harness.run.worker_specs import (
 from harness.rundir import RunDir
 from harness.scenario.file import load_scenario, variants
 from harness.scenario.model import Scenario
-from harness.scenario.systems import SYSTEMS
+from harness.systems import DEFAULT, SYSTEMS
 from harness.workers import known_workers
 
 
@@ -41,9 +40,17 @@ def test_a_scenario_that_names_only_its_system_has_a_plan(system: str) -> None:
 
 
 def test_every_system_has_an_audit_client_and_clients_to_name() -> None:
-    assert set(AUDIT_CLIENT) == set(SYSTEMS)
-    for name, worker in known_workers().items():
+    workers = known_workers()
+    for name, worker in workers.items():
         assert worker.system in SYSTEMS, name
+    for system in SYSTEMS.values():
+        assert workers[system.client].system == system.name
+        assert "audit" in workers[system.audit[0]].roles
+
+
+def test_one_system_is_that_of_a_scenario_that_names_none() -> None:
+    assert [system.is_default for system in SYSTEMS.values()].count(True) == 1
+    assert Scenario.model_validate({"name": "mine"}).system == DEFAULT.name
 
 
 def test_a_topic_may_stand_for_many() -> None:

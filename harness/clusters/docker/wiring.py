@@ -9,8 +9,7 @@ from typing import Any
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterSpec, Service
 from harness.clusters.layout.detours import DetourMap
-from harness.clusters.layout.node_layout import Wiring
-from harness.clusters.nodes.storage import cluster_id
+from harness.clusters.layout.node_layout import Wiring, cluster_id
 from harness.errors import UsageError
 from harness.protocols.cluster import Node
 

@@ -6,6 +6,8 @@ Clients and the harness reach every node at the addresses of the run's block, wh
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +24,16 @@ from harness.clusters.layout.templates import render
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
+
+
+def cluster_id(run_id: str) -> str:
+    """An id of a run's cluster, 16 bytes: brokers of two runs can refuse each other by it."""
+    return short_id(hashlib.sha256(run_id.encode()).digest()[:16])
+
+
+def short_id(raw: bytes) -> str:
+    """Url-safe base64 without padding, as Kafka writes its ids."""
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 class Wiring(ABC):

@@ -1,1 +1,1 @@
-"""Nodes as local processes: their identity, launch and end, and their formatted storage."""
+"""Nodes as local processes: their identity, launch and end."""

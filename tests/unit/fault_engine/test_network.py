@@ -21,6 +21,7 @@ from harness.protocols.network import (
     Wire,
 )
 from harness.rundir import RunDir
+from harness.systems import SYSTEMS
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import TOPICS, Rig
 
@@ -60,7 +61,7 @@ class StateDetours:
     def is_impaired(self, name: str) -> bool:
         return name in self.applied
 
-    def measure(self, system: str, wires: Sequence[Wire], **more: object) -> dict[str, float | None]:
+    def measure(self, request: object, wires: Sequence[Wire], **more: object) -> dict[str, float | None]:
         return {str(wire): self._took_s(wire) for wire in wires}
 
     def _took_s(self, wire: Wire) -> float | None:
@@ -194,7 +195,7 @@ def test_a_cluster_without_the_detours_of_a_link_is_refused(sides: tuple[str, ..
 @pytest.mark.parametrize("kind", ["latency", "bandwidth", "blackhole", "connection-reset"])
 def test_a_kind_that_is_never_possible_between_these_nodes_is_refused_by_name(kind: str) -> None:
     cluster = StateCluster()
-    cluster.system = "kafka"
+    cluster.request = SYSTEMS["kafka"].request  # type: ignore[method-assign]
     made = StateDetours()
     made.between_peers = ("hold",)
     cluster.runtime.detours = made  # type: ignore[attr-defined]

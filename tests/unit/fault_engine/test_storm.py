@@ -138,9 +138,11 @@ def test_of_all_at_once_nobody_is_left_to_tell(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     """That no broker answers is the proof then, as their clients see it."""
-    monkeypatch.setattr(
-        "faults.kit.site.answers", lambda *_: answers or cluster.runtime.running == set(NAMES)
-    )
+
+    def tell(node: str) -> bool:
+        return answers or cluster.runtime.running == set(NAMES)
+
+    monkeypatch.setattr(cluster.admin, "answers", tell, raising=False)
     end, begin = cluster.runtime.kill, cluster.runtime.start
     monkeypatch.setattr(cluster.runtime, "kill", lambda node: (cluster.admin.silent.set(), end(node)))
     monkeypatch.setattr(cluster.runtime, "start", lambda node: (begin(node), cluster.admin.silent.clear()))

@@ -5,7 +5,6 @@ Formatting starts a JVM, 2-10 s for three nodes; a clone is a file copy in which
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from harness.clusters.layout.node_layout import cluster_id, short_id
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.jars import cache_folder
 
@@ -24,17 +24,12 @@ _FORMAT_TIMEOUT_S = 120.0
 _META = "meta.properties"
 
 
-def cluster_id(run_id: str) -> str:
-    """A Kafka cluster id (16 bytes, url-safe base64) of a run: brokers of two runs refuse each other."""
-    return _short(hashlib.sha256(run_id.encode()).digest()[:16])
-
-
 def clone_storage(data: Path, *, template: Path, node_number: int, cluster: str) -> None:
     """Copy formatted storage to ``data`` and give it a node's identity."""
     shutil.copytree(template, data)
     meta = data / _META
     text = meta.read_text()
-    new = {"cluster.id": cluster, "node.id": str(node_number), "directory.id": _short(uuid.uuid4().bytes)}
+    new = {"cluster.id": cluster, "node.id": str(node_number), "directory.id": short_id(uuid.uuid4().bytes)}
     for key, value in new.items():  # directory.id is there from 3.7 on
         text = re.sub(rf"^{re.escape(key)}=.*$", f"{key}={value}", text, flags=re.MULTILINE)
     meta.write_text(text)
@@ -98,7 +93,3 @@ def _reason(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("\tat ")]
     telling = [line for line in lines if "Exception" in line or "rror" in line]
     return (telling or lines or ["no output"])[-1][:300]
-
-
-def _short(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")

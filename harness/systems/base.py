@@ -1,0 +1,101 @@
+"""What every message system answers about itself; one module of this package per system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import ClassVar, Literal
+
+#: A request, and how many answers show that all of it came through.
+Request = tuple[bytes, int]
+#: A setting, and what is wrong with its value; what is allowed.
+Problem = tuple[str, str]
+Texts = Mapping[str, str]
+_NOTHING: Texts = MappingProxyType({})
+
+
+class System:
+    """One system. Stateless; the defaults are those of a plain log without partitions.
+
+    Attributes:
+        client: the library of a producer or consumer that names none.
+        version: of the broker, when the scenario names none: the one everything here is measured with.
+        audit: library and version (empty = the installed one) of the reader that audits the log, independent
+            of the client under test.
+        is_default: the system of a scenario that names none; exactly one.
+        partitions: of a topic that says nothing.
+        topologies: what ``cluster.topology`` may be, the default first; empty = there is one only.
+        harness_libraries: Python distributions that the harness itself talks to the brokers with.
+        harness_options: client options the harness sets itself; a scenario that sets one would no longer say
+            what is run.
+        allowed: by key of a consumer, its values; the first is the default.
+        auto_settle: what ``settle: auto`` of a consumer means.
+        foreign: by part and key of the scenario, what to write instead of a key that means nothing here.
+        broker_config: by broker setting that the harness needs as it is, why.
+        copies: one copy of a message and several, in the words of the system.
+        is_queue: a message that was settled is gone; the audit finds what remained. Else there is a log.
+        has_offsets: positions in a log are dense numbers.
+        subscription, order: how consumers read of which a plan says nothing (`harness.plan.model`).
+    """
+
+    name: ClassVar[str]
+    client: ClassVar[str]
+    version: ClassVar[str]
+    audit: ClassVar[tuple[str, str]]
+    is_default: ClassVar[bool] = False
+    partitions: ClassVar[int] = 1
+    topologies: ClassVar[tuple[str, ...]] = ()
+    harness_libraries: ClassVar[tuple[str, ...]] = ()
+    harness_options: ClassVar[frozenset[str]] = frozenset()
+    allowed: ClassVar[Mapping[str, tuple[str, ...]]] = {"receive": ("loop",), "settle": ("auto", "ack")}
+    auto_settle: ClassVar[Literal["auto", "ack"]] = "ack"
+    foreign: ClassVar[Mapping[tuple[str, str], str]] = {}
+    broker_config: ClassVar[Texts] = _NOTHING
+    copies: ClassVar[tuple[str, str]] = ("copy", "copies")
+    is_queue: ClassVar[bool] = False
+    has_offsets: ClassVar[bool] = False
+    subscription: ClassVar[str] = "exclusive"
+    order: ClassVar[str] = "stream"
+
+    def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterable[Problem]:
+        """What is wrong with native broker settings, by setting."""
+        return ()
+
+    def topic_problems(self, replication: int, config: Mapping[str, object]) -> Iterable[Problem]:
+        """What is wrong with native topic settings, by setting."""
+        return ()
+
+    def topic_config(self, config: Texts, replication: int, broker_config: Texts) -> dict[str, str]:
+        """The settings that a topic is created with. Default: as written."""
+        return dict(config)
+
+    def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
+        """Copies of each message.
+
+        Raises:
+            ScenarioError: a broker setting that decides it is out of range.
+        """
+        return 1
+
+    def namespace(self, run_tag: int) -> str:
+        """What a run's topics live in; empty = nothing."""
+        return ""
+
+    def address(self, topic: str, run_tag: int) -> str:
+        """What clients are given to name a topic."""
+        return topic
+
+    def request(self, port: str, ballast: int = 0) -> Request | None:
+        """A request that whoever listens on a port answers at once; None = there is none.
+
+        Args:
+            port: its name in the compose file.
+            ballast: bytes to make the request longer by, where that can be done.
+        """
+        return None
+
+
+def in_both_spellings(names: Iterable[str]) -> Iterator[str]:
+    """Option names with dots, and as keyword arguments."""
+    for name in names:
+        yield from (name, name.replace(".", "_"))

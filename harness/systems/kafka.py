@@ -1,0 +1,82 @@
+"""Apache Kafka: partitioned logs, positions are offsets, topics with settings of their own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from harness.systems.base import Problem, Request, System, Texts, in_both_spellings
+
+_COMMITS: Final = "consumers of kafka commit positions; leave it out, or see commit_every"
+CORRELATION: Final = 0x42535432
+_NAME_BYTES: Final = 32_000  # a client id is at most 32,767 bytes long
+_IN_SYNC: Final = "min.insync.replicas"
+#: The audit needs the whole log.
+_KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class Kafka(System):
+    name = "kafka"
+    client = "confluent-kafka"
+    version = "4.1.2"
+    audit = ("confluent-kafka", "")
+    is_default = True
+    partitions = 12
+    harness_libraries = ("kafka-python", "confluent-kafka")
+    harness_options = frozenset(
+        in_both_spellings(
+            (
+                *("bootstrap.servers", "metadata.broker.list", "client.id", "group.id", "transactional.id"),
+                *("enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset"),
+            )
+        )
+    ) | {
+        *("ClientID", "Consumer.Offsets.Initial", "Consumer.Offsets.AutoCommit.Enable"),
+        "Producer.Transaction.ID",
+    }
+    allowed = {"receive": ("loop",), "settle": ("auto",)}
+    auto_settle = "auto"
+    foreign = {
+        ("consumer", "nack_every"): _COMMITS,
+        ("consumer", "per_transaction"): _COMMITS,
+        ("consumer", "rollback_every"): _COMMITS,
+    }
+    copies = ("replica", "replicas")
+    has_offsets = True
+    subscription = "group"
+
+    def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterator[Problem]:
+        if str(config.get(_IN_SYNC, "1")) not in {"1", "2", "3"}:
+            yield _IN_SYNC, "must be 1, 2 or 3"
+
+    def topic_problems(self, replication: int, config: Mapping[str, object]) -> Iterator[Problem]:
+        """The whole log must stay, and every write must be possible with all brokers up."""
+        for key, needed in _KEEPS.items():
+            if str(config.get(key, needed)) != needed:
+                yield key, f"must be {needed}: the audit needs the whole log"
+        wanted = str(config.get(_IN_SYNC, "1"))
+        if not wanted.isdigit() or not 1 <= int(wanted) <= replication:
+            yield _IN_SYNC, f"must be a number from 1 to replication ({replication})"
+
+    def topic_config(self, config: Texts, replication: int, broker_config: Texts) -> dict[str, str]:
+        """Every topic keeps its whole log and says itself how many replicas a write needs."""
+        in_sync = broker_config.get(_IN_SYNC, str(min(2, replication)))
+        return {**_KEEPS, _IN_SYNC: in_sync, **config}
+
+    def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
+        return asked
+
+    def request(self, port: str, ballast: int = 0) -> Request | None:
+        return api_versions(ballast) if port in ("client", "peer", "controller") else None
+
+
+def api_versions(ballast: int = 0) -> Request:
+    """ApiVersions v0 (KIP-35): answered by brokers and controllers alike, with a client id of any length; as
+    many requests as it takes."""
+    sizes = [min(_NAME_BYTES, ballast - at) for at in range(0, ballast, _NAME_BYTES)] or [0]
+    bodies = [struct.pack(">hhih", 18, 0, CORRELATION, size) + b"x" * size for size in sizes]
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies), len(bodies)
+
+
+SYSTEM = Kafka()

@@ -1,0 +1,105 @@
+"""Apache Pulsar: topics in bundles of a namespace, kept by bookies, with subscriptions of several types."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from harness.errors import ScenarioError
+from harness.systems.base import Problem, Request, System, Texts
+
+_JMS_ONLY: Final = "only JMS clients have consumer transactions; leave it out"
+_WHOLE_LOG: Final = "the audit needs the whole log"
+_SMALL, _THREE_BOOKIES = "small", "bookies-3"
+#: BaseCommand CONNECT with the client version "bs" and protocol version 0 (PulsarApi.proto).
+_CONNECT: Final = bytes.fromhex("080212060a0262732000")
+#: BookKeeper's protocol 2: length, then version, operation and flags in one word, ledger, entry. The ledger
+#: is never given out: a bookie answers that it has none.
+READ_ENTRY: Final = 2
+_READ: Final = struct.pack(">iiqq", 20, 2 << 24 | READ_ENTRY << 16, 2**62, 0)
+#: Name of a port -> a request that is answered at once.
+REQUESTS: Final = {
+    "client": struct.pack(">ii", len(_CONNECT) + 4, len(_CONNECT)) + _CONNECT,
+    "zookeeper": b"ruok",
+    "bookie": _READ,
+}
+
+
+class Pulsar(System):
+    name = "pulsar"
+    client = "pulsar-client-java"
+    version = "4.0.8"
+    audit = ("pulsar-client-java", "4.0.8")  # only Java shows the sequence ids of what is stored
+    topologies = (_SMALL, _THREE_BOOKIES)
+    harness_libraries = ("pulsar-client",)
+    harness_options = frozenset(
+        {
+            *("serviceUrl", "topicName", "topicNames", "topicsPattern", "subscriptionName", "consumerName"),
+            *("subscriptionInitialPosition", "messageListener", "consumerEventListener"),
+            *("service_url", "topic", "subscription_name", "consumer_name", "initial_position"),
+            *("message_listener", "schema", "logger"),
+        }
+    )
+    allowed = {"receive": ("loop", "listener", "batch"), "settle": ("auto", "ack", "cumulative", "none")}
+    foreign = {
+        ("topic", "replication"): (
+            f"BookKeeper keeps the copies: set cluster.topology: {_THREE_BOOKIES}, or in cluster.config "
+            "managedLedgerDefaultEnsembleSize, ...WriteQuorum and ...AckQuorum"
+        ),
+        ("topic", "config"): (
+            "a topic has no settings of its own here: broker settings go into cluster.config"
+        ),
+        ("consumer", "commit_every"): "a consumer of pulsar acknowledges messages: see settle",
+        ("consumer", "per_transaction"): _JMS_ONLY,
+        ("consumer", "rollback_every"): _JMS_ONLY,
+    }
+    broker_config = {"defaultRetentionTimeInMinutes": _WHOLE_LOG, "defaultRetentionSizeInMB": _WHOLE_LOG}
+
+    def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterator[Problem]:
+        """Of a ledger: ensemble >= write quorum >= ack quorum, and no more bookies than there are."""
+        most = 3 if topology == _THREE_BOOKIES else 1
+        limit = f"topology {topology or _SMALL} has {most} of them"
+        for which in ("EnsembleSize", "WriteQuorum", "AckQuorum"):
+            key = _quorum_key(which)
+            if key not in config:
+                continue
+            text = str(config[key])
+            if not text.isdigit() or not 1 <= int(text) <= most:
+                yield key, f"must be from 1 to {most} bookies; {limit}"
+                return
+            most, limit = int(text), f"{key} is {text}"
+
+    def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
+        return quorum(broker_config, topology, "WriteQuorum")
+
+    def namespace(self, run_tag: int) -> str:
+        return f"public/bs-{run_tag:08x}"
+
+    def address(self, topic: str, run_tag: int) -> str:
+        return f"persistent://{self.namespace(run_tag)}/{topic}"
+
+    def request(self, port: str, ballast: int = 0) -> Request | None:
+        data = REQUESTS.get(port)
+        return None if data is None else (data, 1)
+
+
+def quorum(broker_config: Texts, topology: str, which: str) -> int:
+    """Bookies of a write: ``which`` is EnsembleSize, WriteQuorum or AckQuorum.
+
+    Raises:
+        ScenarioError: the setting is no number from 1 to 3.
+    """
+    key = _quorum_key(which)
+    default = {"EnsembleSize": "3"}.get(which, "2") if topology == _THREE_BOOKIES else "1"
+    text = broker_config.get(key, default)
+    if text not in {"1", "2", "3"}:
+        raise ScenarioError(f"cluster.config.{key}: must be 1, 2 or 3, got {text!r}")
+    return int(text)
+
+
+def _quorum_key(which: str) -> str:
+    return f"managedLedgerDefault{which}"
+
+
+SYSTEM = Pulsar()

@@ -1,0 +1,32 @@
+"""Apache Qpid Broker-J: queues, of which a message is gone when it was settled."""
+
+from __future__ import annotations
+
+from harness.systems.base import Request, System
+
+_AMQP_0_9_1 = b"AMQP\x00\x00\x09\x01"
+
+
+class Qpid(System):
+    name = "qpid"
+    client = "qpid-jms-legacy"
+    version = "9.2.1"
+    audit = ("qpid-jms-legacy", "")
+    topologies = ("node", "memory", "group")
+    harness_libraries = ("pika",)
+    harness_options = frozenset({"brokerlist", "clientid", "host", "port", "queue", "destination"})
+    allowed = {"receive": ("loop", "listener"), "settle": ("auto", "ack", "transacted", "none")}
+    auto_settle = "auto"  # JMS has a mode of that name
+    foreign = {
+        ("topic", "replication"): "the nodes of a group hold the same queues: set cluster.topology: group",
+        ("consumer", "commit_every"): "a consumer of qpid settles messages: see settle and per_transaction",
+    }
+    is_queue = True
+    subscription = "queue"
+    order = "none"
+
+    def request(self, port: str, ballast: int = 0) -> Request | None:
+        return (_AMQP_0_9_1, 1) if port == "client" else None
+
+
+SYSTEM = Qpid()
