@@ -31,6 +31,7 @@ from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
 from harness.rundir import RunDir, write_json
+from harness.systems import SYSTEMS
 from harness.waiting import wait_until
 
 OnPhase = Callable[[str], None]
@@ -77,10 +78,11 @@ class LiveRun:
         self._progress = progress
         self._interrupts = interrupts
         self._on_phase = on_phase
+        libraries = SYSTEMS[cluster.system].harness_libraries
         self._manifest = Manifest(
             run,
             command=command,
-            versions={**library_versions("pyspark"), cluster.system: cluster.version},
+            versions={**library_versions("pyspark", *libraries), cluster.system: cluster.version},
             facts=cluster.facts,
         )
         self._pool = WorkerPool(
