@@ -73,7 +73,7 @@ def workers(settings: Settings) -> list[Row]:
     return [
         {
             "name": worker.library,
-            "version": worker.installed_version,
+            "version": worker.default_version,
             "versions": worker.versions,
             "roles": list(worker.roles),
             "language": worker.language,

@@ -86,6 +86,7 @@ def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
     settings = _settings(consumer.options)
     promise = consumer.promise
     order = {"stream": "of each partition", "key": "of each key", "none": "not kept"}[promise.order]
+    order = "unknown" if "order" in promise.unknown else order
     why = promise.because.get("order", "")
     rows = [
         ["consumer", f"{consumer.name}: {_client(consumer)}, group {consumer.group}{how}{work}{settings}"],
@@ -100,13 +101,16 @@ def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
 def _producer(producer: ProducerPlan) -> list[list[str]]:
     promise, because = producer.promise, producer.promise.because
     rate = f", {producer.rate_per_s:,.0f} msg/s" if producer.rate_per_s else ""
-    words = {True: "kept", False: "not kept"}
     return [
         ["producer", f"{producer.name}: {_client(producer)}{rate}{_settings(producer.options)}"],
         ["", f"  delivery {promise.delivery}: {because['delivery']}"],
-        ["", f"  order {words[promise.order]}: {because['order']}"],
-        ["", f"  stored once {words[promise.dedup]}: {because['dedup']}"],
+        ["", f"  order {_kept(promise.order)}: {because['order']}"],
+        ["", f"  stored once {_kept(promise.dedup)}: {because['dedup']}"],
     ]
+
+
+def _kept(promised: bool | None) -> str:
+    return {True: "kept", False: "not kept", None: "unknown"}[promised]
 
 
 def _settings(options: dict[str, str]) -> str:

@@ -125,7 +125,7 @@ def _fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
             argv, _ = launch(worker, version, on_progress=report)
             # Python, Go: the program itself; Java: compiled classes and the client's jars
             where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
-            folders[f"{name} {version or worker.installed_version}"] = where
+            folders[f"{name} {version or worker.default_version}"] = where
     if plans:
         report("class archive of Spark, so that it starts in half the time", None)
         record_classes()

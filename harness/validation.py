@@ -7,6 +7,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from harness.errors import did_you_mean
 
@@ -86,7 +87,7 @@ def _sentence(model: Model, error: Mapping[str, Any], location: Location) -> str
 
 def _allowed_keys(root: Model, location: Location) -> str:
     model = _annotation_at(root, location[:-1])
-    names = sorted(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+    names = sorted(_fields(model)) if isinstance(model, type) and issubclass(model, BaseModel) else []
     return did_you_mean(str(location[-1]), names, label="allowed")
 
 
@@ -102,11 +103,16 @@ def inner_type(annotation: Any, key: str | int) -> Any:
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        found = annotation.model_fields.get(str(key))
+        found = _fields(annotation).get(str(key))
         return _needed(found.annotation) if found else None
     if get_origin(annotation) in {dict, list}:
         return get_args(annotation)[-1]
     return None
+
+
+def _fields(model: Model) -> dict[str, FieldInfo]:
+    """By the key that users write."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _needed(annotation: Any) -> Any:
@@ -132,7 +138,9 @@ def _existing(location: Location, data: Any, *, keep_last: bool) -> Location:
 
 
 def value_text(location: Location, data: Any) -> str:
-    """``, got ...``: what the data has there; empty if nothing."""
+    """``, got ...``: what the data has there; empty if nothing, and for the whole."""
+    if not location:
+        return ""
     for key in location:
         has = (isinstance(data, dict) and key in data) or (isinstance(data, list) and isinstance(key, int))
         if not has:

@@ -27,24 +27,30 @@ class Promise:
     """What a producer's settings promise (`harness.plan.model.PromisePlan`) and what the scenario requires.
 
     Attributes:
-        delivery: durable, leader or none.
+        delivery: durable, leader, none or unknown.
+        order: kept; None = not known, as for ``dedup``.
         because: the setting that decided each of delivery, order and dedup.
         required: the same three as the scenario demands them; absent or None = as configured.
     """
 
     delivery: str = "durable"
-    order: bool = True
-    dedup: bool = True
+    order: bool | None = True
+    dedup: bool | None = True
     because: Mapping[str, str] = field(default_factory=dict)
     required: Mapping[str, Any] = field(default_factory=dict)
 
-    def holds(self, kind: str) -> bool:
-        """True when ``delivery``, ``order``, ``dedup`` or ``redelivery-order`` is promised or required."""
+    def holds(self, kind: str) -> bool | None:
+        """Whether ``delivery``, ``order``, ``dedup`` or ``redelivery-order`` is promised or required.
+
+        None = not known.
+        """
         if kind == REDELIVERY_ORDER:
             return bool(self.required.get("order"))
         if self.required.get(kind):
             return True
-        return self.delivery == "durable" if kind == "delivery" else bool(getattr(self, kind))
+        if kind == "delivery":
+            return None if self.delivery == "unknown" else self.delivery == "durable"
+        return self.order if kind == "order" else self.dedup
 
     def reason(self, kind: str) -> str:
         """Where the answer of `holds` comes from, for people."""
@@ -88,6 +94,7 @@ class Reading:
         acks_confirmed: the client's confirmation of an ack stands for the broker's.
         batch_index_acks: single messages of a batch are acknowledged, at both ends.
         because: the setting that decided order, ack, ack_timeout and so on, as text for people.
+        unknown: those of them that are assumed: the client's worker.toml does not say.
     """
 
     subscription: str = "group"
@@ -97,6 +104,7 @@ class Reading:
     acks_confirmed: bool = False
     batch_index_acks: bool = False
     because: Mapping[str, str] = field(default_factory=dict)
+    unknown: frozenset[str] = frozenset()
 
     @property
     def is_individual(self) -> bool:

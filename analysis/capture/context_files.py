@@ -142,8 +142,8 @@ def _instances(
             client=" ".join(filter(None, (p["client"], worker.get("client_version", "")))),
             promise=Promise(
                 delivery=promise["delivery"],
-                order=bool(promise["order"]),
-                dedup=bool(promise["dedup"]),
+                order=promise["order"],
+                dedup=promise["dedup"],
                 because=dict(promise["because"]),
                 required={k: v for k, v in promise["required"].items() if v},
             ),
@@ -209,6 +209,7 @@ def _reading(consumer: Row, system: str) -> Reading:
         acks_confirmed=bool(said.get("acks_confirmed", _is_on(options, "ackReceiptEnabled"))),
         batch_index_acks=bool(said.get("batch_index_acks", False)),  # the broker must have it too
         because=dict(said.get("because") or {}),
+        unknown=frozenset(said.get("unknown") or ()),
     )
 
 

@@ -11,6 +11,13 @@ _DELIVERY = {
     "durable": "an acknowledged message is on every in-sync replica",
     "leader": "an acknowledged message is on the leader only",
     "none": "an acknowledgement promises nothing",
+    "unknown": "what an acknowledgement promises is not known",
+}
+_ORDER = {True: "order is kept", False: "order is not promised", None: "whether order is kept is not known"}
+_DEDUP = {
+    True: "nothing is stored twice",
+    False: "duplicates are allowed",
+    None: "whether duplicates are allowed is not known",
 }
 
 
@@ -43,7 +50,7 @@ def _described(producer: Mapping[str, Any], version: str) -> str:
     promise = producer["promise"]
     promises = [
         _DELIVERY.get(str(promise["delivery"]), str(promise["delivery"])),
-        "order is kept" if promise["order"] else "order is not promised",
-        "nothing is stored twice" if promise["dedup"] else "duplicates are allowed",
+        _ORDER[promise["order"]],
+        _DEDUP[promise["dedup"]],
     ]
     return "; ".join(filter(None, (client, options, "promises: " + ", ".join(promises))))

@@ -95,10 +95,10 @@ def _why_promise(cls: str, split: str, promise: Promise | None) -> str:
         return "a gap in the capture: nothing is said of the broker"
     if entry.breaks == (ALWAYS,):
         return "never right, whatever the settings"
-    asked = promise or Promise()
-    held = [kind for kind in entry.breaks if asked.holds(kind)]
-    words = [f"{kind}: {asked.reason(kind) or 'promised'}" for kind in held or entry.breaks]
-    return ("breaks " if held else "not promised; ") + ", ".join(words)
+    asked, held = promise or Promise(), entry.held(promise)
+    concerned = [kind for kind in entry.breaks if asked.holds(kind) is held]
+    words = [f"{kind}: {asked.reason(kind) or 'promised'}" for kind in concerned]
+    return {True: "breaks ", None: "may break ", False: "not promised; "}[held] + ", ".join(words)
 
 
 def why_evidence(cls: str, unmet: Iterable[str] = ()) -> str:

@@ -29,6 +29,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "drained": "the group was given time to read to the end of every partition, and got there",
     "start-known": "the group is known to have started before the message's position",
     "topic-ours": "nobody else writes to the topic",
+    "settings-known": "what the client's settings promise is stated in its worker.toml",
 }
 
 #: What a run must have for a class to be about it; and why it is not, without.
@@ -97,7 +98,18 @@ class AnomalyClass:
             return Status.SUSPECT
         if self.breaks == (ALWAYS,):
             return Status.VIOLATION if proved else Status.SUSPECT
-        asked = promise or Promise()
-        if not any(asked.holds(kind) for kind in self.breaks):
+        held = self.held(promise)
+        if held is False:
             return Status.PERMITTED
-        return Status.VIOLATION if proved else Status.SUSPECT
+        return Status.VIOLATION if proved and held else Status.SUSPECT
+
+    def asks_promise(self, split: str) -> bool:
+        """Whether the status of such a hit follows from a promise."""
+        own = self.splits.get(split)
+        fixed = {INFORMATION, APPLICATION, CAPTURE, ALWAYS}
+        return (own is None or own.status is None) and not fixed.intersection(self.breaks)
+
+    def held(self, promise: Promise | None) -> bool | None:
+        """Whether one of the promises that it breaks was made; None = not known."""
+        answers = [(promise or Promise()).holds(kind) for kind in self.breaks]
+        return True if True in answers else None if None in answers else False

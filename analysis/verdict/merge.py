@@ -41,7 +41,7 @@ def findings_of(episodes: Iterable[Episode], context: Context, span: Span, seed:
     groups: dict[tuple[str, Status], list[Episode]] = {}
     for episode in episodes:
         promise = _promise(episode, context)
-        status = status_of(episode.cls, episode.split, promise, episode.unmet)
+        status = status_of(episode.cls, episode.split, promise, _unmet(episode, context))
         groups.setdefault((episode.cls, status), []).append(episode)
     found = [_finding(cls, status, rows, context, span, seed) for (cls, status), rows in groups.items()]
     return sorted(found, key=lambda f: (_ORDER.index(f.status), CLASSES[f.cls].rank))
@@ -50,6 +50,16 @@ def findings_of(episodes: Iterable[Episode], context: Context, span: Span, seed:
 def _promise(episode: Episode, context: Context) -> Promise | None:
     """The promise of the producer concerned; what no producer did is held to the full one."""
     return context.promise(episode.instance)
+
+
+def _unmet(episode: Episode, context: Context) -> tuple[str, ...]:
+    """Preconditions that do not hold; one is that the settings which it rests on are known."""
+    entry, session = CLASSES[episode.cls], context.sessions.get(episode.session)
+    assumed = session.reading.unknown.intersection(entry.rests_on) if session else ()
+    asks = entry.asks_promise(episode.split)
+    if assumed or (asks and entry.held(_promise(episode, context)) is None):
+        return (*episode.unmet, "settings-known")
+    return tuple(episode.unmet)
 
 
 def _because(episode: Episode, context: Context) -> Mapping[str, str] | None:
@@ -75,7 +85,7 @@ def _finding(
         promise=_texts(
             why_promise(cls, e.split, _promise(e, context), _because(e, context)) for e in episodes
         ),
-        evidence=_texts(why_evidence(cls, e.unmet) for e in episodes),
+        evidence=_texts(why_evidence(cls, _unmet(e, context)) for e in episodes),
         episodes=sum(e.episodes for e in episodes),
         split=dict(split.most_common()),
         attribution=attribute([e.first_ns for e in episodes if e.first_ns], faults, span, seed),

@@ -21,7 +21,7 @@ from harness.plan.model import (
 )
 from harness.plan.settings import (
     Consuming,
-    Ground,
+    PromiseContext,
     consumer_promise,
     producer_settings,
 )
@@ -263,7 +263,7 @@ def _producers(
         try:
             settings = producer_settings(spec.client, spec.client_version, options)
             promise = settings.promise(
-                Ground(chosen, broker_config, scenario.cluster.topology), scenario.require
+                PromiseContext(chosen, broker_config, scenario.cluster.topology), scenario.require
             )
         except ScenarioError as error:
             raise ScenarioError(f"load.producers.{name}.options: {error}", hint=error.hint) from error

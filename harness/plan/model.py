@@ -58,16 +58,17 @@ class PromisePlan(PlanPart):
     """What a producer's settings promise, in neutral words, and why.
 
     Attributes:
-        delivery: ``durable`` (acknowledged = on every in-sync replica, at least two), ``leader``, ``none``.
-        order: first appearances of attempt-0 messages of a lane keep their order.
-        dedup: no message is stored twice without an application re-send.
+        delivery: ``durable`` (acknowledged = on every in-sync replica, at least two), ``leader``, ``none``,
+            or ``unknown``: the worker.toml of the client does not say.
+        order: first appearances of attempt-0 messages of a lane keep their order; None = not known.
+        dedup: no message is stored twice without an application re-send; None = not known.
         because: the setting that decided each of them, as text for people.
         required: the same three as the scenario demands them; None = as configured.
     """
 
-    delivery: Literal["durable", "leader", "none"]
-    order: bool
-    dedup: bool
+    delivery: Literal["durable", "leader", "none", "unknown"]
+    order: bool | None
+    dedup: bool | None
     because: dict[str, str]
     required: dict[str, Any]
 
@@ -86,6 +87,8 @@ class ConsumerPromise(PlanPart):
         batch_index_acks: an acknowledgement counts for one message of a batch, at the client and at the
             broker; without it a batch is acknowledged when all of its messages are.
         because: the setting that decided each of them, as text for people.
+        unknown: names in ``because`` of what the worker.toml of the client does not say; the strongest is
+            assumed, and what breaks it is suspect.
     """
 
     subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] = "group"
@@ -94,6 +97,7 @@ class ConsumerPromise(PlanPart):
     acks_confirmed: bool = True
     batch_index_acks: bool = False
     because: dict[str, str] = Field(default_factory=dict)
+    unknown: list[str] = Field(default_factory=list)
 
 
 class ProducerPlan(PlanPart):

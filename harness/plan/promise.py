@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from harness.durations import parse_seconds
 from harness.errors import ScenarioError
 from harness.plan.model import (
     ConsumerPromise,
@@ -14,19 +15,22 @@ from harness.plan.model import (
     TopicPlan,
 )
 from harness.scenario.model import RequireSpec
+from harness.workers.facts import Implied, SettingFacts, TimeFacts
+from harness.workers.spec import FILE, Role, WorkerSpec
 
 #: Added to the client's own deadline before an open call counts as hanging.
 CALL_SLACK_S: Final = 10.0
 TRUE: Final = frozenset({"true", "t", "1", "yes"})
+_NEVER: Final = frozenset({"", "none", "0"})
 
 Options = Mapping[str, str]
-Delivery = Literal["durable", "leader", "none"]
-_STRENGTH: Final[tuple[Delivery, ...]] = ("none", "leader", "durable")
+Delivery = Literal["durable", "leader", "none", "unknown"]
+_STRENGTH: Final[tuple[Delivery, ...]] = ("none", "leader", "unknown", "durable")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting in force, and how to say where it comes from."""
+    """A setting in force, and how to say where it comes from. ``given``: by the scenario or the worker."""
 
     value: str
     text: str
@@ -38,26 +42,110 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """Option names and defaults of one client library (of one version), by our neutral names."""
+class ClientSettings:
+    """The settings of a client in force, by our names: as the scenario gives them, as the worker sets them,
+    or as the library has them by default at this version."""
 
-    client: str
-    names: Mapping[str, tuple[str, ...]]
-    defaults: Mapping[str, str]
+    worker: WorkerSpec
+    version: str
+    options: Options
+    role: Role
 
-    def setting(self, options: Options, name: str) -> Setting:
-        """What is in force for one of our names."""
-        for option in self.names[name]:
-            if option in options:
-                value = options[option].strip()
+    def of(self, name: str) -> Setting | None:
+        """What is in force; None = the worker.toml does not say."""
+        facts: SettingFacts | None = getattr(self.worker.promises, name, None)
+        return None if facts is None else self._in_force(name, facts)
+
+    def is_true(self, name: str) -> bool:
+        """Whether it is known to be on."""
+        found = self.of(name)
+        return found is not None and found.is_true
+
+    def number(self, name: str) -> int | None:
+        """The setting as a whole number; None = not known.
+
+        Raises:
+            ScenarioError: it is none.
+        """
+        found = self.of(name)
+        return None if found is None else number(found)
+
+    def unstated(self, name: str) -> str:
+        """Why something is not known, for people."""
+        return f"not known: {FILE} of {self.worker.library} does not state promises.{name}"
+
+    def seconds(self, name: str) -> float | None:
+        """A time in seconds, 0 = never; None = not known.
+
+        Raises:
+            ScenarioError: no time.
+        """
+        facts: TimeFacts | None = getattr(self.worker.promises, name, None)
+        return None if facts is None else self.seconds_of(name, facts)
+
+    def seconds_of(self, name: str, facts: TimeFacts) -> float:
+        """As `seconds`, of facts that stand for themselves."""
+        found = self._in_force(name, facts)
+        if found.value.lower() in _NEVER:
+            return 0.0
+        if facts.unit == "duration":
+            try:
+                return float(str(parse_seconds(found.value)))
+            except ValueError as error:
+                raise ScenarioError(f"{found.text}: {error}") from error
+        count = number(found)
+        if count < 0:
+            raise ScenarioError(f"{found.text}: must be 0 (never) or more")
+        return count / 1000.0 if facts.unit == "ms" else float(count)
+
+    def _in_force(self, name: str, facts: SettingFacts) -> Setting:
+        found = self._given(facts) or self._default(name, facts)
+        for implied in facts.implied:
+            if (not found.given or found.value.lower() in implied.over) and (why := self._why(implied)):
+                found = Setting(
+                    implied.value, implied.because or f"{name}={implied.value} ({why})", given=False
+                )
+        value = facts.values.get(found.value.lower(), found.value)
+        if facts.inverse:
+            value = "false" if value.lower() in TRUE else "true"
+        return replace(found, value=value)
+
+    def _given(self, facts: SettingFacts) -> Setting | None:
+        for option in facts.options:
+            if option in self.options:
+                value = self.options[option].strip()
                 return Setting(value, f"{option}={value}", given=True)
-        option, value = self.names[name][0], self.defaults[name]
-        return Setting(value, f"{option}={value} (default of {self.client})", given=False)
+        own = self.worker.options.get(self.role, {})
+        for option in facts.options:
+            if option in own:
+                return Setting(own[option], self._by_default(option, own[option]), given=True)
+        return None
+
+    def _default(self, name: str, facts: SettingFacts) -> Setting:
+        version = self.version or self.worker.default_version
+        fitting = (other.default for other in facts.other_defaults if other.cover(version))
+        value = next(fitting, facts.default) or ""
+        if not facts.options:
+            return Setting(value, f"{name}={value} (always so in {self.worker.library})", given=False)
+        return Setting(value, self._by_default(facts.options[0], value), given=False)
+
+    def _by_default(self, option: str, value: str) -> str:
+        return f"{option}={value} (default of {self.worker.library})"
+
+    def _why(self, implied: Implied) -> str:
+        """What brings the implied value along; empty = nothing does."""
+        if not implied.cover(self.version or self.worker.default_version):
+            return ""
+        if implied.when:
+            other = self.of(implied.when)
+            return f"implied by {other.text}" if other is not None and other.is_true else ""
+        given = (option for option in self.options if option.startswith(implied.with_option))
+        return next((f"implied by {option}" for option in given), "")
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What a client's settings stand on: the topics it uses and the brokers' settings."""
+class PromiseContext:
+    """What a promise depends on beside the client's settings: the topics used and the brokers' settings."""
 
     topics: Sequence[TopicPlan]
     broker_config: Mapping[str, str]
@@ -65,30 +153,42 @@ class Ground:
 
 
 class ProducerSettings(ABC):
-    """A producer's options read through its library's names and defaults.
+    """A producer's options, read through what its worker.toml says of them.
 
     The constructor of each system raises ScenarioError: a value the library refuses, or settings that
     contradict each other.
     """
 
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+
     @abstractmethod
-    def delivery(self, topic: TopicPlan, ground: Ground) -> tuple[Delivery, str]: ...
+    def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]: ...
     @abstractmethod
-    def order(self, ground: Ground) -> tuple[bool, str]: ...
+    def order(self, context: PromiseContext) -> tuple[bool | None, str]:
+        """None = not known, as in `dedup`."""
+
     @abstractmethod
-    def dedup(self, ground: Ground) -> tuple[bool, str]: ...
-    @abstractmethod
+    def dedup(self, context: PromiseContext) -> tuple[bool | None, str]: ...
+
     def call_deadline_s(self, unbounded_s: float) -> float:
         """Seconds after which an open send hangs: the client's own limit and some slack.
 
-        ``unbounded_s`` stands in for a client told never to give up.
+        ``unbounded_s`` stands in for a client told never to give up, or one that does not say when it does.
         """
+        return (self.settings.seconds("send_timeout") or unbounded_s) + CALL_SLACK_S
 
-    def promise(self, ground: Ground, require: RequireSpec) -> PromisePlan:
+    def promise(self, context: PromiseContext, require: RequireSpec) -> PromisePlan:
         """The promise over all topics (the weakest decides)."""
-        delivery, why_delivery = _weakest([self.delivery(topic, ground) for topic in ground.topics])
-        order, why_order = self.order(ground)
-        dedup, why_dedup = self.dedup(ground)
+        if self.settings.worker.promises is None:
+            why = f"not known: {FILE} of {self.settings.worker.library} has no [promises]"
+            delivery: Delivery = "unknown"
+            order = dedup = None
+            why_delivery = why_order = why_dedup = why
+        else:
+            delivery, why_delivery = _weakest([self.delivery(topic, context) for topic in context.topics])
+            order, why_order = self.order(context)
+            dedup, why_dedup = self.dedup(context)
         return PromisePlan(
             delivery=delivery,
             order=order,
@@ -113,10 +213,12 @@ class Consuming:
     settle: str
     #: Clients and options of the producers whose messages it is given.
     producers: Sequence[tuple[str, Options]] = ()
+    #: Where workers are, beside ours (`harness.workers.known_workers`).
+    folders: Sequence[str] = ()
 
 
-ReadProducer = Callable[[str, str, Options], ProducerSettings]
-ReadConsumer = Callable[[Consuming], ConsumerPromise]
+ReadProducer = Callable[[ClientSettings], ProducerSettings]
+ReadConsumer = Callable[[Consuming, ClientSettings, Sequence[ClientSettings]], ConsumerPromise]
 
 
 def number(setting: Setting) -> int:
@@ -129,12 +231,6 @@ def number(setting: Setting) -> int:
         return int(setting.value)
     except ValueError:
         raise ScenarioError(f"{setting.text}: must be a whole number") from None
-
-
-def version_of(text: str) -> tuple[int, ...]:
-    """``3.0.1`` -> (3, 0, 1), for comparing; empty = newer than any."""
-    digits = [part for part in text.removeprefix("v").replace("-", ".").split(".") if part.isdigit()]
-    return tuple(int(part) for part in digits) if digits else (1 << 30,)
 
 
 def _weakest(found: list[tuple[Delivery, str]]) -> tuple[Delivery, str]:

@@ -5,234 +5,138 @@
 * **order** and **dedup**: the idempotent producer (KIP-98) keeps both through retries. Without it, retries
   with several requests in flight reorder, and any retry may store twice.
 
-Defaults: librdkafka CONFIGURATION.md; docstrings of kafka-python's `KafkaProducer` (KIP-679 since 3.0, no
-retries before 2.2); the Java client's ProducerConfig (KIP-679: acks=all and idempotence since 3.0;
-KAFKA-13598: the latter in effect from 3.0.1 and 3.1.1 only); sarama's NewConfig.
+What the clients call their settings, and what they have by default, is in their worker folders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from harness.durations import parse_seconds
 from harness.errors import ScenarioError
 from harness.plan.model import ConsumerPromise, TopicPlan
 from harness.plan.promise import (
     CALL_SLACK_S,
+    ClientSettings,
     Consuming,
     Delivery,
-    Dialect,
-    Ground,
-    Options,
     ProducerSettings,
+    PromiseContext,
     Setting,
     number,
-    version_of,
 )
+from harness.workers.facts import IdempotenceFacts, KafkaFacts
 
 #: What compose/kafka's template gives a topic that says nothing.
 BROKER_DEFAULTS: Final = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
-#: Kafka takes no other number (the protocol's required acks); sarama's names for them.
+#: Kafka takes no other number (the protocol's required acks).
 _ACKS: Final = {"all": "all", "-1": "all", "1": "1", "0": "0"}
-_SARAMA_ACKS: Final = {"waitforall": "all", "waitforlocal": "1", "noresponse": "0"}
-_MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
-
-CONFLUENT: Final = Dialect(
-    client="confluent-kafka",
-    names={
-        "acks": ("acks", "request.required.acks"),
-        "idempotence": ("enable.idempotence",),
-        "in_flight": ("max.in.flight.requests.per.connection", "max.in.flight"),
-        "retries": ("retries", "message.send.max.retries"),
-        "timeout_ms": ("message.timeout.ms", "delivery.timeout.ms"),
-    },
-    defaults={
-        "acks": "all",
-        "idempotence": "false",
-        "in_flight": "1000000",
-        "retries": "2147483647",
-        "timeout_ms": "300000",
-    },
-)
-KAFKA_PYTHON: Final = Dialect(
-    client="kafka-python",
-    names={
-        "acks": ("acks",),
-        "idempotence": ("enable_idempotence",),
-        "in_flight": ("max_in_flight_requests_per_connection",),
-        "retries": ("retries",),
-        "timeout_ms": ("delivery_timeout_ms",),
-    },
-    defaults={
-        "acks": "all",
-        "idempotence": "true",
-        "in_flight": "5",
-        "retries": "2147483647",
-        "timeout_ms": "120000",
-    },
-)
-JAVA: Final = Dialect(
-    client="kafka-clients",
-    names={
-        "acks": ("acks",),
-        "idempotence": ("enable.idempotence",),
-        "in_flight": ("max.in.flight.requests.per.connection",),
-        "retries": ("retries",),
-        "timeout_ms": ("delivery.timeout.ms",),
-    },
-    defaults={
-        "acks": "all",
-        "idempotence": "true",
-        "in_flight": "5",
-        "retries": "2147483647",
-        "timeout_ms": "120000",
-    },
-)
-SARAMA: Final = Dialect(
-    client="sarama",
-    names={
-        "acks": ("Producer.RequiredAcks",),
-        "idempotence": ("Producer.Idempotent",),
-        "in_flight": ("Net.MaxOpenRequests",),
-        "retries": ("Producer.Retry.Max",),
-        "backoff": ("Producer.Retry.Backoff",),
-        "read_timeout": ("Net.ReadTimeout",),
-    },
-    defaults={
-        "acks": "1",
-        "idempotence": "false",
-        "in_flight": "5",
-        "retries": "3",
-        "backoff": "100ms",
-        "read_timeout": "30s",
-    },
-)
-_DIALECTS: Final = {dialect.client: dialect for dialect in (CONFLUENT, KAFKA_PYTHON, JAVA, SARAMA)}
-CLIENTS: Final = tuple(_DIALECTS)
-
-
-def dialect_of(client: str, version: str) -> Dialect:
-    """Names and defaults of a library at a version; empty = the newest."""
-    dialect, asked = _DIALECTS[client], version_of(version)
-    older: dict[str, str] = {}
-    if client == "kafka-python" and asked < (3,):
-        older = {"acks": "1", "idempotence": "false"}
-        if asked < (2, 2):
-            older |= {"retries": "0", "timeout_ms": "30000"}
-    if client != "kafka-clients":
-        return replace(dialect, defaults={**dialect.defaults, **older}) if older else dialect
-    if asked < (3, 0, 1) or (3, 1, 0) <= asked < (3, 1, 1):
-        older["idempotence"] = "false"
-    if asked < (3,):
-        older["acks"] = "1"
-    if asked < (2, 1):  # KIP-91: no delivery timeout, and no retries by default
-        older |= {"retries": "0", "timeout_ms": "30000"}
-    return replace(dialect, defaults={**dialect.defaults, **older})
 
 
 class KafkaProducerSettings(ProducerSettings):
-    """Conflicting settings are refused by the client when idempotence was asked for in so many words; a
-    default idempotence is quietly dropped (kafka-python, Java)."""
+    """Conflicting settings are refused by the client when idempotence was asked for in so many words; most
+    clients quietly drop a default idempotence."""
 
-    def __init__(self, client: str, version: str, options: Options) -> None:
-        self._dialect = dialect_of(client, version)
-        self._options = options
+    def __init__(self, settings: ClientSettings) -> None:
+        super().__init__(settings)
+        self._facts = (
+            settings.worker.promises if isinstance(settings.worker.promises, KafkaFacts) else KafkaFacts()
+        )
         self.acks = self._acks()
-        self.in_flight = self._setting("in_flight")
-        self.retries = self._setting("retries")
+        self.in_flight = settings.of("in_flight")
+        self.retries = settings.of("retries")
         self.idempotence = self._idempotence()
 
-    def _setting(self, name: str) -> Setting:
-        return self._dialect.setting(self._options, name)
-
-    def _acks(self) -> Setting:
-        acks, known = self._setting("acks"), _ACKS
-        if self._dialect is SARAMA:
-            known = _ACKS | _SARAMA_ACKS
-        if acks.value.lower() not in known:
+    def _acks(self) -> Setting | None:
+        acks = self.settings.of("acks")
+        if acks is None:
+            return None
+        if acks.value.lower() not in _ACKS:
             raise ScenarioError(f"{acks.text}: Kafka takes all, -1, 1 or 0")
-        return replace(acks, value=known[acks.value.lower()])
+        return replace(acks, value=_ACKS[acks.value.lower()])
 
-    def _idempotence(self) -> Setting:
-        asked = self._setting("idempotence")
+    def _idempotence(self) -> Setting | None:
+        asked, facts = self.settings.of("idempotence"), self._facts.idempotence
+        if asked is None or facts is None:
+            return None
         if not asked.is_true:
             return replace(asked, value="false")
-        # sarama checks its own defaults too: each of them has to be changed by hand
-        strict = self._dialect is SARAMA
-        against = next((s for s in self._conflicts() if s.given or strict), None)
+        conflicts = self._conflicts(facts)
+        against = next((each for each in conflicts if each.given or facts.checks_defaults), None)
         if against is None:
             return replace(asked, value="true")
-        if asked.given:
-            most = 1 if strict else _MAX_IDEMPOTENT_IN_FLIGHT
+        if asked.given or facts.unasked == "refused":
+            most = facts.most_in_flight
             raise ScenarioError(
                 f"{against.text} contradicts {asked.text}: the client refuses to start",
                 hint=f"idempotence needs acks=all, retries above 0 and at most {most} requests in flight",
             )
-        return Setting("false", f"idempotence dropped by {self._dialect.client}: {against.text}", given=False)
+        client = self.settings.worker.library
+        return Setting("false", f"idempotence dropped by {client}: {against.text}", given=False)
 
-    def _conflicts(self) -> list[Setting]:
-        most = 1 if self._dialect is SARAMA else _MAX_IDEMPOTENT_IN_FLIGHT
+    def _conflicts(self, facts: IdempotenceFacts) -> list[Setting]:
         checks = (
-            (self.acks, self.acks.value != "all"),
-            (self.retries, number(self.retries) == 0),
-            (self.in_flight, number(self.in_flight) > most),
+            (self.acks, lambda found: found.value != "all"),
+            (self.retries, lambda found: number(found) == 0),
+            (self.in_flight, lambda found: number(found) > facts.most_in_flight),
         )
-        return [setting for setting, conflicting in checks if conflicting]
-
-    @property
-    def is_idempotent(self) -> bool:
-        return self.idempotence.value == "true"
+        return [found for found, conflicts in checks if found is not None and conflicts(found)]
 
     def call_deadline_s(self, unbounded_s: float) -> float:
-        if self._dialect is SARAMA:
-            # No limit of its own: each of its attempts ends with the connection's read timeout.
-            attempts = number(self.retries) + 1
-            waits_s = self._seconds("read_timeout") + self._seconds("backoff")
-            return attempts * waits_s + CALL_SLACK_S
-        own_s = number(self._setting("timeout_ms")) / 1000.0
-        return (own_s or unbounded_s) + CALL_SLACK_S
+        attempt = self._facts.each_attempt
+        if not attempt or self.retries is None:
+            return super().call_deadline_s(unbounded_s)
+        # No limit of its own: each of its attempts ends with these times.
+        attempt_s = sum(self.settings.seconds_of("each_attempt", facts) for facts in attempt)
+        return (number(self.retries) + 1) * attempt_s + CALL_SLACK_S
 
-    def _seconds(self, name: str) -> float:
-        setting = self._setting(name)
-        try:
-            return cast("float", parse_seconds(setting.value))
-        except ValueError as error:
-            raise ScenarioError(f"{setting.text}: {error}") from error
-
-    def delivery(self, topic: TopicPlan, ground: Ground) -> tuple[Delivery, str]:
-        if self.acks.value == "0":
-            return "none", self.acks.text
-        if self.acks.value == "1":
-            return "leader", self.acks.text
-        config: dict[str, Any] = {**BROKER_DEFAULTS, **ground.broker_config, **topic.config}
+    def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
+        acks = self.acks
+        if acks is None:
+            return "unknown", self.settings.unstated("acks")
+        if acks.value == "0":
+            return "none", acks.text
+        if acks.value == "1":
+            return "leader", acks.text
+        config: dict[str, Any] = {**BROKER_DEFAULTS, **context.broker_config, **topic.config}
         if config["unclean.leader.election.enable"].lower() == "true":
             return "leader", f"unclean.leader.election.enable=true on {topic.name}"
         in_sync = int(config["min.insync.replicas"])
         if in_sync < 2 or topic.replication < 2:
             copies = f"min.insync.replicas={in_sync}, replication={topic.replication} on {topic.name}"
-            return "leader", f"{self.acks.text}, but {copies}"
-        return "durable", f"{self.acks.text}, min.insync.replicas={in_sync}"
+            return "leader", f"{acks.text}, but {copies}"
+        return "durable", f"{acks.text}, min.insync.replicas={in_sync}"
 
-    def order(self, ground: Ground) -> tuple[bool, str]:
-        if self.is_idempotent:
-            return True, self.idempotence.text
-        if number(self.in_flight) == 1:
-            return True, self.in_flight.text
-        if number(self.retries) == 0:
-            return True, self.retries.text
-        return False, f"{self.idempotence.text}, {self.in_flight.text}: a retry may overtake"
+    def order(self, context: PromiseContext) -> tuple[bool | None, str]:
+        idempotence, in_flight, retries = self.idempotence, self.in_flight, self.retries
+        if idempotence and idempotence.is_true:
+            return True, idempotence.text
+        if in_flight and number(in_flight) == 1:
+            return True, in_flight.text
+        if retries and number(retries) == 0:
+            return True, retries.text
+        if idempotence and in_flight and retries:
+            return False, f"{idempotence.text}, {in_flight.text}: a retry may overtake"
+        return None, self._unstated(idempotence=idempotence, in_flight=in_flight, retries=retries)
 
-    def dedup(self, ground: Ground) -> tuple[bool, str]:
-        if self.is_idempotent:
-            return True, self.idempotence.text
-        if number(self.retries) == 0:
-            return True, self.retries.text
-        return False, f"{self.idempotence.text}: a retry may store twice"
+    def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
+        idempotence, retries = self.idempotence, self.retries
+        if idempotence and idempotence.is_true:
+            return True, idempotence.text
+        if retries and number(retries) == 0:
+            return True, retries.text
+        if idempotence and retries:
+            return False, f"{idempotence.text}: a retry may store twice"
+        return None, self._unstated(idempotence=idempotence, retries=retries)
+
+    def _unstated(self, **settings: Setting | None) -> str:
+        return self.settings.unstated(next(name for name, found in settings.items() if found is None))
 
 
-def read_consumer(consuming: Consuming) -> ConsumerPromise:
+def read_consumer(
+    consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
+) -> ConsumerPromise:
     """A member of a group: every partition in the order of its log, again from the committed position."""
     because: Mapping[str, str] = {
         "order": "a partition has one member at a time, which reads it in order",

@@ -10,8 +10,8 @@
 A consumer's promise follows from its subscription type; the time after which an unsettled message comes
 again from its ack timeout, counted from the hand-over to the application (PR 18911).
 
-Defaults: ProducerConfigurationData and ConsumerConfigurationData of the Java client, keyword defaults of
-the Python one; broker.conf of 4.0.
+What the clients call their settings, and what they have by default, is in their worker folders; broker
+defaults are those of broker.conf of 4.0.
 """
 
 from __future__ import annotations
@@ -22,63 +22,14 @@ from typing import Final, Literal
 from harness.errors import ScenarioError
 from harness.plan.model import ConsumerPromise, TopicPlan
 from harness.plan.promise import (
-    CALL_SLACK_S,
     TRUE,
+    ClientSettings,
     Consuming,
     Delivery,
-    Dialect,
-    Ground,
-    Options,
     ProducerSettings,
-    number,
-    version_of,
+    PromiseContext,
 )
 from harness.systems.pulsar import quorum
-
-JAVA: Final = Dialect(
-    client="pulsar-client-java",
-    names={
-        "timeout_ms": ("sendTimeoutMs",),
-        "batching": ("batchingEnabled",),
-        "batcher": ("batcherBuilder",),
-        "subscription": ("subscriptionType",),
-        "ack_timeout_ms": ("ackTimeoutMillis",),
-        "ack_receipt": ("ackReceiptEnabled",),
-        "batch_index_ack": ("batchIndexAckEnabled",),
-    },
-    defaults={
-        "timeout_ms": "30000",
-        "batching": "true",
-        "batcher": "DEFAULT",
-        "subscription": "Exclusive",
-        "ack_timeout_ms": "0",
-        "ack_receipt": "false",
-        "batch_index_ack": "false",
-    },
-)
-PYTHON: Final = Dialect(
-    client="pulsar-client",
-    names={
-        "timeout_ms": ("send_timeout_millis",),
-        "batching": ("batching_enabled",),
-        "batcher": ("batching_type",),
-        "subscription": ("consumer_type",),
-        "ack_timeout_ms": ("unacked_messages_timeout_ms",),
-        "ack_receipt": ("(no ack receipts)",),
-        "batch_index_ack": ("batch_index_ack_enabled",),
-    },
-    defaults={
-        "timeout_ms": "30000",
-        "batching": "false",
-        "batcher": "Default",
-        "subscription": "Exclusive",
-        "ack_timeout_ms": "0",
-        "ack_receipt": "false",
-        "batch_index_ack": "false",
-    },
-)
-_DIALECTS: Final = {dialect.client: dialect for dialect in (JAVA, PYTHON)}
-CLIENTS: Final = tuple(_DIALECTS)
 
 Subscription = Literal["exclusive", "failover", "shared", "key_shared"]
 SUBSCRIPTIONS: Final[Mapping[str, Subscription]] = {
@@ -94,29 +45,22 @@ _ORDER: Final[Mapping[Subscription, Literal["stream", "key", "none"]]] = {
     "shared": "none",
     "key_shared": "key",
 }
-#: With a dead letter policy and no ack timeout, Java clients before 3.0.0 set one of their own (PR 19486).
-_DEAD_LETTER_ACK_TIMEOUT_S: Final = 30.0
 
 
 class PulsarProducerSettings(ProducerSettings):
-    def __init__(self, client: str, version: str, options: Options) -> None:
-        dialect = _DIALECTS[client]
-        self._timeout = dialect.setting(options, "timeout_ms")
-        if number(self._timeout) < 0:
-            raise ScenarioError(f"{self._timeout.text}: must be 0 (never) or more")
+    def __init__(self, settings: ClientSettings) -> None:
+        super().__init__(settings)
+        settings.seconds("send_timeout")  # refused here if it is no time
 
-    def call_deadline_s(self, unbounded_s: float) -> float:
-        return (number(self._timeout) / 1000.0 or unbounded_s) + CALL_SLACK_S
-
-    def delivery(self, topic: TopicPlan, ground: Ground) -> tuple[Delivery, str]:
-        copies = quorum(ground.broker_config, ground.topology, "AckQuorum")
+    def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
+        copies = quorum(context.broker_config, context.topology, "AckQuorum")
         return "durable", f"acknowledged from the journal of {copies} bookie{'s' if copies > 1 else ''}"
 
-    def order(self, ground: Ground) -> tuple[bool, str]:
+    def order(self, context: PromiseContext) -> tuple[bool | None, str]:
         return True, "one producer and topic: what was not acknowledged is sent again, in order"
 
-    def dedup(self, ground: Ground) -> tuple[bool, str]:
-        if ground.broker_config.get("brokerDeduplicationEnabled", "false").lower() in TRUE:
+    def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
+        if context.broker_config.get("brokerDeduplicationEnabled", "false").lower() in TRUE:
             return True, "brokerDeduplicationEnabled=true"
         return (
             False,
@@ -124,59 +68,72 @@ class PulsarProducerSettings(ProducerSettings):
         )
 
 
-def read_consumer(consuming: Consuming) -> ConsumerPromise:
+def read_consumer(
+    consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
+) -> ConsumerPromise:
     """From subscription type, ack timeout and what an acknowledgement means.
 
     Raises:
         ScenarioError: no such subscription type, or a settlement it does not have.
     """
-    dialect, options = _DIALECTS[consuming.client], consuming.options
-    subscription = dialect.setting(options, "subscription")
-    kind = SUBSCRIPTIONS.get(subscription.value.rpartition(".")[2].lower())
-    if kind is None:
-        raise ScenarioError(f"{subscription.text}: must be Exclusive, Failover, Shared or Key_Shared")
-    if consuming.settle == "cumulative" and kind in {"shared", "key_shared"}:
+    kind, why_kind = _subscription(settings)
+    if kind and consuming.settle == "cumulative" and kind in {"shared", "key_shared"}:
         raise ScenarioError(
-            f"{subscription.text}: has no cumulative acknowledgement",
+            f"{why_kind}: has no cumulative acknowledgement",
             hint="settle: ack, or an Exclusive or Failover subscription",
         )
-    order, why_order = _order_of(kind, subscription.text, consuming.producers)
-    ack_timeout_s, why_timeout = _ack_timeout(consuming, dialect)
-    receipt = dialect.setting(options, "ack_receipt")
-    batch = dialect.setting(options, "batch_index_ack")
+    order, why_order, known = _order_of(kind, why_kind, producers)
+    timeout, receipt, batch = (
+        settings.of(name) for name in ("ack_timeout", "ack_receipt", "batch_index_ack")
+    )
     at_broker = consuming.broker_config.get("acknowledgmentAtBatchIndexLevelEnabled", "false").lower()
+    own = f"{consuming.client} answers without asking the broker"
+    stated = {
+        "order": why_order,
+        "ack_timeout": timeout.text if timeout else "",
+        "ack": (receipt.text if receipt.given else own) if receipt else "",
+        "batch_index_acks": f"{batch.text}, acknowledgmentAtBatchIndexLevelEnabled={at_broker}"
+        if batch
+        else "",
+    }
+    settings_of = {"ack": "ack_receipt", "batch_index_acks": "batch_index_ack"}
     return ConsumerPromise(
-        subscription=kind,
+        subscription=kind or "exclusive",
         order=order,
-        ack_timeout_s=ack_timeout_s,
-        acks_confirmed=receipt.is_true,
-        batch_index_acks=batch.is_true and at_broker in TRUE,
+        ack_timeout_s=settings.seconds("ack_timeout") or 0.0,
+        acks_confirmed=receipt is None or receipt.is_true,
+        batch_index_acks=batch is not None and batch.is_true and at_broker in TRUE,
         because={
-            "order": why_order,
-            "ack_timeout": why_timeout,
-            "ack": receipt.text if receipt.given else f"{consuming.client} answers without asking the broker",
-            "batch_index_acks": f"{batch.text}, acknowledgmentAtBatchIndexLevelEnabled={at_broker}",
+            name: text or settings.unstated(settings_of.get(name, name)) for name, text in stated.items()
         },
+        unknown=[name for name, text in stated.items() if not text or (name == "order" and not known)],
     )
 
 
+def _subscription(settings: ClientSettings) -> tuple[Subscription | None, str]:
+    """Its type and where that comes from; None = not known."""
+    found = settings.of("subscription")
+    if found is None:
+        return None, settings.unstated("subscription")
+    kind = SUBSCRIPTIONS.get(found.value.rpartition(".")[2].lower())
+    if kind is None:
+        raise ScenarioError(f"{found.text}: must be Exclusive, Failover, Shared or Key_Shared")
+    return kind, found.text
+
+
 def _order_of(
-    kind: Subscription, text: str, producers: Sequence[tuple[str, Options]]
-) -> tuple[Literal["stream", "key", "none"], str]:
-    """Key_Shared gives a batch to one consumer whole: it keeps a key's order if no batch mixes keys."""
-    if kind == "key_shared":
-        for client, options in producers:
-            dialect = _DIALECTS[client]
-            batching, batcher = dialect.setting(options, "batching"), dialect.setting(options, "batcher")
-            if batching.is_true and "key" not in batcher.value.lower():
-                return "none", f"{text}, but {batching.text} and {batcher.text}: a batch mixes keys"
-    return _ORDER[kind], text
+    kind: Subscription | None, text: str, producers: Sequence[ClientSettings]
+) -> tuple[Literal["stream", "key", "none"], str, bool]:
+    """The order, why, and whether it is known.
 
-
-def _ack_timeout(consuming: Consuming, dialect: Dialect) -> tuple[float, str]:
-    setting = dialect.setting(consuming.options, "ack_timeout_ms")
-    timeout_s = 0.0 if setting.value.lower() in {"", "none"} else number(setting) / 1000.0
-    dead_letters = any(option.startswith("deadLetterPolicy") for option in consuming.options)
-    if not timeout_s and dead_letters and version_of(consuming.version) < (3,):
-        return _DEAD_LETTER_ACK_TIMEOUT_S, "30 s with a dead letter policy before 3.0.0"
-    return timeout_s, setting.text
+    Key_Shared gives a batch to one consumer whole: it keeps a key's order if no batch mixes keys.
+    """
+    if kind is None:
+        return "stream", text, False
+    for producer in producers if kind == "key_shared" else ():
+        batching, batcher = producer.of("batching"), producer.of("batcher")
+        if batching is None or (batching.is_true and batcher is None):
+            return "key", f"{text}, but {producer.unstated('batcher' if batching else 'batching')}", False
+        if batcher and batching.is_true and "key" not in batcher.value.lower():
+            return "none", f"{text}, but {batching.text} and {batcher.text}: a batch mixes keys", True
+    return _ORDER[kind], text, True

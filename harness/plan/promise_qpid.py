@@ -12,66 +12,53 @@ rollback, and no message twice within one transaction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from harness.errors import ScenarioError
 from harness.plan.model import ConsumerPromise, TopicPlan
 from harness.plan.promise import (
-    CALL_SLACK_S,
+    ClientSettings,
     Consuming,
     Delivery,
-    Dialect,
-    Ground,
-    Options,
     ProducerSettings,
+    PromiseContext,
 )
 
-JMS: Final = Dialect(
-    client="qpid-jms-legacy",
-    names={"mode": ("deliveryMode",), "transacted": ("transacted",)},
-    defaults={"mode": "PERSISTENT", "transacted": "20"},
-)
-PIKA: Final = Dialect(
-    client="pika",
-    names={"mode": ("delivery_mode",), "transacted": ("transacted",)},
-    defaults={"mode": "2", "transacted": "20"},
-)
-_DIALECTS: Final = {dialect.client: dialect for dialect in (JMS, PIKA)}
 _PERSISTENT: Final = {"persistent": True, "2": True, "non_persistent": False, "1": False, "transient": False}
-CLIENTS: Final = tuple(_DIALECTS)
 
 
 class QpidProducerSettings(ProducerSettings):
-    def __init__(self, client: str, version: str, options: Options) -> None:
-        dialect = _DIALECTS[client]
-        self._mode = dialect.setting(options, "mode")
-        self._transacted = dialect.setting(options, "transacted")
-        self._waits = version.startswith("qpid-jms")
-        if self._mode.value.lower() not in _PERSISTENT:
+    def __init__(self, settings: ClientSettings) -> None:
+        super().__init__(settings)
+        self._mode = settings.of("persistence")
+        if self._mode is not None and self._mode.value.lower() not in _PERSISTENT:
             raise ScenarioError(f"{self._mode.text}: must be PERSISTENT (2) or NON_PERSISTENT (1)")
 
-    def call_deadline_s(self, unbounded_s: float) -> float:
-        return unbounded_s + CALL_SLACK_S
-
-    def delivery(self, topic: TopicPlan, ground: Ground) -> tuple[Delivery, str]:
-        if not _PERSISTENT[self._mode.value.lower()]:
-            return "none", self._mode.text
-        alone = self._transacted.value == "0"
-        if alone and not self._waits:
-            return "none", f"{self._transacted.text}: a send returns before the broker has the message"
-        if ground.topology == "memory":
+    def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
+        mode, transacted = self._mode, self.settings.of("transacted")
+        if mode is not None and not _PERSISTENT[mode.value.lower()]:
+            return "none", mode.text
+        if mode is None or transacted is None:
+            return "unknown", self.settings.unstated("persistence" if mode is None else "transacted")
+        alone = transacted.value == "0"
+        if alone and not self.settings.is_true("settled"):
+            return "none", f"{transacted.text}: a send returns before the broker has the message"
+        if context.topology == "memory":
             return "leader", "topology memory: the broker's store dies with it"
-        how = "the broker settled it" if alone else f"{self._transacted.text}: the commit was confirmed"
-        return "durable", f"{self._mode.text}, {how}"
+        how = "the broker settled it" if alone else f"{transacted.text}: the commit was confirmed"
+        return "durable", f"{mode.text}, {how}"
 
-    def order(self, ground: Ground) -> tuple[bool, str]:
+    def order(self, context: PromiseContext) -> tuple[bool | None, str]:
         return True, "one producer and queue (JMS 1.1, 4.4.10)"
 
-    def dedup(self, ground: Ground) -> tuple[bool, str]:
+    def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
         return False, "the broker does not compare messages: what is sent again is stored again"
 
 
-def read_consumer(consuming: Consuming) -> ConsumerPromise:
+def read_consumer(
+    consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
+) -> ConsumerPromise:
     """A consumer of a queue."""
     return ConsumerPromise(
         subscription="queue",

@@ -1,16 +1,15 @@
 """What a client's settings promise, in neutral words, and how long one send may take.
 
 A finding is a violation only against a promise. It follows from the client's options *and defaults* (they
-differ between libraries and versions), the topic and the broker settings. One module a system knows its
-clients' option names; to add a client, give its module a dialect.
+differ between libraries and versions), the topic and the broker settings. Options and defaults are stated in
+the client's worker.toml; one module a system says what they promise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from harness.errors import ScenarioError
 from harness.plan import (
     promise_kafka,
     promise_pulsar,
@@ -18,50 +17,56 @@ from harness.plan import (
 )
 from harness.plan.model import ConsumerPromise
 from harness.plan.promise import (
+    ClientSettings,
     Consuming,
-    Ground,
     Options,
     ProducerSettings,
+    PromiseContext,
     ReadConsumer,
     ReadProducer,
 )
+from harness.workers import load_worker
 
-__all__ = ["Consuming", "Ground", "ProducerSettings", "consumer_promise", "producer_settings"]
+__all__ = ["Consuming", "ProducerSettings", "PromiseContext", "consumer_promise", "producer_settings"]
 
+#: By system.
 _PRODUCERS: Final[Mapping[str, ReadProducer]] = {
-    **dict.fromkeys(promise_kafka.CLIENTS, promise_kafka.KafkaProducerSettings),
-    **dict.fromkeys(promise_pulsar.CLIENTS, promise_pulsar.PulsarProducerSettings),
-    **dict.fromkeys(promise_qpid.CLIENTS, promise_qpid.QpidProducerSettings),
+    "kafka": promise_kafka.KafkaProducerSettings,
+    "pulsar": promise_pulsar.PulsarProducerSettings,
+    "qpid": promise_qpid.QpidProducerSettings,
 }
 _CONSUMERS: Final[Mapping[str, ReadConsumer]] = {
-    **dict.fromkeys(promise_kafka.CLIENTS, promise_kafka.read_consumer),
-    **dict.fromkeys(promise_pulsar.CLIENTS, promise_pulsar.read_consumer),
-    **dict.fromkeys(promise_qpid.CLIENTS, promise_qpid.read_consumer),
+    "kafka": promise_kafka.read_consumer,
+    "pulsar": promise_pulsar.read_consumer,
+    "qpid": promise_qpid.read_consumer,
 }
 
 
-def producer_settings(client: str, version: str, options: Options) -> ProducerSettings:
+def producer_settings(
+    client: str, version: str, options: Options, folders: Sequence[str] = ()
+) -> ProducerSettings:
     """A producer's options, read as its library reads them.
 
+    ``folders``: where workers are beside ours (`harness.workers.known_workers`).
+
     Raises:
-        ScenarioError: no promise table for the client, a value it refuses, or contradicting settings.
+        UsageError: no such client.
+        ScenarioError: a value that the client refuses, or contradicting settings.
     """
-    return _PRODUCERS[_known(client)](client, version, options)
+    worker = load_worker(client, folders)
+    return _PRODUCERS[worker.system](ClientSettings(worker, version, options, "producer"))
 
 
 def consumer_promise(consuming: Consuming) -> ConsumerPromise:
     """The promise of a consumer.
 
     Raises:
-        ScenarioError: as `producer_settings`.
+        UsageError, ScenarioError: as `producer_settings`.
     """
-    return _CONSUMERS[_known(consuming.client)](consuming)
-
-
-def _known(client: str) -> str:
-    if client not in _PRODUCERS:
-        raise ScenarioError(
-            f"client {client!r} has no promise table",
-            hint=f"known: {', '.join(_PRODUCERS)} (harness/plan/promise_*.py)",
-        )
-    return client
+    worker = load_worker(consuming.client, consuming.folders)
+    settings = ClientSettings(worker, consuming.version, consuming.options, "consumer")
+    producers = [
+        ClientSettings(load_worker(client, consuming.folders), "", options, "producer")
+        for client, options in consuming.producers
+    ]
+    return _CONSUMERS[worker.system](consuming, settings, producers)

@@ -1,24 +1,27 @@
 """Workers: which there are, and how a process of one is started.
 
-Every folder here with a ``worker.toml`` is a worker. Users name it by its client library. This module
-never imports a client; docs/worker-protocol.md says what the started process does.
+Every folder here with a ``worker.toml`` is a worker, and so is one that BROKERSTORM_WORKERS or a scenario
+names. Users name it by its client library. This module never imports a client; docs/worker-protocol.md says
+what the started process does.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from harness.errors import UsageError, WorkerError, did_you_mean
-from harness.workers import environments, go_build, java_build
-from harness.workers.spec import Readiness, WorkerSpec
+from harness.errors import UsageError, did_you_mean
+from harness.workers import command, environments, go_build, java_build
+from harness.workers.spec import FILE, Readiness, WorkerSpec
 
 FOLDER = Path(__file__).parent
 KIT = environments.KIT
+#: Environment variable: folders of workers, separated as in PATH.
+VARIABLE = "BROKERSTORM_WORKERS"
 #: Called with a text and the share done (None: not known).
 Progress = Callable[[str, float | None], None]
 Command = tuple[list[str], dict[str, str]]
@@ -41,41 +44,70 @@ TOOLCHAINS: Mapping[str, Toolchain] = {
     "python": Toolchain(environments.launch, environments.readiness),
     "java": Toolchain(java_build.launch, java_build.readiness),
     "go": Toolchain(go_build.launch, go_build.readiness),
+    "other": Toolchain(command.launch, command.readiness),
 }
 
 
+def known_workers(folders: Sequence[str | Path] = ()) -> Mapping[str, WorkerSpec]:
+    """Every worker, by the client library it is named by.
+
+    They are those that come with brokerstorm, those of BROKERSTORM_WORKERS and those of ``folders``; a
+    folder is that of a worker, or one that holds such folders.
+
+    Raises:
+        UsageError: a folder without workers, a ``worker.toml`` that cannot be used, or two of one library.
+    """
+    ours = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return _known(tuple(str(folder) for folder in (*ours, *folders) if str(folder)))
+
+
 @cache
-def _workers() -> dict[str, WorkerSpec]:
-    found: dict[str, WorkerSpec] = {}
-    for path in sorted(FOLDER.glob("*/worker.toml")):
-        worker = WorkerSpec.read(path.parent, tomllib.loads(path.read_text()))
-        found[worker.library] = worker
+def _known(folders: tuple[str, ...]) -> Mapping[str, WorkerSpec]:
+    found = {worker.library: worker for worker in map(WorkerSpec.read, _folders_in(FOLDER))}
+    for path in dict.fromkeys(Path(folder).expanduser().resolve() for folder in folders):
+        own = _folders_in(path)
+        if not own:
+            raise UsageError(
+                f"no workers in {path}: no {FILE} there or in a folder below it", hint=f"see {VARIABLE}"
+            )
+        for folder in own:
+            worker = WorkerSpec.read(folder)
+            other = found.setdefault(worker.library, worker)
+            if other.folder != folder:
+                raise UsageError(
+                    f"two workers of library {worker.library!r}: {other.folder} and {folder}",
+                    hint=f"give one of them another name: library in its {FILE}",
+                )
     return found
 
 
-def known_workers() -> Mapping[str, WorkerSpec]:
-    """Every worker by the client library it is named by."""
-    return _workers()
+def _folders_in(path: Path) -> list[Path]:
+    return [path] if (path / FILE).exists() else sorted(each.parent for each in path.glob(f"*/{FILE}"))
 
 
-def worker_names(system: str = "") -> list[str]:
+def worker_names(system: str = "", folders: Sequence[str | Path] = ()) -> list[str]:
     """The client libraries that can be named in a scenario, of one system or of all."""
-    return sorted(name for name, worker in _workers().items() if system in ("", worker.system))
+    return sorted(name for name, worker in known_workers(folders).items() if system in ("", worker.system))
 
 
-def load_worker(name: str) -> WorkerSpec:
-    """The worker of a client library.
+def load_worker(name: str, folders: Sequence[str | Path] = ()) -> WorkerSpec:
+    """The worker of a client library; ``folders`` as of `known_workers`.
 
     Raises:
         UsageError: there is none.
     """
-    workers = _workers()
+    workers = known_workers(folders)
     if name in workers:
         return workers[name]
     raise UsageError(
-        f"no worker for client {name!r}; {did_you_mean(name, worker_names())}",
-        hint="docs/worker-protocol.md says how to add one",
+        f"no worker for client {name!r}; {did_you_mean(name, sorted(workers))}",
+        hint="docs/howto/add-a-worker.md says how to add one",
     )
+
+
+def is_ours(worker: WorkerSpec) -> bool:
+    """Whether it comes with brokerstorm."""
+    return worker.folder.parent == FOLDER
 
 
 def launch(
@@ -95,10 +127,9 @@ def launch(
         UsageError: the repository has no such version; the hint lists some that it has.
         EnvironmentNotReady: no network, no Java, disk full.
     """
-    toolchain = TOOLCHAINS.get(worker.language)
-    if toolchain is None:
-        raise WorkerError(f"worker {worker.library}: language {worker.language!r} has no toolchain")
-    return toolchain.launch(worker, client_version, offline, on_progress or (lambda text, share: None))
+    return TOOLCHAINS[worker.language].launch(
+        worker, client_version, offline, on_progress or (lambda text, share: None)
+    )
 
 
 def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:

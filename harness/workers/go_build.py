@@ -32,7 +32,7 @@ from harness.toolchains.go import (
     run_go,
 )
 from harness.toolchains.jars import cache_folder
-from harness.workers.spec import Readiness, WorkerSpec
+from harness.workers.spec import GoBuild, Readiness, WorkerSpec
 
 KIT = Path(__file__).parent / "go_kit"
 KIT_MODULE = "brokerstorm/kit"
@@ -93,16 +93,22 @@ def module_of(worker: WorkerSpec, version: str) -> Module:
     Raises:
         UsageError: not a version, or older than the first that this worker is for.
     """
-    wanted = version.strip().removeprefix("v") or str(worker.build["default"])
+    build = _build_of(worker)
+    wanted = version.strip().removeprefix("v") or build.default
     if not _VERSION.match(wanted):
         raise UsageError(
             f"{worker.library}: client_version {version!r} is not a version", hint="write e.g. 1.43.3"
         )
-    tables = [t for t in worker.build["modules"] if _numbers(t["from"]) <= _numbers(wanted)]
+    tables = [table for table in build.modules if _numbers(table.from_) <= _numbers(wanted)]
     if not tables:
-        oldest = worker.build["modules"][0]["from"]
+        oldest = build.modules[0].from_
         raise UsageError(f"{worker.library} {wanted} is too old: this worker is for {oldest} and newer")
-    return Module(tables[-1]["path"], wanted)
+    return Module(tables[-1].path, wanted)
+
+
+def _build_of(worker: WorkerSpec) -> GoBuild:
+    assert worker.go is not None  # `WorkerSpec` sees to it
+    return worker.go
 
 
 def _numbers(version: str) -> list[int]:
@@ -130,7 +136,7 @@ def _build_once(worker: WorkerSpec, module: Module, go: Go, binary: Path) -> Non
     def build(folder: Path, part: Path) -> None:
         copy = folder / "worker"
         _copy_module(KIT, folder / KIT.name, {})
-        _copy_module(worker.folder, copy, {str(worker.build["source_path"]): module.path})
+        _copy_module(worker.folder, copy, {_build_of(worker).source_path: module.path})
         _require(worker, module, go, copy)
         _build(worker, module, go, copy, part)
 
@@ -157,7 +163,7 @@ def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None
 def _require(worker: WorkerSpec, module: Module, go: Go, folder: Path) -> None:
     """Let ``go.mod`` of a copy ask for this module, and for the kit that lies beside it."""
     changes = [
-        f"-droprequire={worker.build['source_path']}",
+        f"-droprequire={_build_of(worker).source_path}",
         f"-require={module.path}@v{module.version}",
         f"-require={KIT_MODULE}@v0.0.0",
         f"-replace={KIT_MODULE}=../{KIT.name}",
@@ -184,7 +190,7 @@ def _build(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path)
 
 def _refuse_unknown(worker: WorkerSpec, module: Module, go: Go) -> None:
     """Raise UsageError when the module has no such version; say nothing when the proxy does not tell."""
-    paths = [str(table["path"]) for table in worker.build["modules"]]
+    paths = [table.path for table in _build_of(worker).modules]
     try:
         listed = run_go([go.path, "list", "-m", "-versions", *paths], Path("/"), LIST_TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -23,7 +23,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -36,11 +35,10 @@ from harness.toolchains.jars import (
     resolve,
 )
 from harness.toolchains.java import Java, find_java
-from harness.workers.spec import Readiness, WorkerSpec
+from harness.workers.spec import JavaBuild, JavaClient, Readiness, WorkerSpec
 
 KIT = Path(__file__).parent / "java_kit"
 COMPILE_TIMEOUT_S = 180.0
-OLDEST_JAVA = 11
 #: Small, and steady on a machine that is shared with brokers.
 JVM = (
     "-Xms64m",
@@ -94,7 +92,7 @@ def launch(
         on_progress(f"compiling {worker.library} against {client.text}", None)
         _compile_once(worker, client, java, jars, classes)
         on_progress(f"{worker.library} compiled", 1.0)
-    argv = [java.path, *JVM, *worker.build.get("jvm", ()), "-cp", f"{classes}:{jars}/*", worker.entry]
+    argv = [java.path, *JVM, *_build_of(worker).jvm, "-cp", f"{classes}:{jars}/*", worker.entry]
     return argv, {DEFAULT_OPTIONS: json.dumps(worker.options)}
 
 
@@ -120,36 +118,40 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
     Raises:
         UsageError: not a version, no client of that name, a folder without jars.
     """
-    text = version.strip() or str(worker.build["default"])
-    clients: list[Mapping[str, Any]] = worker.build["clients"]
+    build = _build_of(worker)
+    text, clients = version.strip() or build.default, build.clients
     if text.startswith("jars:"):
         folder = Path(text.removeprefix("jars:")).expanduser().resolve()
         if not any(folder.glob("*.jar")):
             raise UsageError(f"{worker.library}: no jars in {folder}", hint="name a folder that holds *.jar")
-        return Client(text, _artifacts(clients[0], "0"), folder, clients[0].get("java", OLDEST_JAVA))
+        return Client(text, _artifacts(clients[0], "0"), folder, clients[0].java)
     name, _, number = text.rpartition(" ")
-    name = name or clients[0]["name"]
+    name = name or clients[0].name
     if not _VERSION.match(number):
         raise UsageError(
             f"{worker.library}: client_version {version!r} is not a version",
-            hint=f"write e.g. {worker.build['default']}",
+            hint=f"write e.g. {build.default}",
         )
     table = None
     for each in clients:
-        if each["name"] == name and _numbers(each.get("from", "0")) <= _numbers(number):
+        if each.name == name and _numbers(each.from_) <= _numbers(number):
             table = each
     if table is None:
-        known = ", ".join(dict.fromkeys(f"{each['name']} from {each.get('from', '0')}" for each in clients))
+        known = ", ".join(dict.fromkeys(f"{each.name} from {each.from_}" for each in clients))
         raise UsageError(
             f"{worker.library}: client_version {version!r} cannot be used", hint=f"there are: {known}"
         )
-    java, renames = table.get("java", OLDEST_JAVA), table.get("renames", {})
-    return Client(f"{name} {number}", _artifacts(table, number), None, java, renames)
+    return Client(f"{name} {number}", _artifacts(table, number), None, table.java, table.renames)
 
 
-def _artifacts(table: Mapping[str, Any], version: str) -> Artifacts:
-    coordinates = tuple(text.format(version=version) for text in table["coordinates"])
-    return Artifacts(coordinates, tuple(table.get("exclude", ())))
+def _build_of(worker: WorkerSpec) -> JavaBuild:
+    assert worker.java is not None  # `WorkerSpec` sees to it
+    return worker.java
+
+
+def _artifacts(table: JavaClient, version: str) -> Artifacts:
+    coordinates = tuple(text.format(version=version) for text in table.coordinates)
+    return Artifacts(coordinates, tuple(table.exclude))
 
 
 def _numbers(version: str) -> list[int]:

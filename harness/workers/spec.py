@@ -1,75 +1,242 @@
-"""What a worker folder says of itself: its ``worker.toml``."""
+"""What a worker folder says of itself: its ``worker.toml``, checked key by key."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError, create_model, model_validator
+
+from harness.errors import UsageError
+from harness.scenario.part import Name, Part
+from harness.validation import dotted, problem_of, shown
+from harness.workers.facts import FACTS, Facts, SettingFacts
+
+FILE: Final = "worker.toml"
+Role = Literal["producer", "consumer", "audit"]
+Ability = Literal["calls", "results", "receive", "settle"]
+_HINT: Final = "docs/howto/add-a-worker.md has every key"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSpec:
+class PythonBuild(Part):
+    """``[python]``: an environment of its own for every version but the one beside brokerstorm.
+
+    Attributes:
+        default: version when a scenario names none; empty = the one that lies beside brokerstorm.
+        packages: what pip installs; empty = the library at the version.
+        imports: modules of the client that the worker imports; empty = the library's name.
+    """
+
+    default: str = ""
+    packages: list[str] = Field(default_factory=list)
+    imports: list[str] = Field(default_factory=list)
+
+
+class JavaClient(Part):
+    """One of ``[[java.clients]]``; of several of a name the last that is not newer applies."""
+
+    name: str
+    from_: str = Field("0", alias="from")
+    java: int = 11
+    coordinates: list[str] = Field(min_length=1)
+    exclude: list[str] = Field(default_factory=list)
+    renames: dict[str, str] = Field(default_factory=dict)
+
+
+class JavaBuild(Part):
+    """``[java]``: what `harness.workers.java_build` makes a version of."""
+
+    default: str
+    jvm: list[str] = Field(default_factory=list)
+    clients: list[JavaClient] = Field(min_length=1)
+
+
+class GoModule(Part):
+    """One of ``modules``: the path of the client's module from a version on."""
+
+    path: str
+    from_: str = Field("0", alias="from")
+
+
+class GoBuild(Part):
+    """``[go]``: what `harness.workers.go_build` makes a version of."""
+
+    default: str
+    source_path: str
+    modules: list[GoModule] = Field(min_length=1)
+
+
+class CommandBuild(Part):
+    """``[other]``: a language without a toolchain of ours.
+
+    Attributes:
+        command: what starts the worker; ``{folder}`` its folder, ``{version}`` the client's, ``{build}``
+            where ``build`` left what it made.
+        build: run once for a version, in the empty folder ``{build}``; none = nothing to make.
+    """
+
+    default: str
+    command: list[str] = Field(min_length=1)
+    build: list[str] = Field(default_factory=list)
+
+
+class Contract(Part):
+    """The client's own options for what contract checks and benchmarks ask for.
+
+    A check that the client has no options for is skipped. In the values, ``{ms}``, ``{s}``,
+    ``{bytes}`` and ``{count}`` stand for the number that is asked for.
+
+    Attributes:
+        linger: a producer gathers messages for that long.
+        durable: acks of all replicas, idempotent.
+        largest_message: the client itself refuses messages of more bytes.
+        send_timeout: the client gives a send up after that long.
+        gives_up: the client gives brokers or a topic up that do not answer for that long.
+        queue: the client takes that many messages before it is full.
+        consumer: every consumer of the checks is given these.
+        shared: a shared subscription (Pulsar) that hands refused messages out again after that long.
+        misspelt: an option that the client does not have, and one that the refusal should name.
+        older_version: checked, too.
+    """
+
+    linger: dict[str, str] = Field(default_factory=dict)
+    durable: dict[str, str] = Field(default_factory=dict)
+    largest_message: dict[str, str] = Field(default_factory=dict)
+    send_timeout: dict[str, str] = Field(default_factory=dict)
+    gives_up: dict[str, str] = Field(default_factory=dict)
+    queue: dict[str, str] = Field(default_factory=dict)
+    consumer: dict[str, str] = Field(default_factory=dict)
+    shared: dict[str, str] = Field(default_factory=dict)
+    misspelt: list[str] = Field(default_factory=list, max_length=2)
+    older_version: str = ""
+
+    def words(self, name: str, **numbers: float) -> dict[str, str]:
+        """One of the tables, with the numbers filled in."""
+        filled = dict(getattr(self, name))
+        for place, number in numbers.items():
+            filled = {
+                option: value.replace(f"{{{place}}}", f"{number:g}") for option, value in filled.items()
+            }
+        return filled
+
+
+class WorkerSpec(Part):
     """One worker folder.
 
     Attributes:
         library: the client library; what users write in a scenario.
-        system: the message system it talks to: ``kafka``, ``pulsar``, ``qpid``.
+        system: the message system it talks to.
         language: how it is built and started; one of the toolchains of this package.
-        roles: ``producer``, ``consumer``, ``audit``.
+        entry: script, main class or main file; none for ``other``.
         options: by role, native options the worker sets unless the scenario does.
+        reserved: options that the harness sets itself; a scenario that sets one is refused.
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
         supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
             the values every worker can do.
-        build: the table named after its language: what the toolchain needs to know.
+        promises: what decides the client's promises; None = not stated, so they are not known.
+        exposure: counters that it reports, and what each counts.
     """
 
-    library: str
+    library: Name
     system: str
     about: str
-    language: str
-    roles: tuple[str, ...]
-    folder: Path
-    entry: str
-    tools: tuple[str, ...]
+    language: Literal["python", "java", "go", "other"]
+    roles: list[Role] = Field(min_length=1)
+    entry: str = ""
     versions: str
-    options: Mapping[str, Mapping[str, str]]
-    supports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    build: Mapping[str, Any] = field(default_factory=dict)
+    tools: list[str] = Field(default_factory=list)
+    options: dict[Role, dict[str, str]] = Field(default_factory=dict)
+    reserved: list[str] = Field(default_factory=list)
+    supports: dict[Ability, list[str]] = Field(default_factory=dict)
+    promises: Facts | None = None
+    exposure: dict[str, str] = Field(default_factory=dict)
+    contract: Contract = Field(default_factory=Contract)
+    python: PythonBuild = Field(default_factory=PythonBuild)
+    java: JavaBuild | None = None
+    go: GoBuild | None = None
+    other: CommandBuild | None = None
+
+    _folder: Path = PrivateAttr(default=Path())
 
     @classmethod
-    def read(cls, folder: Path, raw: Mapping[str, Any]) -> WorkerSpec:
-        """A ``worker.toml``, parsed.
+    def read(cls, folder: Path, raw: Mapping[str, Any] | None = None) -> WorkerSpec:
+        """The ``worker.toml`` of a folder; ``raw``: its data, if they are known already.
 
         Raises:
-            KeyError: a key is missing.
+            UsageError: unreadable, or a key or value that cannot be used; one line that says which.
         """
-        return cls(
-            library=raw["library"],
-            system=raw["system"],
-            about=raw["about"],
-            language=raw["language"],
-            roles=tuple(raw["roles"]),
-            folder=folder,
-            entry=raw["entry"],
-            tools=tuple(raw["tools"]),
-            versions=raw["versions"],
-            options=raw["options"],
-            supports={key: tuple(values) for key, values in raw.get("supports", {}).items()},
-            build=raw.get(raw["language"], {}),
-        )
+        path = folder / FILE
+        data = dict(_parsed(path) if raw is None else raw)
+        model = _MODELS.get(str(data.get("system")))
+        if model is None:
+            known, given = ", ".join(FACTS), shown(data.get("system"))
+            raise UsageError(f"{path}: system: must be one of {known}, got {given}", hint=_HINT)
+        try:
+            made = model.model_validate(data)
+        except ValidationError as error:
+            location, problem, more = problem_of(model, error, data)
+            also = f"{more} more after this one; " if more else ""
+            raise UsageError(
+                f"{path}: {dotted(location, 'file')}: {problem}", hint=f"{also}{_HINT}"
+            ) from None
+        made._folder = folder
+        return made
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> WorkerSpec:
+        if self.language != "python" and getattr(self, self.language) is None:
+            raise ValueError(f"language {self.language} needs a table [{self.language}]")
+        if self.language != "other" and not self.entry:
+            raise ValueError(f"language {self.language} needs entry: what is started")
+        for name in self.promises.model_fields_set if self.promises is not None else ():
+            facts = getattr(self.promises, name)
+            if isinstance(facts, SettingFacts) and facts.default is None and not self._sets(facts):
+                raise ValueError(f"promises.{name} needs a default, or one of its options under [options]")
+        return self
+
+    def _sets(self, facts: SettingFacts) -> bool:
+        return any(option in own for own in self.options.values() for option in facts.options)
 
     @property
-    def installed_version(self) -> str:
-        """Version that is used when a scenario names none: what lies beside brokerstorm (Python; empty when
-        there is none), or what the folder was written for."""
-        if self.language != "python":
-            return str(self.build["default"])
-        try:
-            return metadata.version(self.library)
-        except metadata.PackageNotFoundError:
-            return ""
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self._folder
+
+    @property
+    def default_version(self) -> str:
+        """Version that is used when a scenario names none: what the folder was written for, or for Python
+        what lies beside brokerstorm (empty when nothing does)."""
+        build = self.python if self.language == "python" else getattr(self, self.language)
+        return str(build.default) or installed_version(self.library)
+
+
+def _model_of(system: str, facts: type[BaseModel]) -> type[WorkerSpec]:
+    fields: dict[str, Any] = {"promises": (facts | None, None)}
+    return create_model(f"{system}-worker", __base__=WorkerSpec, **fields)
+
+
+_MODELS: Final = {system: _model_of(system, facts) for system, facts in FACTS.items()}
+
+
+def _parsed(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}", hint=_HINT) from error
+
+
+def installed_version(library: str) -> str:
+    """Of the Python package that lies beside brokerstorm; empty when there is none."""
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.toolchains import go
 from harness.workers import go_build
-from harness.workers.spec import WorkerSpec
+from harness.workers.spec import GoBuild, WorkerSpec
 
 BUILD: dict[str, Any] = {
     "default": "1.43.3",
@@ -43,10 +42,14 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerSpec:
     folder.mkdir()
     (folder / "go.mod").write_text("module hello\n\ngo 1.19\n")
     (folder / "main.go").write_text('package main\n\nfunc main() { println("example.com/new/client") }\n')
-    return WorkerSpec(
-        library="hello", system="kafka", about="", language="go", roles=("producer",), folder=folder,
-        entry="main.go", tools=(), versions="all", options={"producer": {"A": "1"}}, build=BUILD,
-    )  # fmt: skip
+    return WorkerSpec.read(folder, {
+        "library": "hello", "system": "kafka", "about": "", "language": "go", "roles": ["producer"],
+        "entry": "main.go", "versions": "all", "options": {"producer": {"A": "1"}}, "go": BUILD,
+    })  # fmt: skip
+
+
+def built_as(worker: WorkerSpec, build: dict[str, Any]) -> WorkerSpec:
+    return worker.model_copy(update={"go": GoBuild.model_validate(build)})
 
 
 @pytest.mark.parametrize(
@@ -101,7 +104,7 @@ def test_a_worker_imports_the_kit_wherever_its_folder_is(worker: WorkerSpec) -> 
         "func main() { os.Exit(kit.Main(nil, nil)) }\n"
     )
     fetched = {**BUILD, "modules": [{"path": "golang.org/x/sys", "from": "0.1.0"}], "default": "0.5.0"}
-    argv, _ = go_build.launch(dataclasses.replace(worker, build=fetched), "", False, lambda text, share: None)
+    argv, _ = go_build.launch(built_as(worker, fetched), "", False, lambda text, share: None)
     assert subprocess.run(argv, capture_output=True, text=True, check=False).returncode == 2
     golden = worker.folder.parent / "golden"
     golden.mkdir()
@@ -143,9 +146,7 @@ def test_built_once_and_anew_when_something_changes(worker: WorkerSpec) -> None:
 @needs_go
 def test_what_does_not_build_is_one_line(worker: WorkerSpec) -> None:
     (worker.folder / "main.go").write_text("package main\n\nfunc main() { nothing() }\n")
-    broken = dataclasses.replace(
-        worker, build={**BUILD, "modules": [{"path": "brokerstorm.invalid/x", "from": "1.0.0"}]}
-    )
+    broken = built_as(worker, {**BUILD, "modules": [{"path": "brokerstorm.invalid/x", "from": "1.0.0"}]})
     with pytest.raises(
         WorkerError, match=r"hello 1\.43\.3 does not build with .*undefined: nothing"
     ) as caught:

@@ -43,10 +43,10 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerSpec:
         "package hello; public class Hello {"
         'public static void main(String[] a) { System.out.println("hi"); } }'
     )
-    return WorkerSpec(
-        library="hello", system="kafka", about="", language="java", roles=("producer",), folder=folder,
-        entry="hello.Hello", tools=(), versions="all", options={}, build=BUILD,
-    )  # fmt: skip
+    return WorkerSpec.read(folder, {
+        "library": "hello", "system": "kafka", "about": "", "language": "java", "roles": ["producer"],
+        "entry": "hello.Hello", "versions": "all", "java": BUILD,
+    })  # fmt: skip
 
 
 @pytest.fixture

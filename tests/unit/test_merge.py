@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analysis.capture.context import (
     Context,
     FaultWindow,
     Instance,
     Promise,
+    Reading,
+    Session,
 )
 from analysis.capture.context_files import fault_windows
 from analysis.findings import MAX_WITNESSES, Finding, Status
@@ -68,6 +72,29 @@ def test_the_same_class_is_told_apart_by_what_the_settings_promise() -> None:
     assert (firm.status, firm.count) == (Status.VIOLATION, 1)
     assert (loose.status, loose.count) == (Status.PERMITTED, 900)
     assert "acks=1" in loose.promise
+
+
+def test_what_may_break_a_promise_that_nobody_stated_is_suspect() -> None:
+    """A client whose worker.toml says nothing of its settings: no violation, and no pass either."""
+    silent = Promise("unknown", None, None, because={"delivery": "not known: no [promises]"})
+    context = replace(
+        CONTEXT,
+        instances={1: Instance(1, promise=silent), 2: Instance(2, promise=LOOSE)},
+        sessions={
+            5: Session(5, reading=Reading(unknown=frozenset({"order"}), because={"order": "not stated"}))
+        },
+    )
+
+    def found(*episodes: Episode) -> list[tuple[str, Status]]:
+        return [(f.cls, f.status) for f in findings_of(episodes, context, SPAN, seed=7)]
+
+    (lost,) = findings_of([episode()], context, SPAN, seed=7)
+    assert (lost.status, lost.promise) == (Status.SUSPECT, "may break delivery: not known: no [promises]")
+    assert lost.evidence == "not shown: what the client's settings promise is stated in its worker.toml"
+    assert found(episode("corrupt")) == [("corrupt", Status.VIOLATION)], "no setting makes it right"
+    assert found(replace(episode("delivery-reorder", instance=2), session=5)) == [
+        ("delivery-reorder", Status.SUSPECT)
+    ]
 
 
 def test_a_hit_without_its_evidence_is_suspect_beside_the_proved_ones() -> None:

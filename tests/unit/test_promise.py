@@ -10,11 +10,12 @@ from harness.errors import ScenarioError
 from harness.plan.model import PromisePlan, TopicPlan
 from harness.plan.settings import (
     Consuming,
-    Ground,
+    PromiseContext,
     consumer_promise,
     producer_settings,
 )
 from harness.scenario.model import RequireSpec
+from harness.workers import load_worker
 
 
 def topic(name: str = "orders", *, replication: int = 3, **config: str) -> TopicPlan:
@@ -30,8 +31,8 @@ def promise(
     broker: dict[str, str] | None = None,
     **require: Any,
 ) -> PromisePlan:
-    ground = Ground(topics or [topic()], broker or {})
-    return producer_settings(client, "", options).promise(ground, RequireSpec(**require))
+    context = PromiseContext(topics or [topic()], broker or {})
+    return producer_settings(client, "", options).promise(context, RequireSpec(**require))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_topic_and_broker_settings_weaken_delivery(
 def test_defaults_of_a_version(
     client: str, version: str, options: dict[str, str], delivery: str, order: bool, dedup: bool
 ) -> None:
-    made = producer_settings(client, version, options).promise(Ground([topic()], {}), RequireSpec())
+    made = producer_settings(client, version, options).promise(PromiseContext([topic()], {}), RequireSpec())
     assert (made.delivery, made.order, made.dedup) == (delivery, order, dedup)
 
 
@@ -157,8 +158,8 @@ def test_how_long_a_send_may_take(client: str, options: dict[str, str], seconds:
 
 def test_pulsar_promises_order_and_only_with_deduplication_once() -> None:
     def made(**broker: str) -> PromisePlan:
-        ground = Ground([topic()], broker)
-        return producer_settings("pulsar-client-java", "", {}).promise(ground, RequireSpec())
+        context = PromiseContext([topic()], broker)
+        return producer_settings("pulsar-client-java", "", {}).promise(context, RequireSpec())
 
     plain, compared = made(), made(brokerDeduplicationEnabled="true")
     assert (plain.delivery, plain.order, plain.dedup) == ("durable", True, False)
@@ -182,7 +183,7 @@ def test_what_a_queue_keeps(
     client: str, version: str, options: dict[str, str], topology: str, delivery: str
 ) -> None:
     settings = producer_settings(client, version, options)
-    assert settings.promise(Ground([topic()], {}, topology), RequireSpec()).delivery == delivery
+    assert settings.promise(PromiseContext([topic()], {}, topology), RequireSpec()).delivery == delivery
 
 
 @pytest.mark.parametrize(
@@ -286,7 +287,6 @@ def test_required_is_what_the_application_needs() -> None:
         ),
         ("confluent-kafka", {"retries": "few"}, "retries=few: must be a whole number"),
         ("kafka-python", {"acks": "0", "enable_idempotence": "true"}, "acks=0 contradicts"),
-        ("nats", {}, "client 'nats' has no promise table"),
     ],
 )
 def test_settings_that_the_client_refuses(client: str, options: dict[str, str], message: str) -> None:
@@ -313,10 +313,10 @@ def test_confluent_refuses_what_we_say_it_refuses(options: dict[str, str]) -> No
 def test_kafka_python_defaults_are_the_librarys() -> None:
     from kafka import KafkaProducer
 
-    from harness.plan.promise_kafka import KAFKA_PYTHON
-
     defaults = KafkaProducer.DEFAULT_CONFIG
     assert defaults["enable_idempotence"] is True
     assert defaults["acks"] == -1
-    for name in ("in_flight", "timeout_ms"):
-        assert str(defaults[KAFKA_PYTHON.names[name][0]]) == KAFKA_PYTHON.defaults[name]
+    promises = load_worker("kafka-python").promises
+    for name in ("in_flight", "send_timeout"):
+        facts = getattr(promises, name)
+        assert str(defaults[facts.options[0]]) == facts.default

@@ -39,8 +39,8 @@ def test_names_and_roles() -> None:
     assert {"confluent-kafka", "kafka-python"} <= set(worker_names("kafka"))
     assert "pulsar-client-java" in worker_names("pulsar")
     assert set(worker_names()) == {n for system in ("kafka", "pulsar", "qpid") for n in worker_names(system)}
-    assert load_worker("confluent-kafka").roles == ("producer", "consumer", "audit")
-    assert load_worker("kafka-python").roles == ("producer", "consumer")
+    assert load_worker("confluent-kafka").roles == ["producer", "consumer", "audit"]
+    assert load_worker("kafka-python").roles == ["producer", "consumer"]
 
 
 def test_unknown_worker_names_the_nearest() -> None:
@@ -51,7 +51,7 @@ def test_unknown_worker_names_the_nearest() -> None:
 
 def test_installed_version_needs_no_environment() -> None:
     worker = load_worker("kafka-python")
-    for version in ("", worker.installed_version):
+    for version in ("", worker.default_version):
         argv, env = launch(worker, version, offline=True)
         assert argv == [sys.executable, str(worker.folder / "worker.py")]
         assert env["PYTHONPATH"] == str(KIT)
@@ -72,7 +72,7 @@ def test_a_version_is_not_a_path_or_an_option(tmp_path: Path, monkeypatch: pytes
 
 def test_a_built_environment_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
-    folder = environments.environment_folder("kafka-python", "2.1.0")
+    folder = environments.environment_folder(load_worker("kafka-python"), "2.1.0")
     folder.mkdir(parents=True)
     (folder / "complete").write_text("")
     argv, _ = launch(load_worker("kafka-python"), "2.1.0", offline=True)

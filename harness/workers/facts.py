@@ -1,0 +1,152 @@
+"""What ``[promises]`` of a worker.toml says: by setting that decides a promise, the client's own options.
+
+The names of the settings are ours, the same for every client of a system. How they become promises is
+`harness.plan`'s to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from pydantic import Field, model_validator
+
+from harness.scenario.part import Part
+
+
+class Versions(Part):
+    """Versions of the client: ``from`` is the first, ``before`` the first no more; empty = no such end.
+
+    ``client``: only of the client of that name, where a worker serves several (``qpid-jms 1.12.1``).
+    """
+
+    from_: str = Field("", alias="from")
+    before: str = ""
+    client: str = ""
+
+    def cover(self, text: str) -> bool:
+        """Whether a ``client_version`` is one of them; empty = newer than any."""
+        name, _, number = text.strip().rpartition(" ")
+        asked = version_numbers(number)
+        return (
+            self.client in ("", name)
+            and not (self.from_ and asked < version_numbers(self.from_))
+            and not (self.before and asked >= version_numbers(self.before))
+        )
+
+
+class OtherDefault(Versions):
+    """Another default in some versions."""
+
+    default: str
+
+
+class Implied(Versions):
+    """A value that another setting or option brings along where this one is not given.
+
+    Attributes:
+        when: the setting of ours that must be true.
+        with_option: or the beginning of an option that must be given.
+        over: values that give way although they were given.
+        because: for people; empty = the other setting in the client's own words.
+    """
+
+    value: str
+    when: str = ""
+    with_option: str = ""
+    over: list[str] = Field(default_factory=list)
+    because: str = ""
+
+
+class SettingFacts(Part):
+    """One setting.
+
+    Attributes:
+        options: the client's names for it, the first one wins; none = it cannot be set.
+        default: of the newest version; None = what ``[options]`` of the worker sets.
+        values: the client's words for ours (``waitforall = "all"``), in lower case.
+        inverse: the option says the opposite (franz-go's DisableIdempotentWrite).
+    """
+
+    options: list[str] = Field(default_factory=list)
+    default: str | None = None
+    other_defaults: list[OtherDefault] = Field(default_factory=list)
+    values: dict[str, str] = Field(default_factory=dict)
+    inverse: bool = False
+    implied: list[Implied] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _can_be_known(self) -> SettingFacts:
+        if not self.options and self.default is None:
+            raise ValueError("needs options, or a default that is always in force")
+        return self
+
+
+class TimeFacts(SettingFacts):
+    """A time; ``unit``: of the client's number, or ``duration`` for texts such as ``30s``."""
+
+    unit: Literal["ms", "s", "duration"]
+
+
+class IdempotenceFacts(SettingFacts):
+    """Kafka's idempotent producer, and what the client does about settings that contradict it.
+
+    Attributes:
+        most_in_flight: requests in flight that still go with it.
+        unasked: with idempotence on by default only, the client drops it or refuses to start.
+        checks_defaults: the client holds its own defaults against it, too: each has to be changed by hand.
+    """
+
+    most_in_flight: int = 5
+    unasked: Literal["dropped", "refused"] = "dropped"
+    checks_defaults: bool = False
+
+
+class KafkaFacts(Part):
+    """Settings of a Kafka client. What is left out is not known, and then the promise is not.
+
+    ``each_attempt``: where no time limits a whole send, the times that each of its attempts may take.
+    """
+
+    acks: SettingFacts | None = None
+    idempotence: IdempotenceFacts | None = None
+    in_flight: SettingFacts | None = None
+    retries: SettingFacts | None = None
+    send_timeout: TimeFacts | None = None
+    each_attempt: list[TimeFacts] = Field(default_factory=list)
+
+
+class PulsarFacts(Part):
+    """Settings of a Pulsar client."""
+
+    send_timeout: TimeFacts | None = None
+    batching: SettingFacts | None = None
+    batcher: SettingFacts | None = None
+    subscription: SettingFacts | None = None
+    ack_timeout: TimeFacts | None = None
+    ack_receipt: SettingFacts | None = None
+    batch_index_ack: SettingFacts | None = None
+
+
+class QpidFacts(Part):
+    """Settings of a client of Qpid. ``settled``: a send outside a transaction waits for the broker."""
+
+    persistence: SettingFacts | None = None
+    transacted: SettingFacts | None = None
+    settled: SettingFacts | None = None
+    send_timeout: TimeFacts | None = None
+
+
+Facts = KafkaFacts | PulsarFacts | QpidFacts
+#: By system, what a worker of it may state.
+FACTS: Final[Mapping[str, type[KafkaFacts] | type[PulsarFacts] | type[QpidFacts]]] = {
+    "kafka": KafkaFacts,
+    "pulsar": PulsarFacts,
+    "qpid": QpidFacts,
+}
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    """``3.0.1`` -> (3, 0, 1), for comparing; empty = newer than any."""
+    digits = [part for part in text.removeprefix("v").replace("-", ".").split(".") if part.isdigit()]
+    return tuple(int(part) for part in digits) if digits else (1 << 30,)
