@@ -91,7 +91,9 @@ def scenario_page() -> str:
         "```",
         "",
         "Durations are `10s`, `250ms`, `2m`, `1h` or a plain number of seconds. `--set load.rate=1000` lays",
-        "a value over any key; it wins over the file and over variants. Faults: [faults.md](faults.md).",
+        "a value over any key; it wins over the file and over variants. A topic, producer or consumer must",
+        "be there already: `--set 'load.producers.second!new.client=kafka-python'` adds one.",
+        "Faults: [faults.md](faults.md).",
     ]
     for path, model in _models(Scenario, ""):
         lines += ["", f"## {path or 'top level'}", "", *(model.__doc__ or "").strip().splitlines(), ""]

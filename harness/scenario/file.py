@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Final, Union, get_args, get_origin
 
 import yaml
 from pydantic import ValidationError
@@ -159,6 +159,10 @@ def _scenario_hint(text: str, known: Mapping[str, Path]) -> str:
 # ----- --set and merging ------------------------------------------------------------------------------
 
 
+#: Behind the name of an entry that ``--set`` is to add.
+_NEW: Final = "!new"
+
+
 def _parse_override(text: str, data: dict[str, Any]) -> tuple[Location, Any, str]:
     key, equals, value = text.partition("=")
     option = f"--set {text}"
@@ -168,31 +172,54 @@ def _parse_override(text: str, data: dict[str, Any]) -> tuple[Location, Any, str
         parsed = yaml.safe_load(value)
     except (yaml.YAMLError, ValueError) as error:
         raise ScenarioError(f"{option}: the value is not valid YAML") from error
-    return _split_key(key.strip(), data), parsed, option
+    return _split_key(key.strip(), data, option), parsed, option
 
 
-def _split_key(text: str, data: Any) -> Location:
-    """``load.producers.p.options.linger.ms`` -> its keys; only the model knows which dots separate."""
+def _split_key(text: str, data: Any, option: str) -> Location:
+    """``load.producers.p.options.linger.ms`` -> its keys; only the model knows which dots separate.
+
+    An entry of a map of names (topics, producers ...) must be there, or be marked as new: a name that is
+    misspelt would add an entry and leave the one that was meant as it is.
+    """
     location: list[str | int] = []
     annotation: Any = Scenario
     rest = re.sub(r"\[(\d+)\]", r".\1", text)
+    defaults: Any = Scenario(name="defaults").model_dump()
     while rest:
         part, _, after = rest.partition(".")
         if get_origin(annotation) is dict:
             value_type = get_args(annotation)[1]
             if get_origin(value_type) in {Union, UnionType}:  # native options: their names have dots
                 part, after = rest, ""
-            elif isinstance(data, dict):
-                fits = [k for k in data if isinstance(k, str) and (rest == k or rest.startswith(f"{k}."))]
-                if fits:
-                    part = max(fits, key=len)
-                    after = rest[len(part) + 1 :]
+            elif get_args(annotation)[1] is not Any:
+                part, after = _split_name(rest, data or defaults or {}, (*location,), option)
         key: str | int = int(part) if isinstance(data, list) and part.isdigit() else part
         location.append(key)
         annotation = inner_type(annotation, key)
-        data = _child(data, key)
+        data, defaults = _child(data, key), _child(defaults, key)
         rest = after
     return tuple(location)
+
+
+def _split_name(rest: str, known: Mapping[str, Any], location: Location, option: str) -> tuple[str, str]:
+    """The name that ``rest`` begins with, which may have dots, and what comes behind it.
+
+    Raises:
+        ScenarioError: no such entry, and it is not marked as new.
+    """
+    name, is_new, after = rest.partition(_NEW)
+    if is_new:
+        return name, after.removeprefix(".")
+    fits = [k for k in known if rest == k or rest.startswith(f"{k}.")]
+    if fits:
+        part = max(fits, key=len)
+        return part, rest[len(part) + 1 :]
+    name = rest.partition(".")[0]
+    where = dotted(location)
+    raise ScenarioError(
+        f"{option}: {where} has no entry {name!r}",
+        hint=f"{did_you_mean(name, known)}; {where}.{name}{_NEW} adds one",
+    )
 
 
 def _child(data: Any, key: str | int) -> Any:

@@ -154,9 +154,11 @@ def test_one_line_names_it(tmp_path: Path, text: str, message: str) -> None:
         ("load.rate.x=5", "--set load.rate.x=5: load.rate holds a value, not keys"),
         ("faults[3].at=5", "--set faults[3].at=5: faults has items 0 to 0"),
         (
-            "topics.b.partitons=5",
-            "--set topics.b.partitons=5: topics.b.partitons: unknown key, got 5; did you",
+            "topics.b!new.partitons=5",
+            "--set topics.b!new.partitons=5: topics.b.partitons: unknown key, got 5; did you",
         ),
+        ("topics.order.partitions=5", "--set topics.order.partitions=5: topics has no entry 'order'"),
+        ("load.producers.shop.count=2", "load.producers has no entry 'shop'"),
         ("variants.v.override.load.rate=x", "variants.v.override.load.rate: must be a whole number, got 'x'"),
     ],
 )
