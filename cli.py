@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import threading
@@ -15,8 +16,11 @@ from commands import clusters, reading, starting, upkeep
 from commands.console import Group, report_problem, show_help
 from harness import __version__
 from harness.errors import BrokerstormError, Exit
-from harness.invocation import called
+from harness.invocation import NAME, called
 from harness.run.interrupts import Interrupts
+
+#: What a shell's completion sets (docs/howto/complete-in-the-shell.md).
+COMPLETE = "_BROKERSTORM_COMPLETE"
 
 
 @click.group(
@@ -52,7 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if threading.current_thread() is threading.main_thread():
             stack.enter_context(interrupts)
         try:
-            outcome = cli.main(given, prog_name=called(), standalone_mode=False, obj=interrupts)
+            outcome = cli.main(
+                given,
+                prog_name=NAME if COMPLETE in os.environ else called(),
+                complete_var=COMPLETE,
+                standalone_mode=False,
+                obj=interrupts,
+            )
             return int(outcome or 0)
         except click.exceptions.NoArgsIsHelpError as error:
             return show_help(error)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import cluster_option, needs_option, offline_option, runtime_option
 from commands.plans import choose_plans, needs_of, read_scenario
@@ -25,7 +26,7 @@ UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limi
 
 
 @command("up", example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --for 5s\nbrokerstorm down")
-@click.argument("scenario", required=False)
+@click.argument("scenario", required=False, shell_complete=completion.scenarios)
 @click.option(
     "--system",
     type=click.Choice(list(SYSTEMS)),
@@ -192,7 +193,7 @@ def _choose(name: str | None) -> Claim:
 
 
 @command("down", example="brokerstorm down")
-@click.argument("name", metavar="[RUN]", required=False)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=completion.clusters)
 @click.option("--all", "everything", is_flag=True, help="Every cluster that was left running.")
 def down(settings: Settings, name: str | None, everything: bool) -> int:
     """Stop a cluster that was left running; its data goes with it."""
@@ -207,7 +208,7 @@ def down(settings: Settings, name: str | None, everything: bool) -> int:
 
 
 @command("inject", example="brokerstorm inject kill target=leader-of:orders --for 5s")
-@click.argument("fault")
+@click.argument("fault", shell_complete=completion.faults)
 @click.argument("keys", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--for", "duration", metavar="DURATION", help="Heal after this long. Default: stays applied.")
 @click.option("--seed", type=click.IntRange(0), help="Decides random targets.")

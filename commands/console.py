@@ -115,6 +115,11 @@ def _global_options(*, hidden: bool) -> list[click.Option]:
     ]
 
 
+def run_dir_of(context: click.Context) -> Path:
+    """The folder of runs that was given so far, or the default."""
+    return Path(context.meta.get(_META + "run_dir", DEFAULT_RUN_DIR))
+
+
 def settings_of(context: click.Context) -> Settings:
     """The global options given so far."""
 
@@ -129,7 +134,7 @@ def settings_of(context: click.Context) -> Settings:
         quiet=bool(given("quiet")),
         verbose=int(given("verbose", 0)),
         color=not given("no_color") and not os.environ.get("NO_COLOR"),
-        run_dir=Path(given("run_dir", DEFAULT_RUN_DIR)),
+        run_dir=run_dir_of(context),
         interrupts=interrupts,
     )
     _set_up_logging(settings.verbose)

@@ -32,7 +32,8 @@ _NEXT = {
 
 
 def scenarios(settings: Settings) -> list[Row]:
-    from harness.scenario.file import bundled_scenarios, load_scenario
+    from harness.scenario.bundled import bundled_scenarios
+    from harness.scenario.file import load_scenario
 
     rows = []
     for name, path in bundled_scenarios().items():
@@ -44,7 +45,8 @@ def scenarios(settings: Settings) -> list[Row]:
 
 
 def bugs(settings: Settings) -> list[Row]:
-    from harness.scenario.file import bundled_bugs, load_scenario
+    from harness.scenario.bundled import bundled_bugs
+    from harness.scenario.file import load_scenario
 
     rows = []
     for name, path in bundled_bugs().items():

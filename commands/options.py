@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from commands import completion
+
 seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),
@@ -31,14 +33,23 @@ runtime_option = click.option(
 
 
 variant_option = click.option(
-    "--variant", default="", help="Only this variant, as a plain run: the exit code is its verdict."
+    "--variant",
+    default="",
+    shell_complete=completion.variants,
+    help="Only this variant, as a plain run: the exit code is its verdict.",
 )
 
 
 offline_option = click.option("--offline", is_flag=True, help="Use only what was fetched before.")
 
 
-cluster_option = click.option("--cluster", "name", metavar="RUN", help="Which kept cluster, if several.")
+cluster_option = click.option(
+    "--cluster",
+    "name",
+    metavar="RUN",
+    shell_complete=completion.clusters,
+    help="Which kept cluster, if several.",
+)
 
 
 needs_option = click.option(

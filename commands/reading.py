@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from commands import completion
 from commands.console import Settings, command, write
 from harness.errors import Exit, UsageError
 
@@ -27,7 +28,7 @@ def _find(settings: Settings, name: str | None) -> RunDir:
 
 
 @command("analyze", example="brokerstorm analyze\nbrokerstorm analyze RUN --master spark://host:7077")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=completion.runs)
 @click.option("--master", metavar="URL", help="Spark master; default local.")
 @click.option("--import", "source", metavar="DIR", help="Judge tables of another tool, as a new run.")
 def analyze(settings: Settings, run: str | None, master: str | None, source: str | None) -> int:
@@ -138,7 +139,7 @@ def _judge(run: RunDir, session: WarmSession, progress: BaseProgress) -> JudgedR
 
 
 @command("show", example="brokerstorm show --html")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=completion.runs)
 @click.option("--html", is_flag=True, help="Open the report in the browser, or say where it is.")
 def show(settings: Settings, run: str | None, html: bool) -> int:
     """Show the verdict of a run again.
@@ -167,7 +168,7 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
 
 @command("trace", example="brokerstorm trace 1/3/88121\nbrokerstorm trace orders-3@41203 RUN")
 @click.argument("message")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=completion.runs)
 def trace(settings: Settings, message: str, run: str | None) -> int:
     """Follow one message through all tables.
 
@@ -205,8 +206,8 @@ def _run_of_message(root: RunDir, message: str) -> RunDir:
 
 
 @command("compare", example="brokerstorm compare latest/unsafe-1 latest/safe-1")
-@click.argument("run_a", metavar="RUN")
-@click.argument("run_b", metavar="RUN")
+@click.argument("run_a", metavar="RUN", shell_complete=completion.runs)
+@click.argument("run_b", metavar="RUN", shell_complete=completion.runs)
 def compare(settings: Settings, run_a: str, run_b: str) -> int:
     """Show what changed between two runs."""
     from analysis.report.compare import compare as side_by_side
@@ -230,7 +231,7 @@ def compare(settings: Settings, run_a: str, run_b: str) -> int:
 
 
 @command("explain", example="brokerstorm explain acked-lost")
-@click.argument("class_", metavar="[CLASS]", required=False)
+@click.argument("class_", metavar="[CLASS]", required=False, shell_complete=completion.classes)
 def explain(settings: Settings, class_: str | None) -> int:
     """Say what an anomaly class means, with an example."""
     from analysis.report.documents import explanation_document

@@ -155,7 +155,7 @@ def _prepare(settings: Settings, request: ReproRequest) -> Reproduction:
 
 def _find(name: str) -> None:
     """Refuse a name that is neither a bug, a scenario nor a file, with the bugs there are."""
-    from harness.scenario.file import bundled_bugs, bundled_scenarios
+    from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 
     known = bundled_bugs()
     if name in known or name in bundled_scenarios() or Path(name).exists():

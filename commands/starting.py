@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import runtime_option, seed_option, set_option, variant_option
 from harness.errors import Exit, UsageError
@@ -45,7 +46,7 @@ def new(settings: Settings, file: Path, force: bool) -> int:
 
 
 @command("plan", example="brokerstorm plan kafka-storm --seed 7")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=completion.scenarios)
 @seed_option
 @set_option
 @variant_option
@@ -81,12 +82,17 @@ def plan(
 @command(
     "run", example="brokerstorm run kafka-quick\nbrokerstorm run kafka-storm --seed 7 --set load.rate=20000"
 )
-@click.argument("scenario", required=False)
+@click.argument("scenario", required=False, shell_complete=completion.scenarios)
 @seed_option
 @set_option
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Times each variant is run.")
 @variant_option
-@click.option("--replay", metavar="RUN", help="Fault times and targets exactly as they were in RUN.")
+@click.option(
+    "--replay",
+    metavar="RUN",
+    shell_complete=completion.runs,
+    help="Fault times and targets exactly as they were in RUN.",
+)
 @click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
 @click.option("--offline", is_flag=True, help="Use only what was fetched before.")
 @runtime_option
@@ -134,8 +140,13 @@ def run(
 @command(
     "repro", example="brokerstorm repro pulsar-18911 --quick\nbrokerstorm repro pulsar-12779 --rounds 10"
 )
-@click.argument("bug")
-@click.option("--pair", default="", help="Which versions to compare; default the first of the bug file.")
+@click.argument("bug", shell_complete=completion.bugs)
+@click.option(
+    "--pair",
+    default="",
+    shell_complete=completion.pairs,
+    help="Which versions to compare; default the first of the bug file.",
+)
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Counted rounds of each version; default 10.")
 @click.option("--quick", is_flag=True, help="Stop at the first hit and one fixed round: no rate, no p.")
 @seed_option
@@ -163,7 +174,7 @@ def repro(
     runtime: str,
     master: str | None,
 ) -> int:
-    """Reproduce a known bug: the affected version against the fixed one.
+    """Reproduce a known bug: affected version against fixed version.
 
     Rounds of both take turns on one cluster, each pair with the same seed and the same faults. BUG is a
     name from `list bugs` or a file. The exit code is 0 if the bug is reproduced (with --quick: seen in

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands import completion
 from commands.clusters import heal_kept, kept_clusters
 from commands.console import SCHEMA_VERSION, Settings, command, table, write
 from commands.plans import choose_plans, needs_of, read_scenario
@@ -29,7 +30,7 @@ def _plans(scenario: str) -> list[Plan]:
 
 
 @command("doctor", example="brokerstorm doctor kafka-storm")
-@click.argument("scenario", default=DEFAULT_SCENARIO)
+@click.argument("scenario", default=DEFAULT_SCENARIO, shell_complete=completion.scenarios)
 @click.option(
     "--runtime",
     type=click.Choice(["auto", "process", "docker"]),
@@ -70,7 +71,7 @@ def doctor(settings: Settings, scenario: str, runtime: str) -> int:
     "fetch",
     example="brokerstorm fetch kafka-storm\nbrokerstorm fetch --images --system pulsar --version 2.8.1",
 )
-@click.argument("scenario", required=False)
+@click.argument("scenario", required=False, shell_complete=completion.scenarios)
 @click.option("--images", is_flag=True, help="Build images for brokers in containers, too.")
 @click.option("--system", help="Only the images of this system; with --images, in place of SCENARIO.")
 @click.option("--version", default="", help="Version of that system; default: as in its compose file.")
@@ -179,7 +180,7 @@ def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> d
 
 
 @command("clean", example="brokerstorm clean --dry-run\nbrokerstorm clean")
-@click.argument("name", metavar="[RUN]", required=False)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=completion.runs)
 @click.option("--all", "everything", is_flag=True, help="Stop clusters that were left running, too.")
 @click.option("--dry-run", is_flag=True, help="Only show what is left.")
 def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool) -> int:

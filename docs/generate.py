@@ -26,8 +26,9 @@ from commands.console import Command  # noqa: E402
 from faults.schedule.reference import reference_page, schema  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
 from harness.exposure import CAPTURED, REPORTED  # noqa: E402
+from harness.scenario.bundled import SCHEMA_FILE  # noqa: E402
 from harness.scenario.model import Scenario  # noqa: E402
-from harness.scenario.schema import SCHEMA_FILE, scenario_schema  # noqa: E402
+from harness.scenario.schema import scenario_schema  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
 EXPLANATION = ROOT / "docs" / "explanation"

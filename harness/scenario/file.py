@@ -20,12 +20,12 @@ import yaml
 from pydantic import ValidationError
 
 from harness.errors import ScenarioError, did_you_mean
+from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 from harness.scenario.checks import Client, problems
 from harness.scenario.model import Scenario
 from harness.scenario.yaml_lines import parse, read
 from harness.validation import Location, dotted, inner_type, problem_of, value_text
 
-BUNDLED = Path(__file__).resolve().parents[2] / "scenarios"
 SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
 
 #: Raises ScenarioError for a fault step that cannot be used (`faults.compile` is behind it).
@@ -51,16 +51,6 @@ class Source:
             if (found := self.places.get(location[:length])) is not None:
                 return found
         return str(self.path)
-
-
-def bundled_scenarios() -> dict[str, Path]:
-    """The scenarios that come with brokerstorm, by name."""
-    return {path.stem: path for path in sorted(BUNDLED.glob("*.yaml"))}
-
-
-def bundled_bugs() -> dict[str, Path]:
-    """The known bugs that come with brokerstorm, by name: scenarios with a `bug` key."""
-    return {path.stem: path for path in sorted((BUNDLED / "bugs").glob("*.yaml"))}
 
 
 def load_scenario(

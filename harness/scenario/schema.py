@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from harness.scenario.file import BUNDLED, SCHEMA_KEY
+from harness.scenario.bundled import BUNDLED, SCHEMA_FILE
+from harness.scenario.file import SCHEMA_KEY
 from harness.scenario.model import Scenario
 
-SCHEMA_FILE: Final = BUNDLED / "scenario.schema.json"
 TEMPLATE_FILE: Final = BUNDLED / "new.template"
 _ID: Final = "https://json-schema.org/draft/2020-12/schema"
 

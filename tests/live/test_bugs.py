@@ -15,7 +15,7 @@ import pytest
 
 from analysis.report.documents import SCHEMA_FOLDER
 from harness.errors import Exit
-from harness.scenario.file import bundled_bugs
+from harness.scenario.bundled import bundled_bugs
 
 pytestmark = pytest.mark.live
 

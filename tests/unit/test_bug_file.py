@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ScenarioError
-from harness.scenario.file import (
-    bundled_bugs,
-    load_scenario,
-    variants,
-)
+from harness.scenario.bundled import bundled_bugs
+from harness.scenario.file import load_scenario, variants
 
 GOOD = """
 name: lost

@@ -13,11 +13,8 @@ from harness.clusters import default_version
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan, build_plans
 from harness.plan.model import Plan
-from harness.scenario.file import (
-    bundled_scenarios,
-    load_scenario,
-    variants,
-)
+from harness.scenario.bundled import bundled_scenarios
+from harness.scenario.file import load_scenario, variants
 from harness.scenario.model import Scenario
 from harness.systems import SYSTEMS
 

@@ -12,9 +12,10 @@ import yaml
 from docs import generate
 from faults.kinds import KINDS
 from harness.errors import EXIT_MEANING, Exit
-from harness.scenario.file import bundled_scenarios, load_scenario
+from harness.scenario.bundled import SCHEMA_FILE, bundled_scenarios
+from harness.scenario.file import load_scenario
 from harness.scenario.model import Part, Scenario
-from harness.scenario.schema import SCHEMA_FILE, new_scenario
+from harness.scenario.schema import new_scenario
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,8 @@ from textwrap import dedent
 import pytest
 
 from harness.errors import ScenarioError
-from harness.scenario.file import (
-    bundled_scenarios,
-    load_scenario,
-    variants,
-)
+from harness.scenario.bundled import bundled_scenarios
+from harness.scenario.file import load_scenario, variants
 from harness.scenario.model import Scenario
 
 

@@ -1,0 +1,19 @@
+"""The scenarios that come with brokerstorm, and where they lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+BUNDLED: Final = Path(__file__).resolve().parents[2] / "scenarios"
+SCHEMA_FILE: Final = BUNDLED / "scenario.schema.json"
+
+
+def bundled_scenarios() -> dict[str, Path]:
+    """Ready scenarios, by name."""
+    return {path.stem: path for path in sorted(BUNDLED.glob("*.yaml"))}
+
+
+def bundled_bugs() -> dict[str, Path]:
+    """Known bugs, by name: scenarios with a `bug` key."""
+    return {path.stem: path for path in sorted((BUNDLED / "bugs").glob("*.yaml"))}
