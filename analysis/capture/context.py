@@ -18,7 +18,7 @@ _NS = 1_000_000_000
 UNREAD = "missing"
 
 
-#: Order after a roll back: no settings promise it, only a scenario can require it.
+#: Order after a rollback: no settings promise it, only a scenario can require it.
 REDELIVERY_ORDER = "redelivery-order"
 
 

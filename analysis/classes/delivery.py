@@ -145,7 +145,7 @@ DELIVERY: Final = (
             ),
             "after ack timeout": Split("it was not acknowledged within the timeout", Status.PERMITTED),
             "after nack": Split("the application gave it back", Status.PERMITTED),
-            "after roll back": Split("its transaction or session was rolled back", Status.PERMITTED),
+            "after rollback": Split("its transaction or session was rolled back", Status.PERMITTED),
         },
     ),
 )

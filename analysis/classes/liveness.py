@@ -20,13 +20,13 @@ LIVENESS: Final = (
             "A client promises an answer within its own time-out. The journal shows the call made and "
             "never completed, past that deadline (with 10 s of slack) before the producer ended. Time in "
             "which the producer's process did not run is subtracted. A consumer hangs when it is given "
-            "nothing after a roll back or recover, to the end and for longer than limits.stall, though "
+            "nothing after a rollback or recover, to the end and for longer than limits.stall, though "
             "messages remain in its queue."
         ),
         splits={
             "never completed": Split("open when the producer ended"),
             "completed late": Split("an outcome came, but after the deadline", Status.INFO),
-            "no delivery after a roll back": Split(
+            "no delivery after a rollback": Split(
                 "a consumer was given nothing more, though messages remain"
             ),
         },

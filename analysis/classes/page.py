@@ -50,7 +50,7 @@ confirmation, the ack timeout and whatever else gave a reason to send it again. 
 subscriptions promise the order of the log, Key_Shared ones that of a key, Shared ones none.
 
 **Queues** (JMS, AMQP) keep no log. A message is lost when it was acknowledged, given to nobody and does not
-remain after the drain; what a roll back, a commit or a recover did to each delivery is read from the
+remain after the drain; what a rollback, a commit or a recover did to each delivery is read from the
 journals of the sessions.
 
 **Evidence comes first.** Each class names what must hold before it counts; where that does not hold, the

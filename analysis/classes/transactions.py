@@ -1,4 +1,4 @@
-"""Classes about transactions and roll backs."""
+"""Classes about transactions and rollbacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRANSACTIONS: Final = (
         sentence="given to a consumer, rolled back, and never seen again",
         example="delivered 4 5 6, rolled back, delivered 4 6; 5 does not remain in the queue",
         explanation=(
-            "A roll back (or recover, or the end of a session that never committed) gives the messages back "
+            "A rollback (or recover, or the end of a session that never committed) gives the messages back "
             "to the queue. This one was neither delivered again nor does it remain there."
         ),
         splits={
@@ -45,9 +45,9 @@ TRANSACTIONS: Final = (
         needs=(),
         asks=("consumers", "queues"),
         sentence="delivered twice within one transaction",
-        example="transaction 7: delivered 49 0 1 2 ... 48 [49], no roll back in between",
+        example="transaction 7: delivered 49 0 1 2 ... 48 [49], no rollback in between",
         explanation=(
-            "Within one transaction of a session, between two commits or roll backs, a message can be "
+            "Within one transaction of a session, between two commits or rollbacks, a message can be "
             "consumed once. Twice means that the client kept a message which it had given back."
         ),
     ),
@@ -57,18 +57,18 @@ TRANSACTIONS: Final = (
         breaks=("redelivery-order",),
         needs=(),
         asks=("consumers", "rollbacks"),
-        sentence="the first message after a roll back was not the lowest unacknowledged one",
+        sentence="the first message after a rollback was not the lowest unacknowledged one",
         example="delivered 0 1 2 3 4 5, rolled back, delivered [49] 0 1 2 3",
         explanation=(
-            "An order regression: after a roll back or recover, a session should go on with the lowest "
+            "An order regression: after a rollback or recover, a session should go on with the lowest "
             "message that it has not acknowledged, of each producer and lane. One that had been prefetched "
             "came first. JMS does not promise the order of redelivered messages, so it is permitted, "
             "unless the scenario requires order (`require.order`). A message that another session was given "
             "meanwhile is not waited for."
         ),
-        unit="roll backs",
+        unit="rollbacks",
         splits={
-            "after a roll back": Split("the session rolled back its transaction"),
+            "after a rollback": Split("the session rolled back its transaction"),
             "after a recover": Split("the session was recovered"),
         },
     ),

@@ -1,4 +1,4 @@
-"""Queues (JMS, AMQP): transactions, roll backs, and deliveries that stop.
+"""Queues (JMS, AMQP): transactions, rollbacks, and deliveries that stop.
 
 A queue keeps no log. What is known of a message is its send, its deliveries, and whether it remained after
 the drain; what became of each delivery is told by the journal (`kernels.sessions`).
@@ -77,7 +77,7 @@ def _repeats(history: History, journal: Journal) -> list[Hits]:
     for cls, split, chosen in (
         ("committed-and-redelivered", "", late & by_commit),
         ("redelivered-after-ack", "confirmed", late & ~by_commit),
-        ("delivery-duplicate", "after roll back", ~late & back),
+        ("delivery-duplicate", "after rollback", ~late & back),
         ("delivery-duplicate", "not acknowledged", ~late & ~back),
     ):
         at = np.flatnonzero(chosen)
@@ -136,7 +136,7 @@ def _gone_evidence(history: History, journal: Journal, gone: Array) -> Array:
     return np.where(read[np.minimum(stream, len(read) - 1)], base, base | BITS["audit-complete"])
 
 
-# -- order after a roll back
+# -- order after a rollback
 
 
 def _rollback_order(history: History, journal: Journal) -> list[Hits]:
@@ -154,7 +154,7 @@ def _rollback_order(history: History, journal: Journal) -> list[Hits]:
     at, due = firsts[wrong], waiting[wrong]
     event = table["event"][np.array(journal.back_rows)[journal.backs[at] - 1]]
     recovered = split_index("rollback-order", "after a recover")
-    rolled_back = split_index("rollback-order", "after a roll back")
+    rolled_back = split_index("rollback-order", "after a rollback")
 
     def note(i: int) -> Note:
         me = int(at[i])

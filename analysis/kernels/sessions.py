@@ -1,7 +1,7 @@
 """Journals of queue consumers (JMS, AMQP): what became of each delivery, told from the order of the journal.
 
 A session settles everything it was given so far, so the fate of a delivery is the next boundary of its
-session: a commit or acknowledgement *settles*, a roll back or recover *gives back*; a commit that was called
+session: a commit or acknowledgement *settles*, a rollback or recover *gives back*; a commit that was called
 and never confirmed, or a reconnect, leaves it *in doubt*; without one it is *open*, and goes back to the
 queue when the session ends. A refusal (nack) gives back the delivery just before it.
 """

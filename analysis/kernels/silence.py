@@ -1,4 +1,4 @@
-"""Queues that give nothing more although messages remain in them: hang after a roll back, and backlog-stuck.
+"""Queues that give nothing more although messages remain in them: hang after a rollback, and backlog-stuck.
 
 What remained after the drain waited until the end, so only the last silence of a queue needs to be looked at.
 """
@@ -33,7 +33,7 @@ class Silence:
 
 
 def judge(history: History) -> list[Hits]:
-    """hang (no delivery after a roll back) of sessions, and backlog-stuck of queues."""
+    """hang (no delivery after a rollback) of sessions, and backlog-stuck of queues."""
     context = history.context
     if not context.has_queues or context.stall_ns <= 0:
         return []
@@ -44,7 +44,7 @@ def judge(history: History) -> list[Hits]:
     hanging = [s for s in found if s.after_back]
     stuck = [s for s in found if not s.after_back]
     out = []
-    for cls, split, own in (("hang", "no delivery after a roll back", hanging), ("backlog-stuck", "", stuck)):
+    for cls, split, own in (("hang", "no delivery after a rollback", hanging), ("backlog-stuck", "", stuck)):
         if own:
             out.append(_hits(history, cls, split, own, unmet if cls == "backlog-stuck" else 0))
     return out

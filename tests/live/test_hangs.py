@@ -37,7 +37,7 @@ faults:
 limits: {call: 15s}
 require: {rate_ratio: 0}
 """  # noqa: E501
-#: qpid-client 0.12 is sent nothing more after a roll back (scenarios/bugs/qpid-2703.yaml).
+#: qpid-client 0.12 is sent nothing more after a rollback (scenarios/bugs/qpid-2703.yaml).
 QPID = """
 name: stall
 system: qpid

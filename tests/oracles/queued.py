@@ -127,14 +127,14 @@ def repeats(facts: Facts) -> list[Hit]:
                 if transacted(facts, now.row["session"]):
                     key = ("committed-and-redelivered", "")
             elif before.fate == "back" and before.fate_ns <= t_ns:
-                key = ("delivery-duplicate", "after roll back")
+                key = ("delivery-duplicate", "after rollback")
             else:
                 key = ("delivery-duplicate", "not acknowledged")
             found.setdefault(key, []).append(Hit(key[0], name, key[1]))
     order = [
         ("committed-and-redelivered", ""),
         ("redelivered-after-ack", "confirmed"),
-        ("delivery-duplicate", "after roll back"),
+        ("delivery-duplicate", "after rollback"),
         ("delivery-duplicate", "not acknowledged"),
     ]
     return [hit for key in order for hit in found.get(key, [])]
@@ -170,7 +170,7 @@ def rollback_order(facts: Facts) -> list[Hit]:
             first = next(g for g in after if g.name[:2] == lane)
             due = [g.name[2] for g in walk.given if waits(walk, g, session, lane, first, alone)]
             if due and first.name[2] > min(due):
-                split = "after a recover" if event == Event.RECOVER else "after a roll back"
+                split = "after a recover" if event == Event.RECOVER else "after a rollback"
                 hits.append(Hit("rollback-order", ("event", *first.name), split))
     return hits
 
@@ -214,7 +214,7 @@ def silent(facts: Facts) -> list[Hit]:
             )
         hanging = [f for f in found if f[0] and f[2]]
         for _, start, _, _ in hanging:
-            hits.append(Hit("hang", ("stall", stream, start), "no delivery after a roll back"))
+            hits.append(Hit("hang", ("stall", stream, start), "no delivery after a rollback"))
         latest = max(found, key=lambda f: f[1], default=None)
         if not hanging and latest and latest[2]:
             unmet = frozenset() if context.readiness_restored else frozenset({"readiness-restored"})

@@ -69,8 +69,8 @@ def test_every_entry_is_complete() -> None:
         ("dedup-silent-loss", "", DURABLE, (), Status.VIOLATION),
         ("dedup-silent-loss", "", LEADER, (), Status.PERMITTED),
         ("unchecked-failure", "TimeoutException, not stored", DURABLE, (), Status.APPLICATION_ERROR),
-        ("rollback-order", "after a roll back", DURABLE, (), Status.PERMITTED),
-        ("rollback-order", "after a roll back", ORDERED, (), Status.VIOLATION),
+        ("rollback-order", "after a rollback", DURABLE, (), Status.PERMITTED),
+        ("rollback-order", "after a rollback", ORDERED, (), Status.VIOLATION),
         ("twice-in-transaction", "", LEADER, (), Status.VIOLATION),
         ("redelivered-after-ack", "after a crash", DURABLE, (), Status.PERMITTED),
         ("premature-redelivery", "acknowledged in time", None, ("delivery-capture",), Status.SUSPECT),
@@ -89,8 +89,8 @@ def test_the_reason_names_the_setting_or_the_requirement() -> None:
     assert why_promise("acked-lost", "tail", LEADER) == "not promised; delivery: acks=1"
     assert why_promise("acked-lost", "tail", REQUIRED) == "breaks delivery: required by the scenario"
     left_open = "not promised; redelivery-order: JMS leaves the order of redelivered messages open"
-    assert why_promise("rollback-order", "after a roll back", DURABLE) == left_open
-    assert why_promise("rollback-order", "after a roll back", ORDERED).startswith("breaks redelivery-order")
+    assert why_promise("rollback-order", "after a rollback", DURABLE) == left_open
+    assert why_promise("rollback-order", "after a rollback", ORDERED).startswith("breaks redelivery-order")
     said = why_promise("per-key-reorder", "overtaken", None, {"order": "subscriptionType=Key_Shared"})
     assert said == "never right, whatever the settings; subscriptionType=Key_Shared"
     assert "the application did not look" in why_promise("unchecked-failure", "", DURABLE)

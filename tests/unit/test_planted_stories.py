@@ -74,7 +74,7 @@ class Run:
     topics: int = 4
 
 
-AGAIN = shows("delivery-duplicate", "after roll back", 0, 1, 2, 3)
+AGAIN = shows("delivery-duplicate", "after rollback", 0, 1, 2, 3)
 RUNS = {
     "shared with an ack timeout": Run(
         lambda: all_acked(SHARED),
@@ -131,7 +131,7 @@ RUNS = {
         [
             Story(
                 lambda: rolled_back((0, 1, 2, 3), (4, 0, 1, 2, 3, 5), sessions=2),
-                AGAIN | shows("rollback-order", "after a roll back", 4),
+                AGAIN | shows("rollback-order", "after a rollback", 4),
             ),
             Story(lambda: rolled_back((0, 1, 2, 3), (0, 1, 2, 3, 4, 5), sessions=2), AGAIN),
             Story(
@@ -142,17 +142,17 @@ RUNS = {
             Story(
                 lambda: rolled_back((0, 1, 2, 3), (4, 0, 1, 2, 3, 4, 5), sessions=2),
                 AGAIN
-                | shows("rollback-order", "after a roll back", 4)
+                | shows("rollback-order", "after a rollback", 4)
                 | shows("twice-in-transaction", "", 4),
             ),
             Story(
                 lambda: rolled_back((0, 1, 2, 3), (0, 1, 3, 4, 5), sessions=2),
-                shows("delivery-duplicate", "after roll back", 0, 1, 3)
+                shows("delivery-duplicate", "after rollback", 0, 1, 3)
                 | shows("lost-after-rollback", "rolled back", 2),
             ),
             Story(
                 lambda: rolled_back((0, 1, 2, 3), (0, 1, 3, 4, 5), sessions=2).log(2),  # it remains
-                shows("delivery-duplicate", "after roll back", 0, 1, 3),
+                shows("delivery-duplicate", "after rollback", 0, 1, 3),
             ),
             Story(lambda: redelivered(DONE), shows("committed-and-redelivered", "", 3)),
             Story(lambda: redelivered(BACK), AGAIN),

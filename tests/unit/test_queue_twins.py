@@ -25,7 +25,7 @@ NOTHING: Found = {}
 
 
 def repeated(*seqs: int) -> tuple[tuple[str, str], list[str]]:
-    return ("delivery-duplicate", "after roll back"), [f"1/0/{seq}" for seq in seqs]
+    return ("delivery-duplicate", "after rollback"), [f"1/0/{seq}" for seq in seqs]
 
 
 def acknowledged(*, refused: bool) -> History:
@@ -59,9 +59,9 @@ PAIRS = [
         NOTHING,
     ),
     Pair(
-        "order after a roll back",
+        "order after a rollback",
         lambda: rolled_back((0, 1, 2, 3), (4, 0, 1, 2, 3, 5)),
-        AGAIN | {("rollback-order", "after a roll back"): ["1/0/4"]},
+        AGAIN | {("rollback-order", "after a rollback"): ["1/0/4"]},
         lambda: rolled_back((0, 1, 2, 3), (0, 1, 2, 3, 4, 5)),
         AGAIN,
     ),
@@ -75,7 +75,7 @@ PAIRS = [
     Pair(
         "another session may have it",
         lambda: rolled_back((0, 1, 2, 3), (1, 0, 2, 3, 4, 5)),
-        AGAIN | {("rollback-order", "after a roll back"): ["1/0/1"]},
+        AGAIN | {("rollback-order", "after a rollback"): ["1/0/1"]},
         lambda: (
             queue(sessions=2)
             .deliver(0, 1, 2, 3)
@@ -92,14 +92,14 @@ PAIRS = [
         lambda: rolled_back((0, 1, 2, 3), (4, 0, 1, 2, 3, 4, 5)),
         AGAIN
         | {
-            ("rollback-order", "after a roll back"): ["1/0/4"],
+            ("rollback-order", "after a rollback"): ["1/0/4"],
             ("twice-in-transaction", ""): ["1/0/4"],
         },
         lambda: rolled_back((0, 1, 2, 3), (0, 1, 2, 3, 4, 5)),
         AGAIN,
     ),
     Pair(
-        "lost after a roll back",
+        "lost after a rollback",
         lambda: rolled_back((0, 1, 2, 3), (0, 1, 3, 4, 5)),
         dict([repeated(0, 1, 3)]) | {("lost-after-rollback", "rolled back"): ["1/0/2"]},
         lambda: rolled_back((0, 1, 2, 3), (0, 1, 3, 4, 5)).log(2),  # it remains
@@ -127,9 +127,9 @@ PAIRS = [
         dict([repeated(2)]),
     ),
     Pair(
-        "nothing after a roll back",
+        "nothing after a rollback",
         lambda: silent(0, 1, 2, 3, event=BACK),
-        {("hang", "no delivery after a roll back"): ["orders-0"], ("not-dispatched", ""): ["1/0/4", "1/0/5"]},
+        {("hang", "no delivery after a rollback"): ["orders-0"], ("not-dispatched", ""): ["1/0/4", "1/0/5"]},
         lambda: silent(0, 1, 2, 3, 4, 5, event=BACK, for_s=14.0),
         NOTHING,
     ),
@@ -169,7 +169,7 @@ def test_jms_permits_another_order_unless_the_scenario_requires_it() -> None:
     for promise, status in ((NO_DEDUP, Status.PERMITTED), (required, Status.VIOLATION)):
         h = History(system="qpid", promise=promise)
         asked = context_from(h).promise(0)
-        assert status_of("rollback-order", "after a roll back", asked) is status
+        assert status_of("rollback-order", "after a rollback", asked) is status
 
 
 def test_what_a_queue_gave_out_was_stored() -> None:

@@ -1,6 +1,6 @@
 """Consumer role on pika: a channel that consumes every queue of its topics; the application asks in a loop.
 
-Transactions cover acknowledgements. After a roll back the channel is closed and another one opened:
+Transactions cover acknowledgements. After a rollback the channel is closed and another one opened:
 tx.rollback alone leaves the messages with the channel (AMQP 0-9-1, class tx), closing it gives them back.
 """
 
