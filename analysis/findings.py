@@ -1,4 +1,4 @@
-"""What judging says: findings, witnesses, faults and the verdict, as they stand in result.json.
+"""The result of judging as data: findings, witnesses, faults and the verdict, as they stand in result.json.
 
 `Result.document()` is the public JSON (schema_version 1). The terminal, the HTML page, JUnit, `trace`
 and `compare` are made from it and from nothing else, so whatever one of them shows, a script can read.

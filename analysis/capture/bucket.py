@@ -1,4 +1,4 @@
-"""One bucket of the sealed capture as NumPy columns: all that a judging task sees of the run's rows.
+"""Reads one bucket of the sealed capture as NumPy columns: all that a judging task sees of the run's rows.
 
 Columns load when first asked for and can be dropped again, so a task holds the few it works on and not
 the fifty of three tables. A column of one value (a Kafka run's ledger, a lone producer's instance) is

@@ -1,4 +1,4 @@
-"""The sealed files of a run: which buckets there are, how large, and whether any is missing or changed.
+"""Finds the sealed files of a run: which buckets there are, how large, and whether any is missing or changed.
 
 Whoever reads a sealed file holds it against the checksum in seal.json first. A file that is gone or is not
 the one that was sealed makes its bucket unjudged, never a finding: a row that was recorded and is gone looks

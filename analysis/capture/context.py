@@ -1,4 +1,4 @@
-"""What judging must know beside the capture tables: the plan, the workers, the bounds, the faults.
+"""The context that capture tables are judged in: the plan, the workers, the bounds, the faults.
 
 One frozen, picklable `Context` travels to every task; `analysis.capture.context_files` reads it from a run.
 """

@@ -1,4 +1,4 @@
-"""A `Context` from the small JSON files of a run directory.
+"""Reads a `Context` from the small JSON files of a run directory.
 
 It never imports the harness's models: a run judged years later, or written by another tool, needs only the
 files.

@@ -1,4 +1,4 @@
-"""What the harness noticed of hangs while the run went on: rows of events.jsonl with a stack."""
+"""Reads the hangs and stalls that the harness noticed during the run: rows of events.jsonl with a stack."""
 
 from __future__ import annotations
 

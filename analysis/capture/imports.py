@@ -1,4 +1,4 @@
-"""A capture of another tool: plain Parquet tables become a run that every command understands.
+"""Imports a capture of another tool: plain Parquet tables become a run that every command understands.
 
 The source is a folder (any URI Spark reads) with ``sends/`` and ``log/``, and ``deliveries/`` if there are
 any, in the sealed columns of `harness.records`; columns left out take a neutral value. Beside them lie the

@@ -1,4 +1,4 @@
-"""The plan and the manifest of an imported capture, made up from what its rows show."""
+"""Makes the plan and the manifest of an imported capture, from what its rows show."""
 
 from __future__ import annotations
 

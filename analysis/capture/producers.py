@@ -1,4 +1,4 @@
-"""The producers of a run for its report: client, version, settings, and what these promise."""
+"""Lists the producers of a run: client, version, settings, and what these promise."""
 
 from __future__ import annotations
 

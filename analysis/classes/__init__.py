@@ -1,4 +1,4 @@
-"""The anomaly classes, in one table: what each means, which promise it breaks, what must be known first.
+"""The table of anomaly classes: what each means, which promise it breaks, which evidence it needs.
 
 Kernels, the report, `brokerstorm explain`, docs/explanation/anomalies.md and the JSON schema take names
 and texts from here. A message is counted once, under the class of lowest ``rank`` that describes it (a
@@ -94,7 +94,7 @@ def _why_promise(cls: str, split: str, promise: Promise | None) -> str:
     if entry.breaks == (CAPTURE,):
         return "a gap in the capture: nothing is said of the broker"
     if entry.breaks == (ALWAYS,):
-        return "never right, whatever the settings"
+        return "wrong under any settings"
     asked, held = promise or Promise(), entry.held(promise)
     concerned = [kind for kind in entry.breaks if asked.holds(kind) is held]
     words = [f"{kind}: {asked.reason(kind) or 'promised'}" for kind in concerned]

@@ -1,4 +1,4 @@
-"""Classes about what a consumer group or subscription was given."""
+"""Classes of deliveries to a consumer group or subscription."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ DELIVERY: Final = (
             "The broker confirmed the acknowledgement, and gave the message to the subscription again. "
             "Needs the confirmation of the broker (a client that completes the future without a receipt "
             "proves nothing: see delivery-duplicate), and, for a batch, of its every message, since "
-            "without batch index acknowledgements on both ends a batch is acknowledged as a whole. Nothing "
-            "may have made a second copy set out before it: no fault, no time-out, no refusal."
+            "without batch index acknowledgements on both ends a batch is acknowledged as a unit. Nothing "
+            "may have caused a second delivery before that: no fault, no timeout, no refusal."
         ),
         splits={
             "confirmed": Split("the broker had confirmed the acknowledgement"),
@@ -59,8 +59,8 @@ DELIVERY: Final = (
             "The acknowledgement timeout counts from the hand-over to the application. Every message of the "
             "batch was acknowledged within it (or the timeout had not even passed), none was negatively "
             "acknowledged, the consumer stayed connected and no fault was applied in between: the client "
-            "asked for a redelivery that it had no reason to. Judged for shared subscriptions; with "
-            "one consumer, the time-out of any message rewinds all that are not acknowledged."
+            "asked for a redelivery without a reason. Judged for shared subscriptions; with "
+            "one consumer, the timeout of any message rewinds all that are not acknowledged."
         ),
         splits={
             "acknowledged in time": Split("acknowledged within the timeout, and given again"),
@@ -87,13 +87,13 @@ DELIVERY: Final = (
         needs=("delivery-capture",),
         asks=("consumers",),
         rests_on=("order",),
-        sentence="the messages of one key were not given out in their order",
+        sentence="the messages of one key were not delivered in their order",
         example="key k: A is given 1 and still works on it, B is given [2]",
         explanation=(
             "A Key_Shared subscription gives all messages of a key to one consumer at a time, in the order "
             "of the log. Judged on the first delivery of each message: a later one must not come before it, "
             "and no other consumer may be given a later one while the earlier is unsettled. A message "
-            "is settled when its consumer acknowledged it or gave it back, when it is given out again, "
+            "is settled when its consumer acknowledged it or gave it back, when it is delivered again, "
             "or when its consumer has gone."
         ),
         splits={
@@ -138,7 +138,7 @@ DELIVERY: Final = (
             "after rebalance": Split("not committed when the partition changed hands", Status.PERMITTED),
             "after seek": Split("the application asked for it", Status.PERMITTED),
             "not acknowledged": Split(
-                "no acknowledgement of it had been confirmed when it was sent out again", Status.PERMITTED
+                "no acknowledgement of it had been confirmed when it was sent again", Status.PERMITTED
             ),
             "no receipt": Split(
                 "acknowledged, but this client does not wait for the broker's receipt", Status.PERMITTED

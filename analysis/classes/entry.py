@@ -1,4 +1,4 @@
-"""What a row of the table of classes is: a name, the promise it breaks, the evidence it needs, words."""
+"""Rows of the table of classes: a name, the promise it breaks, the evidence it needs, its texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from analysis.capture.context import Promise
 from analysis.findings import Status
 
-#: Breaks no promise; told because people ask.
+#: Breaks no promise: informational.
 INFORMATION: Final = "none"
 #: Never right, whatever the settings say.
 ALWAYS: Final = "always"

@@ -1,4 +1,4 @@
-"""Classes about what is wrong with a payload, or with our own record of the run."""
+"""Classes of damaged payloads and of gaps in the capture itself."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ INTEGRITY: Final = (
         example="sent 7 (crc 9f2c), stored 7 (crc 1b00)",
         explanation=(
             "Every payload ends in a checksum over all its bytes, written by the producer and checked by "
-            "the reader. A row that opens like one of ours and fails the check was changed on its way. "
-            "The message it was is then not counted as lost as well."
+            "the reader. A row with a header of this run that fails the check was changed on its way. The "
+            "message is then not counted as lost as well."
         ),
         splits={
             "in the log": Split("the reader of the log found it"),
-            "in delivery": Split("the log holds it whole, the consumer was given something else"),
+            "in delivery": Split("the log holds it intact, the consumer was given something else"),
         },
     ),
     AnomalyClass(
@@ -33,7 +33,7 @@ INTEGRITY: Final = (
         example="recorded 0 1 _ 3, stored 0 1 2 3",
         explanation=(
             "Sequences are dense, so a hole in the journal of a producer, or a stored message of a "
-            "producer whose journal is not whole, is a gap in our capture. It says nothing about the "
+            "producer whose journal is incomplete, is a gap in the capture. It says nothing about the "
             "broker and makes the verdict unknown."
         ),
         splits={

@@ -1,4 +1,4 @@
-"""Classes about time: nothing came, or no answer."""
+"""Classes of liveness: calls without an answer, consumers without messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIVENESS: Final = (
         sentence="the client never gave an outcome, long after its own deadline",
         example="sent 4 at 12.0 s, deadline 130 s, producer closed at 170 s: no outcome",
         explanation=(
-            "A client promises an answer within its own time-out. The journal shows the call made and "
+            "A client promises an answer within its own timeout. The journal shows the call made and "
             "never completed, past that deadline (with 10 s of slack) before the producer ended. Time in "
             "which the producer's process did not run is subtracted. A consumer hangs when it is given "
             "nothing after a rollback or recover, to the end and for longer than limits.stall, though "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
+from typing import Final
 
 from analysis.capture.context import REDELIVERY_ORDER
 from analysis.classes import (
@@ -15,6 +17,7 @@ from analysis.classes import (
     AnomalyClass,
 )
 
+_WIDTH: Final = 110
 _INTRODUCTION = """\
 # Anomalies
 
@@ -25,13 +28,13 @@ means, what it takes to prove it, and when it is a violation. `brokerstorm expla
 
 A message is *(producer instance, lane, seq, attempt)*; a lane is the intended unit of order (a partition,
 a key, or a topic whose routing the client chooses). What the client said of the send (**ok**, **fail** =
-certainly not stored, **info** = unknown) is held against what an independent reader found in the log and
-against what consumer groups were given.
+certainly not stored, **info** = unknown) is compared with what an independent reader found in the log and
+with what consumer groups were given.
 
 **Once, by root cause.** `1 [4] 2 3 4` could be called a gap, two late messages, a duplicate and a
 backward step. It is one message, 4, stored too early and repeated in its place; the rest are its symptoms
 and are listed under it. When several classes describe a message, a violation comes before what is
-permitted, and then the order of the table below decides.
+permitted; then the order of the table below decides.
 
 **Order is judged on first appearances**, among messages that the application sent once, within one
 producer instance, lane and partition. A block that a client sends again after a lost connection
@@ -39,14 +42,14 @@ producer instance, lane and partition. A block that a client sends again after a
 
 **A promise decides the status.** A class is a *violation* if the producer's settings promise what it
 breaks (`acks=all` with two in-sync replicas promises delivery, an idempotent producer order and no
-duplicates) or if the scenario requires it; else it is *permitted*, and reported all the same. What the
-application did to itself, by not looking at a result, is an *application error*. Neither changes the verdict;
-a variant of a scenario may expect either.
+duplicates) or if the scenario requires it; otherwise it is *permitted*, and reported all the same. Failures
+that the application never looked at are *application errors*. Neither changes the verdict; a variant of a
+scenario may expect either.
 
 **Deliveries** are judged by how the group reads. A Kafka group commits an offset, so within one assignment
 nothing comes twice or out of order. A Pulsar subscription settles message by message: what was not
-acknowledged may come again at any time, so a repeat is held against the acknowledgement before it, its
-confirmation, the ack timeout and whatever else gave a reason to send it again. Exclusive and Failover
+acknowledged may come again at any time, so a repeat is compared with the acknowledgement before it, its
+confirmation, the ack timeout and any other reason to send it again. Exclusive and Failover
 subscriptions promise the order of the log, Key_Shared ones that of a key, Shared ones none.
 
 **Queues** (JMS, AMQP) keep no log. A message is lost when it was acknowledged, given to nobody and does not
@@ -54,22 +57,22 @@ remain after the drain; what a rollback, a commit or a recover did to each deliv
 journals of the sessions.
 
 **Evidence comes first.** Each class names what must hold before it counts; where that does not hold, the
-finding is *suspect* and the verdict unknown. An unread end of a partition is never a loss, and a hole in
-our own capture is never blamed on the broker.
+finding is *suspect* and the verdict unknown. An unread end of a partition is never a loss, and a gap in the
+capture is never blamed on the broker.
 
 **An episode** is a run of hits of one class in one lane, less than a second apart. Attribution to faults
 counts episodes: ten thousand messages lost in one kill are one observation.
 """
 
 _BREAKS = {
-    ALWAYS: "never right, whatever the settings",
-    CAPTURE: "nothing: a gap in our capture, which makes the verdict unknown",
-    INFORMATION: "nothing: information",
+    ALWAYS: "always wrong",
+    CAPTURE: "nothing: a gap in the capture",
+    INFORMATION: "nothing: informational",
     "delivery": "delivery",
     "order": "order",
     "dedup": "no duplicates",
-    REDELIVERY_ORDER: "order, if the scenario requires it (`require.order`): nothing else promises it",
-    APPLICATION: "nothing: an application error",
+    REDELIVERY_ORDER: "order, if `require.order` asks for it",
+    APPLICATION: "nothing: application error",
 }
 
 
@@ -102,7 +105,7 @@ def _section(entry: AnomalyClass) -> Iterator[str]:
     yield ""
     yield f"    {entry.example}"
     yield ""
-    yield entry.explanation
+    yield textwrap.fill(entry.explanation, _WIDTH, break_on_hyphens=False)
     yield ""
     yield f"Breaks: {_breaks(entry)}. Counted: {entry.unit}."
     if entry.needs:

@@ -1,4 +1,4 @@
-"""Classes about sends and the log: what was acknowledged against what is stored."""
+"""Classes of sends and the log: what was acknowledged against what is stored."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SENDING: Final = (
         explanation=(
             "The log holds a message that no producer's journal knows, though a send is recorded before "
             "the client is called. Rows of an instance whose journal is not known to be complete are "
-            "send-record-missing instead: a hole in our capture is never blamed on the broker."
+            "send-record-missing instead: a gap in the capture is never blamed on the broker."
         ),
         splits={
             "never sent": Split("the identity belongs to no send"),
-            "foreign": Split("no header of ours: somebody else writes to the topic"),
+            "foreign": Split("it has no brokerstorm header: somebody else writes to the topic"),
             "other run": Split("left over from another run"),
             "in delivery": Split("the consumer was given it, the log does not hold it"),
         },
@@ -61,7 +61,7 @@ SENDING: Final = (
         example="sent 4: fail (MSG_SIZE_TOO_LARGE), stored 3 [4] 5",
         explanation=(
             "The client reported a definite failure, after which an application may send the message "
-            "again under another name; the log holds it all the same. Time-outs and lost connections are "
+            "again under another name; the log holds it all the same. Timeouts and lost connections are "
             "not definite and never end up here (see info-stored)."
         ),
     ),
@@ -94,7 +94,7 @@ SENDING: Final = (
             "the hole is: a tail points at the last leader before the end, a prefix at the start, a "
             "middle at a leader change. With acks=1 a leader that dies before its followers fetched "
             "takes acknowledged messages with it: permitted by that setting, unless the scenario "
-            "requires durable delivery. A queue has no log to read: there a message is lost when it was "
+            "requires durable delivery. A queue has no log to read: a message is lost when it was "
             "neither delivered to anybody nor remains in the queue after the drain. A message sent again by "
             "the application counts as stored when any of its attempts is."
         ),
@@ -203,7 +203,7 @@ SENDING: Final = (
             "The client gave an error; an application that ignores the future of an asynchronous send "
             "does not see it, and later takes the gap at the consumer for a loss by the broker. Split by "
             "the client's error, and by what the log says: a send that timed out may be stored after all. "
-            "Judged for producers with `results: ignored` only: whoever looks, knows."
+            "Judged only for producers with `results: ignored`."
         ),
         split_by="the client's error, and for unknown outcomes whether the message was stored",
     ),
@@ -218,7 +218,7 @@ SENDING: Final = (
         explanation=(
             "The application looked, sent the message again and gave up in the end (`results: resent`). It "
             "knows of the gap, so nothing was lost behind its back; but what it set out to deliver is not "
-            "delivered. Counted once a message, under its first attempt."
+            "delivered. Counted once per message, under its first attempt."
         ),
     ),
     AnomalyClass(
@@ -230,7 +230,7 @@ SENDING: Final = (
         sentence="outcome unknown to the client; the log has it",
         example="sent 4: timed out; stored 3 4 5",
         explanation=(
-            "A time-out or a lost connection does not say whether a message was stored. This one was: an "
+            "A timeout or a lost connection does not say whether a message was stored. This one was: an "
             "application that sends it again makes a duplicate."
         ),
     ),
@@ -242,6 +242,6 @@ SENDING: Final = (
         asks=("sends",),
         sentence="outcome unknown to the client; the log does not have it",
         example="sent 4: timed out; stored 3 5",
-        explanation="A time-out or a lost connection, and the message was not stored: it must be sent again.",
+        explanation="A timeout or a lost connection, and the message was not stored: it must be sent again.",
     ),
 )

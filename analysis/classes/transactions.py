@@ -1,4 +1,4 @@
-"""Classes about transactions and rollbacks."""
+"""Classes of transactions and rollbacks."""
 
 from __future__ import annotations
 

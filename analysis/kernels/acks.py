@@ -1,4 +1,4 @@
-"""Acknowledgements by message and by batch: when was each called, confirmed, or refused?
+"""Looks up acknowledgements by message and by batch: when each was called, confirmed or refused.
 
 Asked for the few messages that came twice or whose order is in doubt, never for a whole log.
 """

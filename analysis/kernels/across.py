@@ -1,4 +1,4 @@
-"""The second pass: questions about a whole stream whose rows ended up in more than one bucket.
+"""The second pass: judges streams whose rows ended up in more than one bucket.
 
 Rows go to buckets by the lane in their header, and a stream's lanes share a bucket. A message stored in
 another partition than its lane's is the exception: its rows stay with its lane. Each bucket is then judged

@@ -1,4 +1,4 @@
-"""What judging one bucket sends back to the driver."""
+"""The report of one judged bucket, sent back to the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judge one bucket: run the kernels, count each message once by its root cause, fold hits into episodes.
+"""Judges one bucket: runs the kernels, counts each message once by its root cause, folds hits into episodes.
 
 The only place that ranks. Several kernels may find the same message (late *and* stored twice); it is
 counted under the class that stands first: a violation before what is merely permitted, then by rank in

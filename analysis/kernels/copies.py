@@ -1,4 +1,4 @@
-"""Messages stored more than once."""
+"""Finds messages stored more than once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumers were given: everything once, in order, and nothing that is not there.
+"""Finds deliveries of log-based groups that are repeated, out of order or missing.
 
 Per consumer group; a position is matched with the log first (`kernels.matching`). While every stream's
 positions were handed out once and in journal order there is nothing to do but notice that, in one pass;

@@ -1,4 +1,4 @@
-"""From hits to episodes with a bounded number of worded witnesses."""
+"""Folds hits into episodes with a bounded number of worded witnesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the run could have shown the opposite: preconditions per hit, as bits (`kernels.hits.BITS`)."""
+"""Marks which preconditions of a hit do not hold, as bits (`analysis.kernels.hits.BITS`)."""
 
 from __future__ import annotations
 

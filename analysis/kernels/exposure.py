@@ -1,4 +1,4 @@
-"""How much of what a known bug needs a run has met, counted from its capture for every client alike.
+"""Counts how much of what a known bug needs a run has met, from its capture and for every client alike.
 
 `of_bucket` runs with the kernels, `exposure_of` adds the buckets up and joins what the workers reported
 themselves. docs/reference/exposure.md says what each counter means; `harness.exposure` names them.

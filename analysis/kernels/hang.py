@@ -1,4 +1,4 @@
-"""Calls that the client never answered, judged from the journal and not by the process that may be frozen."""
+"""Finds calls that the client never answered, from the journal: the process itself may be frozen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kernel works on: the three tables by message, found without a sort or a join.
+"""Indexes the three tables of a bucket by message, without a sort or a join; every kernel works on it.
 
 A slot (`kernels.slots`) is the number of a message; "was it stored", "what was its outcome" become reads
 of an array:

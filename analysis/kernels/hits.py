@@ -1,4 +1,4 @@
-"""What a kernel returns: messages of one class, in columns, before anybody ranks or words them."""
+"""Hits: the messages of one class that a kernel found, in columns, not yet ranked or worded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of the messages of one key, as a Key_Shared subscription promises it.
+"""Judges the order of one key's messages, as a Key_Shared subscription promises it.
 
     log of key k: 1 2 3
     A: 1      3        2 came first to nobody, and then late: overtaken

@@ -1,4 +1,4 @@
-"""Small vectorised look-ups that every index is made of."""
+"""Vectorised look-ups that the indexes are made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries against the log: which log row each delivery gave out, and under which assignment.
+"""Matches deliveries with the log: the log row of each delivery, and the assignment it came under.
 
 A delivery matches the log row at its place when both hold the same message. Whatever does not match was
 delivered from a log that no longer is (or never was) what the reader found.

@@ -1,4 +1,4 @@
-"""The client's own sequence ids in the log: first appearances grow within one producer name and stream."""
+"""Checks the client's own sequence ids: first appearances grow within one producer name and stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of first appearances, within one instance, lane and stream, of messages sent once.
+"""Judges the order of first appearances within one instance, lane and stream, of messages sent once.
 
 A message is *late* when the first copy of one sent after it lies before its own first copy:
 

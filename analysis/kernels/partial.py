@@ -1,4 +1,4 @@
-"""What one bucket says: episodes with exact counts and a few raw witnesses, mergeable.
+"""The judgement of one bucket: episodes with exact counts and a few raw witnesses, mergeable.
 
 An **episode** is the unit of attribution: messages of one class, producer instance and lane whose times
 are less than `GAP_NS` apart. Ten thousand messages lost in one kill are one episode a lane, and one

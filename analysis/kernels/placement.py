@@ -1,4 +1,4 @@
-"""Messages stored in another partition than their lane's."""
+"""Finds messages stored in another partition than their lane's."""
 
 from __future__ import annotations
 

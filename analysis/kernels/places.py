@@ -1,4 +1,4 @@
-"""From a place (stream, position) to the log row that lies there, for many places at once."""
+"""Finds the log row at a place (stream, position), for many places at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acknowledged and absent, refused and present, unknown and either: outcome against log."""
+"""Compares outcomes with the log: acknowledged and absent, refused and present, unknown and either."""
 
 from __future__ import annotations
 

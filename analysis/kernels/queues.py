@@ -1,4 +1,4 @@
-"""Queues (JMS, AMQP): transactions, rollbacks, and deliveries that stop.
+"""Judges queues (JMS, AMQP): transactions, rollbacks, and deliveries that stop.
 
 A queue keeps no log. What is known of a message is its send, its deliveries, and whether it remained after
 the drain; what became of each delivery is told by the journal (`kernels.sessions`).

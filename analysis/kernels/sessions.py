@@ -1,4 +1,4 @@
-"""Journals of queue consumers (JMS, AMQP): what became of each delivery, told from the order of the journal.
+"""Reads journals of queue consumers (JMS, AMQP): the fate of each delivery, from the journal's order.
 
 A session settles everything it was given so far, so the fate of a delivery is the next boundary of its
 session: a commit or acknowledgement *settles*, a rollback or recover *gives back*; a commit that was called

@@ -1,4 +1,4 @@
-"""What came twice where messages are settled one by one (Pulsar): may it, and if not, whose fault is it?
+"""Judges repeated deliveries where messages are settled one by one (Pulsar): permitted, or whose fault?
 
 Each delivery of a message but the first is held against the one before it:
 

@@ -1,4 +1,4 @@
-"""Queues that give nothing more although messages remain in them: hang after a rollback, and backlog-stuck.
+"""Finds queues that deliver nothing more although messages remain: hang after a rollback, and backlog-stuck.
 
 What remained after the drain waited until the end, so only the last silence of a queue needs to be looked at.
 """

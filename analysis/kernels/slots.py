@@ -1,4 +1,4 @@
-"""A number for every message: dense where sequences are, sorted where they are not.
+"""Numbers every message: dense where sequences are dense, sorted where they are not.
 
     slot      0 .. n_dense-1: instance 1, lane 0, seq 0, 1, 2 ... then the next (instance, lane)
               n_dense .. :    sorted by (instance, lane, seq, attempt)

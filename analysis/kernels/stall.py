@@ -1,4 +1,4 @@
-"""Consumers that were given nothing although messages waited for them: stall and backlog-stuck.
+"""Finds consumers that were given nothing although messages waited: stall and backlog-stuck.
 
 A gap between two deliveries of a stream to a group is a stall when, for longer than the limit, an
 acknowledged message lay above everything delivered so far, a member held the stream, no fault was

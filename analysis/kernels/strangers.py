@@ -1,4 +1,4 @@
-"""Rows that belong to no recorded send: phantoms, holes in our own capture, corrupt and foreign payloads."""
+"""Finds rows that belong to no recorded send: phantoms, gaps in the capture, corrupt and foreign payloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends that failed: what an application did not look at and later calls a loss, and what it gave up.
+"""Finds failed sends: those the application never looked at, and those it gave up.
 
 sent 3 [4] 5     the future of 4 failed, nobody read it
 stored 3 5       the consumer goes from 3 to 5

@@ -1,4 +1,4 @@
-"""Deliveries of what the log does not hold: rolled back, lost since, sent by nobody, corrupt on the way."""
+"""Classifies deliveries that the log does not hold: rolled back, lost since, sent by nobody, corrupt."""
 
 from __future__ import annotations
 

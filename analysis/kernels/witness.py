@@ -1,4 +1,4 @@
-"""One message as evidence: its names and times, and the sequence around it as a reader would write it.
+"""Describes one message as evidence: names, times, and the sequence around it as a reader would write it.
 
     1 [4] 2 3 4      premature and repeated: the first 4 is the witness, the last one a repeat
     3 4 - 6          5 is missing

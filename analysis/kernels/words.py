@@ -1,4 +1,4 @@
-"""How single messages and places are named, for witnesses."""
+"""Names single messages and places, for witnesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the charts of a page share: colours, the time axis with its fault bands, margins, legends.
+"""The frame that all charts of a page share: colours, time axis with fault bands, margins, legends.
 
 Colours are Okabe and Ito's (told apart with every common colour blindness), and every series has a
 second cue: a dash pattern, a hatch or a marker.

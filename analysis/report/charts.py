@@ -1,4 +1,4 @@
-"""The charts of the page, as Bokeh figures with a sentence each that says the same in words.
+"""Draws the charts of the page, as Bokeh figures with a sentence each that says the same in words.
 
 Fault windows are bands in every timeline and bars, a lane a kind, in the chart above them; witnesses
 stand in the same lanes. All timelines share one x axis and one cursor.
@@ -172,7 +172,7 @@ def _throughput_text(result: Result, windows: Windows) -> str:
 
 
 def not_acknowledged(axis: TimeAxis) -> Chart:
-    """Fails and unknowns on a scale of their own: beside 50,000 a second a single one would vanish."""
+    """Fails and unknowns on a scale of their own: beside 50,000 per second a single one would vanish."""
     windows = axis.windows
     source = ColumnDataSource(
         {
@@ -193,7 +193,7 @@ def not_acknowledged(axis: TimeAxis) -> Chart:
         color=[VERMILLION, ORANGE],
         hatch_pattern=["cross", "right_diagonal_line"],
         hatch_alpha=0.5,
-        legend_label=["fail: certainly not stored", "info: nobody told"],
+        legend_label=["fail: certainly not stored", "info: outcome unknown"],
     )
     plot.add_tools(
         HoverTool(renderers=[bars[-1]], tooltips=[("at", "@at"), ("fail", "@fail"), ("info", "@info")])

@@ -1,4 +1,4 @@
-"""Two runs side by side: what changed in verdict, classes, rate, latency and faults.
+"""Compares two runs: verdict, classes, rate, latency and faults, side by side.
 
 Numbers stand beside each other with their difference; whether a difference means anything is for the
 reader, for two runs are two samples. What makes them hard to compare (another scenario, seed, version)

@@ -1,4 +1,4 @@
-"""What a class means: its row of `analysis.classes` put into sentences."""
+"""Explains an anomaly class: its row of `analysis.classes` in sentences."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PROMISES = {
     "order": "order: first copies of a lane's messages keep the order in which they were sent",
     "dedup": "dedup: a message is stored once, however often the client sends it again",
     REDELIVERY_ORDER: "order of redelivered messages: JMS leaves it open, a scenario may require order",
-    ALWAYS: "none may break it: it is a violation whatever the settings",
-    CAPTURE: "none: it is a gap in our own records and makes the verdict unknown",
+    ALWAYS: "nothing permits it: it is a violation under any settings",
+    CAPTURE: "none: it is a gap in the capture and makes the verdict unknown",
     APPLICATION: "none: it is an error of the application, which did not look at a result",
-    INFORMATION: "none: it is told because people ask",
+    INFORMATION: "none: informational",
 }
 
 

@@ -1,7 +1,7 @@
-"""report.html: one self-contained page that opens without a network and that nothing can talk out of.
+"""Writes report.html: one self-contained page; its content security policy blocks network requests.
 
-Jinja escapes whatever came from outside; a content security policy forbids every request, so even a
-hole in that would have nowhere to send anything. Charts are Bokeh's, its script inlined.
+Jinja escapes all text from outside; the policy holds even if that failed. Charts are Bokeh's, with its script
+inlined.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SHOWN_WITNESSES = 3
 FILES = (
     ("result.json", "everything on this page, for scripts"),
     ("junit.xml", "for CI systems"),
-    ("scenario.yaml", "what was asked"),
-    ("plan.json", "what was resolved from it"),
+    ("scenario.yaml", "the scenario as given"),
+    ("plan.json", "the plan resolved from it"),
     ("manifest.json", "versions, machine, phases"),
     ("faults.jsonl", "every inject, proof and heal"),
     ("events.jsonl", "connects, stalls, exits"),
-    ("metrics.jsonl", "CPU and memory a second"),
+    ("metrics.jsonl", "CPU and memory, each second"),
     ("sealed/", "every send, log row and delivery as Parquet"),
     ("raw/", "worker logs and specs"),
     ("stacks/", "dumps of workers that hung"),

@@ -1,6 +1,6 @@
-"""JUnit XML for CI systems: a suite a run, a case a class that was looked for, and one for coverage.
+"""Writes JUnit XML: one test suite per run, one test case per class that was looked for, one for coverage.
 
-A violation is a *failure*; a suspect class or a coverage check that does not hold is an *error* (the run
+A violation is a *failure*; a suspect class or a validity check that does not hold is an *error* (the run
 could not show it), so that no CI system mistakes "nothing was proved" for green; a class that the run could
 not have shown is *skipped*, with the reason. Permitted and informational findings pass and say so in
 ``system-out``. In a campaign a further case per variant says whether it came out as expected, and the

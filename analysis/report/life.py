@@ -1,4 +1,4 @@
-"""A message's life as `analysis.report.trace` finds it: sends, places in the log, deliveries, faults."""
+"""Dataclasses of a traced message: its sends, places in the log, deliveries and faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a run on the console: the verdict and why first, then numbers, then where to look.
+"""Prints the summary of a run: the verdict and why first, then numbers, then where to look.
 
 Everything reads the same without colour. When the stream is no terminal, or colour is off (``NO_COLOR``,
 ``--no-color``, ``TERM=dumb``), no escape code is written at all.
@@ -67,7 +67,7 @@ def console(file: IO[str], *, color: bool = True) -> Console:
 
 
 def print_result(out: Console, result: Result, *, report: Path | None = None, verbose: bool = False) -> None:
-    """The summary of one run; ``verbose`` adds what it ran on and with."""
+    """The summary of one run; ``verbose`` adds its environment."""
     parts: list[RenderableType] = [
         banner(result.verdict, _title(result), _subtitle(result)),
         _reasons(result),
@@ -128,11 +128,11 @@ def _subtitle(result: Result) -> str:
 
 
 def pass_sentence(result: Result) -> str:
-    """What a clean run has shown, in one sentence."""
+    """The result of a clean run in one sentence."""
     fired = sum(not fault.skipped for fault in result.faults)
     through = f" through {words.plural(fired, 'fault')}" if fired else ""
-    checks = words.plural(len(result.coverage), "coverage check")
-    return f"every promise that the settings make was kept{through}; {checks} passed"
+    checks = f"all {len(result.coverage)} validity checks passed"
+    return f"every promise that the settings make was kept{through}; {checks}"
 
 
 def _reasons(result: Result) -> RenderableType:
@@ -141,7 +141,7 @@ def _reasons(result: Result) -> RenderableType:
 
 
 def sends_line(sends: dict[str, int]) -> str:
-    """``attempted ok fail info``, and what became of the unknown ones."""
+    """``attempted ok fail info``, and how many of the unknown ones are stored."""
     line = "   ".join(f"{words.count(sends.get(k, 0))} {k}" for k in ("attempted", "ok", "fail", "info"))
     if sends.get("info"):
         stored, absent = sends.get("info_stored", 0), sends.get("info_not_stored", 0)
@@ -220,12 +220,10 @@ def _untested(result: Result) -> list[tuple[str, Text | str]]:
 
 
 def _coverage(result: Result) -> list[tuple[str, Text | str]]:
-    """What this run could not show; one word when it could show everything."""
+    """Validity checks that did not hold; one line when all did."""
     gaps = [item for item in result.coverage if not item["ok"]]
     if not gaps:
-        return [
-            ("coverage", f"complete: {words.plural(len(result.coverage), 'check')} that it could have failed")
-        ]
+        return [("coverage", f"all {len(result.coverage)} validity checks passed")]
     return [
         ("coverage" if not i else "", Text(f"? {words.plain(item['text'])}", style="yellow"))
         for i, item in enumerate(gaps)
@@ -296,7 +294,7 @@ def witness_facts(witness: Witness) -> str:
 
 
 def _hang(hang: HangRow, *, verbose: bool) -> RenderableType:
-    """What hung and where it waits; ``verbose`` adds the stack."""
+    """A hang and the frame it waits in; ``verbose`` adds the stack."""
     seen = f"{hang.worker}, {hang.kind} noticed at {words.clock(hang.t_s)}: {hang.text}"
     parts: list[RenderableType] = [Text(words.plain(seen), style="bold")]
     if hang.where:

@@ -1,4 +1,4 @@
-"""The end of a campaign on the console: variants side by side, what was expected beside what was found."""
+"""Prints the summary of a campaign: variants side by side, the expected beside what was found."""
 
 from __future__ import annotations
 

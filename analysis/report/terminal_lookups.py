@@ -1,4 +1,4 @@
-"""`trace`, `explain` and `compare` on the console."""
+"""Prints `trace`, `explain` and `compare`."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def print_explanation(out: Console, entry: Explanation) -> None:
         ("meaning", entry.explanation),
     ]
     lines += _several("breaks", entry.breaks)
-    lines += _several("needs", entry.evidence or ("nothing more: it is seen directly in the capture",))
+    lines += _several("needs", entry.evidence or ("nothing more: it is seen in the capture itself",))
     lines += _several("kinds", tuple(f"{name}: {text}" for name, text in entry.splits.items()))
     lines.append(("counted", entry.unit))
     emit(out, *parts, rows(lines))

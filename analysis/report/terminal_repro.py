@@ -1,4 +1,4 @@
-"""The end of `repro` on the console: the affected version beside the fixed one."""
+"""Prints the summary of `repro`: the affected version beside the fixed one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STYLE = {
     Proved.UNKNOWN: "black on yellow",
 }
 #: Why `--quick` shows neither rate nor p.
-QUICK = "an early stop: neither rate nor p; without --quick it is a proof"
+QUICK = "stopped early, so neither rate nor p; run it without --quick for a proof"
 
 
 def print_reproduction(out: Console, campaign: Campaign, *, report: Path | None = None) -> None:
@@ -43,7 +43,7 @@ def print_reproduction(out: Console, campaign: Campaign, *, report: Path | None 
 
 
 def sentences(campaign: Campaign, reproduction: Reproduction) -> list[str]:
-    """What the bug is, where it was reported, and what the rounds have shown."""
+    """The bug, its report, and the outcome of the rounds."""
     question = reproduction.question
     told = [campaign.about, question.report, reproduction.why]
     return [text for text in (*told, QUICK if question.quick else "") if text]

@@ -1,4 +1,4 @@
-"""One message's life across all tables: when it was due and sent, where it is stored, who was given it.
+"""Traces one message through all tables: when it was due and sent, where it is stored, who was given it.
 
 A message is named as everywhere: ``instance/lane/seq`` (optionally ``.attempt``), or by the place where
 somebody found it, ``topic-partition@offset`` (Pulsar: ``@ledger:entry`` or ``@ledger:entry:index``). Only the

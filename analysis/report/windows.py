@@ -1,4 +1,4 @@
-"""A timeline made short enough to draw: neighbouring windows put together, nothing averaged away."""
+"""Shortens a timeline for drawing: neighbouring windows are merged, nothing is averaged away."""
 
 from __future__ import annotations
 

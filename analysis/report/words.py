@@ -1,4 +1,4 @@
-"""Numbers, times and message sequences as text: one way to say a thing on every surface."""
+"""Numbers, times and message sequences as text: one form on every surface."""
 
 from __future__ import annotations
 

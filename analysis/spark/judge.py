@@ -1,4 +1,4 @@
-"""From a sealed run to its result: one Spark task a bucket, merged on the driver.
+"""Judges a sealed run: one Spark task per bucket, merged on the driver.
 
 Nothing is shuffled: sealing has put everything one task needs into one bucket. Streams with rows in several
 buckets (messages in the wrong partition) get a second, small pass (`analysis.kernels.across`). An exception

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found, checked, and started faster from the second time on.
+"""Finds and checks the Java that Spark runs on, and makes it start faster from the second time on.
 
 Loading Spark's classes is most of what starting it costs. A Java class-data archive (JEP 350) keeps them
 in parsed form: a session opens in about half the time. Writing one costs some ten seconds when a JVM exits,

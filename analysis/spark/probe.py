@@ -1,4 +1,4 @@
-"""First questions to an executor. Imports only the standard library: it must run where NumPy is missing."""
+"""First questions to an executor. Standard library only: it must run where NumPy is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark session: quick to open, silent, and the same for a laptop and a cluster.
+"""Opens the Spark session: quick, silent, and the same on a laptop and a cluster.
 
 A session costs several seconds (JVM, context, first Python worker), none of which needs the capture. So
 `WarmSession` opens it on a thread while the run drains, ends with a tiny Python job that leaves warm

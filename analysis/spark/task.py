@@ -1,4 +1,4 @@
-"""What runs on an executor: a bucket in, one row out.
+"""The code that runs on an executor: a bucket in, one row out.
 
 A task reads its bucket's Parquet files as Arrow, hands NumPy arrays to the kernels and returns a pickled
 `BucketReport`. This module and all it imports need nothing but the standard library, NumPy and PyArrow.

@@ -1,4 +1,4 @@
-"""Which fault was near, and whether that means anything.
+"""Attributes findings to faults: the nearest fault, and whether nearness is more than chance.
 
 With a fault every few seconds, *every* anomaly is near some fault. So the share of episodes inside a
 fault kind's windows stands beside the share that the same schedule reaches when it is turned round the

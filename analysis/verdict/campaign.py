@@ -1,4 +1,4 @@
-"""What is said of several runs: the rounds of a scenario's variants, and whether a known bug was reproduced.
+"""Summarises several runs: the rounds of a scenario's variants, and whether a known bug was reproduced.
 
 `Campaign.document()` is campaign.json, the public JSON (schema_version 1).
 """

@@ -1,4 +1,4 @@
-"""What the run could have shown: the checks that a clean result rests on.
+"""Validity checks: whether the run could have shown a failure. A clean result rests on them.
 
 A run without anomalies proves something only if faults bit while messages flowed, at the rate asked for,
 and if everything was recorded and read back. Each check is one sentence, whether it holds or not; one

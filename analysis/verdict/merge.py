@@ -1,4 +1,4 @@
-"""Episodes of all buckets -> findings: one a (class, status), with counts, witnesses and attribution."""
+"""Merges the episodes of all buckets into findings: one per class and status, with witnesses."""
 
 from __future__ import annotations
 

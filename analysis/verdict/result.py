@@ -1,4 +1,4 @@
-"""The result of a run, put together from what the buckets said and what the run wrote down."""
+"""Puts the result of a run together, from the buckets' reports and the files of the run."""
 
 from __future__ import annotations
 

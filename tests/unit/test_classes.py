@@ -92,7 +92,7 @@ def test_the_reason_names_the_setting_or_the_requirement() -> None:
     assert why_promise("rollback-order", "after a rollback", DURABLE) == left_open
     assert why_promise("rollback-order", "after a rollback", ORDERED).startswith("breaks redelivery-order")
     said = why_promise("per-key-reorder", "overtaken", None, {"order": "subscriptionType=Key_Shared"})
-    assert said == "never right, whatever the settings; subscriptionType=Key_Shared"
+    assert said == "wrong under any settings; subscriptionType=Key_Shared"
     assert "the application did not look" in why_promise("unchecked-failure", "", DURABLE)
 
 

@@ -141,9 +141,7 @@ RUNS = {
             Story(lambda: rolled_back((0, 1, 2, 3), (0, 1, 2, 3, 4, 5), (Event.RECOVER,), sessions=2), AGAIN),
             Story(
                 lambda: rolled_back((0, 1, 2, 3), (4, 0, 1, 2, 3, 4, 5), sessions=2),
-                AGAIN
-                | shows("rollback-order", "after a rollback", 4)
-                | shows("twice-in-transaction", "", 4),
+                AGAIN | shows("rollback-order", "after a rollback", 4) | shows("twice-in-transaction", "", 4),
             ),
             Story(
                 lambda: rolled_back((0, 1, 2, 3), (0, 1, 3, 4, 5), sessions=2),

@@ -175,7 +175,7 @@ def test_the_summary_sets_the_arms_side_by_side() -> None:
 def test_the_summary_of_an_early_stop_says_so() -> None:
     text = shown(campaign(QUICK, "h", "c"))
     assert "SEEN" in text
-    assert "an early stop: neither rate nor p" in text
+    assert "stopped early, so neither rate nor p" in text
     assert "rate [95 %]" not in text
     assert "Fisher" not in text
 
