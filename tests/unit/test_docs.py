@@ -47,7 +47,7 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
 
 
 def missing_files(text: str) -> list[str]:
-    found = {re.sub(r"<[^>]*>", "*", path) for path in FILE.findall(text)}
+    found = {re.sub(r"<[^>]*>", "*", path) for path in FILE.findall(text) if "..." not in path}
     return sorted(path for path in found if not any(ROOT.glob(path)))
 
 
@@ -114,6 +114,16 @@ def test_the_architecture_page_lists_every_package() -> None:
     packages = {package_of(path) for path in sources() if name_of(path).startswith(parts)}
     own_folder = {package_of(path) for path in sources() if is_worker(path)} - {"harness/workers"}
     assert sorted(rooms()) == sorted(packages - own_folder - {"analysis", "faults", "harness"})
+
+
+def test_the_architecture_page_names_every_module_beside_packages() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+    beside = [
+        name_of(path)
+        for path in sources()
+        if re.fullmatch(r"(analysis|harness)/(?!__)\w+\.py", name_of(path))
+    ]
+    assert [name for name in beside if f"`{name}`" not in page] == []
 
 
 def test_the_architecture_page_lists_packages_above_what_they_import() -> None:
