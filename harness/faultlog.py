@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from harness.errors import UsageError
 from harness.rundir import read_jsonl
 
+#: Of acknowledgements that a broker had confirmed: it has them still, it may have lost some, nobody can tell.
+ConfirmedAcks = Literal["kept", "at-risk", "unknown"]
 _TARGETS_SHOWN = 3
 
 
@@ -30,6 +32,7 @@ class FaultRecord:
         heal_ns: its undoing began for the first time.
         end_ns: it was over.
         recovered: the cluster was seen whole again after it.
+        confirmed_acks: what it did to acknowledgements that a broker had confirmed.
         skipped: why it was not injected.
     """
 
@@ -45,6 +48,7 @@ class FaultRecord:
     recovered: bool = False
     effective: bool = False
     evidence: str = ""
+    confirmed_acks: ConfirmedAcks = "unknown"
     skipped: str = ""
 
     @property
@@ -82,7 +86,13 @@ def _named(row: Mapping[str, Any]) -> dict[str, Any]:
 def _inject(_: FaultRecord, row: Mapping[str, Any]) -> dict[str, Any]:
     targets = tuple(str(target) for target in row.get("targets", ()))
     hit = {"targets": targets, "params": dict(row.get("params", {}))}
-    return {**_named(row), **hit, "inject_ns": int(row["t_ns"])}
+    return {**_named(row), **hit, **_acks(row), "inject_ns": int(row["t_ns"])}
+
+
+def _acks(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows without it (an older capture, a heal by another process) leave what is known."""
+    said = row.get("confirmed_acks")
+    return {"confirmed_acks": said} if said in get_args(ConfirmedAcks) else {}
 
 
 def _effect(_: FaultRecord, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +107,7 @@ def _healed(_: FaultRecord, row: Mapping[str, Any]) -> dict[str, Any]:
     """``undone`` came with ``ok: false`` for a cluster that is slow to recover; without it, it is applied."""
     recovered = bool(row.get("ok", False))
     is_over = recovered or bool(row.get("undone", False))
-    return {"recovered": recovered, "end_ns": int(row["t_ns"]) if is_over else None}
+    return {**_acks(row), "recovered": recovered, "end_ns": int(row["t_ns"]) if is_over else None}
 
 
 def _skipped(_: FaultRecord, row: Mapping[str, Any]) -> dict[str, Any]:

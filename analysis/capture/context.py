@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.faultlog import ConfirmedAcks
+
 _NS = 1_000_000_000
 #: No audit row for a stream: nothing of it was read.
 UNREAD = "missing"
@@ -184,6 +186,7 @@ class FaultWindow:
     start_ns: int
     end_ns: int
     effective: bool
+    confirmed_acks: ConfirmedAcks = "unknown"
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ def fault_windows(records: Iterable[FaultRecord], last_ns: int) -> tuple[FaultWi
             start_ns=record.inject_ns,
             end_ns=max(last_ns, record.inject_ns) if record.end_ns is None else record.end_ns,
             effective=record.effective,
+            confirmed_acks=record.confirmed_acks,
         )
         for record in records
         if record.inject_ns is not None

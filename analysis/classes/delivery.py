@@ -26,7 +26,7 @@ DELIVERY: Final = (
         name="redelivered-after-ack",
         rank=134,
         breaks=(ALWAYS,),
-        needs=(),
+        needs=("acks-kept",),
         asks=("consumers",),
         rests_on=("ack", "batch_index_acks"),
         sentence="delivered again after its acknowledgement had been confirmed",
@@ -36,12 +36,14 @@ DELIVERY: Final = (
             "Needs the confirmation of the broker (a client that completes the future without a receipt "
             "proves nothing: see delivery-duplicate), and, for a batch, of its every message, since "
             "without batch index acknowledgements on both ends a batch is acknowledged as a unit. Nothing "
-            "may have caused a second delivery before that: no fault, no timeout, no refusal."
+            "may have caused a second delivery before that: no fault (nor one that ended less than 2 s "
+            "before the first delivery, while clients reconnected), no timeout, no refusal. Each fault says "
+            "in faults.jsonl whether it may have cost a broker acknowledgements (confirmed_acks)."
         ),
         splits={
             "confirmed": Split("the broker had confirmed the acknowledgement"),
             "after a crash": Split(
-                "a broker that dies forgets acknowledgements that its cursor had not yet written",
+                "a broker that dies or is replaced forgets acknowledgements that it had not yet written",
                 Status.PERMITTED,
             ),
         },

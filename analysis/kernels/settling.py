@@ -8,25 +8,23 @@ Each delivery of a message but the first is held against the one before it:
                                 the ack before there was any reason to send the message again
 
 Reasons to send a message again are a negative acknowledgement, an ack timeout that passed, a fault that was
-applied, a consumer that reconnected or ended. A batch is acknowledged, and times out, as a whole: the client
-tracks entries, not messages.
+applied or had ended a moment before, a consumer that reconnected or ended. A batch is acknowledged, and times
+out, as a whole: the client tracks entries, not messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.capture.bucket import Array
+from analysis.capture.context import SETTLE_NS
 from analysis.kernels.acks import NEVER, Acks, Entries
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.matching import Given
 from analysis.kernels.words import place_of
-
-#: Faults after which a broker comes back with the acknowledgements it had; others may cost the last ones.
-_GRACEFUL = ("unload", "transfer", "split", "move", "restart")
+from harness.faultlog import ConfirmedAcks
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def judge(given: Given, streams: Array) -> list[Hits]:
     found = []
     for cls, split, at in verdicts.sorted_out():
         if len(at):
-            found.append(_hits(given, repeats, cls, split, at, verdicts.words))
+            found.append(_hits(given, repeats, cls, split, at, verdicts))
     return found
 
 
@@ -124,20 +122,20 @@ class _Verdicts:
         confirmed = self._confirmed < self._now
         overdue = timed & ~in_time & ~young
         told = confirmed & ~premature & ~nacked & ~overdue & self._unhurt(self._handed, self._confirmed)
-        crashed = self._crashed(self._confirmed, self._now)
         rest = ~premature & ~told
         return [
             ("premature-redelivery", "acknowledged in time", np.flatnonzero(premature & in_time)),
             ("premature-redelivery", "before the timeout", np.flatnonzero(premature & ~in_time)),
-            *self._after_ack(told, crashed),
+            *self._after_ack(told),
             ("delivery-duplicate", "after nack", np.flatnonzero(rest & nacked)),
             ("delivery-duplicate", "after ack timeout", np.flatnonzero(rest & ~nacked & overdue)),
             ("delivery-duplicate", "not acknowledged", np.flatnonzero(rest & ~nacked & ~overdue)),
         ]
 
-    def _after_ack(self, told: Array, crashed: Array) -> list[tuple[str, str, Array]]:
+    def _after_ack(self, told: Array) -> list[tuple[str, str, Array]]:
         if not self._reading.acks_confirmed:
             return [("delivery-duplicate", "no receipt", np.flatnonzero(told))]
+        crashed = self._met("at-risk")
         return [
             ("redelivered-after-ack", "confirmed", np.flatnonzero(told & ~crashed)),
             ("redelivered-after-ack", "after a crash", np.flatnonzero(told & crashed)),
@@ -153,24 +151,38 @@ class _Verdicts:
         return np.asarray(self._unhurt(self._before, self._now) & ~moved)
 
     def _unhurt(self, start: Array, end: Array) -> Array:
-        """No fault was applied, and the first consumer did not end, between two times."""
+        """No fault was applied, and the first consumer did not end, between two times. Clients that
+        reconnect after a fault may still hold messages that the broker has sent to others."""
         context = self._given.history.context
         quiet = np.ones(len(start), np.bool_)
         for fault in context.faults:
             if fault.effective:
-                quiet &= (fault.end_ns < start) | (fault.start_ns > end)
+                quiet &= (fault.end_ns + SETTLE_NS < start) | (fault.start_ns > end)
         ends = {n: s.end_ns for n, s in context.sessions.items() if s.end_ns}
         for number, end_ns in ends.items():
             quiet &= (self._session != number) | (end_ns >= end)
         return quiet
 
-    def _crashed(self, start: Array, end: Array) -> Array:
-        """A fault that can cost a broker its last acknowledgements was applied between two times."""
-        crashed = np.zeros(len(start), np.bool_)
+    def _met(self, *acks: ConfirmedAcks, effective: bool = True) -> Array:
+        """Repeats with such a fault between the confirmed acknowledgement and the second delivery."""
+        found = np.zeros(len(self._now), np.bool_)
         for fault in self._given.history.context.faults:
-            if fault.effective and not any(word in fault.kind for word in _GRACEFUL):
-                crashed |= (fault.end_ns >= start) & (fault.start_ns <= end)
-        return crashed
+            if fault.confirmed_acks in acks and fault.effective >= effective:
+                found |= (fault.end_ns >= self._confirmed) & (fault.start_ns <= self._now)
+        return found
+
+    def unmet(self, cls: str, at: Array) -> Array:
+        """Bits of the preconditions that do not hold for the repeats ``at``. Acknowledgements are in doubt
+        after a fault of which nobody knows whether it cost any, or whether it took effect at all."""
+        context, group = self._given.history.context, self._given.group
+        found = np.zeros(len(self._now), np.uint16)
+        if cls == "redelivered-after-ack":
+            doubt = self._met("at-risk", "unknown", effective=False) & ~self._met("at-risk")
+            found[doubt] = BITS["acks-kept"]
+        elif cls == "premature-redelivery":
+            whole = all(s.complete for s in context.group_sessions().get(group, []))
+            found[:] = 0 if whole else BITS["delivery-capture"]
+        return found[at]
 
     def words(self, i: int) -> Note:
         """What came before repeat ``i``."""
@@ -190,22 +202,18 @@ class _Verdicts:
         return Note(detail=", ".join(said))
 
 
-def _hits(
-    given: Given, repeats: Repeats, cls: str, split: str, at: Array, words: Callable[[int], Note]
-) -> Hits:
+def _hits(given: Given, repeats: Repeats, cls: str, split: str, at: Array, verdicts: _Verdicts) -> Hits:
     history, now = given.history, repeats.now[at]
     table = history.bucket.deliveries
-    whole = all(s.complete for s in history.context.group_sessions().get(given.group, []))
-    unmet = 0 if whole or cls != "premature-redelivery" else BITS["delivery-capture"]
     return hits(
         cls,
         slot=history.log_slot[repeats.row[at]],
         t_ns=table["t_ns"][now],
         split=np.full(len(at), split_index(cls, split)),
-        unmet=unmet,
+        unmet=verdicts.unmet(cls, at),
         stream=table["stream"][now].astype(np.int64),
         row=repeats.row[at],
         delivery=now,
         session=table["session"][now].astype(np.int64),
-        note=lambda i: words(int(at[i])),
+        note=lambda i: verdicts.words(int(at[i])),
     )

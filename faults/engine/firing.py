@@ -115,7 +115,7 @@ class FaultExecution(threading.Thread):
         what = {"kind": firing.kind, "targets": list(injection.targets), "t_ns": time.monotonic_ns()}
         if injection.lasts:
             self._context.ledger.write(firing.id, {**what, **injection.ledger_entry()})
-        self._context.journal.inject(firing, injection.targets, injection.params)
+        self._context.journal.inject(firing, injection)
 
     def _apply(self, injection: Injection, prover: Prover) -> None:
         try:
@@ -142,7 +142,7 @@ class FaultExecution(threading.Thread):
         text = self._verified(injection)
         undone = not text or self._is_undone(injection)
         evidence = f"undone, but the cluster did not recover in time: {text}" if text and undone else text
-        context.journal.healed(fault_id, ok=not text, undone=undone, text=evidence)
+        context.journal.healed(fault_id, injection, ok=not text, undone=undone, text=evidence)
         if undone:  # a cluster that is slow to recover is the run's finding; nothing is left to undo
             context.ledger.remove(fault_id)
             self._slow = bool(text)

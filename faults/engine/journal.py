@@ -1,9 +1,11 @@
 """Writes faults.jsonl, one row per event; `harness.faultlog` folds the rows of a fault.
 
-inject   about to be applied: kind, target as written, resolved targets, planned time, params
+inject   about to be applied: kind, target as written, resolved targets, planned time, params, and what
+         becomes of acknowledgements that brokers had confirmed
 effect   whether it bit, and how we know; a later row of the same id says more
 heal     the undoing began; of a fault that ends by itself: it was seen to be over
-healed   whether the cluster is whole again, and whether nothing of the fault is applied any more
+healed   whether the cluster is whole again, and whether nothing of the fault is applied any more;
+         again what became of acknowledgements, by then it may be known
 skipped  not applied, and why
 """
 
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from faults.kit.injection import Injection
 from faults.schedule.timeline import Firing
 from harness.protocols.cluster import Proof
 from harness.rundir import RunDir, append_jsonl
@@ -31,10 +34,10 @@ class Journal:
         self._on_event = on_event
         self._lock = threading.RLock()
 
-    def inject(self, firing: Firing, targets: tuple[str, ...], params: Mapping[str, Any]) -> None:
-        planned = {"planned_s": firing.t_s, "for_s": firing.for_s, "params": dict(params)}
-        named = {"kind": firing.kind, "target": firing.target, "targets": list(targets)}
-        self._write(firing.id, "inject", {**named, **planned})
+    def inject(self, firing: Firing, injection: Injection) -> None:
+        planned = {"planned_s": firing.t_s, "for_s": firing.for_s, "params": dict(injection.params)}
+        named = {"kind": firing.kind, "target": firing.target, "targets": list(injection.targets)}
+        self._write(firing.id, "inject", {**named, **planned, "confirmed_acks": injection.confirmed_acks()})
 
     def effect(self, fault_id: int, proof: Proof) -> None:
         row = {"effective": proof.effective, "evidence": proof.evidence, "details": dict(proof.details)}
@@ -43,8 +46,9 @@ class Journal:
     def heal(self, fault_id: int) -> None:
         self._write(fault_id, "heal", {})
 
-    def healed(self, fault_id: int, *, ok: bool, undone: bool, text: str) -> None:
-        self._write(fault_id, "healed", {"ok": ok, "undone": undone, "evidence": text})
+    def healed(self, fault_id: int, injection: Injection, *, ok: bool, undone: bool, text: str) -> None:
+        said = {"ok": ok, "undone": undone, "evidence": text}
+        self._write(fault_id, "healed", {**said, "confirmed_acks": injection.confirmed_acks()})
 
     def skipped(self, firing: Firing, reason: str) -> None:
         planned = {"kind": firing.kind, "target": firing.target, "planned_s": firing.t_s}

@@ -29,6 +29,7 @@ from faults.kit.params import Shape
 from faults.kit.site import Site
 from harness.durations import Seconds
 from harness.errors import HealError
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Proof
 
 _JOIN_S: Final = 10.0
@@ -120,6 +121,10 @@ class Frozen(Injection):
 
     def missing(self) -> str:
         return "" if self.is_undone() else f"{', '.join(self.targets)} still stopped"
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """Nothing happens to a broker."""
+        return "kept"
 
     def ledger_entry(self) -> dict[str, Any]:
         return {"paused": [{"node": name, **identity} for name, identity in self._identities.items()]}

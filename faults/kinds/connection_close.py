@@ -15,6 +15,7 @@ from faults.kit.errors import NotNow
 from faults.kit.injection import Instant
 from faults.kit.params import Shape
 from faults.kit.site import Site, find_ability
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import (
     ClientConnection,
     HasConnections,
@@ -53,6 +54,10 @@ class ConnectionsClosed(Instant):
         self._gone |= {one.id for one in self.chosen if (one.port, one.id) not in there}
         text = f"{len(self._gone)} of {len(self.chosen)} connections of {', '.join(self.targets)} closed"
         return Proof(bool(self._gone), text, {"closed": sorted(self._gone)})
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """Nothing happens to a broker but for its connections."""
+        return "kept"
 
     def missing(self) -> str:
         return ""

@@ -15,9 +15,10 @@ from faults.kit.resources import (
     ResourceLimited,
     ability,
 )
-from faults.kit.site import Site
+from faults.kit.site import Site, Snapshot
 from faults.kit.targets import target_text
 from harness.durations import Seconds
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasPlacement, Killable
 from harness.protocols.limits import FillsDisk
 
@@ -56,9 +57,13 @@ class DiskFilled(ResourceLimited):
             if not self._said and self._disk.is_filled(node):
                 self._said = self._disk.try_write(node, _PROBE_BYTES)[0]
 
-    def _note_change(self) -> None:
+    def _note_change(self, now: Snapshot | None) -> None:
         if not self._restarted:
-            super()._note_change()
+            super()._note_change(now)
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """A survivor that does not recover is killed by the heal."""
+        return "at-risk" if self._restarted and self.hits_broker() else super().confirmed_acks()
 
     def shortage(self) -> str:
         """A write of ours failed, and the node shows that its own do. Nodes below the brokers lead nothing:
@@ -77,7 +82,7 @@ class DiskFilled(ResourceLimited):
     def heal(self) -> None:
         """Give the space back, start crashed nodes, restart survivors that do not recover."""
         if self._is_stuck():
-            self._note_change()
+            self._note_change(self.site.snapshot())
             self._restarted = True  # what changes from here on is our doing
             for node in set(self.targets) - set(self._died):
                 self.site.killable.kill(node)

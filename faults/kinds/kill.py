@@ -11,6 +11,7 @@ from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site
 from faults.kit.targets import target_text
 from harness.durations import Seconds
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasPlacement, Killable
 
 
@@ -37,6 +38,9 @@ class Killed(NodeLoss):
 
     def is_undone(self) -> bool:
         return all(self.site.killable.is_running(node) for node in self.targets)
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        return "at-risk" if self.hits_broker() else "unknown"
 
     def ledger_entry(self) -> dict[str, Any]:
         return {"down": list(self.targets)}

@@ -60,6 +60,10 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
                 raise StepProblem("moves", f"no node {node!r}. Nodes: {names(shape.nodes)}")
         return params
 
+    def choices(self, params: LeaderMoveParams) -> list[str]:
+        moves = ", ".join(f"{partition} -> {node}" for partition, node in params.moves.items())
+        return [moves] if moves else super().choices(params)
+
     def commands(self, params: LeaderMoveParams, shape: Shape) -> list[str]:
         name = params.topic
         if params.moves:

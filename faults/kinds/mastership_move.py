@@ -14,6 +14,7 @@ from faults.kit.params import (
     names,
 )
 from faults.kit.site import Site, find_ability
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasMastership, Proof
 
 
@@ -48,6 +49,10 @@ class MastershipMoved(Instant):
             return Proof(False, f"{self.old} is still the master, as far as seen")
         text = f"master {self.old} -> {self._seen}" + ("" if self._seen == self.new else f", not {self.new}")
         return Proof(True, text, {"old": self.old, "new": self._seen, "asked": self.new})
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """The master hands over before it steps down."""
+        return "kept"
 
     def missing(self) -> str:
         return "" if mastership(self.site).master() else "no node is the master"

@@ -15,6 +15,7 @@ from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site, find_ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import (
     Cluster,
     HasPlacement,
@@ -71,6 +72,10 @@ class PacketsLost(NodeLoss):
 
     def missing(self) -> str:
         return super().missing() if self.is_undone() else f"{self.name} is still in iptables"
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """As of any fault on connections: between brokers, or with what they write to, it may cost some."""
+        return "kept" if self.params["link"] == "clients" else super().confirmed_acks()
 
     def ledger_entry(self) -> dict[str, Any]:
         return {"losing": [self.name]}

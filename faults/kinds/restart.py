@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from pydantic import Field
 
@@ -12,11 +13,15 @@ from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site
 from faults.kit.targets import target_text
 from harness.durations import Seconds
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import (
     HasPlacement,
     Killable,
     Stoppable,
 )
+
+#: A broker whose topics do not close ends anyway (Pulsar: brokerShutdownTimeoutMs, 10 s in our clusters).
+_ORDERLY_S: Final = 8.0
 
 
 class RestartParams(NodeParams):
@@ -27,10 +32,27 @@ class RestartParams(NodeParams):
 class Stopped(Killed):
     """Nodes stopped by SIGTERM: they hand their leaders over first."""
 
+    #: Of the nodes that were stopped so far; None before the first.
+    _orderly: bool | None = None
+
+    def stop(self, node: str) -> float:
+        """Stop one node; seconds that it took."""
+        start = time.monotonic()
+        by_itself = self.site.stoppable.stop(node, timeout_s=float(self.params["stop_within"]))
+        took_s = time.monotonic() - start
+        self._orderly = self._orderly is not False and by_itself and took_s < _ORDERLY_S
+        return took_s
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """An orderly stop closes topics, which writes their cursors. One that was cut short did not."""
+        if self._orderly is None:
+            return "unknown"
+        return "kept" if self._orderly else super().confirmed_acks()
+
     def apply(self) -> None:
         start = time.monotonic()
         for node in self.targets:
-            self.site.stoppable.stop(node, timeout_s=float(self.params["stop_within"]))
+            self.stop(node)
         self._gone = not any(self.site.killable.is_running(node) for node in self.targets)
         self._stopped_s = time.monotonic() - start
 
@@ -44,6 +66,7 @@ class Restart(NodeFault[RestartParams]):
     kind = "restart"
     abilities = (Stoppable, Killable, HasPlacement)
     params = RestartParams
+    lasts_word = "down"
 
     def lasts_s(self, params: RestartParams) -> float | None:
         return params.down

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.kinds.kill import Killed
+from faults.kinds.restart import Stopped
 from faults.kit.injection import FaultKind
 from faults.kit.node_loss import changes_text, cluster_changes
 from faults.kit.params import Params, Shape
@@ -30,7 +30,7 @@ class RollingRestartParams(Params):
     ready_within: Seconds = Field(60.0, gt=0, description="each node must be in sync again within this")
 
 
-class Rolled(Killed):
+class Rolled(Stopped):
     """One node after the other; the next only when the one before is in sync again."""
 
     def __init__(self, site: Site, params: dict[str, Any]) -> None:
@@ -49,8 +49,7 @@ class Rolled(Killed):
 
     def _roll(self, node: str) -> None:
         before, start = self.site.snapshot(), time.monotonic()
-        self.site.stoppable.stop(node, timeout_s=float(self.params["stop_within"]))
-        stopped_s = time.monotonic() - start
+        stopped_s = self.stop(node)
         now = self.site.snapshot()
         changed = cluster_changes(before, now, [node]) if before and now else {}
         self.site.stopping.wait(float(self.params["down"]))

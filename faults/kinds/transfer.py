@@ -79,6 +79,9 @@ class Transfer(FaultKind[TransferParams]):
     def target(self, params: TransferParams) -> str:
         return params.target
 
+    def choices(self, params: TransferParams) -> list[str]:
+        return [f"to {params.to}"]
+
     def commands(self, params: TransferParams, shape: Shape) -> list[str]:
         to = params.to if params.to != "other" else "{a broker that does not own it, chosen then}"
         return [f"PUT {NAMESPACE_URL}/{bundle_rule(params.target)}/unload?destinationBroker={to}"]

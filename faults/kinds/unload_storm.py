@@ -115,6 +115,9 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
     def target(self, params: UnloadStormParams) -> str:
         return params.target
 
+    def choices(self, params: UnloadStormParams) -> list[str]:
+        return [f"{params.times} {'pairs' if params.pairs else 'times'}"]
+
     def ends_within_s(self, params: UnloadStormParams) -> float | None:
         """How long the brokers take for each unload is theirs."""
         return None

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from faults.kit.params import Params, Shape
 from faults.kit.site import Site
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, Proof
 
 P = TypeVar("P", bound=Params)
@@ -74,6 +75,21 @@ class Injection(ABC):
             BrokerstormError: the cluster does not answer; it is not whole then.
         """
 
+    @abstractmethod
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """What becomes of acknowledgements that a broker had confirmed, as far as it is known now.
+
+        Pulsar confirms before it writes: a cursor is written at a limited rate and when its topic is closed
+        (managedLedgerDefaultMarkDeleteRateLimit, managedLedgerCursorPositionFlushSeconds).
+
+        - ``kept``: no broker ends, or it closes its topics first. A message that comes again after its
+          confirmed acknowledgement is then the broker's fault.
+        - ``at-risk``: a broker ended, or another took over from it, and it had no time to close its topics.
+        - ``unknown``: that may have happened, and was not seen.
+
+        Called before `apply` and again when it was healed; the later answer counts.
+        """
+
     def ledger_entry(self) -> dict[str, Any]:
         """What a later process needs to heal it; `faults.engine.ledger` knows the keys."""
         return {}
@@ -101,6 +117,8 @@ class FaultKind(ABC, Generic[P]):
     #: It takes nodes away, or may do so: the draws of a mix keep two of those apart.
     takes_nodes: ClassVar[bool] = False
     params: ClassVar[type[Params]]
+    #: Before the time that it lasts, in `sentence`.
+    lasts_word: ClassVar[str] = "for"
 
     @classmethod
     def doc(cls) -> str:
@@ -117,6 +135,15 @@ class FaultKind(ABC, Generic[P]):
     @abstractmethod
     def target(self, params: P) -> str:
         """The target as text, for tables and charts."""
+
+    def choices(self, params: P) -> list[str]:
+        """What a step says beside its target and its time, for `sentence`."""
+        return []
+
+    def sentence(self, params: P, for_s: float | None) -> str:
+        """A firing for people: ``kill leader-of:orders for 5 s``. ``for_s``: how long it stays applied."""
+        lasts = [f"{self.lasts_word} {for_s:g} s"] if for_s else []
+        return " ".join([self.kind, self.target(params), *self.choices(params), *lasts])
 
     def lasts_s(self, params: P) -> float | None:
         """Seconds from applied to heal; None when it ends by itself."""

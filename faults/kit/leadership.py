@@ -14,6 +14,7 @@ from faults.kit.params import (
 )
 from faults.kit.site import Site
 from harness.errors import did_you_mean
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import PartitionState, Proof
 
 T = TypeVar("T", bound=TopicParams)
@@ -56,6 +57,10 @@ class LeaderChange(Instant):
             text += f" ({stream}: {old} -> {new}{', ...' if moved > 1 else ''})"
         return Proof(moved > 0, text, {"asked": asked, "moved": moved, "leaders": changes})
 
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """A leader hands over what followers have; Kafka keeps commits in a log of their own."""
+        return "kept"
+
     def missing(self) -> str:
         self._look()
         return f"no leader for {self.topic}-{self._unled[0]}" if self._unled else ""
@@ -82,3 +87,6 @@ class TopicFault(FaultKind[T], Generic[T]):
 
     def target(self, params: T) -> str:
         return params.topic
+
+    def choices(self, params: T) -> list[str]:
+        return [f"{params.partitions} partitions" if params.partitions else "all partitions"]

@@ -19,6 +19,7 @@ from faults.kit.round_trips import ANSWER_S, measure
 from faults.kit.site import Site, find_ability
 from faults.kit.targets import parse, target_text
 from harness.durations import Seconds
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import (
     Cluster,
     HasPlacement,
@@ -161,7 +162,7 @@ class Impaired(NodeLoss):
             if affected and detours(self.site.cluster).is_impaired(self.name):
                 self._worst = self.sentence(affected)
         if self.away:
-            self._note_change()
+            self._note_change(self.site.snapshot())
         changed = changes_text(self._changed) if self._changed else ""
         evidence = "; ".join(text for text in (self._worst, changed) if text)
         who = ", ".join(self.targets)
@@ -185,6 +186,12 @@ class Impaired(NodeLoss):
         if still:
             return f"{still[0]}: requests are not as before"
         return super().missing()
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """Brokers that reach each other, their bookies and the metadata store go on as before, whatever their
+        clients see. One that does not may be replaced, and a slow one too."""
+        only_clients = all(flow.wire.source == CLIENTS for flow in self.flows)
+        return "kept" if only_clients else super().confirmed_acks()
 
     def ledger_entry(self) -> dict[str, Any]:
         return {"impaired": [self.name]}

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Injection
 from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site, Snapshot
 from faults.kit.targets import parse, resolve
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Proof
 
 N = TypeVar("N", bound=NodeParams)
+#: Changes that show that others took a node's place.
+_REPLACED: Final = frozenset({"leaders_moved", "controller", "fenced"})
 
 
 def cluster_changes(before: Snapshot, now: Snapshot, nodes: Sequence[str]) -> dict[str, Any]:
@@ -76,7 +79,7 @@ class NodeLoss(Injection):
 
     def proof(self) -> Proof:
         """Effective when the process is seen away *and* the cluster reacted."""
-        self._note_change()
+        self._note_change(self.site.snapshot())
         self._note_silence()
         seen, changed = self.process_evidence(), changes_text(self._changed) if self._mattered() else ""
         who = ", ".join(self.targets)
@@ -97,20 +100,27 @@ class NodeLoss(Injection):
         if set(self.site.brokers) <= set(self.targets):
             mute = list(self.targets)
         if mute and self.is_silent(mute):
-            self._changed["silent"] = mute
+            self._changed = {**self._changed, "silent": mute}
 
     def is_silent(self, nodes: Sequence[str]) -> bool:
         """Whether none of the nodes answers now."""
         return all(self.site.answers(node) is False for node in nodes)
 
-    def _note_change(self) -> None:
+    def _note_change(self, now: Snapshot | None) -> None:
         """Keep the largest change seen: leaders may be back before the next look."""
-        now = self.site.snapshot()
         if self.before is None or now is None:
             return
         for key, value in cluster_changes(self.before, now, self.targets).items():
             old = self._changed.get(key)
-            self._changed[key] = max(old, value) if isinstance(old, int) else value
+            # A new mapping: the prover reads the old one in its own thread.
+            self._changed = {**self._changed, key: max(old, value) if isinstance(old, int) else value}
+
+    def hits_broker(self) -> bool:
+        return not set(self.targets).isdisjoint(self.site.brokers)
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """At risk once another node was seen in the place of a target, which goes on or ended without it."""
+        return "at-risk" if _REPLACED & self._changed.keys() else "unknown"
 
     def missing(self) -> str:
         """Processes, registration and ISR of the targets."""
@@ -123,6 +133,7 @@ class NodeLoss(Injection):
         now = self.site.snapshot()
         if now is None:
             return "the cluster does not answer"
+        self._note_change(now)
         if unknown := sorted(set(self.targets) - now.registered):
             return f"{', '.join(unknown)} not registered"
         behind = [stream for stream, nodes in now.shrunk().items() if set(nodes) & set(self.targets)]
@@ -144,6 +155,9 @@ class NodeFault(FaultKind[N], Generic[N]):
 
     def target(self, params: N) -> str:
         return params.target
+
+    def sentence(self, params: N, for_s: float | None) -> str:
+        return super().sentence(params, for_s) + (" (together with others)" if params.together else "")
 
     def prepare(self, params: N, site: Site, draw: int) -> Injection:
         # Checked when compiled; parsed again with the names of the cluster that runs.

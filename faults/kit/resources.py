@@ -13,6 +13,7 @@ from faults.kit.node_loss import (
 )
 from faults.kit.params import NodeParams
 from faults.kit.site import Site, find_ability
+from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, Proof
 
 N = TypeVar("N", bound=NodeParams)
@@ -58,7 +59,7 @@ class ResourceLimited(NodeLoss):
 
     def proof(self) -> Proof:
         """Effective when the machine shows the shortage; what the cluster made of it stands beside."""
-        self._note_change()
+        self._note_change(self.site.snapshot())
         self.note()
         shown, who = self.shortage(), ", ".join(self.targets)
         if not shown:
@@ -94,6 +95,10 @@ class ResourceLimited(NodeLoss):
     def missing(self) -> str:
         held = [node for node in self.targets if not self.is_restored(node)]
         return f"{', '.join(held)} still limited" if held else super().missing()
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        is_dead = not set(self._died).isdisjoint(self.site.brokers)
+        return "at-risk" if is_dead else super().confirmed_acks()
 
     def ledger_entry(self) -> dict[str, Any]:
         return {"limited": list(self.targets), "down": list(self.targets)}

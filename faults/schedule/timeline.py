@@ -208,18 +208,5 @@ def described(timeline: Timeline) -> list[tuple[Firing | None, str]]:
 
 
 def _sentence(firing: Firing) -> str:
-    words = [firing.kind, firing.target]
-    count = firing.params.get("partitions")
-    if firing.params.get("moves"):
-        words.append(", ".join(f"{p} -> {node}" for p, node in firing.params["moves"].items()))
-    elif "partitions" in firing.params:
-        words.append(f"{count} partitions" if count else "all partitions")
-    if "times" in firing.params:
-        words.append(f"{firing.params['times']} {'pairs' if firing.params.get('pairs') else 'times'}")
-    if "to" in firing.params:
-        words.append(f"to {firing.params['to']}")
-    if firing.for_s:
-        words.append(f"{'down' if 'down' in firing.params else 'for'} {firing.for_s:g} s")
-    if firing.params.get("together"):
-        words.append("(together with others)")
-    return " ".join(words)
+    kind = KINDS[firing.kind]
+    return kind.sentence(kind.params.model_validate(dict(firing.params)), firing.for_s)

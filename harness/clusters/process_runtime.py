@@ -191,8 +191,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     def kill(self, node: str) -> None:
         self._process(node).kill()
 
-    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
-        self._process(node).stop(timeout_s)
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> bool:
+        return self._process(node).stop(timeout_s)
 
     def pause(self, node: str) -> None:
         self._process(node).pause()

@@ -77,8 +77,8 @@ class Killable(Protocol):
 
 @runtime_checkable
 class Stoppable(Protocol):
-    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
-        """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone."""
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> bool:
+        """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone: whether by itself."""
 
 
 @runtime_checkable

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from analysis.capture.context import FaultWindow
 from harness.records import Event
 from tests.oracles.dispatched import group_of, groups
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
 
 NEVER = (1 << 63) - 1
-GRACEFUL = ("unload", "transfer", "split", "move", "restart")
+#: Clients take up to so long to connect again after a fault (docs/explanation/verdicts.md).
+RECONNECT_NS = 2_000_000_000
 
 
 def given_in_time(facts: Facts, group: str) -> list[Row]:
@@ -81,21 +83,29 @@ class Repeat:
         context = self.facts.context
         session = context.sessions.get(self.before["session"])
         ended = session is not None and 0 < session.end_ns < end
-        faults = [f for f in context.faults if f.effective and f.start_ns <= end and f.end_ns >= start]
+        faults = [
+            f
+            for f in context.faults
+            if f.effective and f.start_ns <= end and f.end_ns + RECONNECT_NS >= start
+        ]
         return not ended and not faults
 
     def same_connection(self) -> bool:
         a, b = self.before, self.now
         return bool(a["session"] != b["session"] or a["epoch"] == b["epoch"])
 
-    def crashed(self) -> bool:
-        return any(
-            f.effective
-            and f.start_ns <= self.now["t_ns"]
-            and f.end_ns >= self.confirmed()
-            and not any(word in f.kind for word in GRACEFUL)
+    def since_confirmed(self) -> list[FaultWindow]:
+        return [
+            f
             for f in self.facts.context.faults
-        )
+            if f.start_ns <= self.now["t_ns"] and f.end_ns >= self.confirmed()
+        ]
+
+    def crashed(self) -> bool:
+        return any(f.effective and f.confirmed_acks == "at-risk" for f in self.since_confirmed())
+
+    def doubtful(self) -> bool:
+        return any(f.confirmed_acks != "kept" for f in self.since_confirmed()) and not self.crashed()
 
     def verdict(self) -> tuple[str, str]:
         reading, t_ns, before = self.facts.context.reading(self.group), self.now["t_ns"], self.before["t_ns"]
@@ -128,10 +138,12 @@ def repeats(facts: Facts) -> list[Hit]:
         last: dict[Place, Row] = {}
         for row in given_in_time(facts, group):
             if place(row) in last:
-                cls, split = Repeat(facts, group, last[place(row)], row).verdict()
-                found.setdefault((cls, split), []).append(
-                    Hit(cls, identity(row), split, unmet(facts, cls, group))
-                )
+                repeat = Repeat(facts, group, last[place(row)], row)
+                cls, split = repeat.verdict()
+                missing = unmet(facts, cls, group)
+                if cls == "redelivered-after-ack" and repeat.doubtful():
+                    missing |= {"acks-kept"}
+                found.setdefault((cls, split), []).append(Hit(cls, identity(row), split, missing))
             last[place(row)] = row
     order = [
         ("premature-redelivery", "acknowledged in time"),

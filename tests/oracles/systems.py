@@ -104,8 +104,9 @@ class PulsarStory(Story):
         super().circumstances()
         if self.rarely():
             start = self.draw(st.integers(0, 40)) * STEP_MS
-            kind = self.draw(st.sampled_from(["unload", "kill"]))
-            self.h.fault(kind, "broker-1", start, start + STEP_MS)
+            acks = self.draw(st.sampled_from(["kept", "at-risk", "unknown", None]))
+            effective = self.draw(st.sampled_from([True, True, False]))
+            self.h.fault("kill", "broker-1", start, start + STEP_MS, acks=acks, effective=effective)
         for name in ("c-1", "c-2"):
             if self.rarely():
                 end = EPOCH_NS + self.draw(st.integers(0, 80)) * STEP_MS * 1_000_000

@@ -35,6 +35,7 @@ class StateRuntime:
         self.calls: list[str] = []
         self.start_fails = 0
         self.stop_takes_s = 0.0
+        self.stops_by_itself = True
         self.pids: dict[str, int] = {}
 
     def up(self) -> None: ...
@@ -50,10 +51,11 @@ class StateRuntime:
         self.running.discard(node)
         self._note("kill", node)
 
-    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> bool:
         time.sleep(self.stop_takes_s)
         self.running.discard(node)
         self._note("stop", node)
+        return self.stops_by_itself
 
     def start(self, node: str) -> None:
         if self.start_fails:

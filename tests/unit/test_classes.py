@@ -73,6 +73,8 @@ def test_every_entry_is_complete() -> None:
         ("rollback-order", "after a rollback", ORDERED, (), Status.VIOLATION),
         ("twice-in-transaction", "", LEADER, (), Status.VIOLATION),
         ("redelivered-after-ack", "after a crash", DURABLE, (), Status.PERMITTED),
+        ("redelivered-after-ack", "confirmed", DURABLE, (), Status.VIOLATION),
+        ("redelivered-after-ack", "confirmed", DURABLE, ("acks-kept",), Status.SUSPECT),
         ("premature-redelivery", "acknowledged in time", None, ("delivery-capture",), Status.SUSPECT),
         ("delivery-duplicate", "not acknowledged", None, (), Status.PERMITTED),
         ("info-not-stored", "", DURABLE, ("audit-complete",), Status.INFO),

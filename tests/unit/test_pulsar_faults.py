@@ -15,6 +15,8 @@ import pytest
 import faults
 from faults.engine.ledger import Ledger, heal_from_ledger
 from faults.kinds import KINDS
+from faults.kinds.connection_close import ConnectionsClosed
+from faults.kinds.packet_loss import PacketsLost
 from faults.kit.bundles import ServiceUnit
 from faults.kit.errors import NotNow
 from faults.kit.params import Shape
@@ -248,6 +250,35 @@ def test_a_storm_ends_when_everything_is_to_be_healed(site: Site) -> None:
     one.apply()
     assert time.monotonic() - start < 60
     assert one.done == 1
+
+
+@pytest.mark.parametrize("kind", ["unload", "unload-storm", "transfer", "split-bundle"])
+def test_topics_that_were_closed_kept_their_acknowledgements(
+    cluster: BundleCluster, site: Site, kind: str
+) -> None:
+    step = {"fault": kind, "times": 1, "gap": [0, 0]} if kind == "unload-storm" else {"fault": kind}
+    one = injection(site, step)
+    assert one.confirmed_acks() == "unknown"
+    one.apply()
+    assert one.confirmed_acks() == "kept"
+    cluster.admin.fails = True
+    failed = injection(site, step)
+    with pytest.raises(EnvironmentNotReady):
+        failed.apply()
+    assert failed.confirmed_acks() == "unknown"
+
+
+def test_a_bookie_that_is_killed_is_no_broker_that_loses_acknowledgements(site: Site) -> None:
+    assert injection(site, {"fault": "kill", "target": "broker-1"}).confirmed_acks() == "at-risk"
+    assert injection(site, {"fault": "kill", "target": "role:bookie"}).confirmed_acks() == "unknown"
+
+
+def test_what_happens_to_clients_costs_a_broker_no_acknowledgements(site: Site) -> None:
+    site.clients = lambda: {"producer-1": 1}
+    assert injection(site, {"fault": "client-freeze"}).confirmed_acks() == "kept"
+    assert ConnectionsClosed(site, ["producer-1"], [], {}).confirmed_acks() == "kept"
+    assert PacketsLost(site, ["broker-1"], {"link": "clients"}).confirmed_acks() == "kept"
+    assert PacketsLost(site, ["broker-1"], {"link": "all"}).confirmed_acks() == "unknown"
 
 
 def test_a_transfer_bit_when_another_broker_owns_it(cluster: BundleCluster, site: Site) -> None:

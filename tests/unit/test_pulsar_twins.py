@@ -174,9 +174,9 @@ DELIVERY_PAIRS = [
     ),
     Pair(
         "a crash forgets",
-        lambda: confirmed(2_200, 3_000).fault("unload", "orders", 2_400, 2_500),
+        lambda: confirmed(2_200, 3_000).fault("unload", "orders", 2_400, 2_500, acks="kept"),
         {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
-        lambda: confirmed(2_200, 3_000).fault("kill", "broker-1", 2_400, 2_500),
+        lambda: confirmed(2_200, 3_000).fault("kill", "broker-1", 2_400, 2_500, acks="at-risk"),
         {("redelivered-after-ack", "after a crash"): ["1/0/1"]},
     ),
     Pair(
@@ -184,6 +184,13 @@ DELIVERY_PAIRS = [
         lambda: confirmed(2_200, 3_000),
         {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
         lambda: confirmed(2_200, 3_000).fault("unload", "orders", 2_050, 2_060),
+        TO_BE_ACKED,
+    ),
+    Pair(
+        "a copy sent out while clients reconnected",
+        lambda: confirmed(2_200, 3_000),
+        {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
+        lambda: confirmed(2_200, 3_000).fault("connection-close", "client", 1_400, 1_500, acks="kept"),
         TO_BE_ACKED,
     ),
     Pair(
@@ -246,6 +253,34 @@ def test_class_and_innocent_twin(pair: Pair) -> None:
     promise = replace(context_from(pair.innocent()).instance(1).promise, dedup=producer.dedup)
     harmless = {Status.PERMITTED, Status.INFO, Status.APPLICATION_ERROR}
     assert {status_of(cls, split, promise) for cls, split in pair.twin} <= harmless
+
+
+@pytest.mark.parametrize(
+    ("acks", "effective", "status"),
+    [
+        ("kept", True, Status.VIOLATION),
+        ("kept", False, Status.VIOLATION),
+        ("at-risk", True, Status.PERMITTED),
+        ("at-risk", False, Status.SUSPECT),
+        ("unknown", True, Status.SUSPECT),
+        (None, True, Status.SUSPECT),
+        ("forgotten", True, Status.SUSPECT),
+    ],
+)
+def test_a_fault_excuses_a_redelivery_only_if_it_says_so(
+    acks: str | None, effective: bool, status: Status
+) -> None:
+    """Whatever its kind is called. One that says nothing of acknowledgements neither excuses nor accuses."""
+    h = confirmed(2_200, 3_000).fault("restart", "broker-1", 2_400, 2_500, acks=acks, effective=effective)
+    (episode,) = judged(h).episodes
+    assert episode.cls == "redelivered-after-ack"
+    assert status_of(episode.cls, episode.split, None, episode.unmet) is status
+
+
+def test_of_several_faults_one_that_cost_acknowledgements_is_enough() -> None:
+    h = confirmed(2_200, 3_000).fault("pause", "broker-1", 2_400, 2_500, acks="unknown")
+    (episode,) = judged(h.fault("kill", "broker-1", 2_600, 2_700, acks="at-risk")).episodes
+    assert (episode.split, episode.unmet) == ("after a crash", ())
 
 
 def test_the_sequence_of_a_premature_message_is_told_by_both_counters() -> None:

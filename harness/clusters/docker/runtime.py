@@ -57,6 +57,7 @@ from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02
 _GONE_S = 10.0
+_SIGKILLED = 128 + 9  # exit code
 _LOG_LINES = 400
 _NETWORK = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS})
 _ENGINE_GONE = 255  # the exit code that an engine gives to containers that it finds dead at its start
@@ -237,11 +238,12 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         if wait_while(lambda: self.is_running(node), _GONE_S, every_s=_POLL_S):
             raise HealError(f"{node} still runs {_GONE_S:.0f} s after SIGKILL", hint="docker ps")
 
-    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> bool:
         self.resume(node)  # a frozen process gets its SIGTERM only when it runs
         self._act(node, "stop", lambda container: container.stop(timeout=math.ceil(timeout_s)))
         if wait_while(lambda: self.is_running(node), _GONE_S, every_s=_POLL_S):
             raise HealError(f"{node} still runs {timeout_s + _GONE_S:.0f} s after SIGTERM", hint="docker ps")
+        return self._state(node).get("ExitCode") != _SIGKILLED
 
     def pause(self, node: str) -> None:
         if self.is_paused(node):

@@ -81,7 +81,7 @@ class NodeRuntime(ABC):
         """SIGKILL; returns when the process is gone."""
 
     @abstractmethod
-    def stop(self, node: str, *, timeout_s: float = 30.0) -> None:
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> bool:
         """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone."""
 
     @abstractmethod

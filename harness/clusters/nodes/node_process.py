@@ -158,13 +158,15 @@ class NodeProcess:
             )
         self.folder.pid_file.unlink(missing_ok=True)
 
-    def stop(self, timeout_s: float) -> None:
-        """SIGTERM, SIGKILL after the timeout; returns when the process is gone."""
+    def stop(self, timeout_s: float) -> bool:
+        """SIGTERM, SIGKILL after the timeout; returns when the process is gone: whether by itself."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)  # a paused process gets its SIGTERM only when it runs
-        if not self._wait_gone(timeout_s):
+        by_itself = self._wait_gone(timeout_s)
+        if not by_itself:
             self.kill()
         self.folder.pid_file.unlink(missing_ok=True)
+        return by_itself
 
     def pause(self) -> None:
         """SIGSTOP; returns when the process is stopped.

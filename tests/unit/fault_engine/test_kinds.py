@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import pytest
 
 from harness.rundir import RunDir
@@ -39,9 +42,9 @@ def test_rolling_restart_takes_one_after_the_other(cluster: StateCluster, run: R
     away: list[set[str]] = []
     original = cluster.runtime.stop
 
-    def stop_and_look(node: str, *, timeout_s: float = 30.0) -> None:
+    def stop_and_look(node: str, *, timeout_s: float = 30.0) -> bool:
         away.append(set(NAMES) - cluster.admin.registered())
-        original(node, timeout_s=timeout_s)
+        return original(node, timeout_s=timeout_s)
 
     cluster.runtime.stop = stop_and_look  # type: ignore[method-assign]
     cluster.admin.fence_s = 0.0  # an orderly stop hands over at once
@@ -105,3 +108,47 @@ def test_preferred_election(cluster: StateCluster, run: RunDir) -> None:
     assert rig.rows("inject")[0]["targets"] == ["orders-1", "orders-2", "orders-4", "orders-5"]
     assert rig.rows("effect")[0]["effective"] is True
     assert "already" in rig.rows("skipped")[0]["reason"]
+
+
+def said_of_acks(rig: Rig) -> list[str]:
+    """Before it was applied, and when it was healed."""
+    return [rig.rows(event)[0]["confirmed_acks"] for event in ("inject", "healed")]
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (kill(0), ["at-risk", "at-risk"]),
+        ({"fault": "controller-kill", "at": 0, "for": 0.1}, ["at-risk", "at-risk"]),
+        ({"fault": "restart", "at": 0}, ["unknown", "kept"]),
+        ({"fault": "rolling-restart", "at": 0}, ["unknown", "kept"]),
+        ({"fault": "pause", "at": 0, "for": 0.3, "target": "kafka-1"}, ["unknown", "at-risk"]),
+        ({"fault": "leader-move", "at": 0}, ["kept", "kept"]),
+    ],
+    ids=lambda value: value["fault"] if isinstance(value, dict) else "",
+)
+def test_a_fault_says_what_it_does_to_acknowledgements(
+    cluster: StateCluster, run: RunDir, step: dict[str, Any], said: list[str]
+) -> None:
+    rig = Rig(cluster, run, step)
+    rig.storm.join(20)
+    assert said_of_acks(rig) == said
+
+
+def test_of_a_pause_that_was_not_seen_to_move_anything_nobody_knows(run: RunDir) -> None:
+    rig = Rig(StateCluster(fence_s=30.0, join_s=0.0), run, {"fault": "pause", "at": 0, "for": 0.1})
+    rig.storm.join(20)
+    assert said_of_acks(rig) == ["unknown", "unknown"]
+
+
+@pytest.mark.parametrize("kind", ["restart", "rolling-restart"])
+@pytest.mark.parametrize("why", ["killed", "too long"])
+def test_a_stop_that_was_cut_short_may_cost_acknowledgements(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, kind: str, why: str
+) -> None:
+    cluster.runtime.stops_by_itself = why != "killed"
+    if why == "too long":
+        monkeypatch.setattr(sys.modules["faults.kinds.restart"], "_ORDERLY_S", 0.0)
+    rig = Rig(cluster, run, {"fault": kind, "at": 0})
+    rig.storm.join(20)
+    assert said_of_acks(rig) == ["unknown", "at-risk"]

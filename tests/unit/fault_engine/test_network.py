@@ -220,3 +220,24 @@ def test_bandwidth_is_refused_where_nothing_can_prove_it() -> None:
     timeline = faults.compile(steps, seed=1, load_s=60, topics=TOPICS, nodes=NAMES)
     with pytest.raises(ScenarioError, match="no request is known that is long enough"):
         faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["partition", "latency", "blackhole", "connection-reset"])
+@pytest.mark.parametrize(("link", "said"), [("clients", "kept"), ("peers", "unknown"), ("all", "unknown")])
+def test_a_broker_that_only_clients_cannot_reach_keeps_its_acknowledgements(
+    cluster: StateCluster, detours: StateDetours, run: RunDir, kind: str, link: str, said: str
+) -> None:
+    rig = Rig(cluster, run, {"fault": kind, "target": "kafka-2", "link": link, "at": 0, "for": 0.05})
+    rig.storm.join(20)
+    assert [rig.rows(event)[0]["confirmed_acks"] for event in ("inject", "healed")] == [said, said]
+
+
+def test_a_broker_that_was_replaced_while_it_was_cut_off_may_have_lost_some(
+    cluster: StateCluster, detours: StateDetours, run: RunDir
+) -> None:
+    step = {"fault": "partition", "target": "kafka-1", "link": "peers", "at": 0, "for": 0.3}
+    rig = Rig(cluster, run, step)
+    rig.wait_for("inject")
+    cluster.admin.leader = dict.fromkeys(range(6), "kafka-2")
+    rig.storm.join(20)
+    assert rig.rows("healed")[0]["confirmed_acks"] == "at-risk"

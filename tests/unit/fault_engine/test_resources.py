@@ -144,6 +144,7 @@ def test_it_bites_and_is_given_back(
     assert rig.rows("effect")[0]["effective"] is True, rig.rows()
     assert says in rig.rows("effect")[-1]["evidence"]
     assert rig.rows("healed")[0]["ok"] is True
+    assert rig.rows("healed")[0]["confirmed_acks"] == ("at-risk" if dies_of else "unknown")
     assert hungry(cluster).untouched()
     assert Ledger(run).entries() == []
 
