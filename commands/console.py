@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -207,13 +208,17 @@ def command(name: str, *, example: str) -> Callable[[Callable[..., int]], Comman
 # ----- errors -----------------------------------------------------------------------------------------
 
 
+#: What could move a terminal's cursor or change its colours; a key or a name of the user's may hold it.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
 def report_problem(kind: str, text: str, *, hint: str, exit_code: int, as_json: bool) -> int:
     """Say what went wrong, once, and what to do; returns the exit code.
 
     The JSON form is that of analysis/report/schemas/error.json, written out here because an error must
     not need the libraries that may be what is broken.
     """
-    text = " ".join(text.split())
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
     with reader_may_leave():
         if as_json:
             error = {"type": kind, "message": text, "hint": hint}

@@ -191,8 +191,11 @@ def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool)
     healed and go on running. The exit code is 5 if something could not be removed.
     """
     from harness.clusters import leftovers
+    from harness.rundir import find_run
 
     found = leftovers.find(Path(name).name if name else None)
+    if name and not found:
+        find_run(settings.run_dir, name)  # a name that is nobody's is a mistake, not a tidy run
     kept = [] if name else kept_clusters()
     if everything:
         found += [one for claim in kept for one in leftovers.find(claim.run_id)]

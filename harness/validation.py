@@ -147,3 +147,9 @@ def value_text(location: Location, data: Any) -> str:
             return ""
         data = data[key]
     return f", got {shown(data)}"
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a line of a property file is one for its reader too: no line break of any kind (a carriage
+    return is one), and no backslash at the end, which joins the next line to it (java.util.Properties)."""
+    return len(text.splitlines()) == 1 and text.splitlines()[0] == text and not text.endswith("\\")

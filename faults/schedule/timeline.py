@@ -24,7 +24,7 @@ from faults.schedule.mix import (
     read_mix,
 )
 from faults.schedule.steps import read_step
-from faults.schedule.times import firing_times
+from faults.schedule.times import MAX_FIRINGS, firing_times
 from harness.errors import ScenarioError
 from harness.protocols.cluster import Cluster
 
@@ -90,9 +90,14 @@ def compile(
         ScenarioError: names the step and the key, ``faults[2].target: ...``.
     """
     shape = Shape(tuple(topics), tuple(sorted(nodes)), nodes if isinstance(nodes, Mapping) else {})
-    drafts = [
-        draft for index, step in enumerate(steps) for draft in _firings(index, step, seed, load_s, shape)
-    ]
+    drafts: list[Firing] = []
+    for index, step in enumerate(steps):
+        drafts += _firings(index, step, seed, load_s, shape)
+        if len(drafts) > MAX_FIRINGS:
+            raise ScenarioError(
+                f"faults[{index}]: more than {MAX_FIRINGS:,} firings in all",
+                hint="fire less often, or for a shorter time",
+            )
     drafts.sort(key=lambda draft: (draft.t_s, draft.step))
     firings = tuple(_numbered(draft, number) for number, draft in enumerate(drafts, start=1))
     return Timeline(firings, seed, load_s, shape, tuple(_quiet(steps, load_s, shape)))

@@ -13,6 +13,7 @@ from harness.scenario.model import (
     Scenario,
 )
 from harness.systems import SYSTEMS, System
+from harness.validation import is_one_line
 
 #: Streams of a scenario in all: each is a file handle, a line of the audit and a row of the report.
 MAX_STREAMS = 10_000
@@ -83,6 +84,12 @@ def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     for option, why in system.broker_config.items():
         if option in cluster.config:
             yield ("cluster", "config", option), f"is set by brokerstorm itself; {why}: leave it out"
+    for option, value in cluster.config.items():
+        if not is_one_line(f"{option}={value}"):
+            yield (
+                ("cluster", "config", option),
+                "is not a setting of one line; a broker reads a second one",
+            )
     for option, problem in system.cluster_problems(cluster.topology, cluster.config):
         yield ("cluster", "config", option), problem
 

@@ -215,7 +215,8 @@ class Scenario(Part):
 
 def with_system_defaults(data: Any) -> Any:
     """A scenario's data with what its system takes where nothing is written: client and partitions."""
-    facts = SYSTEMS.get(data.get("system", DEFAULT.name)) if isinstance(data, dict) else None
+    named = data.get("system", DEFAULT.name) if isinstance(data, dict) else None
+    facts = SYSTEMS.get(named) if isinstance(named, str) else None
     if facts is None or facts.is_default:
         return data
     topics = _filled(data.get("topics", {"orders": {}}), partitions=facts.partitions)

@@ -178,7 +178,9 @@ def test_clean_ends_what_carries_the_runs_id_and_nothing_else(tmp_path: Path) ->
         assert sleepers[0].wait(5) == -9
         assert sleepers[1].poll() is None
         assert psutil.pid_exists(sleepers[1].pid)
-        assert run("clean", mine, cwd=tmp_path, env=env).stdout == "nothing was left behind\n"
+        again = run("clean", mine, cwd=tmp_path, env=env)
+        assert (again.returncode, again.stdout) == (2, "")
+        assert f"no run '{mine}'" in again.stderr
     finally:
         for sleeper in sleepers:
             sleeper.kill()

@@ -153,6 +153,7 @@ ERRORS = [
         "nosuch: there is no such folder",
         "judge-another-capture",
     ),
+    (["clean", "nosuch"], "no run 'nosuch'", ""),
     (["inject", "kill", "target"], "'target' is not KEY=VALUE", ""),
     (["inject", "kill", "--for", "2x"], "--for 2x: must be a duration", ""),
 ]

@@ -165,6 +165,12 @@ def test_mistakes_name_step_and_key(step: Any, message: str) -> None:
     assert "list faults" in caught.value.hint
 
 
+def test_the_firings_of_all_steps_together_are_bounded() -> None:
+    dense = {"fault": "leader-move", "topic": "orders", "every": "10ms"}
+    with pytest.raises(ScenarioError, match=r"faults\[1\]: more than 10,000 firings in all"):
+        compiled(dense, dense)
+
+
 def test_the_step_is_counted_from_zero() -> None:
     with pytest.raises(ScenarioError, match=r"^faults\[2\]\.target: "):
         compiled(

@@ -99,6 +99,12 @@ BAD = [
     ),
     ("name: x\ncluster: {config: {min.insync.replicas: a}}\n", "min.insync.replicas: must be 1, 2 or 3"),
     ("name: x\ncluster: {version: 4.1}\n", "cluster.version: must be text (put it in quotes), got 4.1"),
+    ("name: x\nsystem: []\n", "system: must be 'kafka', 'pulsar' or 'qpid', got []"),
+    (
+        'name: x\ncluster: {config: {log.dirs: "a\\rlisteners=PLAINTEXT://:1"}}\n',
+        "cluster.config.log.dirs: is not a setting of one line",
+    ),
+    ('name: x\ncluster: {config: {log.dirs: "a\\\\"}}\n', "log.dirs: is not a setting of one line"),
     ("name: x\nfaults: {}\n", "faults: must be a list, got {}"),
     ("name: x\nfaults: [kill]\n", "faults[0]: must be a mapping of key: value, got 'kill'"),
     ("name: x\nrounds: 0\n", "rounds: must be at least 1, got 0"),

@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 
 from harness.errors import UsageError
+from harness.validation import is_one_line
 
 _KEY = re.compile(r"^([A-Za-z0-9_.-]+)\s*=", re.MULTILINE)
 
@@ -54,7 +55,7 @@ def overlay(text: str, settings: Mapping[str, Any], reserved: Collection[str] = 
                 f"cluster.config: {key} cannot be set, the runtime decides it",
                 hint="leave out identity, listener and data folder settings",
             )
-        if not _KEY.match(f"{key}=") or "\n" in line:
+        if not _KEY.match(f"{key}=") or not is_one_line(line):
             raise UsageError(f"cluster.config: {key!r}: not a setting of one line")
         lines = text.splitlines()
         kept = [old for old in lines if not re.match(rf"{re.escape(key)}\s*=", old)]
