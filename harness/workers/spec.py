@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -231,6 +232,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
         raise UsageError(f"{path}: not valid TOML: {error}", hint=_HINT) from error
 
 
+@cache
 def installed_version(library: str) -> str:
     """Of the Python package that lies beside brokerstorm; empty when there is none."""
     try:
