@@ -43,7 +43,7 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
         )
 
     return load_scenario(
-        name, overrides=overrides, clients=known_workers(), classes=list(CLASSES), check_faults=check_faults
+        name, overrides=overrides, clients=known_workers, classes=list(CLASSES), check_faults=check_faults
     )
 
 

@@ -65,8 +65,9 @@ def _client_checks(plans: Sequence[Plan]) -> list[Check]:
     from harness.workers import load_worker, readiness
 
     checks = []
-    for name, version in dict.fromkeys(pair for plan in plans for pair in clients_of(plan)):
-        found = readiness(load_worker(name), version)
+    used = [(*pair, tuple(plan.workers)) for plan in plans for pair in clients_of(plan)]
+    for name, version, folders in dict.fromkeys(used):
+        found = readiness(load_worker(name, folders), version)
         checks.append(Check(f"client {name}", found.ok, found.detail, found.remedy))
     return checks
 

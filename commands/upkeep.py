@@ -122,7 +122,7 @@ def _fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
             fetch_cluster(plan.system, plan.version, on_progress=report)
         )
         for name, version in clients_of(plan):
-            worker = load_worker(name)
+            worker = load_worker(name, plan.workers)
             argv, _ = launch(worker, version, on_progress=report)
             # Python, Go: the program itself; Java: compiled classes and the client's jars
             where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]

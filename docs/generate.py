@@ -25,10 +25,11 @@ from cli import cli  # noqa: E402 - run as a script, the tree is not on the path
 from commands.console import Command  # noqa: E402
 from faults.schedule.reference import reference_page, schema  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
-from harness.exposure import CAPTURED, REPORTED  # noqa: E402
+from harness.exposure import CAPTURED  # noqa: E402
 from harness.scenario.bundled import SCHEMA_FILE  # noqa: E402
 from harness.scenario.model import Scenario  # noqa: E402
 from harness.scenario.schema import scenario_schema  # noqa: E402
+from harness.workers import is_ours, known_workers  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
 EXPLANATION = ROOT / "docs" / "explanation"
@@ -180,6 +181,12 @@ def _default(field: Any) -> str:
 
 def exposure_page() -> str:
     """docs/reference/exposure.md: the counters that a bug file can name."""
+    reported: dict[tuple[str, str], list[str]] = {}
+    for library, worker in sorted(known_workers().items()):
+        if not is_ours(worker):
+            continue
+        for counter in worker.exposure.items():
+            reported.setdefault(counter, []).append(library)
     lines = [
         "# Exposure counters",
         "",
@@ -201,9 +208,9 @@ def exposure_page() -> str:
         "of [the worker protocol](../worker-protocol.md), from workers that can honestly count them, and are",
         "summed.",
         "",
-        "| counter | meaning |",
-        "|---|---|",
-        *(f"| `{name}` | {meaning} |" for name, meaning in REPORTED.items()),
+        "| counter | meaning | clients |",
+        "|---|---|---|",
+        *(f"| `{name}` | {meaning} | {', '.join(who)} |" for (name, meaning), who in reported.items()),
     ]
     return "\n".join(lines) + "\n"
 

@@ -3,7 +3,7 @@
 A clean round of the fixed version proves something only if the affected version could have failed in it.
 So every known bug names one of these counters and a floor. Most are counted from the capture, for every
 client alike; what only the client can know comes in the ``exposure`` mapping of its worker's ``stats`` and
-``done`` lines (docs/worker-protocol.md), summed over the workers of the run.
+``done`` lines (docs/worker-protocol.md), summed over the workers of the run, and is named in its worker.toml.
 """
 
 from __future__ import annotations
@@ -23,13 +23,3 @@ CAPTURED: Final = {
     "nacks": "negative acknowledgements",
     "rollbacks": "transactions that a consumer rolled back, and recovers",
 }
-#: Reported by workers that can honestly count them.
-REPORTED: Final = {
-    "reconnects": "connections of the client lost and made again",
-    "reconnects_with_pending": "reconnects of a producer that had sends without an outcome",
-    "retriable_errors": "errors that the client answered with a retry of its own",
-    "messages_waiting_past_ack_timeout": "messages that waited in the client for longer than the ack timeout",
-    "full_batches": "batch receives that returned as many messages as they may",
-    "rejected_subscribes": "subscribes that the broker refused",
-}
-COUNTERS: Final = CAPTURED | REPORTED

@@ -33,6 +33,7 @@ from harness.scenario.model import (
     Scenario,
 )
 from harness.systems import SYSTEMS, System
+from harness.workers import is_ours, load_worker
 
 MIN_BUCKETS: Final = 8  # below it a two-core machine already waits for the largest
 MAX_BUCKETS: Final = 256
@@ -105,6 +106,7 @@ def build_plan(
         buckets=buckets,
         producers=_producers(scenario, topics, groups, broker_config),
         consumers=_consumers(scenario, topics, broker_config),
+        workers=_worker_folders(scenario),
         payload_bytes=load.payload,
         rate_per_s=0.0 if load.unlimited else float(load.rate),
         warm_up_s=load.warm_up,
@@ -239,6 +241,14 @@ def _place(weights: Mapping[tuple[str, int], float], count: int) -> tuple[float,
     return max(load for load, _ in loads), placed
 
 
+def _worker_folders(scenario: Scenario) -> list[str]:
+    """Those of the clients that do not come with brokerstorm."""
+    names = {spec.client for spec in scenario.load.producers.values()}
+    names |= {spec.client for spec in scenario.load.consumers.values()}
+    used = (load_worker(name, scenario.worker_folders) for name in sorted(names))
+    return [str(worker.folder) for worker in used if not is_ours(worker)]
+
+
 # ----- clients ----------------------------------------------------------------------------------------
 
 
@@ -261,7 +271,7 @@ def _producers(
         names = {topic.name for topic in chosen}
         options = native(spec.options)
         try:
-            settings = producer_settings(spec.client, spec.client_version, options)
+            settings = producer_settings(spec.client, spec.client_version, options, scenario.worker_folders)
             promise = settings.promise(
                 PromiseContext(chosen, broker_config, scenario.cluster.topology), scenario.require
             )
@@ -310,30 +320,30 @@ def _consumers(
     scenario: Scenario, topics: Sequence[TopicPlan], broker_config: Mapping[str, str]
 ) -> list[ConsumerPlan]:
     specs = [(name, spec) for name, spec in scenario.load.consumers.items() for _ in range(spec.count)]
-    senders = list(scenario.load.producers.values())
     return [
-        _consumer(scenario.system, name, session, spec, topics, broker_config, senders)
+        _consumer(scenario, name, session, spec, topics, broker_config)
         for session, (name, spec) in enumerate(specs, start=1)
     ]
 
 
 def _consumer(
-    system: str,
+    scenario: Scenario,
     name: str,
     session: int,
     spec: ConsumerSpec,
     topics: Sequence[TopicPlan],
     broker_config: Mapping[str, str],
-    senders: Sequence[ProducerSpec],
 ) -> ConsumerPlan:
     options = native(spec.options)
     producers = [
         (sender.client, native(sender.options))
-        for sender in senders
+        for sender in scenario.load.producers.values()
         if not (sender.topics and spec.topics) or set(sender.topics) & set(spec.topics)
     ]
-    settle = SYSTEMS[system].auto_settle if spec.settle == "auto" else spec.settle
-    consuming = Consuming(spec.client, spec.client_version, options, broker_config, settle, producers)
+    settle = SYSTEMS[scenario.system].auto_settle if spec.settle == "auto" else spec.settle
+    consuming = Consuming(
+        spec.client, spec.client_version, options, broker_config, settle, producers, scenario.worker_folders
+    )
     try:
         promise = consumer_promise(consuming)
     except ScenarioError as error:

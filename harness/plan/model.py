@@ -154,6 +154,9 @@ class Plan(PlanPart):
     buckets: int
     producers: list[ProducerPlan]
     consumers: list[ConsumerPlan]
+    workers: list[str] = Field(
+        default_factory=list, description="folders of the clients' workers that do not come with brokerstorm"
+    )
     payload_bytes: int
     rate_per_s: float = Field(description="all producers; 0 = unlimited")
     warm_up_s: float

@@ -122,7 +122,8 @@ class WorkerPool:
         return worker
 
     def _launch(self, worker: WorkerProcess, version: str) -> tuple[list[str], dict[str, str]]:
-        return launch(load_worker(worker.spec["client"]["library"]), version, offline=self._offline)
+        found = load_worker(worker.spec["client"]["library"], self._plan.workers)
+        return launch(found, version, offline=self._offline)
 
     def _on_message(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
         kind = message.get("type")

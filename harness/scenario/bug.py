@@ -8,13 +8,12 @@ met to count; a round in which the bug had no chance proves nothing about either
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, Field
 
 from harness.errors import did_you_mean
-from harness.exposure import COUNTERS
 from harness.scenario.part import Name, Part
 
 
@@ -60,11 +59,16 @@ Problem = tuple[tuple[str | int, ...], str]
 CLEAN = "clean"
 
 
-def bug_problems(bug: BugSpec, variants: Mapping[str, Variant]) -> Iterator[Problem]:
-    """What is wrong between a bug and the variants of its scenario: (key path, what is wrong)."""
+def bug_problems(
+    bug: BugSpec, variants: Mapping[str, Variant], counters: Collection[str] | None
+) -> Iterator[Problem]:
+    """What is wrong between a bug and the variants of its scenario: (key path, what is wrong).
+
+    ``counters``: the exposure counters there are; None = not checked.
+    """
     counter = bug.exposure.counter
-    if counter not in COUNTERS:
-        yield ("bug", "exposure", "counter"), f"is no counter; {did_you_mean(counter, COUNTERS)}"
+    if counters is not None and counter not in counters:
+        yield ("bug", "exposure", "counter"), f"is no counter; {did_you_mean(counter, counters)}"
     for name, pair in bug.pairs.items():
         for role in ("affected", "fixed"):
             at = ("bug", "pairs", name, role)

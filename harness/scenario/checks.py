@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from harness.errors import did_you_mean
+from harness.exposure import CAPTURED
 from harness.scenario.bug import bug_problems
 from harness.scenario.model import (
     ConsumerSpec,
@@ -27,10 +28,18 @@ class Client(Protocol):
     @property
     def system(self) -> str: ...
     @property
-    def roles(self) -> tuple[str, ...]: ...
+    def roles(self) -> Sequence[str]: ...
     @property
-    def supports(self) -> Mapping[str, tuple[str, ...]]:
+    def supports(self) -> Mapping[Any, Sequence[str]]:
         """By key of a producer or consumer, the values this worker can do."""
+
+    @property
+    def reserved(self) -> Collection[str]:
+        """Options that the harness sets itself; a scenario that sets one would no longer say what is run."""
+
+    @property
+    def exposure(self) -> Collection[str]:
+        """Exposure counters that it reports."""
 
 
 #: What a worker can do that says nothing.
@@ -45,13 +54,12 @@ SUPPORTED = {
 def problems(
     scenario: Scenario,
     *,
-    clients: Collection[str] | Mapping[str, Client] = (),
+    clients: Mapping[str, Client] | None = None,
     classes: Collection[str] = (),
 ) -> Iterator[Problem]:
     """Each problem as (key path, what is wrong; what is allowed).
 
-    ``clients`` and ``classes`` are the known workers and anomaly classes; empty = not checked. Clients that
-    come as a mapping are also asked for their system and for what they can do.
+    ``clients`` and ``classes`` are the known workers and anomaly classes; none = not checked.
     """
     system = SYSTEMS[scenario.system]
     if scenario.load.rate == 0 and not scenario.load.unlimited:
@@ -70,7 +78,9 @@ def problems(
             known = did_you_mean(variant.expect, ["clean", *classes])
             yield ("variants", name, "expect"), f"is no class; {known}"
     if scenario.bug is not None:
-        yield from bug_problems(scenario.bug, scenario.variants)
+        reported = {name for client in (clients or {}).values() for name in client.exposure}
+        counters = None if clients is None else [*CAPTURED, *sorted(reported)]
+        yield from bug_problems(scenario.bug, scenario.variants, counters)
 
 
 # ----- cluster and topics -----------------------------------------------------------------------------
@@ -121,39 +131,29 @@ def _foreign(at: tuple[str, ...], part: str, spec: Any, system: System) -> Itera
 # ----- clients ----------------------------------------------------------------------------------------
 
 
-def _client_problems(
-    scenario: Scenario, clients: Collection[str] | Mapping[str, Client]
-) -> Iterator[Problem]:
+def _client_problems(scenario: Scenario, clients: Mapping[str, Client] | None) -> Iterator[Problem]:
     sides: tuple[tuple[str, dict[str, Any]], ...] = (
         ("producers", dict(scenario.load.producers)),
         ("consumers", dict(scenario.load.consumers)),
     )
-    reserved = SYSTEMS[scenario.system].harness_options
     for side, specs in sides:
         for name, spec in specs.items():
             at = ("load", side, name)
-            if clients:
+            if clients is not None:
                 yield from _worker_problems(at, spec, scenario.system, clients)
             for index, topic in enumerate(spec.topics):
                 if topic not in scenario.topics:
                     sentence = f"is not declared under topics; {did_you_mean(topic, scenario.topics)}"
                     yield (*at, "topics", index), sentence
-            for option in spec.options:
-                if option in reserved:
-                    yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
 
 
 def _worker_problems(
     at: tuple[str, ...],
     spec: ProducerSpec | ConsumerSpec,
     system: str,
-    clients: Collection[str] | Mapping[str, Client],
+    clients: Mapping[str, Client],
 ) -> Iterator[Problem]:
     """The client must exist, be of this system, have the role and be able to do what is asked."""
-    if not isinstance(clients, Mapping):
-        if spec.client not in clients:
-            yield (*at, "client"), f"is no known client; {did_you_mean(spec.client, clients)}"
-        return
     fitting = [name for name, client in clients.items() if client.system == system]
     if spec.client not in clients:
         yield (*at, "client"), f"is no known client; {did_you_mean(spec.client, fitting)}"
@@ -170,6 +170,9 @@ def _worker_problems(
         able = worker.supports.get(key, default)
         if value is not None and value not in able:
             yield (*at, key), f"is more than the {spec.client} worker can do; it can: {', '.join(able)}"
+    for option in spec.options:
+        if option in worker.reserved:
+            yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
 
 
 def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from typing import Any, Final, Union, get_args, get_origin
 import yaml
 from pydantic import ValidationError
 
-from harness.errors import ScenarioError, did_you_mean
+from harness.errors import ScenarioError, UsageError, did_you_mean
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 from harness.scenario.checks import Client, problems
 from harness.scenario.model import Scenario
@@ -28,6 +28,8 @@ from harness.validation import Location, dotted, inner_type, problem_of, value_t
 
 SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
 
+#: Folders that a scenario names -> the workers there are (`harness.workers.known_workers`).
+Clients = Callable[[Sequence[str]], Mapping[str, Client]]
 #: Raises ScenarioError for a fault step that cannot be used (`faults.compile` is behind it).
 FaultCheck = Callable[[Scenario], object]
 
@@ -41,7 +43,7 @@ class Source:
     data: dict[str, Any]
     places: dict[Location, str]
     overrides: tuple[tuple[Location, Any, str], ...] = ()
-    clients: Collection[str] | Mapping[str, Client] = ()
+    clients: Clients | None = field(default=None, compare=False)
     classes: Collection[str] = ()
     check_faults: FaultCheck | None = field(default=None, compare=False)
 
@@ -57,7 +59,7 @@ def load_scenario(
     name_or_path: str | Path,
     *,
     overrides: Sequence[str] = (),
-    clients: Collection[str] | Mapping[str, Client] = (),
+    clients: Clients | None = None,
     classes: Collection[str] = (),
     check_faults: FaultCheck | None = None,
 ) -> Scenario:
@@ -66,7 +68,7 @@ def load_scenario(
     Args:
         name_or_path: a bundled scenario's name, or a file.
         overrides: ``key.path=value`` texts of ``--set``, laid over the file and over every variant.
-        clients: known workers; empty = not checked. A mapping says what each can do, too.
+        clients: what knows the workers; None = clients are not checked.
         classes: known anomaly classes, for ``expect``; empty = not checked.
         check_faults: raises `ScenarioError` for unusable fault steps.
 
@@ -108,7 +110,7 @@ def variants(scenario: Scenario) -> list[tuple[str, Scenario, str]]:
     merged: list[tuple[str, Scenario, str]] = []
     for name, variant in scenario.variants.items():
         at: Location = ("variants", name, "override")
-        for key in ("name", "system", "rounds", "variants", "bug"):
+        for key in ("name", "system", "workers", "rounds", "variants", "bug"):
             if key in variant.override:
                 raise ScenarioError(
                     f"{source.place((*at, key))}: {dotted((*at, key))}: a variant cannot change {key}"
@@ -260,7 +262,9 @@ def _validated(data: dict[str, Any], source: Source, *, inside: Location = ()) -
         location, problem, more = problem_of(Scenario, error, data)
         hint = f"{more} more after this one" if more else ""
         raise ScenarioError(_line(source, location, problem, inside), hint=hint) from None
-    for location, problem in problems(scenario, clients=source.clients, classes=source.classes):
+    scenario._source = source
+    clients = _clients(scenario, source)
+    for location, problem in problems(scenario, clients=clients, classes=source.classes):
         what, semicolon, allowed = problem.partition(";")
         sentence = f"{what}{value_text(location, data)}{semicolon}{allowed}"
         raise ScenarioError(_line(source, location, sentence, inside))
@@ -269,8 +273,18 @@ def _validated(data: dict[str, Any], source: Source, *, inside: Location = ()) -
             source.check_faults(scenario)
         except ScenarioError as error:
             raise ScenarioError(_fault_line(source, str(error), inside), hint=error.hint) from error
-    scenario._source = source
     return scenario
+
+
+def _clients(scenario: Scenario, source: Source) -> Mapping[str, Client] | None:
+    if source.clients is None:
+        return None
+    try:
+        return source.clients(scenario.worker_folders)
+    except UsageError as error:
+        if not scenario.workers:
+            raise
+        raise ScenarioError(f"{source.place(('workers',))}: workers: {error}", hint=error.hint) from error
 
 
 def _line(source: Source, location: Location, problem: str, inside: Location) -> str:

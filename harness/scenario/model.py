@@ -7,6 +7,7 @@ one line that names the key, the value, what is allowed and, for a misspelt key,
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -183,6 +184,10 @@ class Scenario(Part):
     name: Name = Field(description="names the run folders")
     about: str = Field("", description="one line for people")
     system: SystemName = Field(DEFAULT.name, description="the broker")
+    workers: list[str] = Field(
+        default_factory=list,
+        description="folders of workers of your own, relative to this file; `docs/howto/add-a-worker.md`",
+    )
     cluster: ClusterSpec = Field(default_factory=ClusterSpec, description="version and broker settings")
     topics: dict[Name, TopicSpec] = Field(
         default_factory=lambda: {"orders": TopicSpec()}, min_length=1, description="by name"
@@ -206,6 +211,12 @@ class Scenario(Part):
     @classmethod
     def _with_defaults_of_the_system(cls, data: Any) -> Any:
         return with_system_defaults(data)
+
+    @property
+    def worker_folders(self) -> list[str]:
+        """The folders of ``workers``, absolute."""
+        beside = Path() if self._source is None else self._source.path.parent
+        return [str((beside / Path(folder).expanduser()).resolve()) for folder in self.workers]
 
     @property
     def text(self) -> str:

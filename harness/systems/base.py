@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -26,8 +26,6 @@ class System:
         partitions: of a topic that says nothing.
         topologies: what ``cluster.topology`` may be, the default first; empty = there is one only.
         harness_libraries: Python distributions that the harness itself talks to the brokers with.
-        harness_options: client options the harness sets itself; a scenario that sets one would no longer say
-            what is run.
         allowed: by key of a consumer, its values; the first is the default.
         auto_settle: what ``settle: auto`` of a consumer means.
         foreign: by part and key of the scenario, what to write instead of a key that means nothing here.
@@ -46,7 +44,6 @@ class System:
     partitions: ClassVar[int] = 1
     topologies: ClassVar[tuple[str, ...]] = ()
     harness_libraries: ClassVar[tuple[str, ...]] = ()
-    harness_options: ClassVar[frozenset[str]] = frozenset()
     allowed: ClassVar[Mapping[str, tuple[str, ...]]] = {"receive": ("loop",), "settle": ("auto", "ack")}
     auto_settle: ClassVar[Literal["auto", "ack"]] = "ack"
     foreign: ClassVar[Mapping[tuple[str, str], str]] = {}
@@ -93,9 +90,3 @@ class System:
             ballast: bytes to make the request longer by, where that can be done.
         """
         return None
-
-
-def in_both_spellings(names: Iterable[str]) -> Iterator[str]:
-    """Option names with dots, and as keyword arguments."""
-    for name in names:
-        yield from (name, name.replace(".", "_"))

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from harness.systems.base import Problem, Request, System, Texts, in_both_spellings
+from harness.systems.base import Problem, Request, System, Texts
 
 _COMMITS: Final = "consumers of kafka commit positions; leave it out, or see commit_every"
 CORRELATION: Final = 0x42535432
@@ -24,17 +24,6 @@ class Kafka(System):
     is_default = True
     partitions = 12
     harness_libraries = ("kafka-python", "confluent-kafka")
-    harness_options = frozenset(
-        in_both_spellings(
-            (
-                *("bootstrap.servers", "metadata.broker.list", "client.id", "group.id", "transactional.id"),
-                *("enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset"),
-            )
-        )
-    ) | {
-        *("ClientID", "Consumer.Offsets.Initial", "Consumer.Offsets.AutoCommit.Enable"),
-        "Producer.Transaction.ID",
-    }
     allowed = {"receive": ("loop",), "settle": ("auto",)}
     auto_settle = "auto"
     foreign = {

@@ -33,14 +33,6 @@ class Pulsar(System):
     audit = ("pulsar-client-java", "4.0.8")  # only Java shows the sequence ids of what is stored
     topologies = (_SMALL, _THREE_BOOKIES)
     harness_libraries = ("pulsar-client",)
-    harness_options = frozenset(
-        {
-            *("serviceUrl", "topicName", "topicNames", "topicsPattern", "subscriptionName", "consumerName"),
-            *("subscriptionInitialPosition", "messageListener", "consumerEventListener"),
-            *("service_url", "topic", "subscription_name", "consumer_name", "initial_position"),
-            *("message_listener", "schema", "logger"),
-        }
-    )
     allowed = {"receive": ("loop", "listener", "batch"), "settle": ("auto", "ack", "cumulative", "none")}
     foreign = {
         ("topic", "replication"): (

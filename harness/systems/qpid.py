@@ -14,7 +14,6 @@ class Qpid(System):
     audit = ("qpid-jms-legacy", "")
     topologies = ("node", "memory", "group")
     harness_libraries = ("pika",)
-    harness_options = frozenset({"brokerlist", "clientid", "host", "port", "queue", "destination"})
     allowed = {"receive": ("loop", "listener"), "settle": ("auto", "ack", "transacted", "none")}
     auto_settle = "auto"  # JMS has a mode of that name
     foreign = {

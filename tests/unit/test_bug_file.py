@@ -9,6 +9,7 @@ import pytest
 from harness.errors import ScenarioError
 from harness.scenario.bundled import bundled_bugs
 from harness.scenario.file import load_scenario, variants
+from harness.workers import known_workers
 
 GOOD = """
 name: lost
@@ -78,7 +79,7 @@ def test_a_wrong_bug_file_is_one_line_that_names_the_key(
     assert right in GOOD
     file.write_text(GOOD.replace(right, wrong, 1))
     with pytest.raises(ScenarioError) as caught:
-        load_scenario(file)
+        load_scenario(file, clients=known_workers)
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"{file}:")
 

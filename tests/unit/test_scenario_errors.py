@@ -8,6 +8,7 @@ import pytest
 
 from harness.errors import Exit, ScenarioError
 from harness.scenario.file import load_scenario
+from harness.workers import known_workers
 
 BAD = [
     ("", "bad.yaml: is empty"),
@@ -74,8 +75,8 @@ BAD = [
         "load.producers.p.options.bootstrap.servers: is set by brokerstorm itself: leave it out, got 'h'",
     ),
     (
-        "name: x\nload: {consumers: {c: {options: {group_id: h}}}}\n",
-        "load.consumers.c.options.group_id: is set by brokerstorm itself",
+        "name: x\nload: {consumers: {c: {options: {group.id: h}}}}\n",
+        "load.consumers.c.options.group.id: is set by brokerstorm itself",
     ),
     (
         "name: x\nload: {producers: {p: {lanes: key, keys: 5}, q: {lanes: key, keys: 6}}}\n",
@@ -142,7 +143,7 @@ def test_one_line_names_it(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(ScenarioError) as caught:
-        load_scenario(path, clients=["confluent-kafka", "kafka-python"], classes=["acked-lost"])
+        load_scenario(path, clients=known_workers, classes=["acked-lost"])
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -103,11 +103,15 @@ class FakeWorker:
     system: str
     roles: tuple[str, ...] = ("producer", "consumer")
     supports: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reserved: tuple[str, ...] = ()
+    exposure: tuple[str, ...] = ()
 
 
 CLIENTS = {
     "confluent-kafka": FakeWorker("kafka"),
-    "pulsar-client-java": FakeWorker("pulsar", supports={"receive": ("loop", "listener")}),
+    "pulsar-client-java": FakeWorker(
+        "pulsar", supports={"receive": ("loop", "listener")}, reserved=("serviceUrl",)
+    ),
     "pulsar-client": FakeWorker("pulsar", roles=("producer",)),
     "qpid-jms-legacy": FakeWorker("qpid", supports={"settle": ("auto", "ack", "transacted")}),
 }
@@ -197,7 +201,7 @@ def test_what_means_nothing_is_one_line(tmp_path: Path, text: str, message: str)
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(ScenarioError) as caught:
-        load_scenario(path, clients=CLIENTS)
+        load_scenario(path, clients=lambda folders: CLIENTS)
     assert message in str(caught.value)
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ScenarioError, UsageError
+from harness.plan.build import build_plan
 from harness.plan.model import ConsumerPromise, PromisePlan, TopicPlan
 from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
+from harness.scenario.file import load_scenario
 from harness.scenario.model import RequireSpec
 from harness.workers import known_workers, load_worker
 
@@ -192,6 +194,22 @@ def test_workers_of_a_folder_outside_the_tree(tmp_path: Path, monkeypatch: pytes
     assert load_worker("mine", [tmp_path / "one"]) is load_worker("mine", [tmp_path / "one"])
     assert load_worker("mine", [tmp_path, tmp_path / "one"]).about == "a client of my own"
     assert "sarama" in known_workers()
+
+
+def test_a_scenario_names_folders_of_workers_beside_its_file(tmp_path: Path) -> None:
+    (tmp_path / "clients" / "mine").mkdir(parents=True)
+    worker(tmp_path / "clients" / "mine", '[exposure]\nstumbles = "what it stumbled over"\n')
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: x\nworkers: [clients]\nload: {producers: {p: {client: mine}}}\n")
+    plan = build_plan(load_scenario(file, clients=known_workers), seed=1)
+    assert plan.workers == [str(tmp_path / "clients" / "mine")]
+    assert load_worker("mine", plan.workers).about == "a client of my own"
+    assert plan.producers[0].promise.order is None
+    assert build_plan(load_scenario("kafka-smoke"), seed=1).workers == []
+
+    file.write_text("name: x\nworkers:\n  - client\nload: {producers: {p: {client: mine}}}\n")
+    with pytest.raises(ScenarioError, match=f"{file}:2: workers: no workers in {tmp_path}/client"):
+        load_scenario(file, clients=known_workers)
 
 
 @pytest.mark.parametrize(
