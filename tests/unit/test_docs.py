@@ -169,3 +169,11 @@ def test_the_index_links_to_every_page() -> None:
     index = ROOT / "docs" / "index.md"
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
     assert [name_of(page) for page in index.parent.rglob("*.md") if page not in linked | {index}] == []
+
+
+def test_the_vocabulary_names_classes_that_there_are() -> None:
+    table = (ROOT / "docs" / "explanation" / "vocabulary.md").read_text().partition("## In the code")[2]
+    code = "".join(path.read_text() for path in sources())
+    names = re.findall(r"`(\w+)`", table)
+    assert names
+    assert [name for name in names if not re.search(rf"^class {name}\b", code, re.MULTILINE)] == []
