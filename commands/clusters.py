@@ -224,7 +224,7 @@ def inject(
     """Inject one fault into a cluster that is up.
 
     FAULT and its keys are those of `list faults`. Without --for a lasting fault stays until `clean`. The
-    exit code is 3 when the fault did not bite.
+    exit code is 3 when the fault had no effect.
     """
     from faults import inject_once
     from harness.clusters import attach_cluster
@@ -245,8 +245,8 @@ def _show_injection(row: dict[str, Any]) -> None:
     if row["skipped"]:
         write(f"{row['kind']} {row['target']}: skipped, {row['skipped']}")
         return
-    bit = "" if row["effective"] else " (it did not bite)"
-    write(f"{row['kind']} {', '.join(row['targets'])}{bit}: {row['evidence']}")
+    doubt = "" if row["effective"] else " (it had no effect)"
+    write(f"{row['kind']} {', '.join(row['targets'])}{doubt}: {row['evidence']}")
     if row["applied"]:
         write("still applied; `brokerstorm clean` heals it")
 

@@ -42,7 +42,7 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     Exit.FAIL: ("fail: a promise was broken, or a variant did not come out as expected", "read the report"),
     Exit.USAGE: ("the command line, a scenario or a run folder cannot be used", "the message names the key"),
     Exit.UNKNOWN: (
-        "unknown: the run could not have shown a failure (a fault did not bite, the rate was not reached, "
+        "unknown: the run could not have shown a failure (a fault had no effect, the rate was not reached, "
         "the drain or the audit is incomplete, records are missing)",
         "the coverage section says what was missing",
     ),

@@ -262,7 +262,7 @@ def failing(**changes: Any) -> Result:
         faults=fault_rows(),
         timeline=timeline(lossy=True),
         coverage=[
-            {"name": "faults", "ok": True, "text": "3 of 3 faults bit while messages were in flight"},
+            {"name": "faults", "ok": True, "text": "3 of 3 faults took effect while messages were in flight"},
             {"name": "rate", "ok": True, "text": "99.98 % of the intended rate outside outages (needs 99 %)"},
             {"name": "audit", "ok": True, "text": "read to the end of 12 of 12 partitions"},
             {"name": "records", "ok": True, "text": "every attempt has its record; no damaged segment"},
@@ -311,7 +311,7 @@ def passing(**changes: Any) -> Result:
 
 
 def unknown(**changes: Any) -> Result:
-    """An audit that stalled on one partition and a fault that never bit: nothing is proved."""
+    """An audit that stalled on one partition and a fault without effect: nothing is proved."""
     suspect = replace(
         lost_finding(),
         status=Status.SUSPECT,
@@ -328,11 +328,15 @@ def unknown(**changes: Any) -> Result:
     values: dict[str, Any] = {
         "verdict": Verdict.UNKNOWN,
         "exit_code": 3,
-        "reasons": ["audit: orders-3 was not read to its end", "faults: 1 of 2 did not bite"],
+        "reasons": ["audit: orders-3 was not read to its end", "faults: 1 of 2 had no effect"],
         "findings": [suspect],
         "faults": faults,
         "coverage": [
-            {"name": "faults", "ok": False, "text": "1 of 2 faults bit; pause kafka-3 changed nothing"},
+            {
+                "name": "faults",
+                "ok": False,
+                "text": "1 of 2 faults took effect; pause kafka-3 changed nothing",
+            },
             {"name": "rate", "ok": True, "text": "99.98 % of the intended rate outside outages (needs 99 %)"},
             {"name": "audit", "ok": False, "text": "orders-3 read to 41,203 of 48,000 (stall)"},
         ],

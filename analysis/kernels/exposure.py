@@ -19,7 +19,7 @@ from analysis.capture.bucket import (
 from harness.faultlog import FaultRecord
 from harness.records import Event, Kind, Outcome
 
-#: What is counted in the buckets; `faults_bit` comes from the fault log.
+#: What is counted in the buckets; `faults_effective` comes from the fault log.
 COUNTED = (
     "sends_open_at_fault",
     "sends_before_first_ok",
@@ -42,8 +42,8 @@ _EVENTS = {
 def of_bucket(bucket: Bucket) -> dict[str, int]:
     """The counters of one bucket, by name; probes are not counted."""
     found = dict.fromkeys(COUNTED, 0)
-    bit = sorted(fault.start_ns for fault in bucket.context.faults if fault.effective)
-    times = np.array(bit, np.int64)
+    starts = sorted(fault.start_ns for fault in bucket.context.faults if fault.effective)
+    times = np.array(starts, np.int64)
     sends, deliveries = bucket.sends, bucket.deliveries
     first_ok = _first_ok(bucket)
     for part in chunks(sends.rows):
@@ -88,12 +88,12 @@ def open_at(times: Array, start: Array, done: Array) -> int:
 def exposure_of(
     counts: Iterable[Mapping[str, int]], faults: Sequence[FaultRecord], manifest: Mapping[str, Any]
 ) -> dict[str, int]:
-    """All counters of a run: the buckets' sums, the faults that bit, and what the workers reported."""
+    """All counters of a run: the buckets' sums, effective faults, and what the workers reported."""
     found = dict.fromkeys(COUNTED, 0)
     for each in counts:
         for name in COUNTED:
             found[name] += each.get(name, 0)
-    found["faults_bit"] = sum(fault.effective and not fault.skipped for fault in faults)
+    found["faults_effective"] = sum(fault.effective and not fault.skipped for fault in faults)
     for worker in manifest.get("workers") or ():
         for name, value in (worker.get("exposure") or {}).items():
             found[str(name)] = found.get(str(name), 0) + int(value)

@@ -121,7 +121,7 @@ def band_source(faults: Sequence[FaultRow], min_width_s: float) -> Any:
                 for fault, end in zip(fired, ends, strict=True)
             ],
             "proof": [
-                words.plain(fault.evidence if fault.effective else f"did not bite: {fault.evidence}")
+                words.plain(fault.evidence if fault.effective else f"had no effect: {fault.evidence}")
                 for fault in fired
             ],
         }

@@ -107,7 +107,7 @@ def _fault_rows(a: Result, b: Result) -> list[Row]:
     ours, theirs = fired(a), fired(b)
     return [
         _row("faults", "fired", "count", len(ours), len(theirs)),
-        _row("faults", "bit", "count", sum(bit for *_, bit in ours), sum(bit for *_, bit in theirs)),
+        _row("faults", "took effect", "count", sum(e for *_, e in ours), sum(e for *_, e in theirs)),
         _row(
             "faults",
             "longest outage",

@@ -171,11 +171,11 @@ def latency_line(latency_ms: dict[str, float]) -> str:
 
 
 def faults_line(faults: list[FaultRow]) -> str:
-    """``3 of 3 bit live traffic``, the longest outage and the slowest recovery."""
+    """``3 of 3 took effect``, the longest outage and the slowest recovery."""
     fired = [fault for fault in faults if not fault.skipped]
     if not fired:
         return "none" if not faults else f"none ({len(faults)} skipped)"
-    line = f"{sum(fault.effective for fault in fired)} of {len(fired)} bit"
+    line = f"{sum(fault.effective for fault in fired)} of {len(fired)} took effect"
     not_healed = [fault for fault in fired if not fault.healed]
     line += f", {len(not_healed)} NOT HEALED" if not_healed else ", all healed"
     if len(fired) < len(faults):
@@ -191,7 +191,7 @@ def faults_line(faults: list[FaultRow]) -> str:
 
 def faults_counted(faults: dict[str, int]) -> str:
     """The same in short, from a `RunSummary`."""
-    return f"{faults.get('effective', 0)} of {faults.get('fired', 0)} bit"
+    return f"{faults.get('effective', 0)} of {faults.get('fired', 0)} took effect"
 
 
 def _numbers(result: Result) -> RenderableType:

@@ -95,7 +95,7 @@ def _delivery_moments(delivery: Delivered) -> list[_Moment]:
 
 def _fault_moments(fault: FaultNear) -> list[_Moment]:
     name = f"#{fault.id} {fault.kind} {fault.target}"
-    moments: list[_Moment] = [(fault.t_s, "fault", name if fault.effective else f"{name} (did not bite)")]
+    moments: list[_Moment] = [(fault.t_s, "fault", name if fault.effective else f"{name} (had no effect)")]
     if fault.until_s is not None:
         moments.append((fault.until_s, "fault", f"{name} healed"))
     return moments

@@ -1,7 +1,7 @@
 """Validity checks: whether the run could have shown a failure. A clean result rests on them.
 
-A run without anomalies proves something only if faults bit while messages flowed, at the rate asked for,
-and if everything was recorded and read back. Each check is one sentence, whether it holds or not; one
+A run without anomalies proves something only if faults took effect while messages flowed at the rate asked
+for, and if everything was recorded and read back. Each check is one sentence, whether it holds or not; one
 that does not hold makes the verdict *unknown* (unless a violation was found all the same).
 """
 
@@ -129,12 +129,12 @@ def _traffic(facts: RunFacts) -> Check:
 
 
 def _faults(facts: RunFacts) -> Check | None:
-    """A planned set of faults of which none bit during traffic shows nothing."""
+    """A planned set of faults of which none took effect during traffic shows nothing."""
     if not facts.plan.get("faults"):
         return None
     injected = [f for f in facts.faults if f.inject_ns is not None]
-    bit = [f for f in injected if f.effective]
-    hit = [f for f in bit if _during_traffic(f, facts)]
+    effective = [f for f in injected if f.effective]
+    hit = [f for f in effective if _during_traffic(f, facts)]
     if hit:
         vacuous = [f"{f.kind} #{f.id}" for f in injected if f not in hit]
         tail = f"; without effect: {_some(vacuous)}" if vacuous else ""
@@ -142,9 +142,9 @@ def _faults(facts: RunFacts) -> Check | None:
     if not injected:
         why = _some(sorted({f.skipped for f in facts.faults if f.skipped})) or "the run ended before"
         return Check("faults", False, f"no planned fault was injected: {why}")
-    if not bit:
+    if not effective:
         return Check("faults", False, f"none of {len(injected)} injected faults had an effect")
-    return Check("faults", False, f"none of {len(bit)} effective faults met a message on its way")
+    return Check("faults", False, f"none of {len(effective)} effective faults met a message on its way")
 
 
 def _during_traffic(fault: FaultRecord, facts: RunFacts) -> bool:

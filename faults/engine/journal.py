@@ -2,7 +2,7 @@
 
 inject   about to be applied: kind, target as written, resolved targets, planned time, params, and what
          becomes of acknowledgements that brokers had confirmed
-effect   whether it bit, and how we know; a later row of the same id says more
+effect   whether it took effect, and how we know; a later row of the same id says more
 heal     the undoing began; of a fault that ends by itself: it was seen to be over
 healed   whether the cluster is whole again, and whether nothing of the fault is applied any more;
          again what became of acknowledgements, by then it may be known

@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Prover(threading.Thread):
-    """Writes the ``effect`` row of a fault: as soon as it bit, or when ``done`` is set and it has not.
+    """Writes the ``effect`` row of a fault: as soon as it took effect, or when ``done`` is set without one.
 
     A second row replaces it when more was seen until ``done``: of a killed controller its successor shows
     first, the leaders that moved seconds later.

@@ -90,7 +90,7 @@ class Impaired(NodeLoss):
     """Flows with an impairment. Proved by requests of our own on their wires, before and while it lasts; what
     the cluster shows of it is told beside.
 
-    Sub-classes say when a measure shows that it bit, and when that it is gone.
+    Sub-classes say when a measure shows the effect, and when that it is gone.
 
     Attributes:
         silences: whether nobody gets an answer while it lasts: slow is not gone.

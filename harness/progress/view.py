@@ -76,7 +76,7 @@ class RunView:
         if what == "skipped":
             return f"{text} skipped, {record.skipped}"
         if what == "effect":
-            return f"{text} {'bit' if record.effective else 'did NOT bite'}: {record.evidence}"
+            return f"{text} {'took effect' if record.effective else 'had NO EFFECT'}: {record.evidence}"
         if what == "healed":
             return f"{text} {'healed' if record.recovered else 'NOT HEALED'}"
         return ""

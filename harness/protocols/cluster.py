@@ -286,7 +286,7 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Whether a fault bit, and how we know."""
+    """Whether a fault took effect, and how we know."""
 
     effective: bool
     evidence: str

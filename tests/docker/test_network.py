@@ -189,7 +189,7 @@ def test_other_systems(
             cluster.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
 
 
-#: Starts a cluster, lets all there is of network faults bite, says so and is killed.
+#: Starts a cluster, applies every network fault there is, says so and is killed.
 HARNESS = """
 import os, sys, faults
 from pathlib import Path

@@ -70,7 +70,7 @@ class Rig:
         raise AssertionError(f"no {event} within {timeout_s} s: {read_jsonl(self.run.faults)}")
 
     def finish(self, *, now: bool = False) -> None:
-        """Everything came, bit, and is healed; ``now``: do not wait for the time to heal."""
+        """Everything came, took effect, and is healed; ``now``: do not wait for the time to heal."""
         if not now:
             self.storm.join(280)
         assert self.storm.heal_all(120) == [], read_jsonl(self.run.faults)

@@ -43,7 +43,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster[An
 
 
 def cut(cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """One fault that bites and of which nothing stays; the last row of each event."""
+    """One fault that takes effect and of which nothing stays; the last row of each event."""
     rows = fire(cluster, run, [topic_of(cluster.system)], step)
     assert rows["effect"]["effective"], rows
     assert Ledger(run).entries() == []

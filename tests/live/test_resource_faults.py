@@ -48,7 +48,9 @@ def cluster(tmp_path: Path, timeline: faults.Timeline) -> Iterator[BrokerCluster
     assert volumes_below(tmp_path) == []
 
 
-def test_each_bites_and_heals(cluster: BrokerCluster[Any], timeline: faults.Timeline, tmp_path: Path) -> None:
+def test_each_takes_effect_and_heals(
+    cluster: BrokerCluster[Any], timeline: faults.Timeline, tmp_path: Path
+) -> None:
     run = RunDir(tmp_path / "run").create()
     faults.refuse_unsupported(timeline, cluster)
     storm = faults.Storm(timeline, cluster, run)

@@ -15,7 +15,7 @@ GOOD = """
 name: lost
 bug:
   report: https://example.org/issues/1
-  exposure: {counter: faults_bit, floor: 2}
+  exposure: {counter: faults_effective, floor: 2}
   pairs:
     old-new: {affected: old, fixed: new}
 variants:
@@ -31,9 +31,9 @@ BAD = [
     ),
     ("  report: https://example.org/issues/1\n", "", "bug.report: is missing"),
     (
-        "faults_bit",
-        "faults_bitten",
-        "bug.exposure.counter: is no counter, got 'faults_bitten'; did you mean ",
+        "faults_effective",
+        "faults_effectiveten",
+        "bug.exposure.counter: is no counter, got 'faults_effectiveten'; did you mean ",
     ),
     ("floor: 2", "floor: 0", "bug.exposure.floor: must be at least 1, got 0"),
     (

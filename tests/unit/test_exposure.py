@@ -30,7 +30,7 @@ def bucket(sends: Columns, deliveries: Columns, faults: tuple[FaultWindow, ...] 
 
 
 def test_every_captured_counter_is_counted_and_explained() -> None:
-    assert {*COUNTED, "faults_bit"} == set(CAPTURED)
+    assert {*COUNTED, "faults_effective"} == set(CAPTURED)
     assert set(exposure_of([], [], {})) == set(CAPTURED)
     assert not any(CAPTURED.keys() & worker.exposure.keys() for worker in known_workers().values())
 
@@ -85,5 +85,5 @@ def test_buckets_faults_and_workers_are_summed() -> None:
     found = exposure_of(
         [{"deliveries": 5, "ok": 1}, {"deliveries": 7}], FaultLog(rows).records, {"workers": workers}
     )
-    assert (found["deliveries"], found["faults_bit"], found["reconnects"]) == (12, 1, 7)
+    assert (found["deliveries"], found["faults_effective"], found["reconnects"]) == (12, 1, 7)
     assert "ok" not in found

@@ -138,7 +138,7 @@ def test_witnesses_are_the_first_of_each_of_the_largest_episodes_and_then_more()
     assert finding.witnesses[0].message == "1/39/0"
 
 
-def test_a_witness_stands_beside_the_nearest_fault_that_bit() -> None:
+def test_a_witness_stands_beside_the_nearest_fault_that_took_effect() -> None:
     (finding,) = merged(episode(at_s=29.9))
     (witness,) = finding.witnesses
     assert witness.t_s == 29.9
@@ -160,7 +160,7 @@ def test_a_fault_is_named_by_what_it_hit_not_by_how_that_was_chosen() -> None:
         assert window.target == named
 
 
-def test_attribution_is_per_kind_of_fault_that_bit_and_the_same_every_time() -> None:
+def test_attribution_is_per_kind_of_fault_that_took_effect_and_the_same_every_time() -> None:
     episodes = [episode(at_s=10 + n / 10) for n in range(5)]
     (finding,), (again,) = merged(*episodes), merged(*reversed(episodes))
     (share,) = finding.attribution

@@ -113,7 +113,7 @@ def test_plain_lines_for_phases_and_fault_events() -> None:
     assert said == [
         "kafka-quick · unsafe · seed 7: load",
         "fault #1: kill kafka-1",
-        "fault #1: kill kafka-1 bit: process 4711 gone",
+        "fault #1: kill kafka-1 took effect: process 4711 gone",
         "fault #1: kill kafka-1 healed",
         "fault #2: pause random skipped, overlaps #1",
     ]

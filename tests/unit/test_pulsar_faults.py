@@ -186,7 +186,7 @@ def test_random_and_all_mean_brokers_and_a_role_its_nodes(site: Site) -> None:
 @pytest.mark.parametrize(
     "target", ["topic:orders", "topic:clicks-1", "bundle-of:clicks", "namespace", "random"]
 )
-def test_an_unload_bit_when_streams_were_loaded_anew(site: Site, target: str) -> None:
+def test_an_unload_took_effect_when_streams_were_loaded_anew(site: Site, target: str) -> None:
     one = injection(site, {"fault": "unload", "target": target})
     assert not one.proof().effective
     one.apply()
@@ -281,7 +281,7 @@ def test_what_happens_to_clients_costs_a_broker_no_acknowledgements(site: Site) 
     assert PacketsLost(site, ["broker-1"], {"link": "all"}).confirmed_acks() == "unknown"
 
 
-def test_a_transfer_bit_when_another_broker_owns_it(cluster: BundleCluster, site: Site) -> None:
+def test_a_transfer_took_effect_when_another_broker_owns_it(cluster: BundleCluster, site: Site) -> None:
     one = injection(site, {"fault": "transfer", "target": "bundle-of:orders"})
     one.apply()
     proof = one.proof()
@@ -299,7 +299,7 @@ def test_a_transfer_to_the_owner_is_skipped(site: Site) -> None:
         injection(site, {"fault": "transfer", "target": "bundle-of:orders", "to": "broker-1"})
 
 
-def test_a_split_bit_when_there_are_more_bundles(cluster: BundleCluster, site: Site) -> None:
+def test_a_split_took_effect_when_there_are_more_bundles(cluster: BundleCluster, site: Site) -> None:
     one = injection(site, {"fault": "split-bundle", "target": "bundle-of:orders"})
     one.apply()
     assert one.proof().details["bundles"] == [2, 4]
@@ -309,7 +309,7 @@ def test_a_split_bit_when_there_are_more_bundles(cluster: BundleCluster, site: S
     assert not again.proof().effective
 
 
-def test_a_piece_prints_as_it_is_written() -> None:
+def test_a_service_unit_prints_as_it_is_written() -> None:
     assert str(ServiceUnit("namespace")) == "namespace"
     assert str(ServiceUnit("topic", "orders")) == "topic:orders"
 

@@ -80,7 +80,7 @@ def test_page_holds_the_verdict_the_coverage_and_each_witness() -> None:
     for part in (
         "1,486 acked-lost in 7 episodes: acknowledged, and not in the log",
         "Validity checks",
-        "3 of 3 faults bit while messages were in flight",
+        "3 of 3 faults took effect while messages were in flight",
         "1/3/88121",
         "breaks delivery: required by the scenario",
         "kill leader-of:orders #1 +12 ms",

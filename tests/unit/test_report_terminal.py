@@ -56,7 +56,7 @@ def test_everything_a_reader_needs_is_there() -> None:
         "... 0 1 [4] 2 3 4 5 ...",
         "... 88119 88120 [88121] (88122) 88190 88191 ...",
         "kill leader-of:orders #1 +12 ms",
-        "3 of 3 bit, all healed   longest outage 5.1 s   slowest recovery 6.7 s",
+        "3 of 3 took effect, all healed   longest outage 5.1 s   slowest recovery 6.7 s",
         "49,998/s of 50,000/s   99.98 % of it outside outages",
         "p50 13 ms   p99 3.9 s   p99.9 4.4 s   max 5.1 s",
         "brokerstorm trace 1/3/88121 runs/latest",
@@ -87,10 +87,10 @@ def test_a_clean_run_says_what_it_showed() -> None:
 def test_unknown_names_every_gap_and_what_is_missing() -> None:
     text = said(unknown())
     assert text.startswith(" UNKNOWN ")
-    assert "? 1 of 2 faults bit; pause kafka-3 changed nothing" in text
+    assert "? 1 of 2 faults took effect; pause kafka-3 changed nothing" in text
     assert "? orders-3 read to 41,203 of 48,000 (stall)" in text
     assert "not proved: the audit of orders-3 stopped" in text
-    assert "1 of 2 bit, all healed, 1 skipped" in text
+    assert "1 of 2 took effect, all healed, 1 skipped" in text
 
 
 def test_a_fault_left_behind_stands_out() -> None:

@@ -27,7 +27,7 @@ name: lost
 rounds: 4
 bug:
   report: https://example.org/issues/1
-  exposure: {counter: faults_bit, floor: 3}
+  exposure: {counter: faults_effective, floor: 3}
   pairs:
     old-new: {affected: old, fixed: new}
 load: {duration: 5s}
@@ -35,7 +35,7 @@ variants:
   old: {expect: acked-lost, override: {load: {producers: {p: {client_version: 1.0.0}}}}}
   new: {override: {load: {producers: {p: {client_version: 1.0.1}}}}}
 """
-MET, NOT_MET = {"faults_bit": 3}, {"faults_bit": 2}
+MET, NOT_MET = {"faults_effective": 3}, {"faults_effective": 2}
 HIT, CLEAN = failing(exposure=MET), passing(exposure=MET)
 Script = Callable[[Plan, str], Result]
 
@@ -129,7 +129,7 @@ def test_a_round_that_met_too_little_is_run_again_with_its_seed(asked: Callable[
     first, again = played.plans[3], played.plans[4]
     assert (first.seed, first.faults) == (again.seed, again.faults)
     assert first.run_tag != again.run_tag
-    assert notes[3].endswith("fixed 1.0.1 · not counted: faults_bit 2, at least 3 needed")
+    assert notes[3].endswith("fixed 1.0.1 · not counted: faults_effective 2, at least 3 needed")
     assert case.summary(1.0).exit_code == 0
 
 

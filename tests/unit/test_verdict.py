@@ -102,7 +102,7 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     ),
     "nothing sent": (lambda: facts(empty(GRID)), "no message was sent"),
     "nothing acknowledged": (lambda: facts(traffic(ok_share=0)), "none of 10,000 sends was acknowledged"),
-    "no fault bit": (lambda: facts(faults=[VACUOUS]), "none of 1 injected faults had an effect"),
+    "no fault took effect": (lambda: facts(faults=[VACUOUS]), "none of 1 injected faults had an effect"),
     "all faults skipped": (lambda: facts(faults=[SKIPPED]), "no planned fault was injected: no candidate"),
     "no fault rows": (lambda: facts(faults=[]), "no planned fault was injected"),
     "fault after traffic": (lambda: facts(faults=[AFTERWARDS]), "met a message on its way"),

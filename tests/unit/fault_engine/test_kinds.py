@@ -1,4 +1,4 @@
-"""What each kind of fault does to nodes and leaders, and when it says that it bit."""
+"""Kinds of fault on a cluster that is only state: their effect on nodes and leaders, and its proof."""
 
 from __future__ import annotations
 

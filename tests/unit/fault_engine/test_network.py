@@ -1,4 +1,4 @@
-"""Network faults on a cluster that is only state: when they say that they bit, and that they are gone."""
+"""Network faults on a cluster that is only state: the proof of their effect, and of its end."""
 
 from __future__ import annotations
 

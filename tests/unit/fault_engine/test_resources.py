@@ -1,4 +1,4 @@
-"""Faults on resources, on a cluster that is only state: when they bite, and that all is given back."""
+"""Faults on resources, on a cluster that is only state: the proof of effect, and that all is given back."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def step(kind: str, **more: object) -> dict[str, object]:
         ("slow-disk", "", "kafka-2: 1 MB/s at most: 0.40 s for a synced write of 131 kB, 0.010 s before"),
     ],
 )
-def test_it_bites_and_is_given_back(
+def test_it_takes_effect_and_is_given_back(
     cluster: StateCluster, run: RunDir, kind: str, dies_of: str, says: str
 ) -> None:
     hungry(cluster).dies_of = {dies_of}
