@@ -13,7 +13,6 @@ from faults.schedule.reference import kinds, schema
 from faults.schedule.timeline import (
     Firing,
     Timeline,
-    abilities_needed,
     commands_of,
     compile,
     describe,
@@ -26,7 +25,6 @@ __all__ = [
     "Firing",
     "Storm",
     "Timeline",
-    "abilities_needed",
     "commands_of",
     "compile",
     "describe",

@@ -35,6 +35,11 @@ def find_ability(cluster: Cluster, ability: type) -> Any | None:
     return next((part for part in parts if isinstance(part, ability)), None)
 
 
+def ability_text(ability: type) -> str:
+    """What a cluster with the ability can do, for people: ``kill a node and start it again``."""
+    return (ability.__doc__ or "").strip().splitlines()[0].removeprefix("Can ").rstrip(".")
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One look at the topics of a run. Keys are streams ("orders-0"), values are node names."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
 
 from faults.kinds import KINDS
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Schedule
+from faults.kit.params import Params, Schedule, in_units, parse_size
+from faults.kit.site import ability_text
 from faults.schedule.mix import MixParams, Weight
+from harness.durations import parse_seconds
 
 _MIX_ABOUT = "Random draws from a weighted set of the others, with quiet periods in which all is healed."
 _DESCRIPTION = "faults to inject while the load runs; see docs/reference/faults.md"
@@ -24,12 +29,12 @@ def schema() -> dict[str, Any]:
 
 
 def kinds() -> list[dict[str, Any]]:
-    """Kind, one line about it, abilities it needs and its own keys, for people and for ``--json``."""
+    """Kind, one line about it, what it needs of the cluster, its own keys: for people and ``--json``."""
     rows = [
         {
             "kind": kind.kind,
             "about": kind.doc(),
-            "abilities": [ability.__name__ for ability in kind.abilities],
+            "abilities": [ability_text(ability) for ability in kind.abilities],
             "needs": sorted(kind.needs),
             "keys": _keys(kind.params),
         }
@@ -101,9 +106,22 @@ def _keys(model: type[Params]) -> list[dict[str, Any]]:
     keys = []
     for name, field in model.model_fields.items():
         default = "required" if field.is_required() else field.get_default(call_default_factory=True)
-        about = field.description or ""
-        keys.append({"key": field.alias or name, "default": default, "about": about})
+        row = {"key": field.alias or name, "default": default, "unit": _unit(field)}
+        keys.append({**row, "about": field.description or ""})
     return keys
+
+
+def _unit(field: FieldInfo) -> str:
+    """``s`` of a duration, ``bytes`` of a size, else empty."""
+    readers = {getattr(mark, "func", None) for mark in [*field.metadata, *_marks(field.annotation)]}
+    return "s" if parse_seconds in readers else "bytes" if parse_size in readers else ""
+
+
+def _marks(annotation: Any) -> Iterator[Any]:
+    """Annotations of a type and of the types in it (``Seconds | None``, ``tuple[Seconds, Seconds]``)."""
+    yield from getattr(annotation, "__metadata__", ())
+    for part in get_args(annotation):
+        yield from _marks(part)
 
 
 def reference_page() -> str:
@@ -140,10 +158,10 @@ def reference_page() -> str:
     for kind in KINDS.values():
         lines += ["", f"## {kind.kind}", "", kind.doc(), ""]
         lines += [*_table(_keys(kind.params)), ""]
-        needs = ", ".join(f"`{ability.__name__}`" for ability in kind.abilities)
-        start = ", ".join(f"`{need}`" for need in sorted(kind.needs))
-        started = f" The cluster is started with {start}." if start else ""
-        lines.append(f"Needs: {needs or 'nothing of the cluster'}.{started}")
+        able = "; ".join(map(ability_text, kind.abilities))
+        lines.append(f"The cluster must be able to: {able}." if able else "Needs nothing of the cluster.")
+        if kind.needs:
+            lines.append(f"It must be started with {', '.join(f'`{need}`' for need in sorted(kind.needs))}.")
     return "\n".join(lines) + "\n"
 
 
@@ -176,13 +194,19 @@ def _mix_page() -> list[str]:
 
 
 def _table(keys: list[dict[str, Any]]) -> list[str]:
-    rows = [f"| `{key['key']}` | {_default(key['default'])} | {key['about']} |" for key in keys]
+    rows = [f"| `{key['key']}` | {_default(key)} | {key['about']} |" for key in keys]
     return ["| key | default | meaning |", "|---|---|---|", *rows]
 
 
-def _default(value: Any) -> str:
+def _default(key: Mapping[str, Any]) -> str:
+    value, unit = key["default"], key["unit"]
     if value in (None, "", {}, []):
         return ""
     if isinstance(value, str):
         return value
-    return f"{value:g} s" if isinstance(value, float) else json.dumps(value)
+    if isinstance(value, tuple):
+        return " to ".join(_default({"default": each, "unit": unit}) for each in value)
+    if unit == "bytes":
+        return in_units(value)
+    number = f"{value:g}" if isinstance(value, float) else json.dumps(value)
+    return f"{number} {unit}".strip()

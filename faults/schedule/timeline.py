@@ -15,9 +15,8 @@ from faults.kit.errors import StepProblem
 from faults.kit.params import (
     Shape,
     TopicShape,
-    names,
 )
-from faults.kit.site import find_ability
+from faults.kit.site import ability_text, find_ability
 from faults.schedule.mix import (
     Draw,
     draws,
@@ -147,15 +146,6 @@ def commands_of(firing: Firing, timeline: Timeline) -> list[str]:
     return kind.commands(kind.params.model_validate(dict(firing.params)), timeline.shape)
 
 
-def abilities_needed(timeline: Timeline) -> dict[str, type]:
-    """Name -> protocol of every ability that the timeline's kinds use."""
-    return {
-        ability.__name__: ability
-        for kind in sorted({firing.kind for firing in timeline.firings})
-        for ability in KINDS[kind].abilities
-    }
-
-
 def needs_of(timelines: Iterable[Timeline]) -> frozenset[str]:
     """What a cluster must be started with, so that all of these timelines can be run on it."""
     firings = [firing for timeline in timelines for firing in timeline.firings]
@@ -174,11 +164,11 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
         ScenarioError: the first step whose kind needs what this cluster lacks.
     """
     for firing in sorted(timeline.firings, key=lambda firing: firing.step):
-        lacking = [a.__name__ for a in KINDS[firing.kind].abilities if find_ability(cluster, a) is None]
+        lacking = [a for a in KINDS[firing.kind].abilities if find_ability(cluster, a) is None]
         if lacking:
             raise ScenarioError(
-                f"faults[{firing.step}].fault: {firing.kind} needs {names(lacking)},"
-                f" which this {cluster.system} cluster ({type(cluster.runtime).__name__}) does not have",
+                f"faults[{firing.step}].fault: {firing.kind} needs a cluster that can"
+                f" {'; '.join(map(ability_text, lacking))}; this {cluster.system} cluster cannot",
                 hint=_needs_hint(firing),
             )
         kind = KINDS[firing.kind]

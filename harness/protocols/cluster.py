@@ -66,6 +66,8 @@ class Runtime(Protocol):
 
 @runtime_checkable
 class Killable(Protocol):
+    """Can kill a node and start it again."""
+
     def kill(self, node: str) -> None:
         """SIGKILL; returns when the process is gone."""
 
@@ -77,12 +79,16 @@ class Killable(Protocol):
 
 @runtime_checkable
 class Stoppable(Protocol):
+    """Can stop a node in good order (SIGTERM)."""
+
     def stop(self, node: str, *, timeout_s: float = 30.0) -> bool:
         """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone: whether by itself."""
 
 
 @runtime_checkable
 class Pausable(Protocol):
+    """Can freeze a node (SIGSTOP) and let it go on."""
+
     def pause(self, node: str) -> None: ...
     def resume(self, node: str) -> None: ...
     def is_paused(self, node: str) -> bool: ...
@@ -100,7 +106,10 @@ class PartitionState:
 
 @runtime_checkable
 class HasPlacement(Protocol):
-    """Knows which node serves which stream, and which node decides that."""
+    """Can tell which node leads or owns what.
+
+    That is: which node serves each stream, and which node decides that.
+    """
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
@@ -112,7 +121,10 @@ class HasPlacement(Protocol):
 
 @runtime_checkable
 class HasLeaders(HasPlacement, Protocol):
-    """Partition leadership that can be moved (Kafka). Nodes are names; partitions are ints."""
+    """Can move the leaders of partitions (Kafka).
+
+    Nodes are names; partitions are ints.
+    """
 
     def replicas(self, topic: str) -> dict[int, list[str]]: ...
     def isr(self, topic: str) -> dict[int, list[str]]: ...
@@ -153,7 +165,10 @@ class HasNamespaces(HasBacklogs, Protocol):
 
 @runtime_checkable
 class HasBundles(HasPlacement, Protocol):
-    """Ownership in bundles of topics (Pulsar). Bundles are named by their range, "0x00000000_0x15555555"."""
+    """Can unload and split bundles of topics (Pulsar).
+
+    Bundles are named by their range, "0x00000000_0x15555555".
+    """
 
     def bundle_owners(self) -> dict[str, str | None]:
         """Bundles of the current namespace -> the node that owns each."""
@@ -175,7 +190,7 @@ class HasBundles(HasPlacement, Protocol):
 
 @runtime_checkable
 class HasTransfers(HasBundles, Protocol):
-    """Whoever asks may say who owns a bundle next (Pulsar 3.0 and later)."""
+    """Can choose which broker owns a bundle next (Pulsar 3.0 and later)."""
 
     def transfer_bundle(self, bundle: str, to: str) -> None:
         """Unload it and ask that a node owns it next; returns when asked, not when owned."""
@@ -183,7 +198,7 @@ class HasTransfers(HasBundles, Protocol):
 
 @runtime_checkable
 class HasMastership(HasPlacement, Protocol):
-    """One node of a group serves everything, the others follow it (Qpid)."""
+    """Can make another node the master, the one that serves everything (Qpid)."""
 
     def roles(self) -> dict[str, str]:
         """Node -> MASTER, REPLICA, or what else it says it is; nodes that do not answer are left out."""
@@ -205,7 +220,7 @@ class ClientConnection:
 
 @runtime_checkable
 class HasConnections(Protocol):
-    """Knows its clients' connections, and can close them."""
+    """Can list and close the connections of clients (Qpid)."""
 
     def connections(self) -> list[ClientConnection]: ...
     def close_connection(self, connection: ClientConnection) -> None:

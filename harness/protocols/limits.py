@@ -21,7 +21,10 @@ class CpuUse:
 
 @runtime_checkable
 class LimitsCpu(Protocol):
-    """Can give a node less CPU than it would take. Needs ``cpu-quota`` of the cluster's start."""
+    """Can limit the CPU time of a node.
+
+    Needs ``cpu-quota`` of the cluster's start.
+    """
 
     def limit_cpu(self, node: str, cores: float | None) -> None:
         """At most this share of a core from now on; None lifts it. Idempotent.
@@ -54,8 +57,11 @@ class MemoryUse:
 
 @runtime_checkable
 class LimitsMemory(Protocol):
-    """Can leave a node less memory. Needs ``memory-group`` of the cluster's start: only what a node takes
-    after it entered its group is counted."""
+    """Can limit the memory of a node.
+
+    Needs ``memory-group`` of the cluster's start: only what a node takes after it entered its group is
+    counted.
+    """
 
     def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:
         """At most this much from now on; None lifts it. Idempotent.
@@ -78,7 +84,10 @@ class LiftsLimits(Protocol):
 
 @runtime_checkable
 class FillsDisk(Protocol):
-    """Has each node's data on a volume of its own. Needs ``data-volume`` of the cluster's start."""
+    """Can fill the volume that holds the data of one node.
+
+    Needs ``data-volume`` of the cluster's start.
+    """
 
     def fill_disk(self, node: str) -> None:
         """Take all that is free on the node's volume.
@@ -97,7 +106,10 @@ class FillsDisk(Protocol):
 
 @runtime_checkable
 class SlowsDisk(FillsDisk, Protocol):
-    """Can slow a node's volume down. Needs ``slow-volume`` of the cluster's start."""
+    """Can slow the volume that holds the data of one node.
+
+    Needs ``slow-volume`` of the cluster's start.
+    """
 
     def slow_disk(self, node: str, bytes_per_s: int | None) -> None:
         """Read and write at most this fast from now on; None lifts it. Idempotent.

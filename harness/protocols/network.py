@@ -72,7 +72,7 @@ class Flow:
 
 @runtime_checkable
 class HasDetours(Protocol):
-    """Stands between clients and brokers, or between the nodes, and can impair what passes."""
+    """Can impair what passes between clients and brokers, or between nodes."""
 
     def why_not(self, link: str, how: How) -> str:
         """Why connections of "clients", "peers" or "all" can never be impaired so, whatever the cluster was
@@ -105,7 +105,7 @@ class HasDetours(Protocol):
 
 @runtime_checkable
 class RenamesNodes(HasDetours, Protocol):
-    """Decides what the names of nodes mean to the other nodes."""
+    """Can give a node another address under the same name."""
 
     def rename(self, name: str, node: str) -> Sequence[Wire]:
         """Give a node another address: the other nodes find it there when they next ask for its name, and
@@ -124,7 +124,7 @@ class RenamesNodes(HasDetours, Protocol):
 
 @runtime_checkable
 class LosesPackets(Protocol):
-    """Can let the kernel drop packets of connections to a node."""
+    """Can drop packets of connections to a node (iptables)."""
 
     def why_not(self, link: str) -> str:
         """Why this machine cannot, for connections of a link; empty when it can."""

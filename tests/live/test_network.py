@@ -94,7 +94,7 @@ def test_a_cluster_without_detours_refuses(tmp_path: Path) -> None:
         timeline = faults.compile(
             [{"fault": "latency", "at": 0}], seed=1, load_s=60, topics=[topic_of("kafka")], nodes=nodes
         )
-        with pytest.raises(ScenarioError, match="latency needs HasDetours") as caught:
+        with pytest.raises(ScenarioError, match="latency needs a cluster that can impair") as caught:
             faults.refuse_unsupported(timeline, cluster)
         assert "--needs client-detours" in caught.value.hint
     finally:

@@ -95,6 +95,24 @@ def test_every_kind_is_described() -> None:
         assert all(key["about"] for key in row["keys"]), row
 
 
+def test_a_need_is_told_as_what_the_cluster_can_do() -> None:
+    for kind in KINDS.values():
+        for ability in kind.abilities:
+            assert (ability.__doc__ or "").startswith("Can "), ability
+            assert ability.__name__ not in PAGE.read_text()
+
+
+def test_only_durations_are_seconds() -> None:
+    keys = {(row["kind"], key["key"]): key for row in faults.kinds() for key in row["keys"]}
+    assert keys["kill", "for"]["unit"] == keys["client-freeze", "period"]["unit"] == "s"
+    assert keys["slow-disk", "rate"]["unit"] == "bytes"
+    assert not any(keys[key]["unit"] for key in (("cpu-limit", "cores"), ("packet-loss", "share")))
+    page = PAGE.read_text()
+    assert "| `cores` | 0.1 |" in page
+    assert "| `period` | 0.16 s to 0.25 s |" in page
+    assert "| `headroom` | 16 MB |" in page
+
+
 def test_the_reference_page_is_fresh() -> None:
     """To refresh it: write `faults.schedule.reference.reference_page()` there."""
     assert PAGE.read_text() == reference_page()
