@@ -7,15 +7,14 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from commands.console import Settings
-from commands.plans import needs_of, timeline_of
+from commands.plans import cluster_of, needs_of, refuse_impossible, timeline_of
 from commands.summaries import judge_run
-from harness.errors import ScenarioError
+from harness.errors import BrokerstormError
 from harness.rundir import RunDir, point_latest
 
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
-    from faults import Timeline
     from harness.clusters.runtime_choice import Choice
     from harness.plan.model import Plan
     from harness.progress.view import BaseProgress
@@ -92,10 +91,7 @@ def _hooks(
     import faults
     from harness.run.campaign import CampaignHooks
 
-    opener = ClusterOpener(options.runtime, needs_of(plans), offline=options.offline, progress=progress)
-
-    def open_cluster(plan: Plan, root: RunDir) -> Cluster:
-        return opener.open(plan, timeline_of(plan), root)
+    opener = ClusterOpener(options.runtime, plans, offline=options.offline, progress=progress)
 
     def storm(plan: Plan, cluster: Cluster, run: RunDir) -> FaultStorm:
         words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
@@ -118,80 +114,65 @@ def _hooks(
     def judge(run: RunDir) -> Result:
         return judge_run(run, session, in_campaign=run.root != root.root)
 
-    return CampaignHooks(open_cluster, storm, judge, on_phase)
+    return CampaignHooks(opener.open, storm, judge, on_phase)
 
 
-class RuntimeChoice:
-    """What ``--runtime`` means for the clusters of one command, decided once a cluster and told.
+def choose_runtime(
+    wanted: str,
+    cluster: tuple[str, str, str],
+    needs: frozenset[str],
+    *,
+    offline: bool,
+    tell: Callable[[str], None],
+    refuse: Callable[[str], None] = lambda runtime: None,
+) -> Choice:
+    """The runtime of a cluster (system, version, topology).
 
     Args:
         wanted: "auto", "process" or "docker".
+        needs: what faults need of the cluster's start.
         tell: gets one line when it was for us to decide.
+        refuse: raises for a runtime that cannot do what is to be done; then "auto" means processes.
     """
+    from harness.clusters import spec_of
+    from harness.clusters.runtime_choice import AUTO, DOCKER, PROCESS, Choice, choose
 
-    def __init__(
-        self, wanted: str, needs: frozenset[str], *, offline: bool, tell: Callable[[str], None]
-    ) -> None:
-        self._wanted = wanted
-        self._needs = needs
-        self._offline = offline
-        self._tell = tell
-        self._made: dict[tuple[str, str, str], Choice] = {}
-
-    def fall_back_to_processes(self, system: str, version: str, topology: str, why: str) -> bool:
-        """Take back what was decided for containers; False when it was not for us to decide."""
-        from harness.clusters.runtime_choice import (
-            AUTO,
-            DOCKER,
-            PROCESS,
-            Choice,
-        )
-
-        key = (system, version, topology)
-        if self._wanted != AUTO or self._made[key].runtime != DOCKER:
-            return False
-        self._made[key] = Choice(PROCESS, why)
-        self._tell(f"runtime {self._made[key]}")
-        return True
-
-    def of(self, system: str, version: str, topology: str) -> Choice:
-        from harness.clusters import spec_of
-        from harness.clusters.runtime_choice import AUTO, choose
-
-        key = (system, version, topology)
-        if key not in self._made:
-            choice = choose(self._wanted, spec_of(*key), needs=self._needs, offline=self._offline)
-            self._made[key] = choice
-            if self._wanted == AUTO:
-                self._tell(f"runtime {choice}")
-        return self._made[key]
+    choice = choose(wanted, spec_of(*cluster), needs=needs, offline=offline)
+    if wanted != AUTO:
+        return choice
+    if choice.runtime == DOCKER:
+        try:
+            refuse(DOCKER)
+        except BrokerstormError as error:
+            choice = Choice(PROCESS, str(error))
+    tell(f"runtime {choice}")
+    return choice
 
 
 class ClusterOpener:
-    """Opens the clusters of one command.
+    """Opens the clusters of one command; each has what the faults of all plans need.
 
     Args:
         runtime: "auto", "process" or "docker".
-        needs: what the faults of all plans need of a cluster's start.
     """
 
-    def __init__(self, runtime: str, needs: frozenset[str], *, offline: bool, progress: BaseProgress) -> None:
-        self._chosen = RuntimeChoice(runtime, needs, offline=offline, tell=progress.note)
-        self._needs = needs
+    def __init__(self, runtime: str, plans: Sequence[Plan], *, offline: bool, progress: BaseProgress) -> None:
+        self._wanted = runtime
+        self._plans = plans
+        self._needs = needs_of(plans)
         self._offline = offline
         self._progress = progress
+        self._choices: dict[tuple[str, str, str], Choice] = {}
 
-    def open(self, plan: Plan, timeline: Timeline, root: RunDir) -> Cluster:
+    def open(self, plan: Plan, root: RunDir) -> Cluster:
         """A cluster for a plan that is not up yet.
 
         Raises:
-            ScenarioError: a fault of the timeline needs what no runtime that may be taken has.
             UsageError, EnvironmentNotReady: as `harness.clusters.cluster.open_cluster`.
         """
-        import faults
         from harness.clusters import open_cluster
 
-        choice = self._chosen.of(plan.system, plan.version, plan.topology)
+        choice = self._choice(plan)
         cluster = open_cluster(
             plan.system,
             run_id=root.run_id,
@@ -205,11 +186,24 @@ class ClusterOpener:
             on_progress=self._progress.download,
         )
         cluster.facts = {"runtime": str(choice)}
-        try:
-            faults.refuse_unsupported(timeline, cluster)
-        except ScenarioError as error:
-            cluster.down()  # nothing runs, but its addresses are taken
-            if not self._chosen.fall_back_to_processes(plan.system, plan.version, plan.topology, str(error)):
-                raise
-            return self.open(plan, timeline, root)
         return cluster
+
+    def _choice(self, plan: Plan) -> Choice:
+        """Made once for each cluster, for all plans that it serves."""
+        cluster = cluster_of(plan)
+        if cluster not in self._choices:
+            served = [each for each in self._plans if cluster_of(each) == cluster]
+
+            def refuse(runtime: str) -> None:
+                for each in served:
+                    refuse_impossible(timeline_of(each), cluster, runtime, each.broker_config)
+
+            self._choices[cluster] = choose_runtime(
+                self._wanted,
+                cluster,
+                self._needs,
+                offline=self._offline,
+                tell=self._progress.note,
+                refuse=refuse,
+            )
+        return self._choices[cluster]

@@ -50,7 +50,7 @@ def up(
     SCENARIO gives version and broker settings, and what its faults need; without it the defaults. `down`
     stops the cluster.
     """
-    from commands.campaigns import RuntimeChoice
+    from commands.campaigns import choose_runtime
     from harness.clusters import open_cluster
 
     loaded = read_scenario(scenario) if scenario else None
@@ -61,9 +61,11 @@ def up(
     topology = loaded.cluster.topology if loaded else ""
     plans = choose_plans(loaded, seed=0, rounds=1) if loaded else []
     needed = _known_needs(needs) | needs_of(plans)
-    root = new_run(settings.run_dir, "cluster")
     with closing(settings.progress()) as progress:
-        chosen = RuntimeChoice(runtime, needed, offline=offline, tell=progress.note)
+        chosen = choose_runtime(
+            runtime, (system, wanted, topology), needed, offline=offline, tell=progress.note
+        )
+        root = new_run(settings.run_dir, "cluster")
         try:
             cluster = open_cluster(
                 system,
@@ -71,7 +73,7 @@ def up(
                 folder=root.cluster,
                 version=wanted,
                 topology=topology,
-                runtime=chosen.of(system, wanted, topology).runtime,
+                runtime=chosen.runtime,
                 broker_config=loaded.cluster.config if loaded else {},
                 needs=needed,
                 offline=offline,

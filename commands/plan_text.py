@@ -8,6 +8,7 @@ from commands.console import table, write
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
+    from commands.preflight import Preflight
     from faults import Timeline
     from harness.plan.model import (
         ConsumerPlan,
@@ -22,14 +23,13 @@ def show_plan(plan: Plan, timeline: Timeline) -> None:
     title = f"{plan.scenario} · {plan.variant}" if plan.variant else plan.scenario
     write(f"{title}: {plan.about}" if plan.about else title)
     rate = f"{plan.rate_per_s:,.0f} msg/s" if plan.rate_per_s else "unlimited"
-    messages = f", {int(plan.rate_per_s * plan.load_s):,} messages" if plan.rate_per_s else ""
     rows = [
         ["expect", f"{plan.expect}   seed {plan.seed}"],
         ["cluster", f"{plan.system} {plan.version}{_topology(plan)}{_settings(plan.broker_config)}"],
     ]
     rows += _topics(plan)
     load = f"{rate} of {plan.payload_bytes} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
-    rows.append(["load", load + messages])
+    rows.append(["load", load])
     for producer in plan.producers:
         rows += _producer(producer)
     for consumer in plan.consumers:
@@ -37,6 +37,24 @@ def show_plan(plan: Plan, timeline: Timeline) -> None:
     table(rows, indent="  ")
     _show_faults(timeline)
     write("")
+
+
+def show_preflight(checked: Preflight, rounds: int) -> None:
+    """Totals of all rounds, what speaks against the plan, and what the machine lacks for it."""
+    from faults.kit.params import in_units
+
+    total = checked.estimate
+    guessed = "" if total.is_limited else "at a guessed rate "
+    write(f"{_count(rounds, 'round')} in all, warm-up included:")
+    rows = [
+        ["messages", f"{guessed}{total.messages:,}, {in_units(total.payload_bytes)} of payload"],
+        ["disk", f"up to {in_units(total.disk_bytes)} for the brokers' logs and the capture"],
+        ["memory", f"up to {total.clients_mb} MB for the clients, beside brokers and Spark"],
+        ["time", f"{total.load_s:g} s of load; start, recovery, drain, audit and judging are added"],
+    ]
+    rows += [["warning", text] for text in checked.warnings]
+    rows += [["missing", f"here: {check.name}: {check.text}; {check.remedy}"] for check in checked.missing]
+    table(rows, indent="  ")
 
 
 def _show_faults(timeline: Timeline) -> None:

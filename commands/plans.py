@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UsageError
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.rundir import RunDir, read_json
 
 if TYPE_CHECKING:
@@ -34,17 +35,46 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
     from harness.workers import known_workers
 
     def check_faults(scenario: Scenario) -> None:
-        faults.compile(
+        cluster = scenario.cluster
+        timeline = faults.compile(
             scenario.faults,
             seed=0,
             load_s=scenario.load.duration,
             topics=topic_plans(scenario),
-            nodes=node_roles(scenario.system, scenario.cluster.version, scenario.cluster.topology),
+            nodes=node_roles(scenario.system, cluster.version, cluster.topology),
         )
+        with suppress(EnvironmentNotReady):  # of this machine: `commands.preflight` says it
+            refuse_impossible(timeline, (scenario.system, cluster.version, cluster.topology), "process", {})
 
     return load_scenario(
         name, overrides=overrides, clients=known_workers, classes=list(CLASSES), check_faults=check_faults
     )
+
+
+def refuse_impossible(
+    timeline: Timeline, cluster: tuple[str, str, str], runtime: str, broker_config: Mapping[str, str]
+) -> None:
+    """Refuse what a cluster (system, version, topology) on a runtime could not do or would not take.
+
+    Raises:
+        ScenarioError: a fault that the cluster does not have the means for.
+        UsageError: a broker setting that cannot be laid over the template.
+        EnvironmentNotReady: a fault that this machine does not have the means for.
+    """
+    import faults
+    from harness.clusters import describe_cluster
+
+    system, version, topology = cluster
+    needs = faults.needs_of([timeline])
+    described = describe_cluster(
+        system,
+        version=version,
+        topology=topology,
+        runtime=runtime,
+        broker_config=broker_config,
+        needs=needs,
+    )
+    faults.refuse_unsupported(timeline, described)
 
 
 def node_roles(system: str, version: str = "", topology: str = "") -> dict[str, tuple[str, ...]]:
@@ -72,6 +102,11 @@ def choose_plans(
     return [
         plan for plan in build_plans(wanted, seed=seed, salt=salt) if not variant or plan.variant == variant
     ]
+
+
+def cluster_of(plan: Plan) -> tuple[str, str, str]:
+    """System, version and topology of the cluster that a plan needs."""
+    return plan.system, plan.version, plan.topology
 
 
 def timeline_of(plan: Plan) -> Timeline:

@@ -1,54 +1,116 @@
-"""Checks that doctor, run and repro make of the machine before anything starts."""
+"""Checks a run before it starts: `plan`, `doctor`, `run` and `repro` make the same ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from commands.plans import needs_of
+from commands.plans import cluster_of, needs_of, refuse_impossible, timeline_of
+from harness.errors import EnvironmentNotReady
 
 if TYPE_CHECKING:
+    from faults import Timeline
     from harness.doctor.machine import Check
+    from harness.plan.estimate import Estimate
     from harness.plan.model import Plan
 
-#: Values of `up --needs`: those of `harness.protocols.network`, which is not imported for a list.
-PEER_DETOURS, PEER_CUTS = "peer-detours", "peer-cuts"
-DETOURS = ("client-detours", PEER_DETOURS, PEER_CUTS)
+_MB = 1_000_000
+#: Limits that let nothing happen when they are 0; ``call`` and the stalls have a meaning of their own there.
+_PHASES = ("ready", "recovery", "drain", "audit")
 
 
-def machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str = "process") -> list[Check]:
-    """What the machine must have to run these plans with brokers as processes, or with runtime "docker".
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What is known of some plans before any is run.
 
-    For "auto" it is what processes need: what Docker lacks is then the reason to use those.
+    Attributes:
+        checks: of the machine; each says what it found.
+        warnings: of what cannot be as expected, or would prove nothing.
     """
+
+    checks: tuple[Check, ...]
+    warnings: tuple[str, ...]
+    estimate: Estimate
+
+    @property
+    def missing(self) -> list[Check]:
+        """The checks for which a run would be refused."""
+        return [check for check in self.checks if check.needed and not check.ok]
+
+    def require(self) -> Preflight:
+        """Refuse to go on when a check failed.
+
+        Raises:
+            EnvironmentNotReady: names every failed check and the remedies.
+        """
+        from harness.doctor.machine import require
+
+        require(self.checks)
+        return self
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        checks = [asdict(check) for check in self.checks]
+        return {"checks": checks, "warnings": list(self.warnings), "estimate": asdict(self.estimate)}
+
+
+def preflight(plans: Sequence[Plan], run_dir: Path, runtime: str, *, tell_docker: bool = False) -> Preflight:
+    """Check what every run checks before it starts.
+
+    Args:
+        plans: all rounds of all variants.
+        runtime: for "auto" it is checked what processes need: what Docker lacks is the reason to use those.
+        tell_docker: say, for "auto", what Docker lacks too.
+
+    Raises:
+        ScenarioError: a fault that no cluster of this system has the means for.
+        UsageError: a version or a broker setting that there is not.
+    """
+    from harness.plan.estimate import estimate
+    from harness.workers import load_worker
+
+    kind = "docker" if runtime == "docker" else "process"
+    total = estimate(plans, lambda client: load_worker(client).language)
+    timelines = [timeline_of(plan) for plan in plans]
+    checks = [
+        *_machine_checks(plans, run_dir, kind, total),
+        *_client_checks(plans),
+        *fault_checks(plans, kind),
+        *_described(plans, timelines, kind),
+    ]
+    if runtime == "docker" or (tell_docker and runtime == "auto"):
+        checks += _docker_checks(plans, needed=runtime == "docker")
+    warnings = (each for pair in zip(plans, timelines, strict=True) for each in _warnings(*pair))
+    return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), total)
+
+
+# ----- the machine ------------------------------------------------------------------------------------
+
+
+def _machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str, total: Estimate) -> list[Check]:
     from harness.doctor import machine
 
-    found = {
-        check.name: check
-        for cluster in _clusters(plans)
-        for check in machine.checks(
-            *cluster, folder=run_dir, runtime="docker" if runtime == "docker" else "process"
-        )
-    }
-    docker = docker_checks_of(plans, needed=True) if runtime == "docker" else []
-    limits = _limit_checks(plans, runtime)
-    return [*found.values(), *_client_checks(plans), *network_checks(plans, runtime), *limits, *docker]
+    return machine.checks(
+        *dict.fromkeys(map(cluster_of, plans)),
+        clients_mb=total.clients_mb,
+        disk_mb=total.disk_bytes // _MB,
+        folder=run_dir,
+        runtime=runtime,
+    )
 
 
-def _clusters(plans: Sequence[Plan]) -> list[tuple[str, str, str]]:
-    """System, version and topology of every cluster that these plans need, each once."""
-    return list(dict.fromkeys((plan.system, plan.version, plan.topology) for plan in plans))
-
-
-def docker_checks_of(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
+def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
+    """Two versions have an image each; engine and plugin they share."""
     from harness.doctor.docker import docker_checks
 
-    found = [check for cluster in _clusters(plans) for check in docker_checks(*cluster, needed=needed)]
-    # Two versions have an image each; engine and plugin they share.
-    return list(
-        {(check.name, check.text if check.name == "images" else ""): check for check in found}.values()
-    )
+    found = [
+        check
+        for cluster in dict.fromkeys(map(cluster_of, plans))
+        for check in docker_checks(*cluster, needed=needed)
+    ]
+    return list({(check.name, check.name == "images" and check.text): check for check in found}.values())
 
 
 def clients_of(plan: Plan) -> list[tuple[str, str]]:
@@ -72,38 +134,78 @@ def _client_checks(plans: Sequence[Plan]) -> list[Check]:
     return checks
 
 
-def network_checks(plans: Sequence[Plan], runtime: str = "process") -> list[Check]:
-    """Whether the proxy can be had, when the faults of these plans need it, and, for the runtime "docker",
-    whether this machine lets us between containers."""
+def fault_checks(plans: Sequence[Plan], runtime: str) -> list[Check]:
+    """Whether this machine can give what the faults of these plans need of a cluster's start."""
     from harness.clusters.network import toxiproxy
+    from harness.clusters.sources import SOURCES
     from harness.doctor.machine import Check
 
-    needs = needs_of(plans) & set(DETOURS)
-    between = needs & {PEER_DETOURS, PEER_CUTS} if runtime == "docker" else frozenset()
+    needs, source = needs_of(plans), SOURCES[runtime]
     checks = []
-    if needs - (between & {PEER_CUTS}):
+    if needs & source.proxied:
         ok, text, remedy = toxiproxy.readiness()
         checks.append(Check("network proxy", ok, text, remedy))
-    for need in sorted(between):
-        from harness.clusters.docker.runtime import why_not
-
-        problem = why_not(need)
-        remedy = "leave its faults on peers out, or use --runtime process: docs/explanation/runtimes.md"
-        checks.append(Check(f"network {need}", not problem, problem or "can be set", remedy))
+    for need in sorted(needs & source.runtime_type().gives):
+        problem = source.runtime_type().why_not(need)
+        remedy = source.runtime_type().hint
+        checks.append(Check(f"fault needs {need}", not problem, problem or "can be given", remedy))
     return checks
 
 
-def _limit_checks(plans: Sequence[Plan], runtime: str) -> list[Check]:
-    """Whether this machine can give what the resource faults of these plans need to a runtime, "process" or
-    "docker"."""
-    from harness.clusters.docker import volumes
-    from harness.clusters.limits import node_limits
+def _described(plans: Sequence[Plan], timelines: Sequence[Timeline], runtime: str) -> list[Check]:
+    """Whether the clusters, as far as they can be described, can do what the faults ask."""
     from harness.doctor.machine import Check
 
-    source = volumes if runtime == "docker" else node_limits
-    checks = []
-    for need in sorted(needs_of(plans) & source.GIVES):
-        problem = source.why_not(need)
-        remedy = "run as root on Linux, or leave the faults that need it out: docs/reference/faults.md"
-        checks.append(Check(f"limit {need}", not problem, problem or "can be set", remedy))
-    return checks
+    problems: dict[str, str] = {}
+    for plan, timeline in zip(plans, timelines, strict=True):
+        try:
+            refuse_impossible(timeline, cluster_of(plan), runtime, plan.broker_config)
+        except EnvironmentNotReady as error:
+            problems[str(error)] = error.hint
+    return [Check("faults", False, text, hint) for text, hint in problems.items()]
+
+
+# ----- the scenario -----------------------------------------------------------------------------------
+
+
+def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
+    """What cannot be as expected, or would prove nothing."""
+    where = f"{plan.variant}: " if plan.variant else ""
+    for text in (*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan)):
+        yield f"{where}{text}"
+
+
+def _of_limits(plan: Plan) -> Iterator[str]:
+    for name in _PHASES:
+        if not plan.limits[name]:
+            yield f"limits.{name} is 0: that phase ends before anything can happen in it"
+
+
+def _of_sizes(plan: Plan) -> Iterator[str]:
+    from harness.systems import SYSTEMS
+
+    for topic in plan.topics:
+        limit = SYSTEMS[plan.system].size_limit(topic.config, plan.broker_config)
+        if 0 < limit < plan.payload_bytes:
+            yield (
+                f"load.payload is {plan.payload_bytes:,} B and {topic.declared or topic.name} takes "
+                f"{limit:,} B at most: its brokers refuse every message"
+            )
+
+
+def _of_times(timeline: Timeline) -> Iterator[str]:
+    for firing in timeline.firings:
+        if firing.for_s and firing.t_s + firing.for_s > timeline.load_s:
+            yield (
+                f"faults[{firing.step}]: {firing.kind} at +{firing.t_s:g} s for {firing.for_s:g} s outlasts "
+                f"the load of {timeline.load_s:g} s: it is healed when the load ends"
+            )
+
+
+def _of_expectation(plan: Plan) -> Iterator[str]:
+    from analysis.classes import CLASSES
+    from analysis.classes.entry import CAPTURE, INFORMATION
+
+    entry = CLASSES.get(plan.expect)
+    if entry is not None and entry.breaks in ((INFORMATION,), (CAPTURE,)):
+        yield f"expect: {plan.expect} breaks no promise, so nothing found is counted as it"

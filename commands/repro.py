@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from commands.campaigns import opened_campaign
 from commands.console import Settings
 from commands.plans import read_scenario, with_jars
-from commands.preflight import machine_checks
+from commands.preflight import preflight
 from commands.running import MAX_SEED, close_run_folder, repeat_command
 from commands.summaries import JudgedRun, answer_of, client_version, show_campaign, summarize
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
@@ -72,6 +72,7 @@ class Reproduction:
     plans: list[tuple[Plan, Plan]]
     about: str
     command: str
+    warnings: tuple[str, ...] = ()
     judged: list[JudgedRun] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
@@ -127,16 +128,14 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
 
 
 def _prepare(settings: Settings, request: ReproRequest) -> Reproduction:
-    from harness.doctor.machine import require
-
     _find(request.bug)
     scenario = read_scenario(request.bug, request.overrides)
     question = _question(scenario, request)
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
     pairs = _plans(scenario, question, seed, request.client_jars, salt="")
-    first = [plan for pair in pairs[:1] for plan in pair]
-    require(machine_checks(first, settings.run_dir, request.runtime))
+    plans = [plan for pair in pairs for plan in pair]
+    warnings = preflight(plans, settings.run_dir, request.runtime).require().warnings
     root = new_run(settings.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
     asked = Reproduction(
@@ -148,6 +147,7 @@ def _prepare(settings: Settings, request: ReproRequest) -> Reproduction:
         plans=_plans(scenario, question, seed, request.client_jars, salt=root.run_id),
         about=scenario.about,
         command=_repeat_command(request, question, seed),
+        warnings=warnings,
     )
     asked.save()
     return asked
@@ -228,6 +228,8 @@ def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str
 def _run(settings: Settings, request: ReproRequest, asked: Reproduction) -> None:
     opened = opened_campaign(settings, request, asked.root, asked.every_plan(), asked.command)
     with opened as (campaign, progress):
+        for text in asked.warnings:
+            progress.note(f"warning: {text}")
         for number, plan in _agenda(asked):
             if not _count_one(campaign, asked, number, plan, progress):
                 break

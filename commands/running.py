@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from commands.campaigns import opened_campaign
 from commands.console import Settings
 from commands.plans import choose_plans, read_plan, read_scenario
-from commands.preflight import machine_checks
+from commands.preflight import preflight
 from commands.summaries import JudgedRun, show_campaign, show_result, summarize
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, new_run, write_json
@@ -51,6 +51,7 @@ class PreparedRun:
     plans: list[Plan]
     about: str
     command: str
+    warnings: tuple[str, ...]
 
 
 def run_request(settings: Settings, request: RunRequest) -> int:
@@ -83,7 +84,6 @@ def close_run_folder(root: RunDir, error: BrokerstormError) -> None:
 
 
 def _prepare(settings: Settings, request: RunRequest) -> PreparedRun:
-    from harness.doctor.machine import require
     from harness.run.campaign import round_names
 
     if request.scenario is None:
@@ -92,7 +92,7 @@ def _prepare(settings: Settings, request: RunRequest) -> PreparedRun:
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
     plans = choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
-    require(machine_checks(plans, settings.run_dir, request.runtime))
+    checked = preflight(plans, settings.run_dir, request.runtime).require()
     root = new_run(settings.run_dir, scenario.name)
     plans = choose_plans(
         scenario, seed=seed, rounds=request.rounds, variant=request.variant, salt=root.run_id
@@ -102,12 +102,11 @@ def _prepare(settings: Settings, request: RunRequest) -> PreparedRun:
         # Written before the first starts: a campaign that is cut short still says what it was to be.
         for plan, name in zip(plans, round_names(plans), strict=True):
             write_json(RunDir(root.root / name).plan, plan.model_dump(mode="json"))
-    return PreparedRun(root, plans, scenario.about, _repeat_command(request, seed))
+    return PreparedRun(root, plans, scenario.about, _repeat_command(request, seed), checked.warnings)
 
 
 def _prepare_replay(settings: Settings, request: RunRequest) -> PreparedRun:
     """The plan of an earlier run again, under a tag of its own."""
-    from harness.doctor.machine import require
 
     assert request.replay is not None
     if request.overrides or request.variant or request.rounds:
@@ -122,11 +121,15 @@ def _prepare_replay(settings: Settings, request: RunRequest) -> PreparedRun:
             hint=f"--replay {request.replay.root}/RUN, RUN one of {names}",
         )
     plan = read_plan(request.replay)
-    require(machine_checks([plan], settings.run_dir, request.runtime))
+    checked = preflight([plan], settings.run_dir, request.runtime).require()
     root = new_run(settings.run_dir, plan.scenario)
     tag = (plan.run_tag + 1 + secrets.randbelow(2**32 - 2)) % 2**32 or 1
     return PreparedRun(
-        root, [plan.model_copy(update={"run_tag": tag})], plan.about, _repeat_command(request, plan.seed)
+        root,
+        [plan.model_copy(update={"run_tag": tag})],
+        plan.about,
+        _repeat_command(request, plan.seed),
+        checked.warnings,
     )
 
 
@@ -162,6 +165,8 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) 
         settings, request, prepared.root, prepared.plans, prepared.command, replay=request.replay
     )
     with opened as (campaign, progress):
+        for text in prepared.warnings:
+            progress.note(f"warning: {text}")
         try:
             for each in campaign.run(prepared.plans):
                 rounds.append(each)

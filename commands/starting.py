@@ -50,16 +50,29 @@ def new(settings: Settings, file: Path, force: bool) -> int:
 @seed_option
 @set_option
 @variant_option
+@runtime_option
 def plan(
-    settings: Settings, scenario: str, seed: int | None, overrides: tuple[str, ...], variant: str
+    settings: Settings,
+    scenario: str,
+    seed: int | None,
+    overrides: tuple[str, ...],
+    variant: str,
+    runtime: str,
 ) -> int:
-    """Show what a run would do, and touch nothing."""
-    from commands.plan_text import show_plan
+    """Show what a run would do, and touch nothing.
+
+    Makes the checks of `run`, too: a scenario that it refuses is refused here, and what this machine lacks
+    is listed.
+    """
+    from commands.plan_text import show_plan, show_preflight
     from commands.plans import choose_plans, read_scenario, timeline_of, timeline_rows
+    from commands.preflight import preflight
 
     loaded = read_scenario(scenario, overrides)
     chosen = 0 if seed is None else seed
-    plans = choose_plans(loaded, seed=chosen, rounds=1, variant=variant)
+    rounds = choose_plans(loaded, seed=chosen, variant=variant)
+    checked = preflight(rounds, settings.run_dir, runtime)
+    plans = [each for each in rounds if each.seed == chosen]
     timelines = [timeline_of(each) for each in plans]
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -67,11 +80,13 @@ def plan(
             {**each.model_dump(), "timeline": timeline_rows(timeline)}
             for each, timeline in zip(plans, timelines, strict=True)
         ],
+        **checked.document(),
     }
 
     def text() -> None:
         for each, timeline in zip(plans, timelines, strict=True):
             show_plan(each, timeline)
+        show_preflight(checked, len(rounds))
         if seed is None and any(each.faults for each in plans):
             write("fault times are those of seed 0; a run without --seed takes a new one")
 

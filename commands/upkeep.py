@@ -14,7 +14,7 @@ from commands import completion
 from commands.clusters import heal_kept, kept_clusters
 from commands.console import SCHEMA_VERSION, Settings, command, table, write
 from commands.plans import choose_plans, needs_of, read_scenario
-from commands.preflight import DETOURS, PEER_DETOURS, clients_of, docker_checks_of, machine_checks
+from commands.preflight import clients_of, preflight
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -42,25 +42,21 @@ def doctor(settings: Settings, scenario: str, runtime: str) -> int:
 
     SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing.
     """
-    plans = _plans(scenario)
-    checks = machine_checks(plans, settings.run_dir, "process" if runtime == "auto" else runtime)
-    if runtime == "auto":
-        checks += docker_checks_of(plans, needed=False)
-    missing = [check for check in checks if check.needed and not check.ok]
-    code = Exit.ENVIRONMENT if missing else Exit.PASS
-    rows = [
-        {"name": c.name, "ok": c.ok, "needed": c.needed, "text": c.text, "remedy": c.remedy} for c in checks
-    ]
-    document = {"schema_version": SCHEMA_VERSION, "exit_code": int(code), "checks": rows}
+    plans = choose_plans(read_scenario(scenario), seed=0)
+    found = preflight(plans, settings.run_dir, runtime, tell_docker=True)
+    code = Exit.ENVIRONMENT if found.missing else Exit.PASS
+    document = {"schema_version": SCHEMA_VERSION, "exit_code": int(code), **found.document()}
 
     def text() -> None:
-        for check in checks:
+        for check in found.checks:
             absent = "MISSING" if check.needed else "absent "
             table([["ok     " if check.ok else absent, f"{check.name}: {check.text}"]])
             if not check.ok:
                 write(f"         {check.remedy}")
-        needed = sum(check.needed for check in checks)
-        what = f"{len(missing)} of {needed} missing" if missing else "ready"
+        for warning in found.warnings:
+            table([["warning", warning]])
+        needed = sum(check.needed for check in found.checks)
+        what = f"{len(found.missing)} of {needed} missing" if found.missing else "ready"
         write(f"{scenario}: {what}")
 
     settings.show(document, text)
@@ -160,8 +156,9 @@ def fetch_proxy(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
         EnvironmentNotReady: no Go, or it does not build.
     """
     from harness.clusters.network import toxiproxy
+    from harness.clusters.sources import ProcessSource
 
-    if not needs_of(plans) & set(DETOURS):
+    if not needs_of(plans) & ProcessSource.proxied:
         return {}
     return {f"toxiproxy {toxiproxy.VERSION}": str(toxiproxy.fetch(on_progress=report))}
 
@@ -173,6 +170,7 @@ def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> d
         client: of the Docker engine (`docker.DockerClient`).
     """
     from harness.clusters.docker import proxy
+    from harness.protocols.network import PEER_DETOURS
 
     if PEER_DETOURS not in needs_of(plans):
         return {}

@@ -4,9 +4,18 @@ from harness.clusters.cluster import (
     BrokerCluster,
     attach_cluster,
     default_version,
+    describe_cluster,
     fetch_cluster,
     open_cluster,
     spec_of,
 )
 
-__all__ = ["BrokerCluster", "attach_cluster", "default_version", "fetch_cluster", "open_cluster", "spec_of"]
+__all__ = [
+    "BrokerCluster",
+    "attach_cluster",
+    "default_version",
+    "describe_cluster",
+    "fetch_cluster",
+    "open_cluster",
+    "spec_of",
+]

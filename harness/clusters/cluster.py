@@ -14,6 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,7 +27,7 @@ from harness.clusters.layout.compose import (
 )
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import toxiproxy
-from harness.clusters.sources import ContainerSource, Place, ProcessSource, Source
+from harness.clusters.sources import SOURCES, Place, Source
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 from harness.rundir import write_json
@@ -36,10 +37,6 @@ from harness.toolchains import jars
 
 STATE_FILE = "cluster.json"
 _STATE_VERSION = 4
-#: Runtime, as the user calls it -> what its nodes are started from.
-_SOURCES: Mapping[str, type[Source]] = {"process": ProcessSource, "docker": ContainerSource}
-RUNTIMES = tuple(_SOURCES)
-
 
 A = TypeVar("A", bound=ClusterAdmin)
 
@@ -126,7 +123,7 @@ def open_cluster(
             no Go for the network proxy.
     """
     spec = spec_of(system, version, topology, run_id=run_id)
-    source = _SOURCES[runtime].get(spec, offline=offline, on_progress=on_progress)
+    source = SOURCES[runtime].get(spec, offline=offline, on_progress=on_progress)
     if needs & source.proxied:
         toxiproxy.fetch(offline=offline, on_progress=on_progress)
     block = addresses.claim(
@@ -135,7 +132,9 @@ def open_cluster(
     try:
         settings = dict(broker_config or {})
         where = Place(run_id, folder.resolve(), block, settings, needs)
-        source.runtime(spec, where).layout.check_conf()
+        described = source.runtime(spec, where)
+        described.require(needs)
+        described.layout.check_conf()
         source = source.with_archives(spec, where, on_progress or (lambda text, share: None))
         cluster = _assemble(source.runtime(spec, where))
         write_json(folder / STATE_FILE, _state(runtime, spec, where, source))
@@ -143,6 +142,27 @@ def open_cluster(
         addresses.release(run_id)
         raise
     return cluster
+
+
+def describe_cluster(
+    system: str,
+    *,
+    version: str = "",
+    topology: str = "",
+    runtime: str = "process",
+    broker_config: Mapping[str, Any] | None = None,
+    needs: frozenset[str] = frozenset(),
+) -> BrokerCluster[Any]:
+    """The cluster that `open_cluster` would make, for asking what it can do; nothing is fetched or claimed.
+
+    Raises:
+        UsageError: unknown system, version or topology, or a setting that the runtime owns.
+    """
+    spec = spec_of(system, version, topology)
+    where = Place("described", Path("/nonexistent"), addresses.CHECK_BLOCK, dict(broker_config or {}), needs)
+    described = SOURCES[runtime].absent().runtime(spec, where)
+    described.layout.check_conf()
+    return _assemble(described)
 
 
 def _state(runtime: str, spec: ClusterSpec, where: Place, source: Source) -> dict[str, Any]:
@@ -194,7 +214,7 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
             state["broker_config"],
             frozenset(state["needs"]),
         )
-        source = _SOURCES[state["runtime"]].restored(spec, state["source"])
+        source = SOURCES[state["runtime"]].restored(spec, state["source"])
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
             f"no cluster to attach to in {folder}: {path.name} is missing or unreadable",
@@ -239,9 +259,10 @@ def spec_of(system: str, version: str = "", topology: str = "", *, run_id: str =
     Raises:
         UsageError: no such system, version or topology.
     """
-    return read_compose(
-        compose_file(system),
-        version=version,
-        topology=topology,
-        variables={"BROKERSTORM_RUN_ID": run_id},
-    )
+    return _spec_of(system, version, topology, run_id)
+
+
+@cache
+def _spec_of(system: str, version: str, topology: str, run_id: str) -> ClusterSpec:
+    variables = {"BROKERSTORM_RUN_ID": run_id}
+    return read_compose(compose_file(system), version=version, topology=topology, variables=variables)

@@ -27,7 +27,7 @@ from harness.clusters.network.proxied import (
     detours_of,
 )
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint, Node
 from harness.toolchains.java import Java
 from harness.waiting import wait_until
@@ -58,15 +58,11 @@ class Launch:
 
 
 class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
-    """NodeRuntime and limits over local processes.
-
-    Raises:
-        UsageError: a need that this runtime never gives.
-        EnvironmentNotReady: a need that this machine cannot give, and why.
-    """
+    """NodeRuntime and limits over local processes."""
 
     name: ClassVar[str] = "process"
     gives: ClassVar[frozenset[str]] = GIVES
+    hint: ClassVar[str] = "leave that fault out, or run as root on Linux; see docs/reference/faults.md"
 
     def __init__(
         self,
@@ -78,14 +74,6 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         *,
         needs: frozenset[str] = frozenset(),
     ) -> None:
-        if lacking := sorted(needs - GIVES):
-            raise UsageError(f"the process runtime cannot give: {', '.join(lacking)}")
-        for need in sorted(needs & node_limits.GIVES):
-            if problem := node_limits.why_not(need):
-                raise EnvironmentNotReady(
-                    f"a fault of this scenario needs {need}: {problem}",
-                    hint="leave that fault out, or run as root on Linux; see docs/reference/faults.md",
-                )
         self.needs = needs
         self.run_id = run_id
         self.folder = folder
@@ -103,6 +91,10 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         }
         data = {node.name: NodeFolder(node.folder).data for node in self.layout.nodes}
         self.limits = node_limits.Limits(run_id, data, needs)
+
+    @classmethod
+    def why_not(cls, need: str) -> str:
+        return node_limits.why_not(need) if need in node_limits.GIVES else ""
 
     def adopt(self) -> None:
         """Take over the nodes that an earlier harness process started and that still run."""

@@ -47,12 +47,12 @@ def choose(wanted: str, spec: ClusterSpec, *, needs: frozenset[str], offline: bo
 
 
 def _docker_if_it_can(spec: ClusterSpec, needs: frozenset[str], *, offline: bool) -> Choice:
-    from harness.clusters.docker.runtime import DockerRuntime, why_not
+    from harness.clusters.docker.runtime import DockerRuntime
 
     if lacking := sorted(needs - DockerRuntime.gives):
         return Choice(PROCESS, f"a fault of this scenario needs {', '.join(lacking)}")
     for need in sorted(needs):
-        if reason := why_not(need):
+        if reason := DockerRuntime.why_not(need):
             return Choice(PROCESS, reason)
     with closing(connect()) as client:
         lacks = missing(client, spec)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from harness.clusters.assembly import assembly_of
 from harness.clusters.class_archives import with_archives
@@ -52,8 +52,18 @@ class Source(ABC):
 
     @classmethod
     @abstractmethod
+    def absent(cls) -> Self:
+        """Stands for software that is not there: a runtime made from it describes nodes, but starts none."""
+
+    @classmethod
+    @abstractmethod
     def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
         """From what `state` gave."""
+
+    @staticmethod
+    @abstractmethod
+    def runtime_type() -> type[NodeRuntime]:
+        """The class of its runtimes."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]: ...
@@ -83,6 +93,10 @@ class ProcessSource(Source):
         return cls(java, artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress), {})
 
     @classmethod
+    def absent(cls) -> Self:
+        return cls(Java("", 0, ""), Path(), {})
+
+    @classmethod
     def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
         archives = {main: Path(path) for main, path in state["archives"].items()}
         return cls(find_java(spec.java), Path(state["jars"]), archives)
@@ -90,6 +104,10 @@ class ProcessSource(Source):
     def state(self) -> dict[str, Any]:
         archives = {main: str(path) for main, path in self.archives.items()}
         return {"jars": str(self.jars), "archives": archives}
+
+    @staticmethod
+    def runtime_type() -> type[NodeRuntime]:
+        return ProcessRuntime
 
     def runtime(self, spec: ClusterSpec, place: Place) -> ProcessRuntime:
         launch = self._launch(spec, place)
@@ -133,6 +151,10 @@ class ContainerSource(Source):
         return cls(client, environment)
 
     @classmethod
+    def absent(cls) -> Self:
+        return cls(None, {})
+
+    @classmethod
     def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
         from harness.clusters.docker import engine
 
@@ -140,6 +162,12 @@ class ContainerSource(Source):
 
     def state(self) -> dict[str, Any]:
         return {}
+
+    @staticmethod
+    def runtime_type() -> type[NodeRuntime]:
+        from harness.clusters.docker.runtime import DockerRuntime
+
+        return DockerRuntime
 
     def runtime(self, spec: ClusterSpec, place: Place) -> NodeRuntime:
         from harness.clusters.docker.runtime import DockerRuntime
@@ -154,3 +182,7 @@ class ContainerSource(Source):
             needs=place.needs,
             environment=self.environment,
         )
+
+
+#: Runtime, as the user calls it -> what its nodes are started from.
+SOURCES: Final[Mapping[str, type[Source]]] = {"process": ProcessSource, "docker": ContainerSource}

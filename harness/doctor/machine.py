@@ -30,8 +30,6 @@ from harness.toolchains.resolvers import find_resolver
 
 PYTHON = (3, 11)
 SPARK_MB = 1500  # driver heap of 1 GB, Python workers beside it
-CLIENTS_MB = 400
-DISK_MB = 4000  # a minute at 50,000 messages a second: 1.4 GB in three copies, captures and jars beside it
 OPEN_FILES = 4096
 
 
@@ -48,17 +46,19 @@ class Check:
 
 
 def checks(
-    system: str,
-    version: str = "",
-    topology: str = "",
-    *,
+    *clusters: tuple[str, str, str],
+    clients_mb: int = 0,
+    disk_mb: int = 0,
     folder: Path | None = None,
     spark: bool = True,
     runtime: str = "process",
 ) -> list[Check]:
-    """Every check that a run of a system at a version needs.
+    """Every check that a run on these clusters, one after the other, needs.
 
     Args:
+        clusters: system, version and topology; empty = the default.
+        clients_mb: memory of the clients.
+        disk_mb: what is written below ``folder``.
         folder: where run directories go; its disk is checked.
         spark: whether the run is judged, which needs a JVM beside the brokers.
         runtime: "process", or "docker", whose brokers bring their own Java and jars.
@@ -66,24 +66,24 @@ def checks(
     Raises:
         UsageError: no such system, version or topology.
     """
-    spec = spec_of(system, version, topology)
-    brokers_mb = sum(service.memory_mb for service in spec.nodes)
-    needed_mb = brokers_mb + CLIENTS_MB + (SPARK_MB if spark else 0)
-    own = (
-        [
-            java_check(max(spec.java, 17 if spark else 0), f"{system} {spec.version}"),
-            jars_check(system, spec.version),
-        ]
-        if runtime == "process"
-        else [java_check(17, "Spark")] * spark
-    )
+    specs = [spec_of(*cluster) for cluster in clusters]
+    spark_java = 17 if spark else 0
+    java = {"Spark": spark_java} if spark else {}
+    if runtime == "process":
+        java |= {f"{spec.system} {spec.version}": max(spec.java, spark_java) for spec in specs}
+    jars = {spec.version: jars_check(spec.system, spec.version) for spec in specs}
+    brokers_mb = max(sum(service.memory_mb for service in spec.nodes) for spec in specs)
     return [
         python_check(),
-        *own,
-        memory_check(needed_mb),
-        disk_check(folder or Path.cwd()),
+        *([java_check(max(java.values()), max(java, key=lambda what: java[what]))] if java else []),
+        *(jars.values() if runtime == "process" else ()),
+        memory_check(brokers_mb + clients_mb + (SPARK_MB if spark else 0)),
+        disk_check(folder or Path.cwd(), needed_mb=disk_mb),
         disk_check(cache_folder(), name="disk of the cache", needed_mb=500, chosen_by="BROKERSTORM_CACHE"),
-        loopback_check(max(s.number for s in spec.nodes), sorted(spec.ports.values())),
+        loopback_check(
+            max(service.number for spec in specs for service in spec.nodes),
+            sorted({port for spec in specs for port in spec.ports.values()}),
+        ),
         files_check(),
     ]
 
@@ -138,9 +138,7 @@ def memory_check(needed_mb: int) -> Check:
     return Check("memory", ok, text, "" if ok else "close programs or use a machine with more memory")
 
 
-def disk_check(
-    folder: Path, *, name: str = "disk", needed_mb: int = DISK_MB, chosen_by: str = "--run-dir"
-) -> Check:
+def disk_check(folder: Path, *, needed_mb: int, name: str = "disk", chosen_by: str = "--run-dir") -> Check:
     """Space below a folder that may not exist yet."""
     existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
     free_mb = shutil.disk_usage(existing).free // 2**20

@@ -127,7 +127,11 @@ class LosesPackets(Protocol):
     """Can drop packets of connections to a node (iptables)."""
 
     def why_not(self, link: str) -> str:
-        """Why this machine cannot, for connections of a link; empty when it can."""
+        """Why this cluster cannot, for connections of a link; empty when it can.
+
+        Raises:
+            EnvironmentNotReady: this machine cannot.
+        """
 
     def lose(
         self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float

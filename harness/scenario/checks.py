@@ -105,7 +105,7 @@ def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
 
 
 def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[str, str]] = {}
     streams = 0
     for name, topic in scenario.topics.items():
         yield from _foreign(("topics", name), "topic", topic, system)
@@ -114,8 +114,11 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
         if system.is_queue and topic.partitions != 1:
             yield ("topics", name, "partitions"), "must be 1: a queue has no partitions; count makes several"
         for each in topic.names(name):
-            if seen.setdefault(each, name) != name:
-                yield ("topics", name, "count"), f"makes a second {each}; the first is of topic {seen[each]}"
+            first, other = seen.setdefault(system.name_key(each), (each, name))
+            if first != each:
+                yield ("topics", name), f"cannot be beside {first}; to {system.name} these names are the same"
+            elif other != name:
+                yield ("topics", name, "count"), f"makes a second {each}; the first is of topic {other}"
         streams += topic.count * topic.partitions
         if streams > MAX_STREAMS:
             yield ("topics", name, "count"), f"makes {streams} partitions in all; at most {MAX_STREAMS}"

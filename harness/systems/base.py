@@ -31,6 +31,7 @@ class System:
         foreign: by part and key of the scenario, what to write instead of a key that means nothing here.
         broker_config: by broker setting that the harness needs as it is, why.
         copies: one copy of a message and several, in the words of the system.
+        stored_overhead_bytes: of a message beside its payload, in one copy on a broker's disk.
         is_queue: a message that was settled is gone; the audit finds what remained. Else there is a log.
         has_offsets: positions in a log are dense numbers.
         subscription, order: how consumers read of which a plan says nothing (`harness.plan.model`).
@@ -49,6 +50,7 @@ class System:
     foreign: ClassVar[Mapping[tuple[str, str], str]] = {}
     broker_config: ClassVar[Texts] = _NOTHING
     copies: ClassVar[tuple[str, str]] = ("copy", "copies")
+    stored_overhead_bytes: ClassVar[int] = 0
     is_queue: ClassVar[bool] = False
     has_offsets: ClassVar[bool] = False
     subscription: ClassVar[str] = "exclusive"
@@ -73,6 +75,18 @@ class System:
             ScenarioError: a broker setting that decides it is out of range.
         """
         return 1
+
+    def stored_copies(self, replication: int, topology: str) -> int:
+        """Copies of each message on disk; ``replication`` as of `replication`."""
+        return replication
+
+    def size_limit(self, topic_config: Texts, broker_config: Texts) -> int:
+        """The largest message that a topic takes, bytes; 0 = none is known."""
+        return 0
+
+    def name_key(self, topic: str) -> str:
+        """Two topics whose names have the same key cannot be beside each other."""
+        return topic
 
     def namespace(self, run_tag: int) -> str:
         """What a run's topics live in; empty = nothing."""

@@ -32,6 +32,7 @@ class Kafka(System):
         ("consumer", "rollback_every"): _COMMITS,
     }
     copies = ("replica", "replicas")
+    stored_overhead_bytes = 30
     has_offsets = True
     subscription = "group"
 
@@ -55,6 +56,14 @@ class Kafka(System):
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         return asked
+
+    def size_limit(self, topic_config: Texts, broker_config: Texts) -> int:
+        limit = topic_config.get("max.message.bytes") or broker_config.get("message.max.bytes") or "1048588"
+        return int(limit) if limit.isdigit() else 0
+
+    def name_key(self, topic: str) -> str:
+        """Metrics have underscores for dots, so the brokers refuse ``a.b`` beside ``a_b``."""
+        return topic.replace(".", "_")
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
         return api_versions(ballast) if port in ("client", "peer", "controller") else None

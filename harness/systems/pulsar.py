@@ -46,6 +46,7 @@ class Pulsar(System):
         ("consumer", "per_transaction"): _JMS_ONLY,
         ("consumer", "rollback_every"): _JMS_ONLY,
     }
+    stored_overhead_bytes = 250
     broker_config = {"defaultRetentionTimeInMinutes": _WHOLE_LOG, "defaultRetentionSizeInMB": _WHOLE_LOG}
 
     def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterator[Problem]:
@@ -64,6 +65,10 @@ class Pulsar(System):
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         return quorum(broker_config, topology, "WriteQuorum")
+
+    def size_limit(self, topic_config: Texts, broker_config: Texts) -> int:
+        limit = broker_config.get("maxMessageSize", "5242880")
+        return int(limit) if limit.isdigit() else 0
 
     def namespace(self, run_tag: int) -> str:
         return f"public/bs-{run_tag:08x}"

@@ -21,8 +21,12 @@ class Qpid(System):
         ("consumer", "commit_every"): "a consumer of qpid settles messages: see settle and per_transaction",
     }
     is_queue = True
+    stored_overhead_bytes = 500
     subscription = "queue"
     order = "none"
+
+    def stored_copies(self, replication: int, topology: str) -> int:
+        return 3 if topology == "group" else 1
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
         return (_AMQP_0_9_1, 1) if port == "client" else None

@@ -209,7 +209,7 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_machine_cannot_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def open_with(*needs: str) -> None:
-        DockerRuntime("r", Path("/x"), 9, spec_of("kafka"), None, needs=frozenset(needs))
+        DockerRuntime.require(frozenset(needs))
 
     monkeypatch.setattr(namespaces, "why_not", lambda: "")
     monkeypatch.setattr(namespaces, "why_no_addresses", lambda: "")

@@ -141,7 +141,7 @@ def test_a_folder_that_docker_cannot_mount_is_refused() -> None:
 
 def test_what_the_runtime_cannot_give_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="the docker runtime cannot give: wings"):
-        DockerRuntime("r", Path("/x"), 9, spec_of("kafka"), None, needs=frozenset({"wings"}))
+        DockerRuntime.require(frozenset({"wings"}))
 
 
 class GoneEngine:

@@ -85,7 +85,7 @@ def test_they_are_refused_before_the_run_with_the_reason(monkeypatch: pytest.Mon
     with pytest.raises(
         EnvironmentNotReady, match="a fault of this scenario needs data-volume: mounting a volume needs root"
     ) as caught:
-        DockerRuntime("r", Path("/x"), 9, spec, None, needs=VOLUME)
+        DockerRuntime.require(VOLUME)
     assert "runtimes.md" in caught.value.hint
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.7:2375")
     assert "another machine" in runtime_choice.choose("auto", spec, needs=VOLUME, offline=True).why
@@ -95,7 +95,7 @@ def test_a_slow_one_needs_cgroups_v1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes, "why_no_volume", lambda: "")
     monkeypatch.setattr(volumes, "_throttle_root", lambda mounts: None)
     with pytest.raises(EnvironmentNotReady, match="needs slow-volume: only cgroup v1"):
-        DockerRuntime("r", Path("/x"), 9, spec_of("kafka"), None, needs=frozenset({"slow-volume"}))
+        DockerRuntime.require(frozenset({"slow-volume"}))
 
 
 @needs_root

@@ -14,6 +14,8 @@ from harness.doctor import machine
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.toolchains import java
 
+KAFKA = ("kafka", "4.1.2", "")
+
 
 @pytest.fixture(autouse=True)
 def fresh_java() -> None:
@@ -90,7 +92,11 @@ def test_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
 
 def test_a_full_disk_of_the_cache_has_a_remedy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
-    found = {check.name: check.remedy for check in machine.checks("kafka") if check.name.startswith("disk")}
+    found = {
+        check.name: check.remedy
+        for check in machine.checks(KAFKA, disk_mb=1)
+        if check.name.startswith("disk")
+    }
     assert "--run-dir" in found["disk"]
     assert "BROKERSTORM_CACHE" in found["disk of the cache"]
 
@@ -98,7 +104,7 @@ def test_a_full_disk_of_the_cache_has_a_remedy_of_its_own(monkeypatch: pytest.Mo
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    assert "not writable" in machine.disk_check(tmp_path).text
+    assert "not writable" in machine.disk_check(tmp_path, needed_mb=1).text
 
 
 def test_loopback_names_the_port_that_is_taken() -> None:
@@ -134,11 +140,31 @@ def test_jars_that_are_not_fetched_are_fine_when_something_can_fetch_them(
 
 
 def test_all_checks_have_a_name_each_and_bad_versions_are_the_users() -> None:
-    results = machine.checks("kafka", "4.1.2")
+    results = machine.checks(KAFKA)
     assert len({check.name for check in results}) == len(results) >= 8
     assert all(check.remedy for check in results if not check.ok)
     with pytest.raises(UsageError, match="older"):
-        machine.checks("kafka", "2.0.0")
+        machine.checks(("kafka", "2.0.0", ""))
+
+
+def test_of_several_clusters_the_largest_counts_and_each_needs_its_jars() -> None:
+    one = {check.name: check.text for check in machine.checks(KAFKA)}
+    both = machine.checks(KAFKA, ("kafka", "3.9.1", ""), ("pulsar", "", "bookies-3"))
+    needed = next(int(check.text.split()[3]) for check in both if check.name == "memory")
+    assert needed > int(one["memory"].split()[3])
+    assert [check.text.split(" ")[:2] for check in both if check.name == "broker jars"] == [
+        ["kafka", "4.1.2"],
+        ["kafka", "3.9.1"],
+        ["pulsar", "4.0.8"],
+    ]
+
+
+def test_memory_and_disk_are_those_that_the_run_needs() -> None:
+    small = {check.name: check.text for check in machine.checks(KAFKA)}
+    large = {check.name: check for check in machine.checks(KAFKA, clients_mb=10**6, disk_mb=10**9)}
+    assert not large["memory"].ok
+    assert not large["disk"].ok
+    assert large["disk of the cache"].text.split(",")[1] == small["disk of the cache"].split(",")[1]
 
 
 def test_require_names_every_failed_check_once() -> None:

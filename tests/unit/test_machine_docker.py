@@ -225,10 +225,11 @@ def test_an_engine_elsewhere_has_a_disk_that_we_cannot_see(
 
 
 def test_a_docker_run_needs_java_for_spark_only() -> None:
-    names = {check.name for check in machine.checks("kafka", runtime="docker")}
+    kafka = ("kafka", "", "")
+    names = {check.name for check in machine.checks(kafka, runtime="docker")}
     assert "java" in names
     assert "broker jars" not in names
-    assert "java" not in {check.name for check in machine.checks("kafka", runtime="docker", spark=False)}
+    assert "java" not in {check.name for check in machine.checks(kafka, runtime="docker", spark=False)}
 
 
 APT = {

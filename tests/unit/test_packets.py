@@ -104,12 +104,17 @@ def test_packets_between_containers_do_not_pass_here(kernel: Kernel, monkeypatch
     assert "between containers" in contained.why_not("all")
 
 
-def test_why_not(lossy: packets.Packets, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_cannot_lose_packets_says_why(
+    lossy: packets.Packets, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert lossy.why_not("all") == "iptables needs root"
+    with pytest.raises(EnvironmentNotReady, match="iptables needs root"):
+        lossy.why_not("all")
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert "apt install iptables" in lossy.why_not("all")
+    with pytest.raises(EnvironmentNotReady, match="not installed") as missing:
+        lossy.why_not("all")
+    assert "apt install iptables" in missing.value.hint
     monkeypatch.setattr("shutil.which", lambda name: "/sbin/iptables")
     assert lossy.why_not("all") == ""
 
@@ -117,6 +122,7 @@ def test_why_not(lossy: packets.Packets, kernel: Kernel, monkeypatch: pytest.Mon
         return subprocess.CompletedProcess(words, 2, "", "iptables: Couldn't load match `statistic'\n")
 
     monkeypatch.setattr(packets, "_iptables", refuse)
-    assert lossy.why_not("all") == "iptables: Couldn't load match `statistic'"
+    with pytest.raises(EnvironmentNotReady, match="Couldn't load match `statistic'"):
+        lossy.why_not("all")
     with pytest.raises(EnvironmentNotReady, match="refuses to lose packets"):
         lossy.lose("fault-1", "kafka-1", "clients", "in", 0.1)

@@ -182,6 +182,7 @@ REFUSED = [
         "name: x\ntopics: {a: {count: 2}, a-001: {}}\n",
         "topics.a-001.count: makes a second a-001; the first is of topic a",
     ),
+    ("name: x\ntopics: {a_b: {}, a.b: {}}\n", "topics.a.b: cannot be beside a_b"),
     ("name: x\ntopics: {a: {count: 1000, partitions: 12}}\n", "makes 12000 partitions in all, got 1000"),
     (
         QPID + "topics: {a: {partitions: 2}}\n",

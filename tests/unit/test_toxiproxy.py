@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from commands.preflight import network_checks
+from commands.preflight import fault_checks
 from commands.upkeep import fetch_proxy
 from harness.clusters.docker import namespaces
 from harness.clusters.network import toxiproxy
@@ -77,11 +77,11 @@ def test_only_scenarios_with_network_faults_ask_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toxiproxy, "find_go", no_go)
-    (check,) = network_checks(plans_with("latency", tmp_path))
+    check, _ = fault_checks(plans_with("latency", tmp_path), "process")
     assert (check.name, check.ok) == ("network proxy", False)
     with pytest.raises(EnvironmentNotReady):
         fetch_proxy(plans_with("latency", tmp_path), lambda text, share: None)
-    assert network_checks(plans_with("kill", tmp_path)) == []
+    assert fault_checks(plans_with("kill", tmp_path), "process") == []
     assert fetch_proxy(plans_with("packet-loss", tmp_path), lambda text, share: None) == {}
 
 
@@ -93,11 +93,11 @@ def test_between_containers_it_is_asked_what_the_machine_lets_us(
 
     def found(fault: str, runtime: str) -> list[tuple[str, bool]]:
         plans = plans_with(f"{fault}, link: peers", tmp_path)
-        return [(check.name, check.ok) for check in network_checks(plans, runtime)]
+        return [(check.name, check.ok) for check in fault_checks(plans, runtime)]
 
-    assert found("partition", "process") == [("network proxy", True)]
-    assert found("partition", "docker") == [("network peer-cuts", True)]
-    assert found("latency", "docker") == [("network proxy", True), ("network peer-detours", False)]
+    assert found("partition", "process") == [("network proxy", True), ("fault needs peer-cuts", True)]
+    assert found("partition", "docker") == [("fault needs peer-cuts", True)]
+    assert found("latency", "docker") == [("network proxy", True), ("fault needs peer-detours", False)]
 
 
 class Api(BaseHTTPRequestHandler):

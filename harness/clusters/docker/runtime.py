@@ -46,7 +46,7 @@ from harness.clusters.nodes.node_process import (
     cause_of,
     telling_lines,
 )
-from harness.errors import EnvironmentNotReady, HealError, UsageError
+from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Node
 from harness.protocols.network import (
     CLIENT_DETOURS,
@@ -73,6 +73,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
 
     name: ClassVar[str] = "docker"
     gives: ClassVar[frozenset[str]] = limits.GIVES | volumes.GIVES | _NETWORK
+    hint: ClassVar[str] = "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
 
     def __init__(
         self,
@@ -86,7 +87,6 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         needs: frozenset[str] = frozenset(),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        _refuse(needs - self.gives, needs)
         self.run_id = run_id
         self.folder = folder
         self.block = block
@@ -99,6 +99,14 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         self.limits = self._volumes.limits
         self._environment = os.environ if environment is None else environment
         self._ids: dict[str, str] = {}
+
+    @classmethod
+    def why_not(cls, need: str) -> str:
+        if need == PEER_CUTS:
+            return namespaces.why_not()
+        if need == PEER_DETOURS:
+            return namespaces.why_no_addresses()
+        return volumes.why_not(need) if need in volumes.GIVES else ""
 
     def up(self) -> None:
         for node in self.layout.all_nodes.values():
@@ -325,27 +333,3 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         return EnvironmentNotReady(
             f"{what}; last lines:\n{lines}", hint=f"{hint}; {where}" if hint else where
         )
-
-
-def _refuse(lacking: frozenset[str], needs: frozenset[str]) -> None:
-    """Say before anything starts what containers lack, or what this machine does for them.
-
-    Raises:
-        UsageError: a need that this runtime never gives.
-        EnvironmentNotReady: one that this machine cannot give, and why.
-    """
-    hint = "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
-    if lacking:
-        raise UsageError(f"the docker runtime cannot give: {', '.join(sorted(lacking))}", hint=hint)
-    for need in sorted(needs):
-        if reason := why_not(need):
-            raise EnvironmentNotReady(f"a fault of this scenario needs {need}: {reason}", hint=hint)
-
-
-def why_not(need: str) -> str:
-    """Why this machine cannot give a need to containers; empty when it can, or nothing special is needed."""
-    if need == PEER_CUTS:
-        return namespaces.why_not()
-    if need == PEER_DETOURS:
-        return namespaces.why_no_addresses()
-    return volumes.why_not(need) if need in volumes.GIVES else ""

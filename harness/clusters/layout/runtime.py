@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.node_layout import Layout
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 
 
@@ -18,16 +19,37 @@ class NodeRuntime(ABC):
     Attributes:
         name: as the user calls it.
         gives: what a fault may need of the cluster from its start on, and this runtime has.
+        hint: where a need is given that this runtime or machine does not have.
         folder: of the cluster, one sub-folder a node.
         block: R of the addresses 127.0.R.N.
     """
 
     name: ClassVar[str]
     gives: ClassVar[frozenset[str]]
+    hint: ClassVar[str]
     run_id: str
     folder: Path
     block: int
     layout: Layout
+
+    @classmethod
+    @abstractmethod
+    def why_not(cls, need: str) -> str:
+        """Why this machine cannot give a need of ``gives``; empty when it can."""
+
+    @classmethod
+    def require(cls, needs: frozenset[str]) -> None:
+        """Refuse, before anything starts, what cannot be given.
+
+        Raises:
+            UsageError: a need that this runtime never gives.
+            EnvironmentNotReady: one that this machine cannot give, and why.
+        """
+        if lacking := sorted(needs - cls.gives):
+            raise UsageError(f"the {cls.name} runtime cannot give: {', '.join(lacking)}", hint=cls.hint)
+        for need in sorted(needs):
+            if reason := cls.why_not(need):
+                raise EnvironmentNotReady(f"a fault of this scenario needs {need}: {reason}", hint=cls.hint)
 
     @property
     def spec(self) -> ClusterSpec:

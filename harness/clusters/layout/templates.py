@@ -17,6 +17,13 @@ import jinja2
 from harness.errors import UsageError
 from harness.validation import is_one_line
 
+#: Keeps what it compiled: a plan renders the settings of every node a few times.
+_ENVIRONMENT = jinja2.Environment(
+    undefined=jinja2.StrictUndefined,
+    keep_trailing_newline=True,
+    autoescape=False,  # property files, not HTML
+    loader=jinja2.FileSystemLoader("/"),
+)
 _KEY = re.compile(r"^([A-Za-z0-9_.-]+)\s*=", re.MULTILINE)
 
 
@@ -37,12 +44,7 @@ def render(
     Raises:
         UsageError: ``settings`` holds a key that the runtime owns, or a value of more than one line.
     """
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # property files, not HTML
-    )
-    text = environment.from_string(template.read_text()).render(values)
+    text = _ENVIRONMENT.get_template(str(template.absolute())).render(values)
     return overlay(text, settings or {}, reserved)
 
 

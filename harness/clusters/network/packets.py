@@ -40,17 +40,22 @@ class Packets:
         self._block = block
 
     def why_not(self, link: str) -> str:
-        """Why no packet of a link can be lost on this machine; empty when they can."""
+        """Why no packet of a link can be lost in this cluster; empty when they can.
+
+        Raises:
+            EnvironmentNotReady: this machine cannot lose any.
+        """
         if link != "clients" and not self._peers:
             return "packets between containers do not pass loopback: only `link: clients` is possible"
         if os.geteuid() != 0:
-            return "iptables needs root"
-        if shutil.which("iptables") is None:
-            return "iptables is not installed (Debian: apt install iptables)"
+            raise EnvironmentNotReady("iptables needs root", hint="run as root, or leave packet-loss out")
+        if not shutil.which("iptables"):
+            raise EnvironmentNotReady("iptables is not installed", hint="Debian: apt install iptables")
         done = _iptables("-C", _CHAIN, *_RANDOM, "0.5", "-m", "comment", "--comment", "none", "-j", "DROP")
         # A rule that is not there is what is to be found; another complaint is about the kernel.
-        known = "Bad rule" in done.stderr or "matching rule" in done.stderr or not done.returncode
-        return "" if known else _first_line(done.stderr)
+        if not ("Bad rule" in done.stderr or "matching rule" in done.stderr or not done.returncode):
+            raise EnvironmentNotReady(_first_line(done.stderr), hint="leave packet-loss out")
+        return ""
 
     def lose(self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float) -> None:
         """Drop a share of the packets of a node's ports from now on, until `repair` of the same name.

@@ -1,0 +1,85 @@
+"""Estimates what the rounds of a command add up to: messages, bytes, disk, memory of the clients, time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from harness.plan.build import UNLIMITED_GUESS_PER_S
+from harness.plan.model import Plan
+from harness.records import RAW, TableId
+from harness.systems import SYSTEMS
+
+#: Sealed rows are packed: their share of the raw ones (5 to 7 % in the smoke scenarios).
+_SEALED_SHARE: Final = 0.1
+#: What brokers write before the first message (journals made in advance), logs, the report.
+_BASE_DISK_BYTES: Final = 1_000_000_000
+#: Readers of the log, beside the workers of the plan, and the memory of one.
+_AUDIT_MB: Final = 400
+#: Memory of a worker process by the language of its client, buffers full.
+_WORKER_MB: Final = {"python": 150, "go": 150, "java": 350}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Totals over all rounds, warm-up included; a load without a limit is guessed.
+
+    Attributes:
+        is_limited: every load has a rate.
+        disk_bytes: the most there is at once, on the disk of the runs.
+        clients_mb: memory of the workers of the round that has most of them.
+        load_s: warm-up and load; start-up, drain, audit and judging come on top.
+    """
+
+    is_limited: bool
+    messages: int
+    payload_bytes: int
+    disk_bytes: int
+    clients_mb: int
+    load_s: float
+
+
+def estimate(plans: Sequence[Plan], language_of: Callable[[str], str]) -> Estimate:
+    """What these rounds, run one after the other, need.
+
+    Args:
+        language_of: client library -> the language of its worker.
+    """
+    raw = [_raw_bytes(plan) for plan in plans]
+    brokers = [_broker_bytes(plan) for plan in plans]
+    # Brokers take their time to delete the topics of a round: the next one begins beside them.
+    disk = _BASE_DISK_BYTES + sum(raw) * _SEALED_SHARE + max(raw) + sum(sorted(brokers)[-2:])
+    return Estimate(
+        is_limited=all(plan.rate_per_s for plan in plans),
+        messages=sum(map(messages, plans)),
+        payload_bytes=sum(messages(plan) * plan.payload_bytes for plan in plans),
+        disk_bytes=int(disk),
+        clients_mb=max(_clients_mb(plan, language_of) for plan in plans),
+        load_s=sum(plan.warm_up_s + plan.load_s for plan in plans),
+    )
+
+
+def messages(plan: Plan) -> int:
+    """Sends of one round, warm-up included."""
+    return int((plan.rate_per_s or UNLIMITED_GUESS_PER_S) * (plan.warm_up_s + plan.load_s))
+
+
+def _broker_bytes(plan: Plan) -> int:
+    system = SYSTEMS[plan.system]
+    copies = system.stored_copies(max(topic.replication for topic in plan.topics), plan.topology)
+    return messages(plan) * (plan.payload_bytes + system.stored_overhead_bytes) * copies
+
+
+def _raw_bytes(plan: Plan) -> int:
+    """Rows as workers write them: each send, each message in the log, each delivery and settlement."""
+    settled = {consumer.group: consumer.settle not in ("auto", "none") for consumer in plan.consumers}
+    deliveries = sum(2 if settles else 1 for settles in settled.values())
+    row = RAW[TableId.SENDS].itemsize + RAW[TableId.LOG].itemsize
+    return messages(plan) * (row + deliveries * RAW[TableId.DELIVERIES].itemsize)
+
+
+def _clients_mb(plan: Plan, language_of: Callable[[str], str]) -> int:
+    clients = [*(p.client for p in plan.producers), *(c.client for c in plan.consumers)]
+    most = max(_WORKER_MB.values())
+    return _AUDIT_MB + sum(_WORKER_MB.get(language_of(client), most) for client in clients)

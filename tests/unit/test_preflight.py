@@ -1,0 +1,170 @@
+"""What is checked before a run starts: the same for `plan`, `doctor`, `run` and `repro`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli import main
+from commands.plans import choose_plans, read_scenario
+from commands.preflight import Preflight, preflight
+from harness.clusters.network import packets
+from harness.doctor import machine
+from harness.errors import EnvironmentNotReady, Exit
+from harness.plan.estimate import Estimate, estimate
+
+SMALL = {"load.rate": "1000", "load.duration": "10s", "load.warm_up": "2s"}
+
+
+def scenario(tmp_path: Path, text: str = "name: x\n") -> str:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def checked(tmp_path: Path, *settings: str, text: str = "name: x\n", runtime: str = "process") -> Preflight:
+    overrides = [*(f"{key}={value}" for key, value in SMALL.items()), *settings]
+    plans = choose_plans(read_scenario(scenario(tmp_path, text), overrides), seed=1)
+    return preflight(plans, tmp_path, runtime)
+
+
+# ----- refused everywhere -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["plan", "doctor", "run", "fetch", "up"])
+def test_a_fault_that_the_system_does_not_have_is_refused_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    path = scenario(tmp_path, "name: x\nfaults:\n  - {fault: unload, at: 2s}\n")
+    assert main([command, path, "--run-dir", str(tmp_path / "runs")]) == Exit.USAGE
+    assert f"{path}:3: faults[0].fault: unload" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "doctor", "run"])
+def test_a_broker_setting_that_the_runtime_owns_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    path = scenario(tmp_path, "name: x\ncluster: {config: {node.id: 7}}\n")
+    assert main([command, path, "--run-dir", str(tmp_path / "runs")]) == Exit.USAGE
+    assert "node.id" in capsys.readouterr().err
+
+
+def test_a_fault_that_only_this_machine_lacks_the_means_for_is_missing_and_no_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    which = shutil.which
+    monkeypatch.setattr(
+        packets.shutil, "which", lambda name, **more: name != "iptables" and which(name, **more)
+    )
+    path = scenario(tmp_path, "name: x\nfaults: [{fault: packet-loss, at: 2s, for: 1s}]\n")
+    assert main(["plan", path]) == Exit.PASS
+    assert "missing" in (said := capsys.readouterr().out)
+    assert "iptables is not installed" in said
+    assert main(["doctor", path]) == Exit.ENVIRONMENT
+    assert main(["run", path, "--run-dir", str(tmp_path / "runs")]) == Exit.ENVIRONMENT
+    assert not (tmp_path / "runs").exists()
+
+
+def test_memory_and_disk_are_those_of_the_scenario(tmp_path: Path) -> None:
+    small, large = checked(tmp_path), checked(tmp_path, "load.rate=1000000", "load.duration=1h")
+    with pytest.raises(EnvironmentNotReady, match="disk"):
+        large.require()
+    assert {check.name for check in large.missing} - {check.name for check in small.missing} == {"disk"}
+
+
+def test_nothing_is_required_that_a_run_can_go_without() -> None:
+    absent = machine.Check("docker engine", False, "none", needed=False)
+    found = Preflight((absent,), (), Estimate(True, 0, 0, 0, 0, 0.0))
+    assert found.require().missing == []
+
+
+# ----- warnings ---------------------------------------------------------------------------------------
+
+KILL = "name: x\nfaults: [{fault: kill, at: 9s, for: 5s}]\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "said"),
+    [
+        (["limits.drain=0"], "name: x\n", "limits.drain is 0: that phase ends before anything"),
+        ([], KILL, "faults[0]: kill at +9 s for 5 s outlasts the load of 10 s"),
+        (
+            ["load.payload=2000"],
+            "name: x\ntopics: {orders: {config: {max.message.bytes: 1000}}}\n",
+            "load.payload is 2,000 B and orders takes 1,000 B at most",
+        ),
+        (
+            ["load.payload=2000"],
+            "name: x\nsystem: pulsar\ncluster: {config: {maxMessageSize: 1500}}\n",
+            "load.payload is 2,000 B and orders takes 1,500 B at most",
+        ),
+        (
+            [],
+            "name: x\nvariants: {a: {expect: info-stored}, b: {}}\n",
+            "a: expect: info-stored breaks no promise",
+        ),
+    ],
+)
+def test_what_cannot_be_as_expected_is_said(
+    tmp_path: Path, settings: list[str], text: str, said: str
+) -> None:
+    (warning,) = checked(tmp_path, *settings, text=text).warnings
+    assert warning.startswith(said)
+
+
+def test_every_scenario_of_ours_is_without_a_warning(tmp_path: Path) -> None:
+    from harness.scenario.file import bundled_bugs, bundled_scenarios
+
+    for name in (*bundled_scenarios(), *bundled_bugs()):
+        plans = choose_plans(read_scenario(name), seed=1, rounds=1)
+        assert preflight(plans, tmp_path, "auto").warnings == (), name
+
+
+def test_a_plan_in_json_has_checks_warnings_and_totals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", scenario(tmp_path, KILL), "--set", "load.duration=10s", "--json"]) == Exit.PASS
+    document = json.loads(capsys.readouterr().out)
+    assert document["warnings"]
+    assert {"name", "ok", "needed", "text", "remedy"} == set(document["checks"][0])
+    assert document["estimate"]["messages"] == 50_000 * 15
+
+
+# ----- totals -----------------------------------------------------------------------------------------
+
+
+def totals(tmp_path: Path, *settings: str, text: str = "name: x\n") -> Estimate:
+    return checked(tmp_path, *settings, text=text).estimate
+
+
+def test_totals_are_of_all_rounds_and_the_warm_up_is_in_them(tmp_path: Path) -> None:
+    one = totals(tmp_path)
+    assert (one.messages, one.payload_bytes, one.load_s) == (12_000, 12_000 * 150, 12)
+    several = totals(tmp_path, text="name: x\nrounds: 3\nvariants: {a: {}, b: {}}\n")
+    assert (several.messages, several.load_s) == (6 * 12_000, 6 * 12)
+    assert several.clients_mb == one.clients_mb
+
+
+def test_more_copies_and_more_readers_take_more_disk(tmp_path: Path) -> None:
+    base = totals(tmp_path, text="name: x\ntopics: {orders: {replication: 1}}\n").disk_bytes
+    assert totals(tmp_path).disk_bytes - base == 2 * 12_000 * (150 + 30)
+    assert totals(tmp_path, text="name: x\nload: {consumers: {c: {}}}\n").disk_bytes > base
+
+
+def test_an_unlimited_load_is_guessed(tmp_path: Path) -> None:
+    found = totals(tmp_path, "load.unlimited=true")
+    assert not found.is_limited
+    assert found.messages > 12_000
+
+
+def test_memory_is_that_of_the_round_with_most_clients(tmp_path: Path) -> None:
+    text = "name: x\nvariants: {few: {}, many: {override: {load: {producers: {p: {count: 4}}}}}}\n"
+    plans = choose_plans(read_scenario(scenario(tmp_path, text)), seed=1)
+    both = estimate(plans, lambda client: "python").clients_mb
+    assert both == estimate(plans[1:], lambda client: "python").clients_mb
+    assert both > estimate(plans[:1], lambda client: "python").clients_mb
+    assert estimate(plans, lambda client: "java").clients_mb > both
