@@ -28,7 +28,8 @@ def show_plan(plan: Plan, timeline: Timeline) -> None:
         ["cluster", f"{plan.system} {plan.version}{_topology(plan)}{_settings(plan.broker_config)}"],
     ]
     rows += _topics(plan)
-    load = f"{rate} of {plan.payload_bytes} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
+    size = f"{plan.payload_bytes}..{plan.payload_max_bytes}" if plan.payload_max_bytes else plan.payload_bytes
+    load = f"{rate} of {size} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
     rows.append(["load", load])
     for producer in plan.producers:
         rows += _producer(producer)
@@ -119,8 +120,9 @@ def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
 def _producer(producer: ProducerPlan) -> list[list[str]]:
     promise, because = producer.promise, producer.promise.because
     rate = f", {producer.rate_per_s:,.0f} msg/s" if producer.rate_per_s else ""
+    threads = f", {producer.threads} threads" if producer.threads > 1 else ""
     return [
-        ["producer", f"{producer.name}: {_client(producer)}{rate}{_settings(producer.options)}"],
+        ["producer", f"{producer.name}: {_client(producer)}{rate}{threads}{_settings(producer.options)}"],
         ["", f"  delivery {promise.delivery}: {because['delivery']}"],
         ["", f"  order {_kept(promise.order)}: {because['order']}"],
         ["", f"  stored once {_kept(promise.dedup)}: {because['dedup']}"],

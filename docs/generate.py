@@ -136,6 +136,8 @@ def _type(field: Any) -> str:
     annotation = _needed(field.annotation)
     if "parse_seconds" in repr(field.metadata):
         return "duration"
+    if "payload_sizes" in repr(field.metadata):
+        return "whole number, or range"
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is dict:
         return "mapping"

@@ -32,6 +32,7 @@ from harness.scenario.model import (
     ProducerSpec,
     Scenario,
 )
+from harness.scenario.payload import payload_sizes
 from harness.systems import SYSTEMS, System
 from harness.workers import is_ours, load_worker
 
@@ -90,6 +91,7 @@ def build_plan(
     groups = _lane_groups(scenario, topics)
     buckets, groups = _with_buckets(groups, _expected_rows(scenario))
     load = scenario.load
+    smallest, largest = payload_sizes(load.payload)
     return Plan(
         scenario=scenario.name,
         variant=variant,
@@ -107,7 +109,8 @@ def build_plan(
         producers=_producers(scenario, topics, groups, broker_config),
         consumers=_consumers(scenario, topics, broker_config),
         workers=_worker_folders(scenario),
-        payload_bytes=load.payload,
+        payload_bytes=smallest,
+        payload_max_bytes=largest if largest > smallest else 0,
         rate_per_s=0.0 if load.unlimited else float(load.rate),
         warm_up_s=load.warm_up,
         load_s=load.duration,
@@ -293,6 +296,7 @@ def _producers(
                 results=spec.results,
                 calls=spec.calls,
                 batch=spec.batch if spec.calls == "batch" else 1,
+                threads=spec.threads,
             )
         )
     return plans

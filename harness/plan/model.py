@@ -114,6 +114,7 @@ class ProducerPlan(PlanPart):
     results: Literal["checked", "ignored", "resent"] = "checked"
     calls: Literal["async", "sync", "batch"] = "async"
     batch: int = Field(1, description="messages a call; 1 unless calls = batch")
+    threads: int = Field(1, description="that send, in one process; a lane has one of them")
 
 
 class ConsumerPlan(PlanPart):
@@ -157,7 +158,8 @@ class Plan(PlanPart):
     workers: list[str] = Field(
         default_factory=list, description="folders of the clients' workers that do not come with brokerstorm"
     )
-    payload_bytes: int
+    payload_bytes: int = Field(description="the smallest, where sizes differ by message")
+    payload_max_bytes: int = Field(0, description="the largest; 0 = all are payload_bytes")
     rate_per_s: float = Field(description="all producers; 0 = unlimited")
     warm_up_s: float
     load_s: float

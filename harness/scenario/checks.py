@@ -13,6 +13,7 @@ from harness.scenario.model import (
     ProducerSpec,
     Scenario,
 )
+from harness.scenario.payload import payload_sizes
 from harness.systems import SYSTEMS, System
 from harness.validation import is_one_line
 
@@ -42,12 +43,14 @@ class Client(Protocol):
         """Exposure counters that it reports."""
 
 
-#: What a worker can do that says nothing.
+#: What a worker can do that says nothing. ``threads`` and ``payload`` are in words: `_asked`.
 SUPPORTED = {
     "calls": ("async",),
     "results": ("checked", "ignored"),
     "receive": ("loop",),
     "settle": ("auto",),
+    "threads": ("one",),
+    "payload": ("fixed",),
 }
 
 
@@ -143,7 +146,7 @@ def _client_problems(scenario: Scenario, clients: Mapping[str, Client] | None) -
         for name, spec in specs.items():
             at = ("load", side, name)
             if clients is not None:
-                yield from _worker_problems(at, spec, scenario.system, clients)
+                yield from _worker_problems(at, spec, scenario, clients)
             for index, topic in enumerate(spec.topics):
                 if topic not in scenario.topics:
                     sentence = f"is not declared under topics; {did_you_mean(topic, scenario.topics)}"
@@ -153,10 +156,11 @@ def _client_problems(scenario: Scenario, clients: Mapping[str, Client] | None) -
 def _worker_problems(
     at: tuple[str, ...],
     spec: ProducerSpec | ConsumerSpec,
-    system: str,
+    scenario: Scenario,
     clients: Mapping[str, Client],
 ) -> Iterator[Problem]:
     """The client must exist, be of this system, have the role and be able to do what is asked."""
+    system = scenario.system
     fitting = [name for name, client in clients.items() if client.system == system]
     if spec.client not in clients:
         yield (*at, "client"), f"is no known client; {did_you_mean(spec.client, fitting)}"
@@ -168,14 +172,27 @@ def _worker_problems(
         return
     if role not in worker.roles:
         yield (*at, "client"), f"has no {role} worker; it has: {', '.join(worker.roles)}"
-    for key, default in SUPPORTED.items():
-        value = getattr(spec, key, None)
-        able = worker.supports.get(key, default)
-        if value is not None and value not in able:
-            yield (*at, key), f"is more than the {spec.client} worker can do; it can: {', '.join(able)}"
+    for key, value in _asked(spec, scenario).items():
+        able = worker.supports.get(key, SUPPORTED[key])
+        if value not in able:
+            where = ("load", "payload") if key == "payload" else (*at, key)
+            yield where, f"is more than the {spec.client} worker can do; it can: {', '.join(able)}"
     for option in spec.options:
         if option in worker.reserved:
             yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
+
+
+def _asked(spec: ProducerSpec | ConsumerSpec, scenario: Scenario) -> dict[str, str]:
+    """What a worker must be able to do, by key of its ``[supports]``."""
+    if isinstance(spec, ConsumerSpec):
+        return {"receive": spec.receive, "settle": spec.settle}
+    smallest, largest = payload_sizes(scenario.load.payload)
+    return {
+        "calls": spec.calls,
+        "results": spec.results,
+        "threads": "many" if spec.threads > 1 else "one",
+        "payload": "range" if largest > smallest else "fixed",
+    }
 
 
 def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) -> Iterator[Problem]:
@@ -212,9 +229,16 @@ def _joining_problems(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _lane_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Producers that share a topic's keyed lanes must mean the same keys."""
+    """Producers that share a topic's keyed lanes must mean the same keys; a sending thread needs a lane."""
     keys: dict[str, tuple[str, int]] = {}
     for name, spec in scenario.load.producers.items():
+        topics = [scenario.topics[t] for t in spec.topics or scenario.topics if t in scenario.topics]
+        lanes = sum(
+            t.count * {"partition": t.partitions, "key": spec.keys, "routed": 1}[spec.lanes] for t in topics
+        )
+        if spec.threads > lanes:
+            sentence = f"must be at most {lanes}, the lanes of this producer: a lane has one thread"
+            yield ("load", "producers", name, "threads"), sentence
         if spec.lanes != "key":
             continue
         for topic in spec.topics or scenario.topics:

@@ -18,6 +18,7 @@ from harness.durations import parse_seconds as parse_seconds
 from harness.scenario.bug import BugSpec
 from harness.scenario.part import Name as Name
 from harness.scenario.part import Part as Part
+from harness.scenario.payload import Payload
 from harness.systems import DEFAULT, SYSTEMS
 
 MAX_RATE_PER_S = 2_000_000  # above what one machine's clients reach; a typo, not a wish
@@ -98,6 +99,12 @@ class ProducerSpec(Part):
         "async", description="`sync` = one send at a time; `batch` = one call for many messages"
     )
     batch: int = Field(100, ge=1, le=100_000, description="messages a call, for calls: batch")
+    threads: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="threads, goroutines or tasks of the process that send; each has its lanes",
+    )
 
 
 class ConsumerSpec(Part):
@@ -134,7 +141,9 @@ class LoadSpec(Part):
     unlimited: bool = Field(False, description="as fast as the client goes; rate is then ignored")
     duration: Seconds = Field(60.0, gt=0, description="of the load, after the warm-up")
     warm_up: Seconds = Field(5.0, description="sent and checked, but not timed and without faults")
-    payload: int = Field(150, ge=52, le=1_000_000, description="bytes a message, 52 of them ours")
+    payload: Payload = Field(
+        150, description="bytes a message, 52 of them ours; `100..10000`: sizes differ by message"
+    )
     producers: dict[Name, ProducerSpec] = Field(
         default_factory=lambda: {"p": ProducerSpec()}, min_length=1, description="by a name of your own"
     )

@@ -19,7 +19,7 @@ from harness.workers.facts import FACTS, Facts, SettingFacts
 
 FILE: Final = "worker.toml"
 Role = Literal["producer", "consumer", "audit"]
-Ability = Literal["calls", "results", "receive", "settle"]
+Ability = Literal["calls", "results", "receive", "settle", "threads", "payload"]
 _HINT: Final = "docs/howto/add-a-worker.md has every key"
 
 

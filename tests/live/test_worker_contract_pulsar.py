@@ -16,7 +16,7 @@ from harness.records import Check, Event, Kind, Outcome, TableId
 from harness.workers import load_worker, worker_names
 from tests.live.cluster_rig import up
 from tests.live.pulsar_rig import WORDS, PulsarRig
-from tests.live.worker_rig import RUN_TAG, Rows, Worker, begin, dense, finish, whole_run
+from tests.live.worker_rig import RUN_TAG, Rows, Worker, begin, dense, finish, sizes_of, whole_run
 
 pytestmark = pytest.mark.live
 
@@ -95,6 +95,20 @@ def test_every_send_is_one_row_with_one_outcome(rig: PulsarRig, library: str, mo
             assert own["client_seq"].tolist() == rows["client_seq"].tolist() == list(range(len(rows)))
             assert len(set(own["client_name"].tolist())) == 1
     assert all(row["why"] == "end" and row["read_to"] == row["end"] for row in audit.bounds().values())
+
+
+@every_producer
+def test_threads_share_the_lanes_and_sizes_differ_by_message(rig: PulsarRig, library: str) -> None:
+    topic = rig.topic(partitions=2)
+    sender = rig.sender(library, topic, mode="key", threads=4, payload=100, payload_max=2000)
+    sends = whole_run(sender).rows(TableId.SENDS)
+    assert dense(sends)
+    assert set(sends["outcome"].tolist()) == {Outcome.OK}
+    log = stored(rig.reader(READER, topic))
+    assert set(log["check"].tolist()) == {Check.OK}
+    assert sorted(identities(log["header"])) == sorted(identities(sends))
+    instance = sender.spec["producer"]["instance"]
+    assert log["header"]["length"].tolist() == sizes_of(log["header"], instance, 100, 2000)
 
 
 @pytest.mark.slow

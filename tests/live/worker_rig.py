@@ -146,6 +146,8 @@ class Rig:
         mode: str = "partition",
         count: int = PARTITIONS,
         payload: int = 150,
+        payload_max: int = 0,
+        threads: int = 1,
         when_full: str = "wait",
         capture: bool = True,
         results: str = "checked",
@@ -162,6 +164,8 @@ class Rig:
             "lane_groups": [group],
             "rate_per_s": rate,
             "payload_bytes": payload,
+            "payload_max_bytes": payload_max or payload,
+            "threads": threads,
             "when_full": when_full,
             "results": results,
             "calls": calls,
@@ -243,6 +247,17 @@ def whole_run(worker: Worker) -> Worker:
         worker.wait_stats(lambda stats: stats["t_ns"] > end_ns, seconds + 60)
     finish(worker)
     return worker
+
+
+def sizes_of(rows: Rows, instance: int, least: int, most: int) -> list[int]:
+    """The size of each message as docs/worker-protocol.md has it (SplitMix64 of instance, lane and seq)."""
+    found = []
+    for lane, seq in zip(rows["lane"].tolist(), rows["seq"].tolist(), strict=True):
+        mixed = ((seq + 1) * 0x9E3779B97F4A7C15 + (instance << 32 | lane)) % 2**64
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
+        found.append(least + ((mixed ^ mixed >> 31) >> 32) * (most - least + 1) // 2**32)
+    return found
 
 
 def dense(rows: Rows) -> bool:

@@ -56,6 +56,10 @@ class Role(AsyncOpenLoop):
     client_errors = (Refused, TimeoutError)
     async def connect(self):
         self.client = Client()
+    def beside(self, share):
+        role = Role(self.session, share)
+        role.client = self.client
+        return role
     async def send(self, lane, payload):
         return await self.client.send(lane.partition)
     def place(self, answer):
@@ -188,13 +192,27 @@ def test_a_call_that_waits_is_shown_and_keeps_nobody(start: Start, tmp_path: Pat
     worker.dump_stack(tmp_path / "stacks.txt")
     found = waiting((tmp_path / "stacks.txt").read_text())
     assert found is not None
-    assert found.title == 'Task "send"'
+    assert found.title == 'Task "send-0"'
     assert found.where.startswith("_room_in_the_buffer (fakeclient.py:")
     worker.tell("stop")
     assert worker.wait_done(20)
     assert worker.wait_done(1)
     assert worker.done_message["open"] == 1
     assert rows(worker, TableId.SENDS)["outcome"].tolist().count(Outcome.NONE) == 1
+
+
+def test_a_task_that_waits_keeps_only_its_own_lanes(start: Start) -> None:
+    """Of four tasks with a lane each one waits for ever; the others follow their part of the schedule."""
+    worker = start(PRODUCER, "producer", producer_part([0, 1, 2, 3], threads=4))
+    seen(worker, lambda stats: stats["attempted"] == 3 * 50 + 1)
+    worker.tell("stop")
+    assert worker.wait_done(20)
+    sends = rows(worker, TableId.SENDS)
+    assert [int((sends["lane"] == lane).sum()) for lane in range(4)] == [50, 50, 50, 1]
+    for lane in range(3):
+        mine = sends[sends["lane"] == lane]
+        assert (mine["seq"] == np.arange(50)).all()
+        assert np.allclose(np.diff(mine["t_intended_ns"]), 10_000_000, atol=1)
 
 
 def test_work_on_a_message_blocks_nobody_else(start: Start) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.workers.python_kit.worker_kit import layouts as lay
 from harness.workers.python_kit.worker_kit import payload
 from harness.workers.python_kit.worker_kit.bursts import BURST, OpenRows, Payloads
+from harness.workers.python_kit.worker_kit.payload import Sizes
 from harness.workers.python_kit.worker_kit.schedule import Schedule
 from harness.workers.python_kit.worker_kit.spec import Lane
 
@@ -38,16 +39,18 @@ rates = st.sampled_from([0.0, 50_000.0, 1.0, 30_000.0, 16_667.0])
 @given(
     lanes=lanes,
     rate=rates,
-    length=st.integers(52, 70) | st.sampled_from([150, 1000]),
+    least=st.integers(52, 70) | st.sampled_from([150, 1000]),
+    spread=st.sampled_from([0, 0, 1, 300]),
     first=st.integers(0, 300) | st.just(2**22 + 7),
     counts=st.lists(st.integers(1, BURST), min_size=1, max_size=4),
     kind=st.sampled_from([lay.WARM_UP, lay.LOAD]),
 )
 def test_payloads_and_rows_are_those_of_messages_made_one_by_one(
-    lanes: list[Lane], rate: float, length: int, first: int, counts: list[int], kind: int
+    lanes: list[Lane], rate: float, least: int, spread: int, first: int, counts: list[int], kind: int
 ) -> None:
     schedule = Schedule(10**15, rate, 0.0, 10.0)
-    payloads, open_rows = Payloads(lanes, TAG, INSTANCE, length), OpenRows(lanes)
+    sizes = Sizes(least, least + spread, INSTANCE)
+    payloads, open_rows = Payloads(lanes, TAG, sizes), OpenRows(lanes)
     rows = mmap.mmap(-1, AT + sum(counts) * 96)
     open_rows.use(rows)
     values, at = [], AT
@@ -62,7 +65,7 @@ def test_payloads_and_rows_are_those_of_messages_made_one_by_one(
         due = schedule.due_ns(first + k) if rate else NOW_NS
         assert value == payload.encode(
             run_tag=TAG, instance=INSTANCE, lane=lane.lane, seq=seq, t_intended_ns=due, kind=kind,
-            key=lane.key_number, length=length,
+            key=lane.key_number, length=sizes.of(lane.lane, seq),
         )  # fmt: skip
         row = lay.SENDS_OPEN.pack(lane.lane, 0, kind, seq, due, NOW_NS, 1)
         assert rows[AT + k * 96 :][:96] == row.ljust(96, b"\0")
@@ -73,7 +76,7 @@ def test_rows_taken_back_are_as_if_never_written() -> None:
     rows = mmap.mmap(-1, AT + 10 * 96)
     open_rows = OpenRows(lanes)
     open_rows.use(rows)
-    columns = Payloads(lanes, TAG, 1, 52).columns(0, 8, schedule, NOW_NS)
+    columns = Payloads(lanes, TAG, Sizes(52, 52, 1)).columns(0, 8, schedule, NOW_NS)
     open_rows.write(AT, 0, 8, lay.LOAD, columns, NOW_NS)
     written = rows[:]
     open_rows.take_back(AT + 5 * 96, AT + 8 * 96)
@@ -93,4 +96,4 @@ def test_taking_nothing_back_changes_nothing() -> None:
 def test_a_big_endian_machine_is_told_before_it_writes_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.byteorder", "big")
     with pytest.raises(Exception, match="little-endian"):
-        Payloads(lanes_of(1, keyed=False), 1, 1, 52)
+        Payloads(lanes_of(1, keyed=False), 1, Sizes(52, 52, 1))

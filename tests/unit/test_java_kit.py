@@ -102,6 +102,16 @@ def test_sync_calls_follow_each_other(start: Start) -> None:
     assert (rows["t_start_ns"][1:] >= rows["t_done_ns"][:-1]).all()
 
 
+def test_threads_share_the_lanes_and_the_rate(start: Start) -> None:
+    rows = run(start(threads=3), rows=751)
+    assert [int((rows["lane"] == lane).sum()) for lane in range(4)] == [188, 188, 188, 187]
+    for lane in range(4):
+        mine = rows[rows["lane"] == lane]
+        assert mine["seq"].tolist() == list(range(len(mine)))
+        assert np.allclose(np.diff(mine["t_intended_ns"]), 4e6, atol=1)
+    assert set(rows["outcome"].tolist()) == {Outcome.OK}
+
+
 def test_an_application_that_sends_again(start: Start) -> None:
     worker = start(answers="second time", results="resent", rate_per_s=100)
     rows = run(worker, rows=150)

@@ -66,3 +66,14 @@ def test_too_short_a_payload_is_refused() -> None:
 
 def test_filler_is_fixed() -> None:
     assert payload.filler(8).hex() == "3c5e81b40c5ec68e"
+
+
+@given(st.integers(52, 10_000), st.integers(0, 10_000), u32, u32, st.integers(0, 2**64 - 1))
+def test_a_size_is_within_its_range(least: int, more: int, instance: int, lane: int, seq: int) -> None:
+    assert least <= payload.Sizes(least, least + more, instance).of(lane, seq) <= least + more
+
+
+def test_sizes_spread_over_the_whole_range() -> None:
+    sizes = payload.Sizes(100, 109, 7)
+    assert {sizes.of(lane, seq) for lane in range(3) for seq in range(100)} == set(range(100, 110))
+    assert [sizes.of(1, seq) for seq in range(20)] != [sizes.of(2, seq) for seq in range(20)]

@@ -47,6 +47,14 @@ BAD = [
     ("name: x\nload: {duration: .nan}\n", "load.duration: must be"),
     ("name: x\nload: {duration: 30d}\n", "load.duration: must be a duration such as 10s, 250ms or 2m"),
     ("name: x\nload: {payload: 51}\n", "load.payload: must be at least 52, got 51"),
+    ("name: x\nload: {payload: 52..2000000}\n", "load.payload: must be at most 1000000, got '52..2000000'"),
+    ("name: x\nload: {payload: 99..98}\n", "payload: must go from the smaller to the larger, as 100..10000"),
+    ("name: x\nload: {payload: big}\n", "load.payload: must be a number of bytes such as 150, or a range"),
+    ("name: x\nload: {producers: {p: {threads: 0}}}\n", "threads: must be at least 1, got 0"),
+    (
+        "name: x\nload: {producers: {p: {threads: 13}}}\n",
+        "threads: must be at most 12, the lanes of this producer: a lane has one thread, got 13",
+    ),
     ("name: x\nload: {producers: {}}\n", "load.producers: needs at least 1, got {}"),
     (
         "name: x\nload: {producers: {p: {lanes: partitions}}}\n",

@@ -188,6 +188,10 @@ REFUSED = [
         QPID + "topics: {a: {partitions: 2}}\n",
         "topics.a.partitions: must be 1: a queue has no partitions, got 2; count makes several",
     ),
+    (
+        QPID + "topics: {orders: {count: 2}}\nload: {producers: {p: {threads: 2}}}\n",
+        "threads: is more than the qpid-jms-legacy worker can do, got 2; it can: one",
+    ),
     (QPID + "load: {producers: {p: {lanes: key}}}\n", "lanes: means nothing on qpid, got 'key'"),
     (
         QPID + "load: {consumers: {c: {settle: transacted}}}\n",
@@ -214,7 +218,8 @@ def test_specs_say_where_things_are(tmp_path: Path) -> None:
         "pulsar",
         topics={"orders": {"partitions": 2}},
         load={
-            "producers": {"p": {"results": "resent", "calls": "sync"}},
+            "payload": "100..2000",
+            "producers": {"p": {"results": "resent", "calls": "sync", "threads": 2}},
             "consumers": {"c": {"receive": "listener", "work": 0.05, "nack_every": 7}},
         },
     )
@@ -225,11 +230,8 @@ def test_specs_say_where_things_are(tmp_path: Path) -> None:
     assert sent["topics"] == {
         "orders": {"address": "persistent://public/bs-000000ab/orders", "partitions": 2}
     }
-    assert {key: sent["producer"][key] for key in ("results", "calls", "batch")} == {
-        "results": "resent",
-        "calls": "sync",
-        "batch": 1,
-    }
+    keys = ("results", "calls", "batch", "threads", "payload_bytes", "payload_max_bytes")
+    assert [sent["producer"][key] for key in keys] == ["resent", "sync", 1, 2, 100, 2000]
     read = consumer_spec(plan, run, plan.consumers[0], where)["consumer"]
     assert (read["receive"], read["work_s"], read["settle"], read["nack_every"]) == (
         "listener",

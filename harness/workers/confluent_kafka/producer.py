@@ -1,4 +1,7 @@
-"""Producer role on librdkafka. One thread: delivery reports come out of `poll`, called between batches."""
+"""Producer role on librdkafka.
+
+Delivery reports come out of `poll`, which the first sending thread calls between batches.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,13 @@ from outcomes import Outcomes, error_text
 from worker_kit import layouts as lay
 from worker_kit.bursts import BURST, OpenRows, Payloads, around
 from worker_kit.failure import WorkerFailure
-from worker_kit.open_loop import ROW_BYTES, OpenLoop
+from worker_kit.open_loop import ROW_BYTES, OpenLoop, Share
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
 
 METADATA_TIMEOUT_S = 20.0
+#: Between two tries with a full queue, of a thread that does not poll.
+FULL_PAUSE_S = 0.002
 Report = Callable[..., None]
 
 
@@ -30,18 +35,30 @@ class _Later(Exception):
 
 
 class ProducerRole(OpenLoop):
-    def __init__(self, session: Session, producer: Producer, outcomes: Outcomes) -> None:
-        super().__init__(session)
+    def __init__(
+        self,
+        session: Session,
+        producer: Producer,
+        outcomes: Outcomes,
+        share: Share | None = None,
+        poller: ProducerRole | None = None,
+    ) -> None:
+        super().__init__(session, share)
         self.producer = producer
+        #: The sending thread that polls.
+        self.poller = poller or self
         self.outcomes = outcomes
         self.streams = StreamIds(session)
-        self.payloads = Payloads(self.lanes, session.spec.run_tag, self.instance, self.length)
+        self.payloads = Payloads(self.lanes, session.spec.run_tag, self.sizes)
         self.open_rows = OpenRows(self.lanes)
         self.topics, self.keys, self.partitions = (
             [getattr(lane, name) for lane in around(self.lanes)] for name in ("topic", "key", "partition")
         )
         #: by lane, the delivery report of messages whose rows are in the current segment
         self.reports: list[Report] = []
+
+    def beside(self, share: Share) -> ProducerRole:
+        return ProducerRole(self.session, self.producer, self.outcomes, share, self)
 
     def connect(self) -> None:
         for topic in sorted({lane.topic for lane in self.lanes}):
@@ -56,12 +73,19 @@ class ProducerRole(OpenLoop):
                 raise WorkerFailure(f"topic {topic}: {error_text(found.error)}")
 
     def serve(self, seconds: float) -> None:
+        if self.poller is not self:
+            if seconds:
+                time.sleep(seconds)
+            return
         # librdkafka waits in whole milliseconds and would take less as "do not wait".
         with contextlib.suppress(_Later):
             self.producer.poll(max(seconds, 0.001) if seconds else 0)
 
     def flush(self, seconds: float) -> None:
-        self.producer.flush(seconds)
+        if self.poller is self:
+            self.producer.flush(seconds)
+        else:
+            time.sleep(min(seconds, 0.01))
 
     def close(self) -> None:
         # With messages still queued `close` would go on waiting for them; they stay open instead.
@@ -135,7 +159,10 @@ class ProducerRole(OpenLoop):
             self.open_rows.take_back(row + ROW_BYTES, self.at)
             self.at = row + ROW_BYTES
         while isinstance(error, BufferError) and self.wait_when_full and not self.control.stop_load:
-            self.producer.poll(0.05)
+            if self.poller is self:
+                self.producer.poll(0.05)
+            else:
+                time.sleep(FULL_PAUSE_S)
             try:
                 self.producer.produce(*send)
             except (BufferError, KafkaException) as again:
@@ -144,10 +171,7 @@ class ProducerRole(OpenLoop):
                 break
         else:
             text = f"_QUEUE_FULL: {error}" if isinstance(error, BufferError) else error_text(error.args[0])
-            if self.capture:
-                self.complete(self.rows, row + lay.SENDS_DONE_OFFSET, lay.FAIL, text)
-            else:
-                self.tally(lay.FAIL)
+            self.finish(self.rows, row + lay.SENDS_DONE_OFFSET, lay.FAIL, text)
         self.blocked_since_ns = 0
         self.blocked_ns += time.monotonic_ns() - begun
         return waits
@@ -155,7 +179,7 @@ class ProducerRole(OpenLoop):
     def _make_report(self, rows: mmap.mmap, topic: str) -> Callable[[int, KafkaError | None, Message], None]:
         """The delivery report of messages to a topic whose rows lie in this segment: a closure, because
         every message calls it. Its first argument is where the completion part of the row is."""
-        streams = self.streams[topic]
+        streams, poller = self.streams[topic], self.poller
         write, clock = lay.SENDS_DONE_PLAIN.pack_into, time.monotonic_ns
 
         def done(at: int, error: KafkaError | None, message: Message) -> None:
@@ -166,12 +190,13 @@ class ProducerRole(OpenLoop):
                 self.ok += 1
             else:
                 outcome = lay.OK if error is None else self.outcomes.reported(error)
-                self.complete(rows, at, outcome, "" if error is None else error_text(error))
-            if now > self.serve_by_ns:
+                self.finish(rows, at, outcome, "" if error is None else error_text(error))
+            if now > poller.serve_by_ns:
                 raise _Later
 
         return done
 
     def _count(self, error: KafkaError | None, _message: Message) -> None:
         """The delivery report without capture."""
-        self.tally(lay.OK if error is None else self.outcomes.reported(error))
+        with self.lock:
+            self.tally(lay.OK if error is None else self.outcomes.reported(error))

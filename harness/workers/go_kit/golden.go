@@ -23,6 +23,13 @@ func writeGolden(folder string) error {
 		Key: 17, Attempt: 2, Kind: WarmUp,
 	}
 	payload52, payload150 := encode(small, nil), encode(large, filler(150-MinPayloadBytes))
+	var ranged []byte
+	for sizes, seq := (sizes{60, 90, 7}), uint64(0); seq < 8; seq++ {
+		header := Header{
+			RunTag: goldenTag, Instance: 7, Lane: 3, Seq: seq, DueNs: goldenNs + 20_000*int64(seq), Kind: Load,
+		}
+		ranged = append(ranged, encode(header, filler(sizes.of(3, seq)-MinPayloadBytes))...)
+	}
 	names, err := newNames(folder, map[string]int32{"orders-0": 1, "orders-1": 2})
 	if err != nil {
 		return err
@@ -32,6 +39,7 @@ func writeGolden(folder string) error {
 	steps := []func() error{
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-52.bin"), payload52, 0o644) },
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-150.bin"), payload150, 0o644) },
+		func() error { return os.WriteFile(filepath.Join(folder, "payload-60-90.bin"), ranged, 0o644) },
 		names.Err,
 		func() error { return goldenSends(folder, small, large, timedOut) },
 		func() error { return goldenLog(folder, payload52, payload150) },

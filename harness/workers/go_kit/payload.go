@@ -29,6 +29,24 @@ func filler(count int) []byte {
 	return out
 }
 
+// sizes of the payloads of a producer instance, from least to most, both included.
+type sizes struct {
+	least, most int
+	instance    uint32
+}
+
+// of one message: the same in every attempt, and in every language (SplitMix64).
+func (s sizes) of(lane uint32, seq uint64) int {
+	if s.least == s.most {
+		return s.least
+	}
+	mixed := (seq+1)*0x9E3779B97F4A7C15 + (uint64(s.instance)<<32 | uint64(lane))
+	mixed = (mixed ^ mixed>>30) * 0xBF58476D1CE4E5B9
+	mixed = (mixed ^ mixed>>27) * 0x94D049BB133111EB
+	mixed ^= mixed >> 31
+	return s.least + int((mixed>>32)*uint64(s.most-s.least+1)>>32)
+}
+
 // encode makes a whole payload around `filling`, which has length - MinPayloadBytes bytes.
 func encode(h Header, filling []byte) []byte {
 	length := MinPayloadBytes + len(filling)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sort"
 	"strings"
@@ -31,6 +32,25 @@ func (s *Session) Ready() {
 		fields[name] = value
 	}
 	s.Report.say("ready", fields)
+}
+
+// Versions for the `ready` line: of Go, and of the first linked module whose path ends in one of these, as the build
+// recorded it.
+func Versions(paths ...string) map[string]string {
+	versions := map[string]string{"client_version": "", "go": strings.TrimPrefix(runtime.Version(), "go")}
+	info, known := debug.ReadBuildInfo()
+	if !known {
+		return versions
+	}
+	for _, module := range info.Deps {
+		for _, path := range paths {
+			if strings.HasSuffix(module.Path, path) {
+				versions["client_version"] = strings.TrimPrefix(module.Version, "v")
+				return versions
+			}
+		}
+	}
+	return versions
 }
 
 // Role runs until everything is captured.

@@ -55,10 +55,10 @@ func (r *resends) takeDue(most int) []*Message {
 }
 
 // resendRest goes on after the schedule, until the harness drains and nothing is owed any more.
-func (l *OpenLoop) resendRest() error {
-	control := l.session.Control
-	for !control.Over() && (!control.draining.Load() || l.open() > 0 || l.resends.left() > 0) {
-		if err := l.resendDue(); err != nil {
+func (s *sender) resendRest() error {
+	control := s.session.Control
+	for !control.Over() && (!control.draining.Load() || s.open() > 0 || s.resends.left() > 0) {
+		if err := s.resendDue(); err != nil {
 			return err
 		}
 		sleepNs(slackNs)
@@ -67,9 +67,9 @@ func (l *OpenLoop) resendRest() error {
 }
 
 // resendDue sends again what failed long enough ago; at most what was owed when it began.
-func (l *OpenLoop) resendDue() error {
-	for left := l.resends.left(); left > 0 && !l.session.Control.Over(); {
-		due := l.resends.takeDue(least(l.client.CallSize(), left))
+func (s *sender) resendDue() error {
+	for left := s.resends.left(); left > 0 && !s.session.Control.Over(); {
+		due := s.resends.takeDue(least(s.loop.client.CallSize(), left))
 		if len(due) == 0 {
 			return nil
 		}
@@ -79,15 +79,15 @@ func (l *OpenLoop) resendDue() error {
 		for _, before := range due {
 			header := before.header
 			header.Attempt++
-			message, err := l.written(before.Lane, header, NowNs())
+			message, err := s.written(before.Lane, header, NowNs())
 			if err != nil {
 				failed = err
 				break
 			}
 			messages = append(messages, message)
 		}
-		l.resends.count.Add(int64(len(messages)))
-		l.call(messages)
+		s.resends.count.Add(int64(len(messages)))
+		s.call(messages)
 		if failed != nil {
 			return failed
 		}

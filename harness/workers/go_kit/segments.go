@@ -26,6 +26,7 @@ type Segments struct {
 	runTag       uint32
 	subscription uint32
 	capacity     int
+	files        *atomic.Uint32 // made so far, where several share one table and owner; nil = none do
 	index        uint32
 	rows         []byte
 	at           int
@@ -45,6 +46,9 @@ func (s *Segments) next() (row, error) {
 }
 
 func (s *Segments) rotate() error {
+	if s.files != nil {
+		s.index = s.files.Add(1) - 1
+	}
 	name := fmt.Sprintf("%s-%d-%06d.seg", tableNames[s.table], s.owner, s.index)
 	path := filepath.Join(s.folder, name)
 	rows, err := s.allocate(path)

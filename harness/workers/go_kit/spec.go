@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 )
 
 const protocolVersion = 1
@@ -32,35 +33,28 @@ type Topic struct {
 	Partitions int    `json:"partitions"`
 }
 
-// ClientSpec names the library and its options, in the client's own names.
+// ClientSpec names the library and the scenario's options, in the client's own names; see Spec.Options.
 type ClientSpec struct {
 	Library string         `json:"library"`
 	Version string         `json:"version"`
-	Raw     map[string]any `json:"options"`
-}
-
-// Options as text.
-func (c ClientSpec) Options() map[string]string {
-	options := map[string]string{}
-	for name, value := range c.Raw {
-		options[name] = fmt.Sprint(value)
-	}
-	return options
+	Options map[string]any `json:"options"`
 }
 
 // ProducerSpec is the part of a producer.
 type ProducerSpec struct {
-	Instance     uint32      `json:"instance"`
-	RatePerS     float64     `json:"rate_per_s"`
-	PayloadBytes int         `json:"payload_bytes"`
-	WhenFull     string      `json:"when_full"`
-	WarmUpS      float64     `json:"warm_up_s"`
-	LoadS        float64     `json:"load_s"`
-	Capture      *bool       `json:"capture"`
-	LaneGroups   []LaneGroup `json:"lane_groups"`
-	Calls        string      `json:"calls"`
-	Batch        int         `json:"batch"`
-	Results      string      `json:"results"`
+	Instance        uint32      `json:"instance"`
+	RatePerS        float64     `json:"rate_per_s"`
+	PayloadBytes    int         `json:"payload_bytes"`
+	PayloadMaxBytes int         `json:"payload_max_bytes"`
+	Threads         int         `json:"threads"`
+	WhenFull        string      `json:"when_full"`
+	WarmUpS         float64     `json:"warm_up_s"`
+	LoadS           float64     `json:"load_s"`
+	Capture         *bool       `json:"capture"`
+	LaneGroups      []LaneGroup `json:"lane_groups"`
+	Calls           string      `json:"calls"`
+	Batch           int         `json:"batch"`
+	Results         string      `json:"results"`
 }
 
 // LaneGroup is `count` lanes from `first` on, of one topic.
@@ -78,6 +72,13 @@ type ConsumerSpec struct {
 	Topics       []string `json:"topics"`
 	CommitEveryS float64  `json:"commit_every_s"`
 	WorkS        float64  `json:"work_s"`
+}
+
+// Work of the application on one message, after it was handed over.
+func (c *ConsumerSpec) Work() {
+	if c.WorkS > 0 {
+		time.Sleep(time.Duration(c.WorkS * float64(time.Second)))
+	}
 }
 
 func readSpec(path string) (*Spec, error) {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import threading
 import time
 from typing import Any
 
@@ -12,23 +11,24 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from outcomes import Outcomes, error_text
 from worker_kit import layouts as lay
 from worker_kit.failure import WorkerFailure
-from worker_kit.open_loop import ROW_BYTES, OpenLoop
-from worker_kit.payload import encode
+from worker_kit.open_loop import BLOCKED_NS, OpenLoop, Share
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
 
-#: A call of `send` longer than this was blocked (waiting for metadata or room), not just busy.
-BLOCKED_NS = 5_000_000
 REFUSALS = (KafkaError, ValueError, TypeError, AssertionError)
 
 
 class ProducerRole(OpenLoop):
-    def __init__(self, session: Session, producer: KafkaProducer, outcomes: Outcomes) -> None:
-        super().__init__(session)
+    def __init__(
+        self, session: Session, producer: KafkaProducer, outcomes: Outcomes, share: Share | None = None
+    ) -> None:
+        super().__init__(session, share)
         self.producer = producer
         self.outcomes = outcomes
         self.streams = StreamIds(session)
-        self.tally_lock = threading.Lock()
+
+    def beside(self, share: Share) -> ProducerRole:
+        return ProducerRole(self.session, self.producer, self.outcomes, share)
 
     def connect(self) -> None:
         for topic in sorted({lane.topic for lane in self.lanes}):
@@ -58,42 +58,32 @@ class ProducerRole(OpenLoop):
     def offer(self, first: int, stop: int, kind: int) -> int:
         """Send a run of messages. The hot loop; nearly all of its time is the client's."""
         lanes, count, send, clock = self.lanes, len(self.lanes), self.producer.send, time.monotonic_ns
-        tag, instance, length = self.session.spec.run_tag, self.instance, self.length
-        t0, period, rows, at = self.schedule.t0_ns, self.schedule.period_ns, self.rows, self.at
+        t0, period = self.schedule.t0_ns, self.schedule.period_ns
         for i in range(first, stop):
-            number, topic, key, partition, key_number = lanes[i % count]
+            number, topic, key, partition, _ = lanes[i % count]
             seq, now = i // count, clock()
             due = t0 + int(i * period) if period else now
-            value = encode(
-                run_tag=tag, instance=instance, lane=number, seq=seq, t_intended_ns=due, kind=kind,
-                key=key_number, length=length,
-            )  # fmt: skip
-            if self.capture:
-                if at == self.end:
-                    rows, at, self.end = self.segments.rotate()
-                lay.SENDS_OPEN.pack_into(rows, at, number, 0, kind, seq, due, now, 1)
+            value = self.payload(i % count, seq, due, kind)
+            rows, done = self.open_row(number, seq, due, kind, 0, now)
             self.attempted, self.blocked_since_ns = i + 1, now
             try:
                 future = send(topic, value, key, None, None if partition < 0 else partition)
             except REFUSALS as error:
-                self._finish(rows, at + 40, lay.FAIL, error)
+                self.finish(rows, done, lay.FAIL, error_text(error))
             else:
-                future.add_callback(self._stored, rows, at + 40)
-                future.add_errback(self._failed, rows, at + 40)
+                future.add_callback(self._stored, rows, done)
+                future.add_errback(self._failed, rows, done)
             took, self.blocked_since_ns = clock() - now, 0
             self.blocked_ns += took if took > BLOCKED_NS else 0
-            at += ROW_BYTES
             if took > BLOCKED_NS and self.control.stop_load:
-                stop = i + 1
-                break
-        self.rows, self.at = rows, at
+                return i + 1
         return stop
 
     # -- outcomes; on the client's thread, or on ours when the future was done already
 
     def _stored(self, rows: mmap.mmap, at: int, metadata: Any) -> None:
         now = time.monotonic_ns()
-        with self.tally_lock:
+        with self.lock:
             if self.capture:
                 if rows[at + lay.OUTCOME_IN_DONE]:
                     rows[at + lay.LATE_OUTCOME_IN_DONE] = lay.OK
@@ -103,11 +93,4 @@ class ProducerRole(OpenLoop):
             self.ok += 1
 
     def _failed(self, rows: mmap.mmap, at: int, error: BaseException) -> None:
-        self._finish(rows, at, self.outcomes.reported(error), error)
-
-    def _finish(self, rows: mmap.mmap, at: int, outcome: int, error: BaseException) -> None:
-        with self.tally_lock:
-            if self.capture:
-                self.complete(rows, at, outcome, error_text(error))
-            else:
-                self.tally(outcome)
+        self.finish(rows, at, self.outcomes.reported(error), error_text(error))

@@ -13,13 +13,9 @@ from typing import Any
 import pika
 from link import FAILURES, Link, Options, describe
 from worker_kit import layouts as lay
-from worker_kit.open_loop import ROW_BYTES, OpenLoop
-from worker_kit.payload import encode
+from worker_kit.open_loop import BLOCKED_NS, OpenLoop
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
-
-#: A call longer than this was blocked, not just busy.
-BLOCKED_NS = 5_000_000
 
 
 class ProducerRole(OpenLoop):
@@ -54,31 +50,19 @@ class ProducerRole(OpenLoop):
 
     def _send(self, index: int, seq: int, due_ns: int, kind: int) -> None:
         lane = self.lanes[index]
-        value = encode(
-            run_tag=self.session.spec.run_tag, instance=self.instance, lane=lane.lane, seq=seq,
-            t_intended_ns=due_ns, kind=kind, key=lane.key_number, attempt=0, length=self.length,
-        )  # fmt: skip
+        value = self.payload(index, seq, due_ns, kind)
         partition = max(0, lane.partition)
-        rows, at = self._open_row(lane.lane, kind, seq, due_ns)
+        rows, at = self.open_row(lane.lane, seq, due_ns, kind, 0, time.monotonic_ns())
         begun = self.blocked_since_ns = time.monotonic_ns()
         self._publish(rows, at, f"{lane.topic}-{partition}", value, self.streams[lane.topic][partition])
         took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
         self.blocked_ns += took if took > BLOCKED_NS else 0
 
-    def _open_row(self, lane: int, kind: int, seq: int, due_ns: int) -> tuple[mmap.mmap, int]:
-        if not self.capture:
-            return self.rows, 0
-        if self.at == self.end:
-            self.rows, self.at, self.end = self.segments.rotate()
-        at, self.at = self.at, self.at + ROW_BYTES
-        lay.SENDS_OPEN.pack_into(self.rows, at, lane, 0, kind, seq, due_ns, time.monotonic_ns(), 1)
-        return self.rows, at + lay.SENDS_DONE_OFFSET
-
     def _publish(self, rows: mmap.mmap, at: int, queue: str, value: bytes, stream: int) -> None:
         try:
             channel = self.link.channel(self._prepare)
         except FAILURES as error:  # nothing was sent
-            self._finish(rows, at, lay.FAIL, describe(error))
+            self.finish(rows, at, lay.FAIL, describe(error))
             return
         self.uncommitted.append((rows, at, stream))
         try:
@@ -111,15 +95,9 @@ class ProducerRole(OpenLoop):
         """The channel is broken: nobody knows what became of its transaction."""
         text = describe(error)
         for rows, at, _stream in self.uncommitted:
-            self._finish(rows, at, lay.INFO, text)
+            self.finish(rows, at, lay.INFO, text)
         self.uncommitted.clear()
         self.link.broken(error)
-
-    def _finish(self, rows: mmap.mmap, at: int, outcome: int, text: str) -> None:
-        if self.capture:
-            self.complete(rows, at, outcome, text)
-        else:
-            self.tally(outcome)
 
     def serve(self, seconds: float) -> None:
         try:

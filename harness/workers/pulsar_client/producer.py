@@ -16,13 +16,10 @@ import pulsar
 from options import accepted
 from outcomes import FULL, outcome_of, result_name
 from worker_kit import layouts as lay
-from worker_kit.open_loop import ROW_BYTES, OpenLoop, Resend
-from worker_kit.payload import encode
+from worker_kit.open_loop import BLOCKED_NS, OpenLoop, Resend, Share
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
 
-#: A call of `send_async` longer than this was blocked (a full queue, or the core's lock), not just busy.
-BLOCKED_NS = 5_000_000
 #: Between two tries of a patient application whose message was refused because the queue is full.
 FULL_PAUSE_S = 0.002
 CLOSE_TIMEOUT_S = 2.0
@@ -42,28 +39,36 @@ class Ticket(NamedTuple):
 
 
 class ProducerRole(OpenLoop):
-    def __init__(self, session: Session, client: pulsar.Client, options: dict[str, Any]) -> None:
-        super().__init__(session)
+    def __init__(
+        self, session: Session, client: pulsar.Client, options: dict[str, Any], share: Share | None = None
+    ) -> None:
+        super().__init__(session, share)
         self.client = client
         self.options = options
         self.synchronous = session.spec.part.get("calls", "async") == "sync"
         self.streams = StreamIds(session)
-        self.tally_lock = threading.Lock()
+        #: By topic and partition (-1: the client routes); the sending threads share them.
+        self.made: dict[tuple[str, int], pulsar.Producer] = {}
         self.producers: list[pulsar.Producer] = []
         self.keys: list[str | None] = []
         self.refused = False
         self.sender = threading.get_ident()
 
+    def beside(self, share: Share) -> ProducerRole:
+        role = ProducerRole(self.session, self.client, self.options, share)
+        role.made = self.made
+        role.connect()
+        return role
+
     def connect(self) -> None:
-        made: dict[tuple[str, int], pulsar.Producer] = {}
         for lane in self.lanes:
             topic = self.session.spec.topics[lane.topic]
             alone = topic.partitions > 1 and lane.partition >= 0
             address = f"{topic.address}-partition-{lane.partition}" if alone else topic.address
             place = (lane.topic, lane.partition if alone else -1)
-            if place not in made:
-                made[place] = accepted(self.client.create_producer, address, **self.options)
-            self.producers.append(made[place])
+            if place not in self.made:
+                self.made[place] = accepted(self.client.create_producer, address, **self.options)
+            self.producers.append(self.made[place])
             self.keys.append(lane.key.decode() if lane.key else None)
 
     def serve(self, seconds: float) -> None:
@@ -84,6 +89,7 @@ class ProducerRole(OpenLoop):
     def offer(self, first: int, stop: int, kind: int) -> int:
         """Send a run of messages. Nearly all of its time is the client's."""
         count, period, t0 = len(self.lanes), self.schedule.period_ns, self.schedule.t0_ns
+        self.sender = threading.get_ident()
         for i in range(first, stop):
             now = time.monotonic_ns()
             due = t0 + int(i * period) if period else now
@@ -99,12 +105,9 @@ class ProducerRole(OpenLoop):
     def _send(self, index: int, seq: int, due_ns: int, kind: int, attempt: int) -> int:
         """Row, call, and how long the call took in nanoseconds."""
         lane = self.lanes[index]
-        value = encode(
-            run_tag=self.session.spec.run_tag, instance=self.instance, lane=lane.lane, seq=seq,
-            t_intended_ns=due_ns, kind=kind, key=lane.key_number, attempt=attempt, length=self.length,
-        )  # fmt: skip
-        rows, at = self._open_row(lane.lane, attempt, kind, seq, due_ns)
-        ticket = Ticket(index, seq, due_ns, kind, attempt, rows, at + lay.SENDS_DONE_OFFSET)
+        value = self.payload(index, seq, due_ns, kind, attempt)
+        rows, at = self.open_row(lane.lane, seq, due_ns, kind, attempt, time.monotonic_ns())
+        ticket = Ticket(index, seq, due_ns, kind, attempt, rows, at)
         begun = self.blocked_since_ns = time.monotonic_ns()
         if self.synchronous:
             self._call(ticket, value)
@@ -113,17 +116,6 @@ class ProducerRole(OpenLoop):
         took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
         self.blocked_ns += took if took > BLOCKED_NS else 0
         return took
-
-    def _open_row(self, lane: int, attempt: int, kind: int, seq: int, due_ns: int) -> tuple[mmap.mmap, int]:
-        if not self.capture:
-            return self.rows, 0
-        if self.at == self.end:
-            self.rows, self.at, self.end = self.segments.rotate()
-        at, self.at = self.at, self.at + ROW_BYTES
-        lay.SENDS_OPEN.pack_into(
-            self.rows, at, lane, attempt, kind, seq, due_ns, time.monotonic_ns(), 1
-        )  # fmt: skip
-        return self.rows, at
 
     def _call_async(self, ticket: Ticket, value: bytes) -> None:
         """Once; and again for as long as the client refuses because it is full, if the application waits."""
@@ -165,7 +157,7 @@ class ProducerRole(OpenLoop):
 
     def _stored(self, ticket: Ticket, found: Any) -> None:
         rows, at, now = ticket.rows, ticket.at, time.monotonic_ns()
-        with self.tally_lock:
+        with self.lock:
             if self.capture:
                 if rows[at + lay.OUTCOME_IN_DONE]:
                     rows[at + lay.LATE_OUTCOME_IN_DONE] = lay.OK
@@ -179,12 +171,9 @@ class ProducerRole(OpenLoop):
             self.ok += 1
 
     def _finish(self, ticket: Ticket, outcome: int, name: str, text: str) -> None:
-        with self.tally_lock:
-            if not self.capture:
-                self.tally(outcome)
-            elif ticket.rows[ticket.at + lay.OUTCOME_IN_DONE]:
-                ticket.rows[ticket.at + lay.LATE_OUTCOME_IN_DONE] = outcome
-                return
-            else:
-                self.complete(ticket.rows, ticket.at, outcome, f"{name}: {text}" if text else name)
+        if self.capture and ticket.rows[ticket.at + lay.OUTCOME_IN_DONE]:
+            ticket.rows[ticket.at + lay.LATE_OUTCOME_IN_DONE] = outcome
+            return
+        # before it is counted: who sees nothing open sees what is to be repeated
         self.again(ticket.lane_index, ticket.seq, ticket.due_ns, ticket.kind, ticket.attempt)
+        self.finish(ticket.rows, ticket.at, outcome, f"{name}: {text}" if text else name)

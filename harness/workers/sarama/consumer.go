@@ -5,16 +5,9 @@ import (
 	"log"
 	"strings"
 	"sync"
-	"time"
 
 	"brokerstorm/kit"
 	"github.com/IBM/sarama"
-)
-
-const (
-	assignWithin = 25 * time.Second
-	leaveWithin  = 4 * time.Second
-	joinGap      = 200 * time.Millisecond
 )
 
 // member of a consumer group. sarama calls Setup, ConsumeClaim (a goroutine a partition) and Cleanup.
@@ -27,7 +20,7 @@ type member struct {
 	journal *kit.Journal
 	config  *sarama.Config
 	admin   sarama.ClusterAdmin
-	work    time.Duration
+	group   sarama.ConsumerGroup
 
 	lock    sync.Mutex // one commit at a time, of the session that is in force
 	current sarama.ConsumerGroupSession
@@ -40,9 +33,6 @@ func consume(session *kit.Session) error {
 	if err != nil {
 		return err
 	}
-	if config.ClientID == sarama.NewConfig().ClientID {
-		config.ClientID = spec.Name
-	}
 	brokers := strings.Split(spec.Bootstrap, ",")
 	admin, err := sarama.NewClusterAdmin(brokers, config)
 	if err != nil {
@@ -52,60 +42,18 @@ func consume(session *kit.Session) error {
 	if err != nil {
 		return refused("refused to start", err)
 	}
-	m := &member{
-		session: session, journal: kit.NewJournal(session), config: config, admin: admin,
-		work: time.Duration(spec.Consumer.WorkS * float64(time.Second)),
-	}
-	return m.run(group)
+	journal := kit.NewJournal(session)
+	m := &member{session: session, journal: journal, config: config, admin: admin, group: group}
+	return kit.RunMember(session, journal, m, errorText)
 }
 
-func (m *member) run(group sarama.ConsumerGroup) error {
-	leave, cancel := context.WithCancel(context.Background())
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		for leave.Err() == nil {
-			if err := group.Consume(leave, m.session.Spec.Consumer.Topics, m); err != nil {
-				m.session.Report.Error(errorText(err))
-				time.Sleep(joinGap)
-			}
-		}
-	}()
-	if err := m.awaitAssignment(); err != nil {
-		cancel()
-		return err
-	}
-	m.session.Ready()
-	every := time.Duration(m.session.Spec.Consumer.CommitEveryS * float64(time.Second))
-	for next := time.Now().Add(every); !m.session.Control.Over() && m.journal.Err() == nil; {
-		if time.Now().After(next) {
-			m.commit()
-			next = time.Now().Add(every)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	m.commit()
-	cancel()
-	select {
-	case <-left:
-		_ = group.Close()
-	case <-time.After(leaveWithin): // it hangs in leaving; the process ends all the same
-	}
-	return m.journal.Err()
+// Read as a member of the group until the context is done; returns at every rebalance.
+func (m *member) Read(leave context.Context) error {
+	return m.group.Consume(leave, m.session.Spec.Consumer.Topics, m)
 }
 
-func (m *member) awaitAssignment() error {
-	for giveUp := time.Now().Add(assignWithin); m.journal.Assignments() == 0; time.Sleep(10 * time.Millisecond) {
-		if m.session.Control.Over() {
-			return nil
-		}
-		if time.Now().After(giveUp) {
-			spec := m.session.Spec
-			return kit.Failuref("", "group %s: no assignment from %s within %s", spec.Consumer.Group, spec.Bootstrap, assignWithin)
-		}
-	}
-	return nil
-}
+// Close leaves the group.
+func (m *member) Close() { _ = m.group.Close() }
 
 func places(claims map[string][]int32) []kit.Place {
 	var found []kit.Place
@@ -145,9 +93,7 @@ func (m *member) ConsumeClaim(current sarama.ConsumerGroupSession, claim sarama.
 				return nil
 			}
 			m.journal.Delivered(place, message.Offset, message.Value)
-			if m.work > 0 {
-				time.Sleep(m.work)
-			}
+			m.session.Spec.Consumer.Work()
 			m.journal.Processed(place, message.Offset)
 			if m.config.Consumer.Offsets.AutoCommit.Enable {
 				current.MarkMessage(message, "")
@@ -158,8 +104,8 @@ func (m *member) ConsumeClaim(current sarama.ConsumerGroupSession, claim sarama.
 	}
 }
 
-// commit what was processed, unless the scenario left it to the client.
-func (m *member) commit() {
+// Commit what was processed, unless the scenario left it to the client.
+func (m *member) Commit() {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	if m.current == nil || m.config.Consumer.Offsets.AutoCommit.Enable {

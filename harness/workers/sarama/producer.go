@@ -66,9 +66,6 @@ func produce(session *kit.Session) error {
 		return err
 	}
 	p := &producer{loop: loop, config: config, size: 1, wait: spec.Producer.WhenFull != "fail"}
-	if config.ClientID == sarama.NewConfig().ClientID {
-		config.ClientID = spec.Name
-	}
 	config.Producer.Return.Successes, config.Producer.Return.Errors = true, true
 	if loop.Lanes()[0].Partition >= 0 { // a producer has lanes of one mode
 		config.Producer.Partitioner = sarama.NewManualPartitioner
@@ -163,9 +160,9 @@ func (p *producer) Send(messages []*kit.Message) {
 	case p.async != nil:
 		p.sendAsync(made[0])
 	case p.size > 1:
-		p.loop.Blocking(func() { p.answered(made, p.sync.SendMessages(made)) })
+		messages[0].Blocking(func() { p.answered(made, p.sync.SendMessages(made)) })
 	default:
-		p.loop.Blocking(func() {
+		messages[0].Blocking(func() {
 			if _, _, err := p.sync.SendMessage(made[0]); err != nil {
 				p.failed(made[0], err)
 			} else {
@@ -187,15 +184,18 @@ func messageOf(message *kit.Message) *sarama.ProducerMessage {
 	return made
 }
 
+// sent is the message of the schedule that sarama's stands for.
+func sent(message *sarama.ProducerMessage) *kit.Message { return message.Metadata.(*kit.Message) }
+
 func (p *producer) sendAsync(message *sarama.ProducerMessage) {
 	select {
 	case p.async.Input() <- message:
 	default:
 		if !p.wait {
-			p.loop.Failed(message.Metadata.(*kit.Message), kit.Fail, "_QUEUE_FULL: the producer's channel is full")
+			sent(message).Failed(kit.Fail, "_QUEUE_FULL: the producer's channel is full")
 			return
 		}
-		p.loop.Blocking(func() { p.async.Input() <- message })
+		sent(message).Blocking(func() { p.async.Input() <- message })
 	}
 }
 
@@ -213,7 +213,7 @@ func (p *producer) answered(messages []*sarama.ProducerMessage, err error) {
 		case wrong[message] != nil:
 			p.failed(message, wrong[message])
 		case err != nil && len(each) == 0: // not by message: nobody knows
-			p.loop.Failed(message.Metadata.(*kit.Message), kit.Info, errorText(err))
+			sent(message).Failed(kit.Info, errorText(err))
 		default:
 			p.stored(message)
 		}
@@ -225,11 +225,11 @@ func (p *producer) stored(message *sarama.ProducerMessage) {
 	if p.config.Producer.RequiredAcks == sarama.NoResponse {
 		position = -1
 	}
-	p.loop.Stored(message.Metadata.(*kit.Message), fmt.Sprintf("%s-%d", message.Topic, message.Partition), position)
+	sent(message).Stored(fmt.Sprintf("%s-%d", message.Topic, message.Partition), position)
 }
 
 func (p *producer) failed(message *sarama.ProducerMessage, err error) {
-	p.loop.Failed(message.Metadata.(*kit.Message), outcomeOf(err, p.config.Producer.Retry.Max), errorText(err))
+	sent(message).Failed(outcomeOf(err, p.config.Producer.Retry.Max), errorText(err))
 }
 
 // Close ends the producer and its connections.

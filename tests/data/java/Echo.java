@@ -16,6 +16,11 @@ public final class Echo extends OpenLoop {
     private final ScheduledExecutorService client = Executors.newSingleThreadScheduledExecutor();
     private final String answers;
 
+    @Override
+    protected boolean sendsFromThreads() {
+        return true;
+    }
+
     private Echo(Session session) {
         super(session);
         answers = session.spec.options.getOrDefault("answers", "ok");

@@ -29,4 +29,7 @@ def every_producer_but(nightly: str) -> pytest.MarkDecorator:
 
 
 every_producer = pytest.mark.parametrize("library", _with_role("producer"))
+every_producer_with_threads = pytest.mark.parametrize(
+    "library", [n for n in _with_role("producer") if "many" in load_worker(n).supports.get("threads", ())]
+)
 every_consumer = pytest.mark.parametrize("library", _with_role("consumer"))

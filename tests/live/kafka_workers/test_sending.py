@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from harness.records import Check, Kind, Outcome, TableId
-from tests.live.kafka_workers import MARKS, every_producer
-from tests.live.worker_rig import PARTITIONS, Rig, begin, dense, whole_run
+from tests.live.kafka_workers import MARKS, every_producer, every_producer_with_threads
+from tests.live.worker_rig import PARTITIONS, Rig, begin, dense, sizes_of, whole_run
 
 pytestmark = MARKS
 
@@ -65,6 +65,23 @@ def test_an_older_release_in_an_environment_of_its_own_writes_the_same_rows(
     assert set(sends["outcome"].tolist()) == {Outcome.OK}
     assert (sends["position"] >= 0).all()
     assert (sends["stream"] > 0).all()
+
+
+@every_producer_with_threads
+def test_threads_share_the_lanes_and_sizes_differ_by_message(rig: Rig, library: str) -> None:
+    topic = rig.topic()
+    producer = whole_run(rig.producer(library, topic, threads=4, payload=100, payload_max=2000))
+    sends = producer.rows(TableId.SENDS)
+    assert dense(sends)
+    assert 4000 <= len(sends) == producer.done_message["ok"] <= 4004, "a schedule of its own for each thread"
+    assert set(sends["lane"].tolist()) == set(range(PARTITIONS))
+    log = rig.audit(topic).rows(TableId.LOG)
+    assert len(log) == len(sends)
+    assert set(log["check"].tolist()) == {Check.OK}
+    stored = log["header"]
+    assert stored["length"].tolist() == sizes_of(stored, producer.spec["producer"]["instance"], 100, 2000)
+    assert stored["length"].min() < 150
+    assert stored["length"].max() > 1950
 
 
 @every_producer

@@ -1,8 +1,8 @@
 """The producer role of asyncio clients: like `open_loop`, on an event loop.
 
-A worker derives from `AsyncOpenLoop` and adds the client. One task offers the messages one after the other;
-a call that waits holds up the messages behind it and nothing else: reports come in, commands are obeyed,
-and the process ends when the harness says so.
+A worker derives from `AsyncOpenLoop` and adds the client. A task (with ``threads``: so many) offers the
+messages one after the other; a call that waits holds up the messages behind it and nothing else: reports
+come in, commands are obeyed, and the process ends when the harness says so.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import mmap
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from . import asyncio_run
 from . import layouts as lay
 from .failure import WorkerFailure
 from .process import Session
-from .sending import BLOCKED_NS, SETTLE_NS, Sender, Turn
+from .sending import BLOCKED_NS, SETTLE_NS, Sender, Share, Turn, together
 from .spec import Lane
 from .streams import StreamIds
 
@@ -32,7 +32,8 @@ Again = Callable[[], None]
 
 
 class AsyncOpenLoop(Sender, ABC):
-    """One producer instance on an event loop. `run` returns when every row it will ever complete is complete.
+    """One sending task of a producer instance on an event loop. `run`, of the first, returns when every row
+    that the instance will ever complete is complete.
 
     Attributes:
         client_errors: what the client raises; anything else is a bug of the worker.
@@ -40,8 +41,8 @@ class AsyncOpenLoop(Sender, ABC):
 
     client_errors: tuple[type[BaseException], ...] = ()
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, session: Session, share: Share | None = None) -> None:
+        super().__init__(session, share)
         self.streams = StreamIds(session)
         self.waits_for_answer = session.spec.part.get("calls", "async") == "sync"
         #: From now on answers are ignored: they are those of calls that our own end cancels.
@@ -74,6 +75,10 @@ class AsyncOpenLoop(Sender, ABC):
     async def close(self) -> None:
         """Close the client; no call is open."""
 
+    def beside(self, share: Share) -> AsyncOpenLoop:
+        """A further sending task on the same client, which is connected. Only for ``threads``."""
+        raise WorkerFailure("this worker sends from one task: threads must be 1")
+
     # -- life
 
     def run(self) -> None:
@@ -81,25 +86,30 @@ class AsyncOpenLoop(Sender, ABC):
 
     async def _run(self) -> None:
         await self.connect()
-        self.session.report.counts = self.counts
+        shares = [Share(k, self.threads, self.segments) for k in range(1, self.threads)]
+        loops = [self, *(self.beside(share) for share in shares)]
+        self.session.report.counts = lambda: together(loops)
         self.session.ready()
         while not self.control.started.is_set():
             await asyncio.sleep(asyncio_run.LOOK_S)
-        self.schedule = replace(self.schedule, t0_ns=self.control.t0_ns)
         try:
-            await asyncio_run.until(self.control, [asyncio.create_task(self._load(), name="send")])
-            await self._settle(self.control.deadline_ns)
+            tasks = [asyncio.create_task(loop._load(), name=f"send-{k}") for k, loop in enumerate(loops)]
+            await asyncio_run.until(self.control, tasks)
+            await self._settle(loops, self.control.deadline_ns)
         except WorkerFailure:  # no room for the next row: what is under way still gets its outcome
-            await self._settle(time.monotonic_ns() + SETTLE_NS)
+            await self._settle(loops, time.monotonic_ns() + SETTLE_NS)
             raise
         finally:
-            self._ended = True
-        if self._broken:
-            raise self._broken
-        if not self.open_calls():
+            for loop in loops:
+                loop._ended = True
+        for loop in loops:
+            if loop._broken:
+                raise loop._broken
+        if not any(loop.open_calls() for loop in loops):
             await asyncio.wait({asyncio.create_task(self.close(), name="close")}, timeout=CLOSE_S)
 
     async def _load(self) -> None:
+        self.schedule = replace(self.schedule, t0_ns=self.control.t0_ns)
         if self.schedule.rate_per_s:
             await self._load_at_rate()
         else:
@@ -134,10 +144,10 @@ class AsyncOpenLoop(Sender, ABC):
             await asyncio.sleep(min(left / 1e9, 0.1))
             await self.resend_due()
 
-    async def _settle(self, deadline_ns: int) -> None:
+    async def _settle(self, loops: Sequence[AsyncOpenLoop], deadline_ns: int) -> None:
         """Wait for every open call, until the deadline or `stop`."""
         flushing = asyncio.create_task(self.flush(), name="flush")
-        while self.open_calls() and not asyncio_run.over(self.control):
+        while any(loop.open_calls() for loop in loops) and not asyncio_run.over(self.control):
             if time.monotonic_ns() > deadline_ns:
                 break
             await asyncio.sleep(asyncio_run.LOOK_S)

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from . import layouts as lay
 from .failure import WorkerFailure
-from .payload import encode
+from .payload import Sizes, encode
 from .schedule import Schedule
 from .spec import Lane
 
@@ -56,10 +56,13 @@ class Payloads:
         WorkerFailure: on a big-endian machine.
     """
 
-    def __init__(self, lanes: Sequence[Lane], run_tag: int, instance: int, length: int) -> None:
+    def __init__(self, lanes: Sequence[Lane], run_tag: int, sizes: Sizes) -> None:
         if sys.byteorder != "little":
             raise WorkerFailure("this worker writes its rows as a little-endian machine has them in memory")
+        instance, length = sizes.instance, sizes.least
         self._lanes = len(lanes)
+        self._around = around(lanes)
+        self._run_tag, self._sizes = run_tag, sizes
         self._length = length
         self._stride = (length + 7) // 8 * 8
         one = encode(run_tag=run_tag, instance=instance, lane=0, seq=0, t_intended_ns=0, length=length)
@@ -72,8 +75,8 @@ class Payloads:
         crcs = self._memory[length - 4 : length + self._stride * (BURST - 1)]
         self._crcs = crcs.cast("I")[:: self._stride // 4]
         self._bodies = [self._memory[k * self._stride :][: length - 4] for k in range(BURST)]
-        self._around_ids = array("I", [lane.lane for lane in around(lanes)])
-        self._around_keys = array("I", [lane.key_number for lane in around(lanes)])
+        self._around_ids = array("I", [lane.lane for lane in self._around])
+        self._around_keys = array("I", [lane.key_number for lane in self._around])
         self._keyed = any(self._around_keys)
         self._kind = -1
 
@@ -94,6 +97,8 @@ class Payloads:
     def of(self, first: int, count: int, kind: int, columns: tuple[Column, Column]) -> tuple[bytes, ...]:
         """Payloads of ``count`` messages from ``first``, whose columns these are."""
         phase = first % self._lanes
+        if self._sizes.vary:
+            return tuple(self._one(phase + k, columns[0][k], columns[1][k], kind) for k in range(count))
         self._seqs[:], self._dues[: len(columns[1])] = columns
         self._lane_ids[:] = self._around_ids[phase : phase + BURST]
         if self._keyed:
@@ -104,6 +109,13 @@ class Payloads:
         self._crcs[:count] = array("I", map(crc32, self._bodies[:count]))
         found: tuple[bytes, ...] = _cutter(self._length, count).unpack_from(self._memory)
         return found
+
+    def _one(self, index: int, seq: int, due_ns: int, kind: int) -> bytes:
+        lane = self._around[index]
+        return encode(
+            run_tag=self._run_tag, instance=self._sizes.instance, lane=lane.lane, seq=seq,
+            t_intended_ns=due_ns, kind=kind, key=lane.key_number, length=self._sizes.of(lane.lane, seq),
+        )  # fmt: skip
 
 
 @lru_cache(maxsize=2 * BURST)

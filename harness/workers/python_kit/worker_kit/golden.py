@@ -27,6 +27,15 @@ def write_golden(folder: Path) -> list[str]:
     )  # fmt: skip
     (folder / "payload-52.bin").write_bytes(small)
     (folder / "payload-150.bin").write_bytes(large)
+    sizes = payload.Sizes(60, 90, 7)
+    ranged = [
+        payload.encode(
+            run_tag=RUN_TAG, instance=7, lane=3, seq=seq, t_intended_ns=T_NS + 20_000 * seq,
+            length=sizes.of(3, seq),
+        )
+        for seq in range(8)
+    ]  # fmt: skip
+    (folder / "payload-60-90.bin").write_bytes(b"".join(ranged))
     names = Names(folder, {"orders-0": 1, "orders-1": 2})
     error = names.id("error", "_MSG_TIMED_OUT: Local: Message timed out")
     group = names.id("subscription", "group")

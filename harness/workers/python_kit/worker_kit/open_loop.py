@@ -1,4 +1,4 @@
-"""The producer role of clients that are called from a thread: life, schedule, and how results come in.
+"""The producer role of clients that are called from threads: life, schedule, and how results come in.
 
 A worker derives from `OpenLoop` and adds the client: how to connect, how to send a run of messages (its
 hot loop), how to let delivery reports come in, how to flush. The client is never helped: nothing is sent
@@ -7,28 +7,34 @@ twice, nothing is reordered, every result is written down.
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .failure import WorkerFailure
 from .process import Session
-from .sending import BATCH, BLOCKED_NS, ROW_BYTES, SETTLE_NS, Resend, Sender
+from .sending import BATCH, BLOCKED_NS, ROW_BYTES, SETTLE_NS, Resend, Sender, Share, together
 
-__all__ = ["BATCH", "BLOCKED_NS", "ROW_BYTES", "OpenLoop", "Resend"]
+__all__ = ["BATCH", "BLOCKED_NS", "ROW_BYTES", "OpenLoop", "Resend", "Share"]
 #: With messages due, delivery reports get this long between two batches.
 GLANCE_NS = 2_000_000
 NEVER_NS = 2**63 - 1
+#: How long several sending threads get to notice the end.
+END_S = 2.0
 
 
 class OpenLoop(Sender, ABC):
-    """One producer instance. `run` returns when every row it will ever complete is complete."""
+    """One sending thread of a producer instance. `run`, of the first, returns when every row that the
+    instance will ever complete is complete."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, session: Session, share: Share | None = None) -> None:
+        super().__init__(session, share)
         #: Delivery reports that `serve` has not come to by then are left for the next. Of no use to clients
         #: that report on threads of their own.
         self.serve_by_ns = NEVER_NS
+        self.failure: Exception | None = None
 
     # -- what the client adds
 
@@ -60,14 +66,54 @@ class OpenLoop(Sender, ABC):
         """Send one message again, as the application would. Only for ``results: resent``."""
         raise WorkerFailure("this worker cannot re-send: results must be checked or ignored")
 
+    def beside(self, share: Share) -> OpenLoop:
+        """A further sending thread on the same client. Only for ``threads``."""
+        raise WorkerFailure("this worker sends from one thread: threads must be 1")
+
     # -- life
 
     def run(self) -> None:
         self.connect()
-        self.session.report.counts = self.counts
+        shares = [Share(k, self.threads, self.segments) for k in range(1, self.threads)]
+        loops = [self, *(self.beside(share) for share in shares)]
+        self.session.report.counts = lambda: together(loops)
         self.session.ready()
         while not self.control.started.is_set():
             self.serve(0.02)
+        if len(loops) == 1:
+            self._produce()
+        else:
+            self._produce_in_threads(loops)
+        if len(loops) == 1 or not any(loop.open_calls() for loop in loops):
+            self.close()
+
+    def _produce_in_threads(self, loops: Sequence[OpenLoop]) -> None:
+        """A thread each. One that the client holds for ever keeps nobody: this one goes on at the end."""
+        threads = [
+            threading.Thread(target=loop._produce_or_fail, name=f"send-{k}", daemon=True)
+            for k, loop in enumerate(loops)
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads) and not self._is_over():
+            time.sleep(0.02)
+        give_up = time.monotonic() + END_S
+        for thread in threads:
+            thread.join(max(0.0, give_up - time.monotonic()))
+        for loop in loops:
+            if loop.failure:
+                raise loop.failure
+
+    def _produce_or_fail(self) -> None:
+        """`_produce` of one of several threads: a failure ends the whole worker."""
+        try:
+            self._produce()
+        except Exception as error:  # noqa: BLE001 - the main thread raises it
+            self.failure = error
+            self.control.stop()
+
+    def _produce(self) -> None:
+        """Follow the schedule, then see every call of this thread to its outcome."""
         self.schedule = replace(self.schedule, t0_ns=self.control.t0_ns)
         try:
             if self.schedule.rate_per_s:
@@ -81,7 +127,9 @@ class OpenLoop(Sender, ABC):
             self.serve(0.02)
             self.resend_due()
         self._settle(self.control.deadline_ns)
-        self.close()
+
+    def _is_over(self) -> bool:
+        return self.control.stopped or time.monotonic_ns() > self.control.deadline_ns
 
     def _load_at_rate(self) -> None:
         sent = 0

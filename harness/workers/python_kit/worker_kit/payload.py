@@ -4,27 +4,52 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from . import layouts as lay
 
 #: CRC-32 of any bytes followed by their own CRC-32 (little-endian): one call verifies a payload without
 #: cutting the trailer off.
 RESIDUE: Final = 0x2144DF1C
+_64_BITS: Final = 2**64 - 1
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=24)
+def _filler(count: int) -> bytes:
+    state, out = 1, bytearray(count)
+    for index in range(count):
+        state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
+        out[index] = state >> 24
+    return bytes(out)
+
+
 def filler(count: int) -> bytes:
     """``count`` bytes between header and trailer: fixed, and not compressible to nothing by accident.
 
     A linear congruential generator (Numerical Recipes constants), its high byte: the same in every
     language, so golden payloads can be compared.
     """
-    state, out = 1, bytearray(count)
-    for index in range(count):
-        state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
-        out[index] = state >> 24
-    return bytes(out)
+    return _filler(1 << count.bit_length())[:count]
+
+
+class Sizes(NamedTuple):
+    """Sizes in bytes of the payloads of a producer instance: from ``least`` to ``most``, both included."""
+
+    least: int
+    most: int
+    instance: int
+
+    @property
+    def vary(self) -> bool:
+        return self.least != self.most
+
+    def of(self, lane: int, seq: int) -> int:
+        """Size of one message: the same in every attempt, and in every language (SplitMix64)."""
+        mixed = (seq + 1) * 0x9E3779B97F4A7C15 + (self.instance << 32 | lane) & _64_BITS
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _64_BITS
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _64_BITS
+        mixed ^= mixed >> 31
+        return self.least + ((mixed >> 32) * (self.most - self.least + 1) >> 32)
 
 
 def encode(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 from pathlib import Path
 
 from . import layouts as lay
@@ -41,22 +42,24 @@ class SegmentWriter:
         self.subscription = subscription
         self.capacity = capacity
         self.index = 0
+        self._lock = threading.Lock()
 
     def rotate(self) -> tuple[mmap.mmap, int, int]:
-        """Map the next segment.
+        """Map the next segment. Any thread; the rows are the caller's.
 
         Raises:
             WorkerFailure: the file cannot be made (disk full, folder gone).
         """
         row_bytes = lay.ROW_BYTES[self.table]
         size = lay.SEGMENT_HEADER_BYTES + row_bytes * self.capacity
-        header = lay.SEGMENT_HEADER.pack(
-            lay.SEGMENT_MAGIC, self.table, row_bytes, self.owner, self.index, self.capacity, self.run_tag,
-            self.subscription,
-        )  # fmt: skip
-        path = self.folder / f"{lay.TABLE_NAMES[self.table]}-{self.owner}-{self.index:06d}.seg"
-        rows = _allocate(path, size, header)
-        self.index += 1
+        with self._lock:
+            header = lay.SEGMENT_HEADER.pack(
+                lay.SEGMENT_MAGIC, self.table, row_bytes, self.owner, self.index, self.capacity,
+                self.run_tag, self.subscription,
+            )  # fmt: skip
+            path = self.folder / f"{lay.TABLE_NAMES[self.table]}-{self.owner}-{self.index:06d}.seg"
+            rows = _allocate(path, size, header)
+            self.index += 1
         return rows, lay.SEGMENT_HEADER_BYTES, size
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import mmap
+import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from . import layouts as lay
-from .payload import encode, filler
+from .payload import Sizes, encode
 from .process import Session
 from .schedule import SLACK_NS, Lateness, Schedule
 from .segments import SegmentWriter
@@ -27,6 +28,15 @@ SETTLE_NS = 10_000_000_000
 #: An application that re-sends (``results: resent``): attempts of a message, and the pause before the next.
 MAX_ATTEMPTS = 10
 RESEND_NS = 500_000_000
+
+
+class Share(NamedTuple):
+    """What a sending thread or task has of a producer: of its lanes every ``threads``-th from ``thread`` on,
+    and as much of its rate. ``segments``: those of the producer; None = make them."""
+
+    thread: int
+    threads: int
+    segments: SegmentWriter | None = None
 
 
 class Resend(NamedTuple):
@@ -60,21 +70,28 @@ class Span(NamedTuple):
 class Sender:
     """State of one sending thread or task, and what every send has in common. Times are in nanoseconds."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, share: Share | None = None) -> None:
+        """``share`` None = that of the first thread or task."""
         part = session.spec.part
         self.session = session
         self.control = session.control
-        self.lanes = lanes(part["lane_groups"])
+        all_lanes = lanes(part["lane_groups"])
+        self.threads = min(part.get("threads", 1), len(all_lanes))
+        share = share or Share(0, self.threads)
+        self.lanes = all_lanes[share.thread :: share.threads]
         self.instance: int = part["instance"]
-        self.length: int = part["payload_bytes"]
-        self.filler = filler(self.length - lay.MIN_PAYLOAD_BYTES)
+        least: int = part["payload_bytes"]
+        self.sizes = Sizes(least, part.get("payload_max_bytes", least), self.instance)
         self.wait_when_full = part["when_full"] == "wait"
         self.capture: bool = part.get("capture", True)
-        self.segments = SegmentWriter(session.spec.folder, lay.SENDS, self.instance, session.spec.run_tag)
+        self.segments = share.segments or SegmentWriter(
+            session.spec.folder, lay.SENDS, self.instance, session.spec.run_tag
+        )
         #: Where the next row goes. at == end asks for the next segment, so nothing goes into this map.
         self.rows = mmap.mmap(-1, 1)
         self.at = self.end = 0
-        self.schedule = Schedule(0, part["rate_per_s"], part["warm_up_s"], part["load_s"])
+        rate = part["rate_per_s"] * len(self.lanes) / len(all_lanes)
+        self.schedule = Schedule(0, rate, part["warm_up_s"], part["load_s"])
         self.lateness = Lateness(self.schedule.period_ns)
         self.attempted = self.ok = self.fail = self.info = 0
         self.sends_again: bool = part.get("results", "checked") == "resent"
@@ -82,6 +99,8 @@ class Sender:
         self.resends: deque[Resend] = deque()
         self.resent = 0
         self.blocked_ns = self.blocked_since_ns = 0
+        #: Of numbers and completions, for clients that report on threads of their own.
+        self.lock = threading.Lock()
 
     # -- the schedule
 
@@ -127,7 +146,8 @@ class Sender:
         lane = self.lanes[lane_index]
         return encode(
             run_tag=self.session.spec.run_tag, instance=self.instance, lane=lane.lane, seq=seq,
-            t_intended_ns=due_ns, kind=kind, key=lane.key_number, attempt=attempt, length=self.length,
+            t_intended_ns=due_ns, kind=kind, key=lane.key_number, attempt=attempt,
+            length=self.sizes.of(lane.lane, seq) if self.sizes.vary else self.sizes.least,
         )  # fmt: skip
 
     def open_row(
@@ -145,6 +165,14 @@ class Sender:
         at, self.at = self.at, self.at + ROW_BYTES
         lay.SENDS_OPEN.pack_into(self.rows, at, lane, attempt, kind, seq, due_ns, now_ns, 1)
         return self.rows, at + lay.SENDS_DONE_OFFSET
+
+    def finish(self, rows: mmap.mmap, at: int, outcome: int, error: str) -> None:
+        """A send failed: `complete` its row, or count it when nothing is captured. Any thread."""
+        with self.lock:
+            if self.capture:
+                self.complete(rows, at, outcome, error)
+            else:
+                self.tally(outcome)
 
     def complete(self, rows: mmap.mmap, at: int, outcome: int, error: str) -> None:
         """Complete the row whose completion part is at ``at``: an error, or a second report."""
@@ -197,3 +225,11 @@ class Sender:
             "late_max_ns": self.lateness.take_max_ns(),
             "blocked_ns": self.blocked_ns + (time.monotonic_ns() - since if since else 0),
         }
+
+
+def together(senders: Sequence[Sender]) -> dict[str, int]:
+    """Numbers of the stats line of a producer with several sending threads or tasks."""
+    each = [sender.counts() for sender in senders]
+    return {
+        name: (max if name == "late_max_ns" else sum)(counts[name] for counts in each) for name in each[0]
+    }

@@ -1,5 +1,6 @@
 package brokerstorm.kit;
 
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -28,11 +29,17 @@ public final class Golden {
     static List<String> write(Path folder) {
         try {
             Files.createDirectories(folder);
-            byte[] small = new Payload(RUN_TAG, 7, 52).encode(Layout.LOAD, 3, 42, T_NS, 0, 0);
-            byte[] large = new Payload(RUN_TAG, 7, 150)
+            byte[] small = new Payload(RUN_TAG, 7, 52, 52).encode(Layout.LOAD, 3, 42, T_NS, 0, 0);
+            byte[] large = new Payload(RUN_TAG, 7, 150, 150)
                     .encode(Layout.WARM_UP, 4, SECOND_SEQ, T_NS + 20_000, 17, 2);
             Files.write(folder.resolve("payload-52.bin"), small);
             Files.write(folder.resolve("payload-150.bin"), large);
+            Payload ranged = new Payload(RUN_TAG, 7, 60, 90);
+            ByteArrayOutputStream sizes = new ByteArrayOutputStream();
+            for (int seq = 0; seq < 8; seq++) {
+                sizes.write(ranged.encode(Layout.LOAD, 3, seq, T_NS + 20_000 * seq, 0, 0));
+            }
+            Files.write(folder.resolve("payload-60-90.bin"), sizes.toByteArray());
             Map<String, Integer> streams = new LinkedHashMap<>();
             streams.put("orders-0", 1);
             streams.put("orders-1", 2);

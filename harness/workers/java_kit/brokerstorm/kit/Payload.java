@@ -3,6 +3,7 @@ package brokerstorm.kit;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 import java.util.zip.CRC32;
 
 /** The payload of a message: a header of 48 bytes, filler, and a CRC-32 of everything before it. */
@@ -16,25 +17,30 @@ public final class Payload {
 
     private final int runTag;
     private final int instance;
+    private final int least;
+    private final int most;
     private final byte[] template;
     private final CRC32 crc = new CRC32();
 
     /**
      * Makes payloads of one producer; one thread uses it.
      *
-     * @param length bytes of a whole payload
+     * @param least bytes of the smallest payload
+     * @param most bytes of the largest
      * @throws WorkerFailure no room for header and trailer
      */
-    public Payload(int runTag, int instance, int length) {
-        if (length < Layout.MIN_PAYLOAD_BYTES) {
-            throw new WorkerFailure(
-                    "payload of " + length + " bytes: at least " + Layout.MIN_PAYLOAD_BYTES + " are needed");
+    public Payload(int runTag, int instance, int least, int most) {
+        if (least < Layout.MIN_PAYLOAD_BYTES || most < least) {
+            throw new WorkerFailure("payload of " + least + ".." + most + " bytes: at least "
+                    + Layout.MIN_PAYLOAD_BYTES + " are needed");
         }
         this.runTag = runTag;
         this.instance = instance;
-        this.template = new byte[length];
+        this.least = least;
+        this.most = most;
+        this.template = new byte[most];
         int state = 1; // a linear congruential generator: the same filler in every language
-        for (int i = Layout.HEADER_BYTES; i < length - 4; i++) {
+        for (int i = Layout.HEADER_BYTES; i < most - 4; i++) {
             state = state * 1664525 + 1013904223;
             template[i] = (byte) (state >>> 24);
         }
@@ -42,7 +48,7 @@ public final class Payload {
 
     /** One whole payload, in an array of its own: the client may keep it. */
     public byte[] encode(int kind, int lane, long seq, long intendedNs, int key, int attempt) {
-        byte[] out = template.clone();
+        byte[] out = least == most ? template.clone() : Arrays.copyOf(template, size(lane, seq));
         out[0] = 'B';
         out[1] = 'S';
         out[2] = VERSION;
@@ -59,6 +65,15 @@ public final class Payload {
         crc.update(out, 0, out.length - 4);
         INTS.set(out, out.length - 4, (int) crc.getValue());
         return out;
+    }
+
+    /** Bytes of a message: the same in every attempt, and in every language (SplitMix64). */
+    int size(int lane, long seq) {
+        long mixed = (seq + 1) * 0x9E3779B97F4A7C15L + ((long) instance << 32 | lane & 0xFFFFFFFFL);
+        mixed = (mixed ^ mixed >>> 30) * 0xBF58476D1CE4E5B9L;
+        mixed = (mixed ^ mixed >>> 27) * 0x94D049BB133111EBL;
+        mixed ^= mixed >>> 31;
+        return least + (int) ((mixed >>> 32) * (most - least + 1) >>> 32);
     }
 
     /** What kind of payload a reader found: CHECK_OK, CORRUPT, FOREIGN or OTHER_RUN. */

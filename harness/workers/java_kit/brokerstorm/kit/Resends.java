@@ -30,10 +30,6 @@ final class Resends {
         this.isOn = isOn;
     }
 
-    boolean isOn() {
-        return isOn;
-    }
-
     boolean isEmpty() {
         return owed.isEmpty();
     }
@@ -46,7 +42,7 @@ final class Resends {
     /** On any thread. */
     void failed(Send send) {
         if (isOn && send.attempt + 1 < MOST_ATTEMPTS) {
-            Send again = new Send(send.loop, send.lane, send.seq, send.attempt + 1, send.kind, send.intendedNs);
+            Send again = new Send(send.sender, send.lane, send.seq, send.attempt + 1, send.kind, send.intendedNs);
             owed.add(new Owed(again, System.nanoTime() + PAUSE_NS));
         }
     }

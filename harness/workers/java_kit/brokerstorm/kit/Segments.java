@@ -10,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Makes the segments {@code <table>-<owner>-<index>.seg} of one table and owner, one after the other.
@@ -30,7 +31,7 @@ public final class Segments {
     private final int runTag;
     private final int subscription;
     private final int capacity;
-    private int index;
+    private final AtomicInteger index;
     private MappedByteBuffer rows;
     private int at;
 
@@ -40,12 +41,24 @@ public final class Segments {
     }
 
     Segments(Path folder, Layout.Table table, int owner, int runTag, int subscription, int capacity) {
+        this(folder, table, owner, runTag, subscription, capacity, new AtomicInteger());
+    }
+
+    private Segments(
+            Path folder, Layout.Table table, int owner, int runTag, int subscription, int capacity,
+            AtomicInteger index) {
         this.folder = folder;
         this.table = table;
         this.owner = owner;
         this.runTag = runTag;
         this.subscription = subscription;
         this.capacity = capacity;
+        this.index = index;
+    }
+
+    /** Rows of the same table and owner for another thread, in files of its own. */
+    Segments ofAnotherThread() {
+        return new Segments(folder, table, owner, runTag, subscription, capacity, index);
     }
 
     /**
@@ -57,9 +70,8 @@ public final class Segments {
     public void next() {
         at += table.rowBytes;
         if (rows == null || at == rows.capacity()) {
-            rows = allocate();
+            rows = allocate(index.getAndIncrement());
             at = Layout.SEGMENT_HEADER_BYTES;
-            index++;
         }
     }
 
@@ -72,15 +84,15 @@ public final class Segments {
     }
 
     /** Makes, fills, maps and only then names the file: a reader never meets a segment without a header. */
-    private MappedByteBuffer allocate() {
-        Path path = folder.resolve(String.format("%s-%d-%06d.seg", table.files, owner, index));
+    private MappedByteBuffer allocate(int number) {
+        Path path = folder.resolve(String.format("%s-%d-%06d.seg", table.files, owner, number));
         Path part = path.resolveSibling(path.getFileName() + ".part");
         int size = Layout.SEGMENT_HEADER_BYTES + table.rowBytes * capacity;
         try {
             MappedByteBuffer made;
             try (FileChannel file = FileChannel.open(
                     part, StandardOpenOption.CREATE_NEW, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
-                write(file, header());
+                write(file, header(number));
                 for (int left = size - Layout.SEGMENT_HEADER_BYTES; left > 0; left -= ZEROS.length) {
                     write(file, ByteBuffer.wrap(ZEROS, 0, Math.min(left, ZEROS.length)));
                 }
@@ -97,11 +109,11 @@ public final class Segments {
         }
     }
 
-    private ByteBuffer header() {
+    private ByteBuffer header(int number) {
         ByteBuffer header = ByteBuffer.allocate(Layout.SEGMENT_HEADER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
         header.put("BSTORM1\0".getBytes(StandardCharsets.US_ASCII));
         header.putShort((short) table.number).putShort((short) table.rowBytes);
-        header.putInt(owner).putInt(index).putInt(capacity).putInt(runTag).putInt(subscription);
+        header.putInt(owner).putInt(number).putInt(capacity).putInt(runTag).putInt(subscription);
         header.rewind();
         return header;
     }

@@ -9,13 +9,13 @@ public final class Send {
     public final int attempt;
     final int kind;
     final long intendedNs;
-    final OpenLoop loop;
+    final Sender sender;
     /** null without capture. */
     ByteBuffer rows;
     int at;
 
-    Send(OpenLoop loop, Lane lane, long seq, int attempt, int kind, long intendedNs) {
-        this.loop = loop;
+    Send(Sender sender, Lane lane, long seq, int attempt, int kind, long intendedNs) {
+        this.sender = sender;
         this.lane = lane;
         this.seq = seq;
         this.attempt = attempt;
@@ -25,7 +25,7 @@ public final class Send {
 
     /** The client reported success. On any thread. */
     public void ok(Place place) {
-        loop.answered(this, Layout.OK, place, null);
+        sender.answered(this, Layout.OK, place, null);
     }
 
     /**
@@ -39,6 +39,6 @@ public final class Send {
 
     /** The same with what is known of its place, such as the client's sequence id. */
     public void failed(int outcome, Throwable error, Place place) {
-        loop.answered(this, outcome, place, error);
+        sender.answered(this, outcome, place, error);
     }
 }

@@ -31,9 +31,8 @@ final class ProducerRole extends OpenLoop {
     private final Outcomes outcomes;
     private final StreamIds streams;
     private Metric retries;
-    /** The send whose call runs, on the sending thread; null between calls. */
-    private Send calling;
-    private Thread sender;
+    /** The send whose call runs on a sending thread; null between calls and on other threads. */
+    private final ThreadLocal<Send> calling = new ThreadLocal<>();
 
     ProducerRole(Session session) {
         super(session);
@@ -48,8 +47,12 @@ final class ProducerRole extends OpenLoop {
     }
 
     @Override
+    protected boolean sendsFromThreads() {
+        return true;
+    }
+
+    @Override
     protected void connect() {
-        sender = Thread.currentThread();
         Set<String> topics = new LinkedHashSet<>();
         lanes.forEach(lane -> topics.add(lane.topic.address));
         topics.forEach(this::awaitMetadata);
@@ -83,13 +86,13 @@ final class ProducerRole extends OpenLoop {
         Lane lane = send.lane;
         Integer partition = lane.partition < 0 ? null : lane.partition;
         byte[] key = lane.key == null ? null : lane.key.getBytes(StandardCharsets.UTF_8);
-        calling = send;
+        calling.set(send);
         try {
             producer.send(
                     new ProducerRecord<>(lane.topic.address, partition, key, value),
                     (metadata, error) -> answered(send, metadata, error));
         } finally {
-            calling = null;
+            calling.set(null);
         }
     }
 
@@ -98,7 +101,7 @@ final class ProducerRole extends OpenLoop {
             long offset = metadata.hasOffset() ? metadata.offset() : -1; // none with acks=0
             send.ok(new Place(streams.id(metadata.topic(), metadata.partition()), offset));
         } else {
-            boolean isRefused = Thread.currentThread() == sender && calling == send;
+            boolean isRefused = calling.get() == send;
             send.failed(isRefused ? Layout.FAIL : outcomes.of(error), error);
         }
     }

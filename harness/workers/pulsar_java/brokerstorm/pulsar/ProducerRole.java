@@ -29,13 +29,14 @@ import org.apache.pulsar.client.impl.ProducerBuilderImpl;
 import org.apache.pulsar.client.impl.conf.ProducerConfigurationData;
 
 /**
- * Producer role: one client, one sending thread, a Producer for each topic (for each partition where a lane names
+ * Producer role: one client, a Producer for each topic (for each partition where a lane names
  * one). Answers come on the client's I/O threads.
  */
 final class ProducerRole extends OpenLoop {
     private final Map<String, Target> targets = new LinkedHashMap<>();
     private final Map<Lane, Target> routes = new IdentityHashMap<>();
-    private final Set<Target> unflushed = new LinkedHashSet<>();
+    /** Of the sending thread: where it sent since its last {@link #flush}. */
+    private final ThreadLocal<Set<Target>> unflushed = ThreadLocal.withInitial(LinkedHashSet::new);
     private final Streams streams;
     private final AtomicLong reconnects = new AtomicLong();
     private final AtomicLong reconnectsWithPending = new AtomicLong();
@@ -58,7 +59,8 @@ final class ProducerRole extends OpenLoop {
 
     /** Sees the very message of a call, to read the sequence id the client gives it; changes nothing. */
     private static final class Observer implements ProducerInterceptor {
-        Message<?> sending;
+        /** Of the sending thread. */
+        final ThreadLocal<Message<?>> sending = new ThreadLocal<>();
 
         @Override
         public void close() {}
@@ -70,7 +72,7 @@ final class ProducerRole extends OpenLoop {
 
         @Override
         public Message beforeSend(Producer producer, Message message) {
-            sending = message;
+            sending.set(message);
             return message;
         }
 
@@ -85,6 +87,11 @@ final class ProducerRole extends OpenLoop {
             String address = Streams.address(lane.topic, lane.partition);
             routes.put(lane, targets.computeIfAbsent(address, Target::new));
         }
+    }
+
+    @Override
+    protected boolean sendsFromThreads() {
+        return true;
     }
 
     @Override
@@ -117,11 +124,11 @@ final class ProducerRole extends OpenLoop {
         if (send.lane.key != null) {
             message.key(send.lane.key);
         }
-        unflushed.add(target);
+        unflushed.get().add(target);
         target.open.incrementAndGet();
-        observer.sending = null;
+        observer.sending.remove();
         CompletableFuture<MessageId> answer = message.sendAsync();
-        Message<?> sent = observer.sending;
+        Message<?> sent = observer.sending.get();
         answer.whenComplete((id, error) -> {
             target.open.decrementAndGet();
             if (error == null) {
@@ -150,8 +157,8 @@ final class ProducerRole extends OpenLoop {
 
     @Override
     protected void flush() {
-        unflushed.forEach(target -> target.producer.flushAsync());
-        unflushed.clear();
+        unflushed.get().forEach(target -> target.producer.flushAsync());
+        unflushed.get().clear();
     }
 
     @Override

@@ -1,0 +1,269 @@
+package kit
+
+import "sync/atomic"
+
+const (
+	// Messages between two looks at commands.
+	chunk = 500
+	// A span shorter than this cannot hold a freeze worth a look at the clocks.
+	longNs = 50_000_000
+)
+
+// Message of the schedule. Its row is open from the moment the client is called until Stored or Failed.
+type Message struct {
+	Lane    *Lane
+	Payload []byte
+	sender  *sender
+	header  Header
+	row     row
+}
+
+// Blocking runs a call in which the client may hold the caller; its time is the client's.
+func (m *Message) Blocking(call func()) {
+	s, begun := m.sender, NowNs()
+	s.blockedSinceNs.Store(begun)
+	call()
+	s.blockedNs.Add(NowNs() - begun)
+	s.blockedSinceNs.Store(0)
+}
+
+// Stored: the client reported the message as stored. Position -1: it did not say where. On any goroutine.
+func (m *Message) Stored(stream string, position int64) {
+	done := completion{doneNs: NowNs(), position: position, outcome: OK}
+	if position >= 0 {
+		done.stream = m.sender.session.Names.ID("stream", stream)
+	}
+	m.sender.complete(m, done)
+}
+
+// Failed: the client reported an error; what it means, and its text. On any goroutine.
+func (m *Message) Failed(outcome Outcome, text string) {
+	session := m.sender.session
+	done := completion{doneNs: NowNs(), position: -1, outcome: outcome, errorID: session.Names.ID("error", text)}
+	session.Report.Error(text)
+	m.sender.complete(m, done)
+}
+
+// sender is a sending goroutine of a producer: its lanes, its part of the schedule, its rows, its numbers.
+type sender struct {
+	loop     *OpenLoop
+	session  *Session
+	lanes    []*Lane
+	segments *Segments
+	schedule schedule
+	late     lateness
+	resends  resends
+
+	attempted, ok, fail, info atomic.Int64
+	blockedNs, blockedSinceNs atomic.Int64
+}
+
+// newSender has of the loop's lanes every threads-th from thread on, and as much of the rate.
+func newSender(loop *OpenLoop, thread, threads int, files *atomic.Uint32) *sender {
+	spec, part := loop.session.Spec, loop.session.Spec.Producer
+	made := &sender{
+		loop: loop, session: loop.session,
+		segments: &Segments{
+			folder: spec.Folder, table: tableSends, owner: part.Instance, runTag: spec.RunTag,
+			capacity: defaultCapacity, files: files,
+		},
+	}
+	for i := thread; i < len(loop.lanes); i += threads {
+		made.lanes = append(made.lanes, &loop.lanes[i])
+	}
+	rate := part.RatePerS * float64(len(made.lanes)) / float64(len(loop.lanes))
+	made.schedule = schedule{ratePerS: rate, warmUpS: part.WarmUpS, loadS: part.LoadS}
+	made.late.periodNs = made.schedule.periodNs()
+	made.resends.on = loop.resends
+	return made
+}
+
+// stopping: no further message shall be offered.
+func (s *sender) stopping() bool { return s.session.Control.stopLoad.Load() }
+
+func (s *sender) load() error {
+	follow := s.loadAtRate
+	if s.schedule.ratePerS == 0 {
+		follow = s.loadUnlimited
+	}
+	if err := follow(); err != nil || !s.resends.on {
+		return err
+	}
+	return s.resendRest()
+}
+
+func (s *sender) loadAtRate() error {
+	size, freeze := int64(s.loop.client.CallSize()), s.session.Report.freeze
+	warmUp, total, sent := s.schedule.warmUpCount(), s.schedule.total(), int64(0)
+	for sent < total && !s.stopping() {
+		begun, blocked, frozen := NowNs(), s.blockedNs.Load(), freeze.total()
+		edge, kind := total, uint8(Load)
+		if sent < warmUp {
+			edge, kind = warmUp, WarmUp
+		}
+		last := least(sent+size, edge) - 1 // of the next call: it is made when that message is due
+		due := least(s.schedule.dueCount(begun), edge)
+		if due <= last {
+			wake := most(s.schedule.dueNs(last), begun+slackNs)
+			if err := s.sleepUntil(wake); err != nil {
+				return err
+			}
+			s.lookForFreeze(begun)
+			s.late.caughtUp(NowNs() - wake - (s.blockedNs.Load() - blocked) - (freeze.total() - frozen))
+			continue
+		}
+		stop := least(due, sent+most(chunk, size))
+		if stop < edge {
+			stop -= (stop - sent) % size
+		}
+		first := sent
+		var err error
+		if sent, err = s.offer(first, stop, kind); err != nil {
+			return err
+		}
+		if err = s.resendDue(); err != nil {
+			return err
+		}
+		s.lookForFreeze(begun)
+		own := NowNs() - begun - (s.blockedNs.Load() - blocked) - (freeze.total() - frozen)
+		s.late.worked(own, sent-first)
+	}
+	return nil
+}
+
+func (s *sender) loadUnlimited() error {
+	size := int64(s.loop.client.CallSize())
+	loadNs, endNs, sent := s.schedule.loadNs(), s.schedule.endNs(), int64(0)
+	if err := s.sleepUntil(s.schedule.t0Ns); err != nil {
+		return err
+	}
+	for now := NowNs(); now < endNs && !s.stopping(); now = NowNs() {
+		kind := uint8(Load)
+		if now < loadNs {
+			kind = WarmUp
+		}
+		var err error
+		if sent, err = s.offer(sent, sent+size, kind); err != nil {
+			return err
+		}
+		if err = s.resendDue(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offer sends messages first .. stop-1, call by call, a row before each; returns the next one.
+func (s *sender) offer(first, stop int64, kind uint8) (int64, error) {
+	size := int64(s.loop.client.CallSize())
+	for first < stop && !s.stopping() {
+		until := least(first+size, stop)
+		messages, err := s.write(first, until, kind)
+		s.call(messages)
+		if err != nil {
+			return first, err
+		}
+		first = until
+	}
+	return first, nil
+}
+
+func (s *sender) call(messages []*Message) {
+	if len(messages) > 0 {
+		s.attempted.Add(int64(len(messages)))
+		s.loop.client.Send(messages)
+	}
+}
+
+// write the rows of one call, and make its messages.
+func (s *sender) write(first, stop int64, kind uint8) ([]*Message, error) {
+	part, count := s.session.Spec.Producer, int64(len(s.lanes))
+	messages := make([]*Message, 0, stop-first)
+	for i := first; i < stop; i++ {
+		lane, now := s.lanes[i%count], NowNs()
+		header := Header{
+			RunTag: s.session.Spec.RunTag, Instance: part.Instance, Lane: lane.Number, Seq: uint64(i / count),
+			DueNs: now, Key: lane.KeyNumber, Kind: kind,
+		}
+		if part.RatePerS > 0 {
+			header.DueNs = s.schedule.dueNs(i)
+		}
+		message, err := s.written(lane, header, now)
+		if err != nil {
+			return messages, err
+		}
+		messages = append(messages, message)
+	}
+	return messages, nil
+}
+
+// written is a message whose row is open.
+func (s *sender) written(lane *Lane, header Header, startNs int64) (*Message, error) {
+	filling := s.loop.filling[:s.loop.sizes.of(lane.Number, header.Seq)-MinPayloadBytes]
+	message := &Message{Lane: lane, Payload: encode(header, filling), sender: s, header: header}
+	if s.loop.capture {
+		row, err := s.segments.next()
+		if err != nil {
+			return nil, err
+		}
+		row.openSend(header, startNs)
+		message.row = row
+	}
+	return message, nil
+}
+
+// sleepUntil the next message is due; re-sends take their turn.
+func (s *sender) sleepUntil(wakeNs int64) error {
+	for left := wakeNs - NowNs(); left > 0 && !s.stopping(); left = wakeNs - NowNs() {
+		nap := int64(100_000_000)
+		if s.resends.on {
+			if err := s.resendDue(); err != nil {
+				return err
+			}
+			nap = slackNs
+		}
+		sleepNs(least(left, nap))
+	}
+	return nil
+}
+
+// lookForFreeze when something took long: the ticker may not have run yet.
+func (s *sender) lookForFreeze(sinceNs int64) {
+	if NowNs()-sinceNs > longNs {
+		s.session.Report.freeze.look()
+	}
+}
+
+func (s *sender) complete(m *Message, done completion) {
+	if m.row != nil {
+		if m.row.outcome() != 0 {
+			m.row.lateOutcome(done.outcome)
+			return
+		}
+		m.row.completeSend(done)
+	}
+	if done.outcome != OK {
+		s.resends.failed(m)
+	}
+	switch done.outcome {
+	case OK:
+		s.ok.Add(1)
+	case Fail:
+		s.fail.Add(1)
+	default:
+		s.info.Add(1)
+	}
+}
+
+func (s *sender) open() int64 {
+	return most(0, s.attempted.Load()-s.ok.Load()-s.fail.Load()-s.info.Load())
+}
+
+// blocked is the time in calls that held the sender, the one it is in included.
+func (s *sender) blocked() int64 {
+	blocked := s.blockedNs.Load()
+	if since := s.blockedSinceNs.Load(); since > 0 {
+		blocked += NowNs() - since
+	}
+	return blocked
+}

@@ -1,0 +1,243 @@
+package brokerstorm.kit;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
+
+/** A sending thread of a producer: its lanes, its part of the schedule, its rows, its numbers. */
+final class Sender {
+    /** Messages between two looks at commands. */
+    private static final int BATCH = 500;
+    /** A call longer than this was blocked, not just busy. */
+    private static final long BLOCKED_NS = 5_000_000;
+    /** A span shorter than this cannot hold a freeze worth a look at the clocks. */
+    private static final long LONG_NS = 50_000_000;
+    private static final long GLANCE_NS = 50_000;
+
+    final LongAdder ok = new LongAdder();
+    final LongAdder fail = new LongAdder();
+    final LongAdder info = new LongAdder();
+    volatile long attempted;
+
+    private final OpenLoop loop;
+    private final Session session;
+    private final Control control;
+    private final List<Lane> lanes = new ArrayList<>();
+    private final Schedule schedule;
+    private final Lateness lateness;
+    private final Payload payload;
+    private final Segments segments;
+    private final Resends resends;
+    private volatile long blockedNs;
+    private volatile long blockedSinceNs;
+
+    /** Of the loop's lanes it has every {@code threads}-th from {@code thread} on, and as much of the rate. */
+    Sender(OpenLoop loop, int thread, int threads, Segments segments) {
+        Spec.Section part = loop.session.spec.part;
+        this.loop = loop;
+        this.session = loop.session;
+        this.control = loop.control;
+        this.segments = segments;
+        for (int i = thread; i < loop.lanes.size(); i += threads) {
+            lanes.add(loop.lanes.get(i));
+        }
+        double rate = part.decimal("rate_per_s") * lanes.size() / loop.lanes.size();
+        this.schedule = new Schedule(rate, part.decimal("warm_up_s"), part.decimal("load_s"));
+        this.lateness = new Lateness(schedule.periodNs);
+        int least = (int) part.number("payload_bytes");
+        int most = (int) part.number("payload_max_bytes", least);
+        this.payload = new Payload(session.spec.runTag, (int) part.number("instance"), least, most);
+        this.resends = new Resends(loop.resends);
+    }
+
+    /** Follows the schedule, then sees every call of this thread to its outcome. */
+    void produce() {
+        schedule.begin(control.t0Ns());
+        try {
+            if (schedule.isUnlimited()) {
+                loadUnlimited();
+            } else {
+                loadAtRate();
+            }
+            loop.loadEnded();
+            while (!control.isDraining()) {
+                resendDue();
+                LockSupport.parkNanos(OpenLoop.SLACK_NS);
+            }
+            settle();
+        } catch (WorkerFailure noRoom) { // for the next row: the loop ends the worker
+            loop.broken = noRoom;
+        }
+    }
+
+    private void loadAtRate() {
+        FreezeWatch freeze = session.report.freeze();
+        long sent = 0;
+        while (sent < schedule.total && !control.isLoadStopped()) {
+            long begun = System.nanoTime();
+            long blocked = blockedNs;
+            long frozen = freeze.frozenNs();
+            long due = schedule.dueCount(begun);
+            if (due == sent) {
+                long wake = Math.max(schedule.dueNs(sent), begun + OpenLoop.SLACK_NS);
+                sleepUntil(wake);
+                lookForFreeze(begun);
+                lateness.caughtUp(System.nanoTime() - wake - (freeze.frozenNs() - frozen));
+                continue;
+            }
+            boolean warmsUp = sent < schedule.warmUpCount;
+            long edge = warmsUp ? schedule.warmUpCount : schedule.total;
+            long next = offer(sent, Math.min(Math.min(due, sent + BATCH), edge), warmsUp);
+            lookForFreeze(begun);
+            long own = System.nanoTime() - begun - (blockedNs - blocked) - (freeze.frozenNs() - frozen);
+            lateness.worked(own, next - sent);
+            sent = next;
+        }
+    }
+
+    private void loadUnlimited() {
+        sleepUntil(schedule.beginNs());
+        long sent = 0;
+        for (long now = System.nanoTime(); !control.isLoadStopped() && now < schedule.endNs(); ) {
+            sent = offer(sent, sent + BATCH, now < schedule.loadBeginNs());
+            now = System.nanoTime();
+        }
+    }
+
+    /** Sends messages {@code first .. stop-1} of the schedule; returns the next one, early when load is stopped. */
+    private long offer(long first, long stop, boolean warmsUp) {
+        int count = lanes.size();
+        for (long i = first; i < stop; i++) {
+            resendDue();
+            long now = System.nanoTime();
+            long due = schedule.isUnlimited() ? now : schedule.dueNs(i);
+            int kind = warmsUp ? Layout.WARM_UP : Layout.LOAD;
+            long took = call(new Send(this, lanes.get((int) (i % count)), i / count, 0, kind, due), now);
+            if (took > BLOCKED_NS && control.isLoadStopped()) {
+                return i + 1;
+            }
+        }
+        return stop;
+    }
+
+    private void sleepUntil(long wakeNs) {
+        for (long now = System.nanoTime(); now < wakeNs && !control.isLoadStopped(); now = System.nanoTime()) {
+            resendDue();
+            LockSupport.parkNanos(Math.min(wakeNs - now, resends.isEmpty() ? LONG_NS : OpenLoop.SLACK_NS));
+        }
+    }
+
+    /** Not left to the ticking thread when something took long: it may not have run yet. */
+    private void lookForFreeze(long sinceNs) {
+        if (System.nanoTime() - sinceNs > LONG_NS) {
+            session.report.freeze().look();
+        }
+    }
+
+    /** Waits for every open call and every re-send that is owed, until the deadline or {@code stop}. */
+    private void settle() {
+        while ((open() > 0 || !resends.isEmpty()) && !control.isOver()) {
+            resendDue();
+            LockSupport.parkNanos(OpenLoop.SLACK_NS);
+        }
+    }
+
+    // -- one call
+
+    private void resendDue() {
+        for (Send next = resends.takeDue(); next != null; next = resends.takeDue()) {
+            call(next, System.nanoTime());
+        }
+    }
+
+    /** Writes the open row, calls the client; returns how long that took. */
+    private long call(Send send, long startNs) {
+        if (loop.broken != null) {
+            throw loop.broken;
+        }
+        if (loop.capture) {
+            segments.next();
+            send.rows = segments.rows();
+            send.at = segments.at();
+            Rows.openSend(
+                    send.rows, send.at, send.lane.number, send.attempt, send.kind, send.seq, send.intendedNs, startNs);
+        }
+        byte[] value = payload.encode(
+                send.kind, send.lane.number, send.seq, send.intendedNs, send.lane.keyNumber, send.attempt);
+        blockedSinceNs = startNs;
+        attempted++;
+        try {
+            loop.send(send, value);
+        } catch (Exception refused) {
+            send.failed(Layout.FAIL, refused);
+        }
+        if (loop.isSync) {
+            awaitAnswers();
+        }
+        long took = System.nanoTime() - startNs;
+        blockedSinceNs = 0;
+        if (loop.isSync || took > BLOCKED_NS) {
+            blockedNs += took;
+        }
+        return took;
+    }
+
+    private void awaitAnswers() {
+        loop.flush();
+        while (open() > 0 && !control.isOver()) {
+            LockSupport.parkNanos(GLANCE_NS);
+        }
+    }
+
+    /** The client answered; on any thread. */
+    void answered(Send send, int outcome, Place place, Throwable error) {
+        try {
+            if (send.rows != null && !complete(send, outcome, place, error)) {
+                return;
+            }
+        } catch (WorkerFailure noName) {
+            loop.broken = noName; // the row stays open: sealed as info
+        }
+        if (outcome != Layout.OK) {
+            resends.failed(send);
+        }
+        (outcome == Layout.OK ? ok : outcome == Layout.FAIL ? fail : info).increment();
+    }
+
+    /** Completes the row; false when this was a second answer. */
+    private boolean complete(Send send, int outcome, Place place, Throwable error) {
+        if (Rows.isOutcomeKnown(send.rows, send.at)) {
+            Rows.lateOutcome(send.rows, send.at, outcome);
+            return false;
+        }
+        int number = 0;
+        if (error != null) {
+            String text = Failures.text(error);
+            number = session.names.id("error", text);
+            session.report.error(error.getClass().getSimpleName(), text);
+        }
+        Rows.closeSend(send.rows, send.at, System.nanoTime(), place, number);
+        Rows.outcome(send.rows, send.at, outcome);
+        return true;
+    }
+
+    // -- numbers
+
+    long open() {
+        return Math.max(0, attempted - ok.sum() - fail.sum() - info.sum());
+    }
+
+    long takeLateMaxNs() {
+        return lateness.takeMaxNs();
+    }
+
+    long blockedNs() {
+        long since = blockedSinceNs;
+        return blockedNs + (since > 0 ? System.nanoTime() - since : 0);
+    }
+
+    long resent() {
+        return resends.count();
+    }
+}
