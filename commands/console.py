@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,14 +76,6 @@ def write(text: str, *, file: IO[str] | None = None) -> None:
 def _put(text: str, target: IO[str]) -> None:
     encoding = getattr(target, "encoding", None) or "utf-8"
     target.write(text.encode(encoding, "replace").decode(encoding) + "\n")
-
-
-def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
-    """Columns as wide as their longest cell; the last one runs free."""
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(len(rows[0]) - 1)] if rows else []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        write((indent + "  ".join([*cells, row[-1]])).rstrip())
 
 
 # ----- global options ---------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from commands.console import Settings, table, write
+from commands.console import Settings, write
+from commands.tables import paragraph, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,7 +143,7 @@ def show(kind: str, items: Sequence[Mapping[str, Any]], settings: Settings) -> N
         return
     table([columns, *([_cell(item[column]) for column in columns] for item in items)])
     write("")
-    write(_NEXT[kind])
+    paragraph(_NEXT[kind])
 
 
 def _cell(value: object) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from commands.console import table, write
+from commands.console import write
+from commands.tables import paragraph, table
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def show_plan(plan: Plan, timeline: Timeline) -> None:
     """Print one plan."""
     title = f"{plan.scenario} · {plan.variant}" if plan.variant else plan.scenario
-    write(f"{title}: {plan.about}" if plan.about else title)
+    paragraph(f"{title}: {plan.about}" if plan.about else title)
     rate = f"{plan.rate_per_s:,.0f} msg/s" if plan.rate_per_s else "unlimited"
     rows = [
         ["expect", f"{plan.expect}   seed {plan.seed}"],
@@ -63,11 +64,15 @@ def _show_faults(timeline: Timeline) -> None:
     import faults
 
     if needs := faults.needs_of([timeline]):
-        write(f"  {'needs':8}  {', '.join(sorted(needs))}")
+        paragraph(f"{'needs':8}  {', '.join(sorted(needs))}", indent="  ", hanging=" " * 10)
+    shown = set()
     for number, (firing, line) in enumerate(faults.described(timeline)):
-        write(f"  {'faults' if number == 0 else '':8}  {line}")
-        for command in faults.commands_of(firing, timeline) if firing else ():
-            write(f"  {'':8}      {command}")
+        paragraph(f"{'faults' if number == 0 else '':8}  {line}", indent="  ", hanging=" " * 22)
+        commands = tuple(faults.commands_of(firing, timeline)) if firing else ()
+        if commands not in shown:  # a storm repeats itself
+            for command in commands:
+                paragraph(command, indent=" " * 16, hanging="  ")
+            shown.add(commands)
 
 
 def _topology(plan: Plan) -> str:

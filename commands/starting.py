@@ -9,6 +9,7 @@ import click
 from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import runtime_option, seed_option, set_option, variant_option
+from commands.tables import paragraph
 from harness.errors import Exit, UsageError
 
 KINDS = ("scenarios", "bugs", "faults", "workers", "runs", "classes")
@@ -88,7 +89,7 @@ def plan(
             show_plan(each, timeline)
         show_preflight(checked, len(rounds))
         if seed is None and any(each.faults for each in plans):
-            write("fault times are those of seed 0; a run without --seed takes a new one")
+            paragraph("fault times are those of seed 0; a run without --seed takes a new one")
 
     settings.show(document, text)
     return Exit.PASS

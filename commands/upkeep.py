@@ -12,9 +12,10 @@ import click
 
 from commands import completion
 from commands.clusters import heal_kept, kept_clusters
-from commands.console import SCHEMA_VERSION, Settings, command, table, write
+from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.plans import choose_plans, needs_of, read_scenario
 from commands.preflight import clients_of, preflight
+from commands.tables import paragraph, table
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -50,11 +51,12 @@ def doctor(settings: Settings, scenario: str, runtime: str) -> int:
     def text() -> None:
         for check in found.checks:
             absent = "MISSING" if check.needed else "absent "
-            table([["ok     " if check.ok else absent, f"{check.name}: {check.text}"]])
+            mark = "ok     " if check.ok else absent
+            paragraph(f"{mark}  {check.name}: {check.text}", hanging=" " * 9)
             if not check.ok:
-                write(f"         {check.remedy}")
+                paragraph(check.remedy, indent=" " * 9)
         for warning in found.warnings:
-            table([["warning", warning]])
+            paragraph(f"warning  {warning}", hanging=" " * 9)
         needed = sum(check.needed for check in found.checks)
         what = f"{len(found.missing)} of {needed} missing" if found.missing else "ready"
         write(f"{scenario}: {what}")
