@@ -68,6 +68,10 @@ def _bugs(context: click.Context, typed: str) -> Names:
     return {**_abouts(bundled_bugs()), **_own_files(typed)}
 
 
+def _ready(context: click.Context, typed: str) -> Names:
+    return _abouts({**bundled_scenarios(), **bundled_bugs()})
+
+
 def _variants(context: click.Context, typed: str) -> Names:
     return _below(context, "variants")
 
@@ -119,6 +123,7 @@ def _faults(context: click.Context, typed: str) -> Names:
 
 scenarios = _completes(_scenarios, otherwise="file")
 bugs = _completes(_bugs, otherwise="file")
+ready = _completes(_ready)
 variants = _completes(_variants)
 pairs = _completes(_pairs)
 runs = _completes(_runs, otherwise="dir")

@@ -7,10 +7,12 @@ from pathlib import Path
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.console import SCHEMA_VERSION, Settings, command
 from commands.options import runtime_option, seed_option, set_option, variant_option
 from commands.tables import paragraph
 from harness.errors import Exit, UsageError
+from harness.scenario.bundled import bundled_bugs
+from harness.systems import DEFAULT, SYSTEMS
 
 KINDS = ("scenarios", "bugs", "faults", "workers", "runs", "classes")
 
@@ -27,22 +29,34 @@ def list_(settings: Settings, kind: str) -> int:
     return Exit.PASS
 
 
-@command("new", example="brokerstorm new mine.yaml\nbrokerstorm run mine.yaml")
+@command("new", example="brokerstorm new mine.yaml\nbrokerstorm new mine.yaml --from pulsar-storm")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--system", type=click.Choice(list(SYSTEMS)), help=f"The broker; default {DEFAULT.name}.")
+@click.option(
+    "--from",
+    "ready",
+    metavar="SCENARIO",
+    shell_complete=completion.ready,
+    help="A copy of a name from `list scenarios` or `list bugs`.",
+)
 @click.option("--force", is_flag=True, help="Write over an existing file.")
-def new(settings: Settings, file: Path, force: bool) -> int:
+def new(settings: Settings, file: Path, system: str | None, ready: str | None, force: bool) -> int:
     """Write a commented scenario to edit."""
-    from harness.scenario.schema import new_scenario
+    from harness.scenario.schema import copied_scenario, new_scenario
 
+    if ready and system:
+        raise UsageError(f"--from {ready} is of a system already", hint="leave out --system")
     path = file if file.suffix else file.with_suffix(".yaml")
     if path.exists() and not force:
         raise UsageError(f"{path} exists", hint="--force writes over it")
+    text = copied_scenario(path, ready) if ready else new_scenario(path, system or DEFAULT.name)
     try:
-        path.write_text(new_scenario(path.stem))
+        path.write_text(text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    verb = "repro" if ready in bundled_bugs() else "run"
     document = {"schema_version": SCHEMA_VERSION, "file": str(path)}
-    settings.show(document, lambda: write(f"{path} written; `brokerstorm run {path}` runs it"))
+    settings.show(document, lambda: paragraph(f"{path} written; `brokerstorm {verb} {path}` runs it"))
     return Exit.PASS
 
 

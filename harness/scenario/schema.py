@@ -1,4 +1,4 @@
-"""The JSON Schema of scenario files that editors read, and a file to start from."""
+"""The JSON Schema of scenario files that editors read, and files to start from."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from harness.scenario.bundled import BUNDLED, SCHEMA_FILE
+from harness.errors import UsageError, did_you_mean
+from harness.scenario.bundled import BUNDLED, SCHEMA_FILE, bundled_bugs, bundled_scenarios
 from harness.scenario.file import SCHEMA_KEY
 from harness.scenario.model import Scenario
 
-TEMPLATE_FILE: Final = BUNDLED / "new.template"
 _ID: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -32,8 +32,27 @@ def scenario_schema(faults: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def new_scenario(name: str) -> str:
-    """A commented scenario to edit, named after its file."""
-    fitting = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:100] or "mine"
-    text = TEMPLATE_FILE.read_text()
-    return text.replace("@NAME@", fitting).replace("@SCHEMA@", str(Path(SCHEMA_FILE)))
+def new_scenario(path: Path, system: str) -> str:
+    """A commented scenario of a system, to edit, named after its file."""
+    text = (BUNDLED / "new" / f"{system}.template").read_text()
+    values = {"@NAME@": _name_of(path), "@SCHEMA@": str(SCHEMA_FILE), "FILE": str(path)}
+    return re.sub("|".join(values), lambda found: values[found[0]], text)
+
+
+def copied_scenario(path: Path, ready: str) -> str:
+    """A scenario or known bug that comes with brokerstorm, to edit, named after its file.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    known = bundled_scenarios() | bundled_bugs()
+    if ready not in known:
+        raise UsageError(f"no such scenario: {ready!r}", hint=did_you_mean(ready, known))
+    text = known[ready].read_text()
+    text = re.sub(r"(?<=\$schema=)\S+", str(SCHEMA_FILE), text, count=1)
+    text = re.sub(rf"^(#  +brokerstorm \w+ ){re.escape(ready)}\b", rf"\g<1>{path}", text, flags=re.MULTILINE)
+    return re.sub(r"^name: .*", f"name: {_name_of(path)}", text, count=1, flags=re.MULTILINE)
+
+
+def _name_of(path: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "mine"

@@ -148,6 +148,8 @@ ERRORS = [
     (["compare", "a"], "Missing argument", ""),
     (["explain", "acked-lots"], "acked-lots", "acked-lost"),
     (["run", "--replay", "nosuch"], "no run 'nosuch'", ""),
+    (["new", "/tmp/x.yaml", "--from", "kafka-strom"], "no such scenario: 'kafka-strom'", "kafka-storm"),
+    (["new", "/tmp/x.yaml", "--from", "kafka-storm", "--system", "qpid"], "--from kafka-storm is of a", ""),
     (
         ["analyze", "--import", "nosuch"],
         "nosuch: there is no such folder",
@@ -242,6 +244,9 @@ def test_new_writes_a_scenario_and_never_over_one(tmp_path: Path, capsys: pytest
     assert code == Exit.USAGE
     assert "exists" in err
     assert answer(capsys, "new", str(path), "--force")[0] == 0
+    code, out, _ = answer(capsys, "new", str(path), "--force", "--from", "qpid-2703")
+    assert (code, out) == (0, f"{path} written; `brokerstorm repro {path}` runs it\n")
+    assert answer(capsys, "plan", str(path))[0] == 0
 
 
 def test_a_run_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

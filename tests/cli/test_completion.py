@@ -61,6 +61,7 @@ class Complete:
         ("brokerstorm run kafka-quick --variant=u", ["unsafe"]),
         ("brokerstorm repro sarama", ["sarama-2377"]),
         ("brokerstorm repro sarama-2377 --quick --pair lea", ["leader-moves"]),
+        ("brokerstorm new mine.yaml --from qpid-2", ["qpid-2703"]),
         ("brokerstorm explain acked-l", ["acked-lost"]),
         ("brokerstorm inject packet", ["packet-loss"]),
         ("brokerstorm list b", ["bugs"]),
@@ -115,7 +116,8 @@ def test_clusters_that_are_up(complete: Complete, tmp_path: Path, command: str) 
 
 
 def test_every_word_that_names_something_of_ours_is_completed() -> None:
-    named = {"scenario", "bug", "run", "run_a", "run_b", "fault", "class_", "variant", "pair", "replay"}
+    named = {"scenario", "bug", "ready", "variant", "pair", "fault", "class_"}
+    named |= {"run", "run_a", "run_b", "replay"}
     parameters = [(c.name, p) for c in cli.commands.values() for p in c.params if p.name in named]
     assert len(parameters) > len(named)
     assert [f"{command} {p.name}" for command, p in parameters if p._custom_shell_complete is None] == []

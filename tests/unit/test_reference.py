@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
+from commands.plans import read_scenario
 from docs import generate
 from faults.kinds import KINDS
 from harness.errors import EXIT_MEANING, Exit
-from harness.scenario.bundled import SCHEMA_FILE, bundled_scenarios
+from harness.scenario.bundled import SCHEMA_FILE, bundled_bugs, bundled_scenarios
 from harness.scenario.file import load_scenario
 from harness.scenario.model import Part, Scenario
-from harness.scenario.schema import new_scenario
+from harness.scenario.schema import copied_scenario, new_scenario
+from harness.systems import SYSTEMS
 
 
 @pytest.fixture(scope="module")
@@ -82,24 +85,40 @@ def test_every_key_of_a_scenario_is_explained() -> None:
     assert bare == []
 
 
-def test_the_template_is_a_scenario(tmp_path: Any) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(new_scenario("my scenario!"))
-    assert load_scenario(path).name == "my-scenario"
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_each_system_has_a_template(system: str, tmp_path: Path) -> None:
+    path = tmp_path / "my scenario!.yaml"
+    path.write_text(new_scenario(path, system))
+    scenario = load_scenario(path)
+    assert (scenario.name, scenario.system) == ("my-scenario", system)
+    assert f"brokerstorm run {path} " in scenario.text
 
 
-def test_the_template_still_fits_with_everything_uncommented(tmp_path: Any) -> None:
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_template_still_fits_with_everything_uncommented(system: str, tmp_path: Path) -> None:
     """What is commented out is what users uncomment first."""
-    lines = new_scenario("mine").splitlines()
+    path = tmp_path / "mine.yaml"
+    lines = new_scenario(path, system).splitlines()
     head = lines.index("name: mine")
     lines = [line.replace("# ", "", 1) if line.lstrip().startswith("# ") else line for line in lines[head:]]
-    path = tmp_path / "mine.yaml"
     path.write_text("\n".join(lines))
-    scenario = load_scenario(path)
-    assert list(scenario.variants) == ["unsafe", "safe"]
+    scenario = read_scenario(str(path))
+    assert len(scenario.variants) == 2
     assert {step["fault"] for step in scenario.faults} <= set(KINDS)
     assert len(scenario.faults) == 3
-    assert scenario.load.consumers["billing"].count == 2
+    assert list(scenario.load.consumers) == ["billing"]
+
+
+@pytest.mark.parametrize("name", [*bundled_scenarios(), *bundled_bugs()])
+def test_a_copy_of_a_ready_scenario_differs_in_name_and_place(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(copied_scenario(path, name))
+    mine, ready = load_scenario(path), load_scenario(name)
+    assert mine.name == "mine"
+    assert mine.model_dump() == {**ready.model_dump(), "name": "mine"}
+    first, *comment = [line for line in mine.text.splitlines() if line.startswith("#")]
+    assert first == f"# yaml-language-server: $schema={SCHEMA_FILE}"
+    assert not any(f"brokerstorm run {name}" in line or f"repro {name}" in line for line in comment)
 
 
 def test_every_exit_code_is_explained() -> None:
