@@ -25,7 +25,8 @@ VERSIONS = {
 def config(session: Session, **fixed: object) -> dict[str, object]:
     """Our defaults, then the user's options, then what the harness decides."""
     spec = session.spec
-    defaults = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())["options"][spec.role]
+    own = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())
+    defaults = own.get("options", {}).get(spec.role, {})
 
     def heard(error: KafkaError) -> None:
         kind = (

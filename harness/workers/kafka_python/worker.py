@@ -22,7 +22,8 @@ from worker_kit.process import Session, main
 def config(session: Session, client: Any) -> dict[str, Any]:
     """Our defaults, then the user's options, then what the harness decides."""
     spec = session.spec
-    defaults = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())["options"][spec.role]
+    own = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())
+    defaults = own.get("options", {}).get(spec.role, {})
     options = {"client_id": spec.name, **defaults, **spec.options}
     return {**typed(options, client.DEFAULT_CONFIG), "bootstrap_servers": spec.bootstrap.split(",")}
 

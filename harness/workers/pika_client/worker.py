@@ -14,8 +14,9 @@ from worker_kit.process import Session, main
 
 
 def options(session: Session) -> Options:
-    defaults = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())["options"]
-    return Options({**defaults[session.spec.role], **session.spec.options}, session.spec.role)
+    role = session.spec.role
+    own = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())
+    return Options({**own.get("options", {}).get(role, {}), **session.spec.options}, role)
 
 
 def produce(session: Session) -> None:

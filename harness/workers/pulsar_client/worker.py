@@ -27,7 +27,8 @@ from worker_kit.process import Session, main  # noqa: E402
 def connected(session: Session, call: Any) -> tuple[pulsar.Client, dict[str, Any]]:
     """The client, and the options of the call that makes the producer, consumer or reader."""
     spec = session.spec
-    defaults = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())["options"][spec.role]
+    own = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())
+    defaults = own.get("options", {}).get(spec.role, {})
     of_client, of_call = split({**defaults, **spec.options}, pulsar.Client.__init__, call)
     try:
         return pulsar.Client(spec.bootstrap, **of_client), of_call
