@@ -154,14 +154,13 @@ class FaultKind(ABC, Generic[P]):
         themselves say how long they go on."""
         return self.lasts_s(params) or 0.0
 
+    @abstractmethod
     def commands(self, params: P, shape: Shape) -> list[str]:
         """What would be sent, in order, for `plan`; nothing is asked or touched.
 
         A target that is decided when the fault fires is named by its rule
-        (`faults.kit.targets.target_text`). Every kind has words of its own (a test says so); this default
-        is for one that is being written.
+        (`faults.kit.targets.target_text`).
         """
-        return [f"{self.kind} {self.target(params)}"]
 
     def needs_for(self, params: P) -> frozenset[str]:
         """What the cluster must be started with for these parameters."""

@@ -9,8 +9,6 @@ import pytest
 import faults
 from commands import plans
 from commands.plan_text import show_plan
-from faults.kinds import KINDS
-from faults.kit.injection import FaultKind
 from harness.protocols.cluster import TopicSettings
 
 ROLES = {
@@ -25,11 +23,6 @@ RUN = "public/{namespace of the run}"
 def sent(step: dict[str, Any]) -> list[str]:
     timeline = faults.compile([{"at": 1, **step}], seed=7, load_s=600, topics=TOPICS, nodes=ROLES)
     return faults.commands_of(timeline.firings[0], timeline)
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_every_kind_says_what_it_sends(kind: FaultKind[Any]) -> None:
-    assert type(kind).commands is not FaultKind.commands, "see docs/howto/add-a-fault.md"
 
 
 AGAIN = "after 5 s: start it again"
