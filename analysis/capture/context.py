@@ -133,14 +133,6 @@ class Session:
     reading: Reading = field(default_factory=Reading)
 
 
-#: Systems without a log, and how a session reads of which the plan says nothing.
-QUEUE_SYSTEMS = ("qpid",)
-READING_OF = {
-    "pulsar": Reading("exclusive", settle="ack"),
-    "qpid": Reading("queue", order="none", settle="ack"),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class LaneGroup:
     """Lanes ``first .. first + count - 1`` of one topic; mode partition, key or routed."""
@@ -194,13 +186,18 @@ class Context:
     """Everything about a run that is not a row. Small (names included) and picklable.
 
     Attributes:
+        has_offsets: positions are numbers that the audit's bounds can be compared with.
+        has_queues_only: no stream is a log (`is_queue`).
+        usual_reading: of a group of which the plan says nothing.
         streams: name of stream id 1, 2, 3 ...
         end_ns: end of observation: the last producer was closed or had died.
         names: text of every other id of names.jsonl (errors, client names, subscriptions).
     """
 
     run_id: str = ""
-    system: str = "kafka"
+    has_offsets: bool = True
+    has_queues_only: bool = False
+    usual_reading: Reading = field(default_factory=Reading)
     streams: tuple[str, ...] = ()
     lane_groups: tuple[LaneGroup, ...] = ()
     instances: Mapping[int, Instance] = field(default_factory=dict)
@@ -251,17 +248,12 @@ class Context:
     @cached_property
     def is_queue(self) -> npt.NDArray[np.bool_]:
         """By stream id: a queue, of which the log holds only what remained."""
-        queues = self.system in QUEUE_SYSTEMS
-        return np.array([queues or self.stream_bounds(s).remaining for s in range(len(self.streams) + 1)])
+        remaining = [self.stream_bounds(s).remaining for s in range(len(self.streams) + 1)]
+        return np.array(remaining) | self.has_queues_only
 
     @cached_property
     def has_queues(self) -> bool:
         return bool(self.is_queue[1:].any())
-
-    @property
-    def has_offsets(self) -> bool:
-        """Positions are numbers that the audit's bounds can be compared with."""
-        return self.system == "kafka"
 
     @cached_property
     def topics(self) -> tuple[str, ...]:
@@ -286,7 +278,7 @@ class Context:
     def reading(self, group: str) -> Reading:
         """How the group reads; its sessions are alike."""
         own = (s.reading for s in self.sessions.values() if s.group == group)
-        return next(own, READING_OF.get(self.system, Reading()))
+        return next(own, self.usual_reading)
 
     def stream_name(self, stream: int) -> str:
         if 1 <= stream <= len(self.streams):

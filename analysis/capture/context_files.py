@@ -11,7 +11,6 @@ from typing import Any
 
 from analysis.capture.capture import damaged_workers
 from analysis.capture.context import (
-    READING_OF,
     UNREAD,
     Bounds,
     Context,
@@ -25,6 +24,7 @@ from analysis.capture.context import (
 from analysis.capture.hangs import waits_in
 from harness.faultlog import FaultRecord, read_faults
 from harness.rundir import RunDir, read_json, read_jsonl
+from harness.systems import DEFAULT, System, system_of
 
 _NS = 1_000_000_000
 
@@ -66,15 +66,18 @@ def context_of(
     told = list(events)
     frozen = _frozen(told)
     epoch_ns = int(manifest.get("epoch_ns", 0))
+    system = system_of(str(plan.get("system", DEFAULT.name)))
     return Context(
         run_id=str(manifest.get("run_id", "")),
-        system=str(plan.get("system", "kafka")),
+        has_offsets=system.has_offsets,
+        has_queues_only=system.is_queue,
+        usual_reading=_usual_reading(system),
         streams=streams,
         lane_groups=tuple(
             LaneGroup(g["topic"], g["mode"], int(g["first"]), int(g["count"])) for g in plan["lane_groups"]
         ),
         instances=_instances(plan, workers, damaged, frozen, waits_in(told)),
-        sessions=_sessions(plan, workers, damaged, frozen),
+        sessions=_sessions(plan, workers, damaged, frozen, _usual_reading(system)),
         bounds=_bounds(bounds, damaged),
         names={int(row["id"]): str(row["text"]) for row in names if int(row["id"]) > len(streams)},
         faults=fault_windows(faults, _last_ns(manifest)),
@@ -159,7 +162,7 @@ def _instances(
 
 
 def _sessions(
-    plan: Row, workers: list[dict[str, Any]], damaged: set[str], frozen: Spans
+    plan: Row, workers: list[dict[str, Any]], damaged: set[str], frozen: Spans, usual: Reading
 ) -> dict[int, Session]:
     found = {}
     for c in plan["consumers"]:
@@ -176,7 +179,7 @@ def _sessions(
             committed_only=isolation == "read_committed",
             frozen=frozen.get(c["name"], ()),
             start_ns=int(worker.get("t_start_ns") or 0),
-            reading=_reading(c, str(plan.get("system", "kafka"))),
+            reading=_reading(c, usual),
         )
     return found
 
@@ -193,11 +196,15 @@ _ORDER = {"group": "stream", "exclusive": "stream", "failover": "stream", "key_s
 _TRUE = ("true", "1", "yes")
 
 
-def _reading(consumer: Row, system: str) -> Reading:
+def _usual_reading(system: System) -> Reading:
+    settle = "auto" if system.subscription == "group" else "ack"  # a group commits positions
+    return Reading(system.subscription, order=system.order, settle=settle)
+
+
+def _reading(consumer: Row, usual: Reading) -> Reading:
     """From the plan's promise where it makes one, else from the client's options by their own names."""
     options = {k: str(v) for k, v in (consumer.get("options") or {}).items()}
     said = consumer.get("promise") or {}
-    usual = READING_OF.get(system, Reading())
     asked = options.get("subscriptionType") or options.get("consumer_type") or ""
     found = _SUBSCRIPTIONS.get(asked.rpartition(".")[2].lower(), usual.subscription)
     subscription = str(said.get("subscription") or found)

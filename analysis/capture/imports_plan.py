@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
+from harness.systems import DEFAULT
 
 _DEADLINE_S = 120.0  # what most clients give a send by default
 #: Without settings to read, an imported producer is held to what most applications count on.
@@ -125,7 +126,7 @@ def make_plan(
         "about": "a capture of another tool",
         "seed": 0,
         "run_tag": 0,
-        "system": "kafka",
+        "system": DEFAULT.name,
         "version": "",
         "broker_config": {},
         "topics": [{"name": t, "partitions": n, "replication": 1, "config": {}} for t, n in topics.items()],

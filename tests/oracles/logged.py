@@ -23,7 +23,7 @@ def absence(facts: Facts, name: Identity, where: Place | None, stream: int = 0) 
     context = facts.context
     unmet = set()
     if where is not None:
-        bounds, position, counts = context.stream_bounds(where[0]), where[2], context.system == "kafka"
+        bounds, position, counts = context.stream_bounds(where[0]), where[2], context.has_offsets
         if not (bounds.is_complete or (counts and position < bounds.read_to)):
             unmet.add("audit-complete")
         if not (bounds.begin == 0 or (counts and position >= bounds.begin)):

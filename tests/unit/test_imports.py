@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.systems import SYSTEMS
+
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FUNCTION_LINES = 55
 MAX_FILE_LINES = 400
@@ -38,6 +40,7 @@ ALLOWED = {
         "harness.errors",
         "harness.invocation",
         "harness.faultlog",
+        "harness.systems",
     ),
     "launcher": ("cli",),
     "harness": ("harness",),
@@ -150,6 +153,29 @@ def test_the_bottom_imports_nothing_of_ours() -> None:
         for name in BARE
         for line, module in imports(ROOT / name)
         if is_below(module, OURS)
+    ]
+    assert wrong == []
+
+
+def test_the_facts_of_a_system_stand_on_errors_alone() -> None:
+    wrong = [
+        f"{name_of(path)}:{line} imports {module}"
+        for path in (ROOT / "harness" / "systems").glob("*.py")
+        for line, module in imports(path)
+        if is_below(module, OURS) and not is_below(module, ("harness.systems", "harness.errors"))
+    ]
+    assert wrong == []
+
+
+def test_only_the_modules_of_a_system_name_it() -> None:
+    """Everybody else asks `harness.systems`; docs/howto/add-a-system.md says which modules a system has."""
+    parts = ("cli.py", "commands/", "harness/", "faults/", "analysis/")
+    wrong = [
+        f"{name_of(path)}:{node.lineno} says {node.value!r}"
+        for path in sources()
+        if name_of(path).startswith(parts) and not is_worker(path) and path.stem.split("_")[0] not in SYSTEMS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in SYSTEMS
     ]
     assert wrong == []
 
