@@ -26,7 +26,7 @@ from harness.plan.promise import (
     Setting,
     number,
 )
-from harness.workers.facts import IdempotenceFacts, KafkaFacts
+from harness.workers.facts_kafka import IdempotenceFacts, KafkaFacts
 
 #: What compose/kafka's template gives a topic that says nothing.
 BROKER_DEFAULTS: Final = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
@@ -132,6 +132,9 @@ class KafkaProducerSettings(ProducerSettings):
 
     def _unstated(self, **settings: Setting | None) -> str:
         return self.settings.unstated(next(name for name, found in settings.items() if found is None))
+
+
+read_producer = KafkaProducerSettings
 
 
 def read_consumer(

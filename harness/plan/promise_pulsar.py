@@ -68,6 +68,9 @@ class PulsarProducerSettings(ProducerSettings):
         )
 
 
+read_producer = PulsarProducerSettings
+
+
 def read_consumer(
     consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
 ) -> ConsumerPromise:

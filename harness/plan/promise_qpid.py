@@ -56,6 +56,9 @@ class QpidProducerSettings(ProducerSettings):
         return False, "the broker does not compare messages: what is sent again is stored again"
 
 
+read_producer = QpidProducerSettings
+
+
 def read_consumer(
     consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
 ) -> ConsumerPromise:

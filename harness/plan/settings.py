@@ -7,14 +7,9 @@ the client's worker.toml; one module a system says what they promise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
+from importlib import import_module
 
-from harness.plan import (
-    promise_kafka,
-    promise_pulsar,
-    promise_qpid,
-)
 from harness.plan.model import ConsumerPromise
 from harness.plan.promise import (
     ClientSettings,
@@ -29,17 +24,11 @@ from harness.workers import load_worker
 
 __all__ = ["Consuming", "ProducerSettings", "PromiseContext", "consumer_promise", "producer_settings"]
 
-#: By system.
-_PRODUCERS: Final[Mapping[str, ReadProducer]] = {
-    "kafka": promise_kafka.KafkaProducerSettings,
-    "pulsar": promise_pulsar.PulsarProducerSettings,
-    "qpid": promise_qpid.QpidProducerSettings,
-}
-_CONSUMERS: Final[Mapping[str, ReadConsumer]] = {
-    "kafka": promise_kafka.read_consumer,
-    "pulsar": promise_pulsar.read_consumer,
-    "qpid": promise_qpid.read_consumer,
-}
+
+def _reading(system: str) -> tuple[ReadProducer, ReadConsumer]:
+    """What reads the settings of a system's clients."""
+    module = import_module(f"{__package__}.promise_{system}")
+    return module.read_producer, module.read_consumer
 
 
 def producer_settings(
@@ -54,7 +43,8 @@ def producer_settings(
         ScenarioError: a value that the client refuses, or contradicting settings.
     """
     worker = load_worker(client, folders)
-    return _PRODUCERS[worker.system](ClientSettings(worker, version, options, "producer"))
+    read, _ = _reading(worker.system)
+    return read(ClientSettings(worker, version, options, "producer"))
 
 
 def consumer_promise(consuming: Consuming) -> ConsumerPromise:
@@ -69,4 +59,5 @@ def consumer_promise(consuming: Consuming) -> ConsumerPromise:
         ClientSettings(load_worker(client, consuming.folders), "", options, "producer")
         for client, options in consuming.producers
     ]
-    return _CONSUMERS[worker.system](consuming, settings, producers)
+    _, read = _reading(worker.system)
+    return read(consuming, settings, producers)

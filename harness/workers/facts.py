@@ -1,13 +1,12 @@
 """What ``[promises]`` of a worker.toml says: by setting that decides a promise, the client's own options.
 
-The names of the settings are ours, the same for every client of a system. How they become promises is
-`harness.plan`'s to know.
+The names of the settings are ours, the same for every client of a system: ``FACTS`` of
+``harness.workers.facts_<system>``. How they become promises is `harness.plan`'s to know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -86,64 +85,6 @@ class TimeFacts(SettingFacts):
     """A time; ``unit``: of the client's number, or ``duration`` for texts such as ``30s``."""
 
     unit: Literal["ms", "s", "duration"]
-
-
-class IdempotenceFacts(SettingFacts):
-    """Kafka's idempotent producer, and what the client does about settings that contradict it.
-
-    Attributes:
-        most_in_flight: requests in flight that still go with it.
-        unasked: with idempotence on by default only, the client drops it or refuses to start.
-        checks_defaults: the client holds its own defaults against it, too: each has to be changed by hand.
-    """
-
-    most_in_flight: int = 5
-    unasked: Literal["dropped", "refused"] = "dropped"
-    checks_defaults: bool = False
-
-
-class KafkaFacts(Part):
-    """Settings of a Kafka client. What is left out is not known, and then the promise is not.
-
-    ``each_attempt``: where no time limits a whole send, the times that each of its attempts may take.
-    """
-
-    acks: SettingFacts | None = None
-    idempotence: IdempotenceFacts | None = None
-    in_flight: SettingFacts | None = None
-    retries: SettingFacts | None = None
-    send_timeout: TimeFacts | None = None
-    each_attempt: list[TimeFacts] = Field(default_factory=list)
-
-
-class PulsarFacts(Part):
-    """Settings of a Pulsar client."""
-
-    send_timeout: TimeFacts | None = None
-    batching: SettingFacts | None = None
-    batcher: SettingFacts | None = None
-    subscription: SettingFacts | None = None
-    ack_timeout: TimeFacts | None = None
-    ack_receipt: SettingFacts | None = None
-    batch_index_ack: SettingFacts | None = None
-
-
-class QpidFacts(Part):
-    """Settings of a client of Qpid. ``settled``: a send outside a transaction waits for the broker."""
-
-    persistence: SettingFacts | None = None
-    transacted: SettingFacts | None = None
-    settled: SettingFacts | None = None
-    send_timeout: TimeFacts | None = None
-
-
-Facts = KafkaFacts | PulsarFacts | QpidFacts
-#: By system, what a worker of it may state.
-FACTS: Final[Mapping[str, type[KafkaFacts] | type[PulsarFacts] | type[QpidFacts]]] = {
-    "kafka": KafkaFacts,
-    "pulsar": PulsarFacts,
-    "qpid": QpidFacts,
-}
 
 
 def version_numbers(text: str) -> tuple[int, ...]:

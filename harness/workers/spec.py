@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,8 +14,9 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationError, create_mode
 
 from harness.errors import UsageError
 from harness.scenario.part import Name, Part
+from harness.systems import SYSTEMS
 from harness.validation import dotted, problem_of, shown
-from harness.workers.facts import FACTS, Facts, SettingFacts
+from harness.workers.facts import SettingFacts
 
 FILE: Final = "worker.toml"
 Role = Literal["producer", "consumer", "audit"]
@@ -153,7 +154,7 @@ class WorkerSpec(Part):
     options: dict[Role, dict[str, str]] = Field(default_factory=dict)
     reserved: list[str] = Field(default_factory=list)
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
-    promises: Facts | None = None
+    promises: Part | None = None
     exposure: dict[str, str] = Field(default_factory=dict)
     contract: Contract = Field(default_factory=Contract)
     python: PythonBuild = Field(default_factory=PythonBuild)
@@ -174,7 +175,7 @@ class WorkerSpec(Part):
         data = dict(_parsed(path) if raw is None else raw)
         model = _MODELS.get(str(data.get("system")))
         if model is None:
-            known, given = ", ".join(FACTS), shown(data.get("system"))
+            known, given = ", ".join(SYSTEMS), shown(data.get("system"))
             raise UsageError(f"{path}: system: must be one of {known}, got {given}", hint=_HINT)
         try:
             made = model.model_validate(data)
@@ -220,7 +221,9 @@ def _model_of(system: str, facts: type[BaseModel]) -> type[WorkerSpec]:
     return create_model(f"{system}-worker", __base__=WorkerSpec, **fields)
 
 
-_MODELS: Final = {system: _model_of(system, facts) for system, facts in FACTS.items()}
+_MODELS: Final = {
+    name: _model_of(name, import_module(f"{__package__}.facts_{name}").FACTS) for name in SYSTEMS
+}
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:

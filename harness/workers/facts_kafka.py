@@ -1,0 +1,41 @@
+"""``[promises]`` of a worker.toml of a Kafka client."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from harness.scenario.part import Part
+from harness.workers.facts import SettingFacts, TimeFacts
+
+
+class IdempotenceFacts(SettingFacts):
+    """Kafka's idempotent producer, and what the client does about settings that contradict it.
+
+    Attributes:
+        most_in_flight: requests in flight that still go with it.
+        unasked: with idempotence on by default only, the client drops it or refuses to start.
+        checks_defaults: the client holds its own defaults against it, too: each has to be changed by hand.
+    """
+
+    most_in_flight: int = 5
+    unasked: Literal["dropped", "refused"] = "dropped"
+    checks_defaults: bool = False
+
+
+class KafkaFacts(Part):
+    """Settings of a Kafka client. What is left out is not known, and then the promise is not.
+
+    ``each_attempt``: where no time limits a whole send, the times that each of its attempts may take.
+    """
+
+    acks: SettingFacts | None = None
+    idempotence: IdempotenceFacts | None = None
+    in_flight: SettingFacts | None = None
+    retries: SettingFacts | None = None
+    send_timeout: TimeFacts | None = None
+    each_attempt: list[TimeFacts] = Field(default_factory=list)
+
+
+FACTS = KafkaFacts

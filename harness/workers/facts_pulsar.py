@@ -1,0 +1,21 @@
+"""``[promises]`` of a worker.toml of a Pulsar client."""
+
+from __future__ import annotations
+
+from harness.scenario.part import Part
+from harness.workers.facts import SettingFacts, TimeFacts
+
+
+class PulsarFacts(Part):
+    """Settings of a Pulsar client."""
+
+    send_timeout: TimeFacts | None = None
+    batching: SettingFacts | None = None
+    batcher: SettingFacts | None = None
+    subscription: SettingFacts | None = None
+    ack_timeout: TimeFacts | None = None
+    ack_receipt: SettingFacts | None = None
+    batch_index_ack: SettingFacts | None = None
+
+
+FACTS = PulsarFacts
