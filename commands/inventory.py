@@ -1,4 +1,4 @@
-"""What there is: scenarios, faults, workers, runs, classes. One function a kind; rows are plain JSON."""
+"""Rows of `list`: scenarios, faults, workers, systems, runs, classes. One function per kind; plain JSON."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ COLUMNS = {
     "bugs": ("name", "pairs", "class", "about"),
     "faults": ("kind", "keys", "about"),
     "workers": ("name", "version", "roles", "about"),
+    "systems": ("name", "version", "topologies", "client"),
     "runs": ("run_id", "scenario", "status", "verdict"),
     "classes": ("class", "breaks", "sentence"),
 }
@@ -27,6 +28,7 @@ _NEXT = {
     "bugs": "`brokerstorm repro NAME` compares the affected version with the fixed one",
     "faults": "every step also takes at, every, jitter, from, until, storm: docs/reference/faults.md",
     "workers": "docs/worker-protocol.md says how to add one",
+    "systems": "docs/howto/choose-the-brokers.md says which versions were tried",
     "runs": "`brokerstorm show RUN` shows one again",
     "classes": "`brokerstorm explain CLASS` says more",
 }
@@ -83,6 +85,15 @@ def workers(settings: Settings) -> list[Row]:
             "about": worker.about,
         }
         for worker in found
+    ]
+
+
+def systems(settings: Settings) -> list[Row]:
+    from harness.systems import SYSTEMS
+
+    return [
+        {"name": one.name, "version": one.version, "topologies": list(one.topologies), "client": one.client}
+        for one in SYSTEMS.values()
     ]
 
 

@@ -14,7 +14,7 @@ from harness.errors import Exit, UsageError
 from harness.scenario.bundled import bundled_bugs
 from harness.systems import DEFAULT, SYSTEMS
 
-KINDS = ("scenarios", "bugs", "faults", "workers", "runs", "classes")
+KINDS = ("scenarios", "bugs", "faults", "workers", "systems", "runs", "classes")
 
 
 @command("list", example="brokerstorm list faults")

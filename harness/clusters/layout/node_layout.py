@@ -143,7 +143,9 @@ class Layout:
             folder.conf.mkdir(parents=True, exist_ok=True)
             folder.logs.mkdir(parents=True, exist_ok=True)
             for target in self.services[node.name].templates:
-                (folder.conf / target).write_text(self.conf_text(node, target))
+                file = folder.conf / target
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(self.conf_text(node, target))
         except OSError as error:
             raise EnvironmentNotReady(f"cannot write {folder.conf}: {error.strerror}") from error
 
