@@ -17,8 +17,12 @@ TREE = _HERE if (_HERE / "cli.py").is_file() else _HERE.parents[1]
 def main() -> int:
     """The command line; returns its exit code."""
     sys.path.insert(0, str(TREE))
-    from cli import main as run
-
+    try:
+        from cli import main as run
+    except ModuleNotFoundError as error:
+        remedy = "install it again, with what it needs" if _HERE == TREE else f"run: make -C {TREE} setup"
+        sys.stderr.write(f"brokerstorm: {sys.executable} has no module {error.name}; {remedy}\n")
+        return 4
     return run()
 
 

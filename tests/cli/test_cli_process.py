@@ -119,6 +119,31 @@ def test_the_launcher_says_when_nothing_was_set_up(tmp_path: Path) -> None:
     assert done.stderr == f"brokerstorm is not set up yet. Run: make -C {tmp_path} setup\n"
 
 
+def test_the_launcher_says_when_its_python_is_gone(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "brokerstorm", tmp_path / "brokerstorm")
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "brokerstorm").symlink_to("/bin/true")
+    (folder / "python").symlink_to(tmp_path / "python3.10")
+    done = subprocess.run([str(tmp_path / "brokerstorm")], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        4, [f"brokerstorm is not set up yet. Run: make -C {tmp_path} setup"],
+    )  # fmt: skip
+
+
+def test_a_python_without_our_libraries_is_an_environment_error(tmp_path: Path) -> None:
+    launcher = ROOT / "launcher" / "brokerstorm" / "__main__.py"
+    done = subprocess.run(
+        [sys.executable, "-S", str(launcher), "list"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 4
+    assert done.stderr == f"brokerstorm: {sys.executable} has no module click; run: make -C {ROOT} setup\n"
+
+
 def test_make_lists_its_targets() -> None:
     done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
