@@ -203,9 +203,32 @@ def _of_times(timeline: Timeline) -> Iterator[str]:
 
 
 def _of_expectation(plan: Plan) -> Iterator[str]:
-    from analysis.classes import CLASSES
+    from analysis.classes import ASKS, CLASSES
     from analysis.classes.entry import CAPTURE, INFORMATION
 
     entry = CLASSES.get(plan.expect)
-    if entry is not None and entry.breaks in ((INFORMATION,), (CAPTURE,)):
+    if entry is None:
+        return
+    if entry.breaks in ((INFORMATION,), (CAPTURE,)):
         yield f"expect: {plan.expect} breaks no promise, so nothing found is counted as it"
+    has = _abilities(plan)
+    for ask in entry.asks:
+        if not has.get(ask, True):
+            yield f"expect: {plan.expect} cannot be shown: {ASKS[ask]}"
+
+
+def _abilities(plan: Plan) -> dict[str, bool]:
+    """By name in `analysis.classes.ASKS`: whether the run will have it, as far as the plan can tell."""
+    from harness.systems import SYSTEMS
+
+    handling = {producer.results for producer in plan.producers}
+    is_queue = SYSTEMS[plan.system].is_queue
+    return {
+        "consumers": bool(plan.consumers),
+        "log": not is_queue,
+        "queues": is_queue,
+        "fixed-lanes": any(group.mode != "routed" for group in plan.lane_groups),
+        "ignored-results": "ignored" in handling,
+        "resent": "resent" in handling,
+        "rollbacks": any(consumer.rollback_every for consumer in plan.consumers),
+    }

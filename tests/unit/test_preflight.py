@@ -107,6 +107,21 @@ KILL = "name: x\nfaults: [{fault: kill, at: 9s, for: 5s}]\n"
             "name: x\nvariants: {a: {expect: info-stored}, b: {}}\n",
             "a: expect: info-stored breaks no promise",
         ),
+        (
+            [],
+            "name: x\nvariants: {a: {expect: not-dispatched}, b: {}}\n",
+            "a: expect: not-dispatched cannot be shown: no consumer read",
+        ),
+        (
+            [],
+            "name: x\nvariants: {a: {expect: unchecked-failure}, b: {}}\n",
+            "a: expect: unchecked-failure cannot be shown: every producer looked",
+        ),
+        (
+            [],
+            "name: x\nsystem: qpid\nvariants: {a: {expect: producer-reorder}, b: {}}\n",
+            "a: expect: producer-reorder cannot be shown: queues keep no log",
+        ),
     ],
 )
 def test_what_cannot_be_as_expected_is_said(
