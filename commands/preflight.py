@@ -72,7 +72,7 @@ def preflight(plans: Sequence[Plan], run_dir: Path, runtime: str, *, tell_docker
     from harness.workers import load_worker
 
     kind = "docker" if runtime == "docker" else "process"
-    total = estimate(plans, lambda client: load_worker(client).language)
+    total = estimate(plans, lambda client, folders: load_worker(client, folders).language)
     timelines = [timeline_of(plan) for plan in plans]
     checks = [
         *_machine_checks(plans, run_dir, kind, total),
@@ -184,11 +184,12 @@ def _of_limits(plan: Plan) -> Iterator[str]:
 def _of_sizes(plan: Plan) -> Iterator[str]:
     from harness.systems import SYSTEMS
 
+    largest = plan.payload_max_bytes or plan.payload_bytes
     for topic in plan.topics:
         limit = SYSTEMS[plan.system].size_limit(topic.config, plan.broker_config)
-        if 0 < limit < plan.payload_bytes:
+        if 0 < limit < largest:
             yield (
-                f"load.payload is {plan.payload_bytes:,} B and {topic.declared or topic.name} takes "
+                f"load.payload is {largest:,} B and {topic.declared or topic.name} takes "
                 f"{limit:,} B at most: its brokers refuse every message"
             )
 

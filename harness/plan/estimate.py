@@ -40,11 +40,11 @@ class Estimate:
     load_s: float
 
 
-def estimate(plans: Sequence[Plan], language_of: Callable[[str], str]) -> Estimate:
+def estimate(plans: Sequence[Plan], language_of: Callable[[str, Sequence[str]], str]) -> Estimate:
     """What these rounds, run one after the other, need.
 
     Args:
-        language_of: client library -> the language of its worker.
+        language_of: client library, folders of workers -> the language of its worker.
     """
     raw = [_raw_bytes(plan) for plan in plans]
     brokers = [_broker_bytes(plan) for plan in plans]
@@ -53,7 +53,7 @@ def estimate(plans: Sequence[Plan], language_of: Callable[[str], str]) -> Estima
     return Estimate(
         is_limited=all(plan.rate_per_s for plan in plans),
         messages=sum(map(messages, plans)),
-        payload_bytes=sum(messages(plan) * plan.payload_bytes for plan in plans),
+        payload_bytes=sum(messages(plan) * _payload(plan) for plan in plans),
         disk_bytes=int(disk),
         clients_mb=max(_clients_mb(plan, language_of) for plan in plans),
         load_s=sum(plan.warm_up_s + plan.load_s for plan in plans),
@@ -65,10 +65,15 @@ def messages(plan: Plan) -> int:
     return int((plan.rate_per_s or UNLIMITED_GUESS_PER_S) * (plan.warm_up_s + plan.load_s))
 
 
+def _payload(plan: Plan) -> int:
+    """Bytes of a message, on average."""
+    return (plan.payload_bytes + (plan.payload_max_bytes or plan.payload_bytes)) // 2
+
+
 def _broker_bytes(plan: Plan) -> int:
     system = SYSTEMS[plan.system]
     copies = system.stored_copies(max(topic.replication for topic in plan.topics), plan.topology)
-    return messages(plan) * (plan.payload_bytes + system.stored_overhead_bytes) * copies
+    return messages(plan) * (_payload(plan) + system.stored_overhead_bytes) * copies
 
 
 def _raw_bytes(plan: Plan) -> int:
@@ -79,7 +84,7 @@ def _raw_bytes(plan: Plan) -> int:
     return messages(plan) * (row + deliveries * RAW[TableId.DELIVERIES].itemsize)
 
 
-def _clients_mb(plan: Plan, language_of: Callable[[str], str]) -> int:
+def _clients_mb(plan: Plan, language_of: Callable[[str, Sequence[str]], str]) -> int:
     clients = [*(p.client for p in plan.producers), *(c.client for c in plan.consumers)]
     most = max(_WORKER_MB.values())
-    return _AUDIT_MB + sum(_WORKER_MB.get(language_of(client), most) for client in clients)
+    return _AUDIT_MB + sum(_WORKER_MB.get(language_of(client, plan.workers), most) for client in clients)

@@ -170,6 +170,10 @@ def test_more_copies_and_more_readers_take_more_disk(tmp_path: Path) -> None:
     assert totals(tmp_path, text="name: x\nload: {consumers: {c: {}}}\n").disk_bytes > base
 
 
+def test_payloads_of_several_sizes_count_by_their_average(tmp_path: Path) -> None:
+    assert totals(tmp_path, "load.payload=100..300").payload_bytes == 12_000 * 200
+
+
 def test_an_unlimited_load_is_guessed(tmp_path: Path) -> None:
     found = totals(tmp_path, "load.unlimited=true")
     assert not found.is_limited
@@ -179,7 +183,7 @@ def test_an_unlimited_load_is_guessed(tmp_path: Path) -> None:
 def test_memory_is_that_of_the_round_with_most_clients(tmp_path: Path) -> None:
     text = "name: x\nvariants: {few: {}, many: {override: {load: {producers: {p: {count: 4}}}}}}\n"
     plans = choose_plans(read_scenario(scenario(tmp_path, text)), seed=1)
-    both = estimate(plans, lambda client: "python").clients_mb
-    assert both == estimate(plans[1:], lambda client: "python").clients_mb
-    assert both > estimate(plans[:1], lambda client: "python").clients_mb
-    assert estimate(plans, lambda client: "java").clients_mb > both
+    both = estimate(plans, lambda client, folders: "python").clients_mb
+    assert both == estimate(plans[1:], lambda client, folders: "python").clients_mb
+    assert both > estimate(plans[:1], lambda client, folders: "python").clients_mb
+    assert estimate(plans, lambda client, folders: "java").clients_mb > both
