@@ -66,7 +66,11 @@ def hostile_folder(folder: Path) -> Path:
 
 
 def install(distribution: Path, folder: Path) -> Installed:
-    """Install it into an empty environment; what it depends on is seen where it is for these tests."""
+    """Install a wheel or sdist, or a checkout as editable, into an empty environment.
+
+    What it depends on is seen where it is for these tests.
+    """
+    editable = ["--editable"] if distribution.is_dir() else []
     environment = folder / "environment"
     venv.create(environment, symlinks=True)
     (packages,) = environment.glob("lib/python*/site-packages")
@@ -75,7 +79,7 @@ def install(distribution: Path, folder: Path) -> Installed:
         [
             sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"),
             "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--no-compile",
-            "--force-reinstall", str(distribution),
+            "--force-reinstall", *editable, str(distribution),
         ],
         cwd=folder,
     )  # fmt: skip

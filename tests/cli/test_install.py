@@ -59,34 +59,46 @@ def test_the_sdist_makes_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path
 # ----- beside a user's own cli.py, harness/ and analysis/ ---------------------------------------------------
 
 
-WAYS = ("brokerstorm", "python -m brokerstorm", "a checkout")
+LAUNCHER = [sys.executable, str(ROOT / "launcher" / "brokerstorm" / "__main__.py")]
 
 
-def words(way: str, installed: Installed) -> list[str]:
-    """The start of a command line."""
-    return {
+@pytest.fixture(scope="module")
+def editable(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return install(ROOT, tmp_path_factory.mktemp("editable"))
+
+
+@pytest.mark.parametrize("kind", ["installed", "editable"])
+@pytest.mark.parametrize("way", ["brokerstorm", "python -m brokerstorm", "launcher of a checkout"])
+@pytest.mark.parametrize("safe_path", ["", "1"])
+def test_no_module_of_the_user_comes_before_ours(
+    request: pytest.FixtureRequest, kind: str, way: str, safe_path: str
+) -> None:
+    installed: Installed = request.getfixturevalue(kind)
+    words = {
         "brokerstorm": [str(installed.command)],
         "python -m brokerstorm": [str(installed.python), "-m", "brokerstorm"],
-        "a checkout": [sys.executable, str(ROOT / "launcher" / "brokerstorm" / "__main__.py")],
+        "launcher of a checkout": LAUNCHER,
     }[way]
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("safe_path", ["", "1"])
-def test_no_module_of_the_user_comes_before_ours(installed: Installed, way: str, safe_path: str) -> None:
-    done = installed.call(*words(way, installed), "plan", "kafka-smoke", PYTHONSAFEPATH=safe_path)
+    done = installed.call(*words, "new", "mine.yaml", "--force", PYTHONSAFEPATH=safe_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("kafka-smoke: ")
+    schema = (installed.hostile / "mine.yaml").read_text().splitlines()[0].partition("$schema=")[2]
+    is_tree = kind == "editable" or way == "launcher of a checkout"
+    assert Path(schema).is_relative_to(ROOT if is_tree else installed.environment.resolve())
 
 
 @pytest.mark.parametrize("kind", ["scenarios", "bugs", "workers", "faults", "classes"])
 def test_an_installed_tree_finds_its_own_files(installed: Installed, kind: str) -> None:
-    rows = [
-        json.loads(installed.call(*line, "--json", "list", kind).stdout)["items"]
-        for line in (words("brokerstorm", installed), words("a checkout", installed))
-    ]
-    names = [[row.get("name") or row.get("kind") or row["class"] for row in each] for each in rows]
-    assert names[0] == names[1] != []
+    def names(*words: str) -> list[str]:
+        rows = json.loads(installed.call(*words, "--json", "list", kind).stdout)["items"]
+        return [row.get("name") or row.get("kind") or row["class"] for row in rows]
+
+    assert names(str(installed.command)) == names(*LAUNCHER) != []
+
+
+def test_an_installed_plan_is_that_of_the_tree(installed: Installed) -> None:
+    plans = [installed.call(*words, "plan", "pulsar-storm") for words in ([str(installed.command)], LAUNCHER)]
+    assert plans[0].stdout == plans[1].stdout
+    assert (plans[0].returncode, plans[0].stderr) == (0, "")
 
 
 def test_a_message_names_the_page_where_it_was_installed(installed: Installed) -> None:
