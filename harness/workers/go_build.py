@@ -144,7 +144,7 @@ def _build_once(worker: WorkerSpec, module: Module, go: Go, binary: Path) -> Non
 
 
 def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None:
-    """Copy the sources, with import paths replaced.
+    """Copy the sources, with the paths of imported modules replaced, those of packages in them too.
 
     Indirect requirements are those of the version that the sources name. They are left out: Go finds those
     of the version that is built.
@@ -154,7 +154,7 @@ def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None
         if path.name == "go.mod":
             text = re.sub(r"^.*// indirect\n", "", text, flags=re.MULTILINE)
         for old, new in imports.items():
-            text = text.replace(f'"{old}"', f'"{new}"')
+            text = re.sub(rf'"{re.escape(old)}(?=["/])', f'"{new}', text)
         copy = target / path.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text)

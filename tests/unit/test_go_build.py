@@ -41,7 +41,9 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerSpec:
     folder = tmp_path / "worker"
     folder.mkdir()
     (folder / "go.mod").write_text("module hello\n\ngo 1.19\n")
-    (folder / "main.go").write_text('package main\n\nfunc main() { println("example.com/new/client") }\n')
+    (folder / "main.go").write_text(
+        'package main\n\nfunc main() { println("example.com/new/client", "example.com/new/client/errors") }\n'
+    )
     return WorkerSpec.read(folder, {
         "library": "hello", "system": "kafka", "about": "", "language": "go", "roles": ["producer"],
         "entry": "main.go", "versions": "all", "options": {"producer": {"A": "1"}}, "go": BUILD,
@@ -130,9 +132,8 @@ def test_built_once_and_anew_when_something_changes(worker: WorkerSpec) -> None:
     said: list[str] = []
     argv, env = go_build.launch(worker, "1.37.2", False, lambda text, share: said.append(text))
     assert json.loads(env["BROKERSTORM_WORKER_OPTIONS"]) == {"producer": {"A": "1"}}
-    assert (
-        subprocess.run(argv, capture_output=True, text=True, check=True).stderr == "example.com/old/client\n"
-    )
+    said_of = subprocess.run(argv, capture_output=True, text=True, check=True).stderr
+    assert said_of == "example.com/old/client example.com/old/client/errors\n"
     assert len(said) == 2
     assert go_build.launch(worker, "1.37.2", True, lambda text, share: said.append(text))[0] == argv
     assert len(said) == 2, "built twice"
