@@ -117,6 +117,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         script = tmp_path / "mine" / f"{role}.py"
         script.parent.mkdir()
         script.write_text(program)
+        script.with_name("worker.toml").write_text("")
         spec = {
             "protocol": 1, "run_id": "r", "run_tag": 7, "system": "kafka", "role": role, "name": role,
             "capture_dir": str(tmp_path / "raw"), "bootstrap": "b", "streams": {"orders-0": 1},

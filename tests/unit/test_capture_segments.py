@@ -170,4 +170,14 @@ def test_bad_specs(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "spec.json"
     path.write_text(text)
     with pytest.raises(WorkerFailure, match=message):
-        read_spec(path)
+        read_spec(path, tmp_path / "worker.toml")
+
+
+def test_the_workers_own_options_give_way_to_the_scenario(tmp_path: Path) -> None:
+    settings, path = tmp_path / "worker.toml", tmp_path / "spec.json"
+    settings.write_text('[options.audit]\nlinger = "5"\nacks = "all"\n')
+    keys = ("run_id", "name", "capture_dir", "bootstrap")
+    client = {"library": "x", "version": "", "options": {"linger": 10}}
+    raw = {"protocol": 1, "run_tag": 1, "role": "audit", "streams": {}, "client": client, "audit": {}}
+    path.write_text(json.dumps({**dict.fromkeys(keys, "x"), **raw}))
+    assert read_spec(path, settings).options == {"linger": "10", "acks": "all"}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import tomllib
-from pathlib import Path
 
 import confluent_kafka
 from audit import AuditRole
@@ -23,10 +21,8 @@ VERSIONS = {
 
 
 def config(session: Session, **fixed: object) -> dict[str, object]:
-    """Our defaults, then the user's options, then what the harness decides."""
+    """The options, and over them what the harness decides."""
     spec = session.spec
-    own = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())
-    defaults = own.get("options", {}).get(spec.role, {})
 
     def heard(error: KafkaError) -> None:
         kind = (
@@ -36,7 +32,6 @@ def config(session: Session, **fixed: object) -> dict[str, object]:
 
     return {
         "client.id": spec.name,
-        **defaults,
         **spec.options,
         "bootstrap.servers": spec.bootstrap,
         "error_cb": heard,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import kafka
@@ -20,11 +18,9 @@ from worker_kit.process import Session, main
 
 
 def config(session: Session, client: Any) -> dict[str, Any]:
-    """Our defaults, then the user's options, then what the harness decides."""
+    """The options, and over them what the harness decides."""
     spec = session.spec
-    own = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())
-    defaults = own.get("options", {}).get(spec.role, {})
-    options = {"client_id": spec.name, **defaults, **spec.options}
+    options = {"client_id": spec.name, **spec.options}
     return {**typed(options, client.DEFAULT_CONFIG), "bootstrap_servers": spec.bootstrap.split(",")}
 
 

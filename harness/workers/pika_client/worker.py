@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
-from pathlib import Path
 
 import pika
 from consumer import ConsumerRole
@@ -14,9 +12,7 @@ from worker_kit.process import Session, main
 
 
 def options(session: Session) -> Options:
-    role = session.spec.role
-    own = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())
-    return Options({**own.get("options", {}).get(role, {}), **session.spec.options}, role)
+    return Options(session.spec.options, session.spec.role)
 
 
 def produce(session: Session) -> None:

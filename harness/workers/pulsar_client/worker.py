@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import tomllib
-from pathlib import Path
 from typing import Any
 
 # The C++ core logs to file descriptor 1, which is for the protocol alone: it gets the one of stderr, and
@@ -27,9 +25,7 @@ from worker_kit.process import Session, main  # noqa: E402
 def connected(session: Session, call: Any) -> tuple[pulsar.Client, dict[str, Any]]:
     """The client, and the options of the call that makes the producer, consumer or reader."""
     spec = session.spec
-    own = tomllib.loads(Path(__file__).with_name("worker.toml").read_text())
-    defaults = own.get("options", {}).get(spec.role, {})
-    of_client, of_call = split({**defaults, **spec.options}, pulsar.Client.__init__, call)
+    of_client, of_call = split(spec.options, pulsar.Client.__init__, call)
     try:
         return pulsar.Client(spec.bootstrap, **of_client), of_call
     except (pulsar.PulsarException, ValueError, TypeError) as error:

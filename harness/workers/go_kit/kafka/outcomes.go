@@ -29,6 +29,8 @@ var rejectedThisAttempt = map[int16]bool{
 	5:  true, // LEADER_NOT_AVAILABLE
 	6:  true, // NOT_LEADER_OR_FOLLOWER
 	19: true, // NOT_ENOUGH_REPLICAS, checked before the append; 20, ..._AFTER_APPEND, is info
+	74: true, // FENCED_LEADER_EPOCH
+	75: true, // UNKNOWN_LEADER_EPOCH
 }
 
 // Outcome of a send that the broker answered with this code: fail (certainly not stored) or info (unknown).

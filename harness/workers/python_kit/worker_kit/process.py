@@ -55,7 +55,7 @@ def main(
         return EXIT_USAGE
     report = Reporter()
     try:
-        spec = read_spec(Path(sys.argv[1]))
+        spec = read_spec(Path(sys.argv[1]), Path(sys.argv[0]).with_name("worker.toml"))
         if spec.role not in roles:
             raise WorkerFailure(f"role {spec.role!r}: {spec.library} has {', '.join(sorted(roles))}")
         control = Control()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,10 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What every role needs; ``part`` is the section of the role ("producer", "consumer", "audit")."""
+    """What every role needs; ``part`` is the section of the role ("producer", "consumer", "audit").
+
+    ``options`` are those of the client: the worker's own for the role, and over them the scenario's.
+    """
 
     run_id: str
     run_tag: int
@@ -48,11 +52,12 @@ class Spec:
     part: Mapping[str, Any]
 
 
-def read_spec(path: Path) -> Spec:
-    """Read the spec file.
+def read_spec(path: Path, settings: Path) -> Spec:
+    """Read the spec file; ``settings`` is the worker's own ``worker.toml``.
 
     Raises:
         WorkerFailure: missing, not JSON, another protocol, a key missing.
+        OSError: no ``worker.toml``.
     """
     try:
         raw = json.loads(path.read_text())
@@ -75,11 +80,20 @@ def read_spec(path: Path) -> Spec:
             topics={name: Topic(t["address"], t["partitions"]) for name, t in raw.get("topics", {}).items()},
             library=client["library"],
             version=client["version"],
-            options={key: str(value) for key, value in client["options"].items()},
+            options={
+                **_own_options(settings, raw["role"]),
+                **{key: str(value) for key, value in client["options"].items()},
+            },
             part=raw[raw["role"]],
         )
     except (KeyError, TypeError) as error:
         raise WorkerFailure(f"spec {path} lacks {error}") from error
+
+
+def _own_options(settings: Path, role: str) -> Mapping[str, str]:
+    """What the worker sets unless the scenario does."""
+    found: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})
+    return found
 
 
 def lanes(groups: list[dict[str, Any]]) -> list[Lane]:
