@@ -162,7 +162,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def rig(tmp_path: Path, added: list[Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     proxies: dict[str, dict[str, Any]] = {}
     server = HTTPServer(("127.0.0.1", 0), type("Api", (Toxiproxy,), {"proxies": proxies}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     monkeypatch.setattr(MeshMap, "api", Endpoint("127.0.0.1", server.server_port))
     yield Rig(tmp_path, Engine(), proxies)
     server.shutdown()

@@ -117,7 +117,7 @@ class Api(BaseHTTPRequestHandler):
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[toxiproxy.Proxy]:
     server = HTTPServer(("127.0.0.1", 0), Api)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield toxiproxy.Proxy(toxiproxy.LocalHost("run-1", tmp_path), Endpoint("127.0.0.1", server.server_port))
     server.shutdown()

@@ -110,7 +110,7 @@ def test_a_stop_that_comes_while_healing_shortens_the_wait(
 
 
 def test_a_stop_that_takes_longer_than_there_is_time(cluster: StateCluster, run: RunDir) -> None:
-    cluster.runtime.stop_takes_s = 2.0
+    cluster.runtime.stop_takes_s = 1.5
     rig = Rig(cluster, run, {"fault": "restart", "at": 0, "target": "kafka-1"})
     rig.wait_for("inject")
     (failure,) = rig.storm.heal_all(0.1)
@@ -132,10 +132,7 @@ def test_a_node_that_never_comes_back(cluster: StateCluster, run: RunDir) -> Non
     assert rig.rows("skipped")[0]["reason"].startswith("kafka-2 is still away (fault 1)")
 
 
-def test_a_start_that_fails_is_tried_again(
-    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("faults.engine.firing._RETRY_S", 0.05)
+def test_a_start_that_fails_is_tried_again(cluster: StateCluster, run: RunDir) -> None:
     cluster.runtime.start_fails = 2
     rig = Rig(cluster, run, kill(0.0, 0.1))
     rig.storm.join(20)
@@ -179,11 +176,8 @@ def test_bugs_in_a_kind_are_recorded_and_nothing_stays(
     assert Ledger(run).entries() == Ledger(second).entries() == []
 
 
-def test_a_heal_that_breaks_is_tried_again_and_told(
-    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_heal_that_breaks_is_tried_again_and_told(cluster: StateCluster, run: RunDir) -> None:
     """Whatever it raises, and on every way out: else a fault that stays applied would pass for healed."""
-    monkeypatch.setattr("faults.engine.firing._RETRY_S", 0.05)
     start, left = cluster.runtime.start, [3]
 
     def breaks(node: str) -> None:

@@ -164,10 +164,7 @@ def test_one_that_a_killed_process_left_is_healed_from_the_ledger(
     assert Ledger(run).entries() == []
 
 
-def test_a_heal_that_fails_is_tried_again(
-    cluster: StateCluster, detours: StateDetours, run: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("faults.engine.firing._RETRY_S", 0.05)
+def test_a_heal_that_fails_is_tried_again(cluster: StateCluster, detours: StateDetours, run: RunDir) -> None:
     detours.repairs_fail = 2
     rig = Rig(cluster, run, {"fault": "connection-reset", "target": "kafka-1", "at": 0, "for": 0.1})
     rig.storm.join(20)
