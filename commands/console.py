@@ -68,9 +68,13 @@ def reader_may_leave() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+#: What could move a terminal's cursor or change its colours: a name of the user's may hold it.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
 def write(text: str, *, file: IO[str] | None = None) -> None:
     """Print a message; it may hold anything, also where the terminal knows only ASCII."""
-    _put(for_terminal(text), file or sys.stdout)
+    _put(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", for_terminal(text)), file or sys.stdout)
 
 
 def _put(text: str, target: IO[str]) -> None:
@@ -200,17 +204,13 @@ def command(name: str, *, example: str) -> Callable[[Callable[..., int]], Comman
 # ----- errors -----------------------------------------------------------------------------------------
 
 
-#: What could move a terminal's cursor or change its colours; a key or a name of the user's may hold it.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
 def report_problem(kind: str, text: str, *, hint: str, exit_code: int, as_json: bool) -> int:
     """Say what went wrong, once, and what to do; returns the exit code.
 
     The JSON form is that of analysis/report/schemas/error.json, written out here because an error must
     not need the libraries that may be what is broken.
     """
-    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
+    text = " ".join(text.split())
     with reader_may_leave():
         if as_json:
             error = {"type": kind, "message": text, "hint": hint}

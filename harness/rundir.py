@@ -248,14 +248,39 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         return []
     rows: list[dict[str, Any]] = []
     # Not splitlines(): it also cuts at U+2028 and the like, which JSON may hold unescaped.
-    lines = path.read_text(errors="replace").removesuffix("\n").split("\n")
+    try:
+        lines = path.read_text(errors="replace").removesuffix("\n").split("\n")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
     for number, line in enumerate(lines):
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError:
             if number != len(lines) - 1:
                 raise UsageError(f"{path}, line {number + 1}: not JSON") from None
+        else:
+            if not isinstance(row, dict):
+                raise UsageError(f"{path}, line {number + 1}: not a JSON object")
+            rows.append(row)
     return rows
+
+
+@contextmanager
+def reading(run: RunDir) -> Iterator[None]:
+    """Around what takes the documents of a run apart: a key or a value that is not as it was written makes
+    one line about the run, and no internal error.
+
+    Raises:
+        UsageError: the documents are damaged.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(
+            f"the files of {run.root} are damaged: {what}",
+            hint="bring plan.json, manifest.json and the *.jsonl files back from a copy",
+        ) from error
 
 
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:

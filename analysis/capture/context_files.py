@@ -23,7 +23,7 @@ from analysis.capture.context import (
 )
 from analysis.capture.hangs import waits_in
 from harness.faultlog import FaultRecord, read_faults
-from harness.rundir import RunDir, read_json, read_jsonl
+from harness.rundir import RunDir, read_json, read_jsonl, reading
 from harness.systems import DEFAULT, System, system_of
 
 _NS = 1_000_000_000
@@ -33,17 +33,18 @@ def load_context(run: RunDir) -> Context:
     """Read the small files of a run.
 
     Raises:
-        UsageError: plan.json or manifest.json is missing or is not JSON.
+        UsageError: one of them is missing or damaged.
     """
-    return context_of(
-        read_json(run.plan),
-        read_json(run.manifest),
-        names=read_jsonl(run.names),
-        bounds=read_jsonl(run.log_bounds),
-        faults=read_faults(run.faults),
-        events=read_jsonl(run.events),
-        seal_report=read_json(run.seal_report) if run.seal_report.exists() else {},
-    )
+    with reading(run):
+        return context_of(
+            read_json(run.plan),
+            read_json(run.manifest),
+            names=read_jsonl(run.names),
+            bounds=read_jsonl(run.log_bounds),
+            faults=read_faults(run.faults),
+            events=read_jsonl(run.events),
+            seal_report=read_json(run.seal_report) if run.seal_report.exists() else {},
+        )
 
 
 Row = Mapping[str, Any]

@@ -94,8 +94,9 @@ def read_result(run: RunDir) -> Result:
             f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"
         )
     document = read_json(run.result)
-    if isinstance(document, dict):
-        for finding in document.get("findings", []):
+    findings = document.get("findings") if isinstance(document, dict) else None
+    for finding in findings if isinstance(findings, list) else ():
+        if isinstance(finding, dict):
             finding["cls"] = finding.pop("class", "")
     return _parsed(Result, document, run.result)
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from analysis.capture.capture import Capture, damaged_files
 from analysis.capture.context import Bounds, Context
 from analysis.capture.context_files import load_context
 from analysis.kernels.words import place_text
@@ -25,7 +26,7 @@ from analysis.report.life import Delivered, FaultNear, Neighbour, SendAttempt, S
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord, read_faults
 from harness.records import Check, Event, Kind, Outcome, Txn
-from harness.rundir import RunDir, read_json
+from harness.rundir import RunDir, read_json, reading
 
 #: Log rows shown on either side of each place where the message is stored.
 NEIGHBOURS = 5
@@ -52,13 +53,14 @@ def trace(run: RunDir, message: str) -> Trace:
         raise UsageError(
             f"{run.root} has no sealed capture", hint="`brokerstorm analyze` seals and judges a run"
         )
-    tables = _Tables(run)
-    if place := _PLACE.match(message.strip()):
-        return tables.at_place(place[1], [_number(part) for part in place[2].split(":")], message)
-    if identity := _IDENTITY.match(message.strip()):
-        instance, lane, seq = (_number(part) for part in identity.groups()[:3])
-        attempt = None if identity[4] is None else _number(identity[4])
-        return tables.by_identity(instance, lane, seq, attempt, message)
+    with reading(run):
+        tables = _Tables(run)
+        if place := _PLACE.match(message.strip()):
+            return tables.at_place(place[1], [_number(part) for part in place[2].split(":")], message)
+        if identity := _IDENTITY.match(message.strip()):
+            instance, lane, seq = (_number(part) for part in identity.groups()[:3])
+            attempt = None if identity[4] is None else _number(identity[4])
+            return tables.by_identity(instance, lane, seq, attempt, message)
     raise UsageError(f"{words.plain(message)!r} does not name a message", hint=EXAMPLES)
 
 
@@ -77,6 +79,8 @@ class _Tables:
         self._context: Context = load_context(run)
         self._plan: Mapping[str, Any] = read_json(run.plan)
         self._wall_ms = _wall_ms(read_json(run.manifest))
+        self._checksums = Capture.find(run).checksums if run.seal_report.exists() else {}
+        self._whole: set[int] = set()
 
     def at_place(self, stream_text: str, place: Sequence[int], asked: str) -> Trace:
         """``place``: offset; or ledger, entry and, in a batch, index."""
@@ -130,6 +134,7 @@ class _Tables:
 
     def _read(self, table: str, bucket: int, where: Any) -> list[dict[str, Any]]:
         path = self._run.bucket_file(table, bucket)
+        self._require_whole(bucket)
         if not path.exists():
             return []
         try:
@@ -140,6 +145,14 @@ class _Tables:
                 f"cannot read {path}: {words.plain(str(error))}", hint="`brokerstorm analyze` seals it again"
             ) from error
         return found
+
+    def _require_whole(self, bucket: int) -> None:
+        """Raise UsageError when a file of the bucket is not the one that was sealed; looked at once."""
+        if bucket in self._whole:
+            return
+        if damage := damaged_files(str(self._run.root), bucket, self._checksums):
+            raise UsageError(f"the capture is damaged: {damage[0]}", hint="bring the file back from a copy")
+        self._whole.add(bucket)
 
     def _read_first(self, table: str, buckets: Sequence[int], where: Any) -> list[dict[str, Any]]:
         """Rows of the first bucket that has any."""

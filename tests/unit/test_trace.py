@@ -162,5 +162,5 @@ def test_a_run_without_sealed_capture_says_what_to_do(tmp_path: Path) -> None:
 def test_a_damaged_file_is_a_clear_error(premature: RunDir) -> None:
     file = premature.bucket_file("sends", 1)
     file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match=r"the capture is damaged: sealed/sends/bucket=01"):
         trace(premature, "1/1/3")
