@@ -1,4 +1,4 @@
-"""What recording every send costs: the same producer with capture on and off, interleaved on one cluster.
+"""Measures the cost of recording every send: one producer with capture on and off, interleaved.
 
     python -m bench.capture_overhead [--client confluent-kafka] [--rounds 5] [--seconds 8] [--json]
 

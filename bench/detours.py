@@ -1,4 +1,4 @@
-"""What detours cost: the same producer on two clusters of the same kind, one of them behind the proxy.
+"""Measures the cost of detours: the same producer on two clusters, one of them behind the proxy.
 
     python -m bench.detours [--rounds 3] [--seconds 8] [--json]
 

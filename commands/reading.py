@@ -1,4 +1,4 @@
-"""What a finished run says: analyze, show, trace, compare, explain. No broker is needed."""
+"""Reads finished runs: analyze, show, trace, compare, explain. No broker is needed."""
 
 from __future__ import annotations
 

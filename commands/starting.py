@@ -1,4 +1,4 @@
-"""What there is, what would be done, doing it: list, new, plan, run."""
+"""The commands list, new, plan, run and repro."""
 
 from __future__ import annotations
 

@@ -20,10 +20,12 @@ from pydantic_core import PydanticUndefined
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from analysis.classes.page import anomalies_page  # noqa: E402
 from cli import cli  # noqa: E402 - run as a script, the tree is not on the path before
 from commands.console import Command  # noqa: E402
-from faults.schedule.reference import reference_page, schema  # noqa: E402
+from docs.anomalies_page import anomalies_page  # noqa: E402
+from docs.fault_page import faults_page  # noqa: E402
+from docs.markdown import MADE, item  # noqa: E402
+from faults.schedule.reference import schema  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
 from harness.exposure import CAPTURED  # noqa: E402
 from harness.scenario.bundled import SCHEMA_FILE  # noqa: E402
@@ -33,7 +35,6 @@ from harness.workers import is_ours, known_workers  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
 EXPLANATION = ROOT / "docs" / "explanation"
-MADE = "Made from the code by `make docs`; do not edit."
 
 
 def pages() -> dict[Path, str]:
@@ -42,7 +43,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "cli.md": cli_page(),
         REFERENCE / "scenario.md": scenario_page(),
         REFERENCE / "exit-codes.md": exit_codes_page(),
-        REFERENCE / "faults.md": reference_page(),
+        REFERENCE / "faults.md": faults_page(),
         REFERENCE / "exposure.md": exposure_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),
         SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
@@ -99,8 +100,7 @@ def scenario_page() -> str:
     ]
     for path, model in _models(Scenario, ""):
         lines += ["", f"## {path or 'top level'}", "", *(model.__doc__ or "").strip().splitlines(), ""]
-        lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-        lines += [_key_row(name, field) for name, field in model.model_fields.items()]
+        lines += [line for name, field in model.model_fields.items() for line in _key_item(name, field)]
     lines += [
         "",
         "## How variants merge",
@@ -127,9 +127,11 @@ def _needed(annotation: Any) -> Any:
     return kinds[0] if isinstance(annotation, UnionType) and len(kinds) == 1 else annotation
 
 
-def _key_row(name: str, field: Any) -> str:
-    meaning = (field.description or "").replace("|", "\\|")
-    return f"| `{name}` | {_type(field)} | {_default(field)} | {meaning} |"
+def _key_item(name: str, field: Any) -> list[str]:
+    default = _default(field)
+    facts = f"{_type(field)}, default {default}" if default and not field.is_required() else _type(field)
+    required = ", **required**" if field.is_required() else ""
+    return item(f"`{name}` ({facts}{required}): {field.description or ''}")
 
 
 def _type(field: Any) -> str:
@@ -144,7 +146,7 @@ def _type(field: Any) -> str:
     if origin is list:
         return "list"
     if arguments and all(isinstance(each, str) for each in arguments):
-        return " or ".join(f"`{each}`" for each in arguments)
+        return " or ".join(f"`{each}`" for each in arguments if each)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "mapping"
     words = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}
@@ -165,7 +167,7 @@ def _bounds(metadata: list[Any]) -> str:
 
 def _default(field: Any) -> str:
     if field.is_required():
-        return "**required**"
+        return ""
     value = field.default
     if value is PydanticUndefined:
         value = field.get_default(call_default_factory=True)
@@ -194,15 +196,13 @@ def exposure_page() -> str:
         "",
         MADE,
         "",
-        "How much of what a bug needs did a run meet? A bug file names one of these and a floor; a round",
+        "Counters of how much of what a bug needs a run has met. A bug file names one and a floor; a round",
         "below it is not counted ([known bugs](../known-bugs.md)). Every run has the captured ones, as",
         "`exposure` in its `result.json`.",
         "",
         "## Counted from the capture, for every client",
         "",
-        "| counter | meaning |",
-        "|---|---|",
-        *(f"| `{name}` | {meaning} |" for name, meaning in CAPTURED.items()),
+        *(line for name, meaning in CAPTURED.items() for line in item(f"`{name}`: {meaning}")),
         "",
         "## Reported by the worker",
         "",
@@ -210,9 +210,11 @@ def exposure_page() -> str:
         "of [the worker protocol](../worker-protocol.md), from workers that can honestly count them, and are",
         "summed.",
         "",
-        "| counter | meaning | clients |",
-        "|---|---|---|",
-        *(f"| `{name}` | {meaning} | {', '.join(who)} |" for (name, meaning), who in reported.items()),
+        *(
+            line
+            for (name, meaning), who in reported.items()
+            for line in item(f"`{name}` ({', '.join(who)}): {meaning}")
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -42,12 +42,11 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     Exit.FAIL: ("fail: a promise was broken, or a variant did not come out as expected", "read the report"),
     Exit.USAGE: ("the command line, a scenario or a run folder cannot be used", "the message names the key"),
     Exit.UNKNOWN: (
-        "unknown: the run could not have shown a failure (a fault had no effect, the rate was not reached, "
-        "the drain or the audit is incomplete, records are missing)",
-        "the coverage section says what was missing",
+        "unknown: the run could not have shown a failure",
+        "the validity checks of the report say why",
     ),
     Exit.ENVIRONMENT: (
-        "the machine or the cluster is not ready: Java, network, addresses, memory, disk, a client",
+        "the machine or the cluster is not ready: network, memory, disk, a client",
         "`brokerstorm doctor` names the remedy",
     ),
     Exit.NOT_HEALED: ("a fault could not be healed: something is left behind", "`brokerstorm clean`"),

@@ -26,7 +26,7 @@ class Windows:
     delay_p99_ms: list[float | None]
 
     def rate(self, counts: Sequence[int]) -> list[float]:
-        """Counts a window -> messages a second."""
+        """Counts per window -> messages per second."""
         return [number / width for number, width in zip(counts, self.widths_s, strict=True)]
 
     def longest_silence(self) -> tuple[float, float]:

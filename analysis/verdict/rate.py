@@ -20,7 +20,7 @@ from analysis.series import Grid, Series
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Messages a second over the load phase; ``ratio`` is None with nothing to compare with.
+    """Messages per second over the load phase; ``ratio`` is None with nothing to compare with.
 
     ``up_share``: of the time of all streams together, what lay outside their outages; ``up_ratio``: what was
     acknowledged, of the target for that share.

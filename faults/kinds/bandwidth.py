@@ -1,4 +1,4 @@
-"""bandwidth: each connection of a node gets a few bytes a second through."""
+"""bandwidth: each connection of a node gets a few bytes per second through."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_BYTES = 4_000_000
 
 class BandwidthParams(NetworkParams):
     rate: int = Field(
-        1000, ge=1, le=1_000_000, description="kilobytes a second, of each connection and direction"
+        1000, ge=1, le=1_000_000, description="kilobytes per second, of each connection and direction"
     )
 
 
@@ -56,7 +56,7 @@ class Throttled(Impaired):
 
 
 class Bandwidth(NetworkFault[BandwidthParams]):
-    """Let only `rate` kilobytes a second of each connection with a node through, for `for`."""
+    """Let only `rate` kilobytes per second of each connection with a node through, for `for`."""
 
     kind = "bandwidth"
     how = "throttle"

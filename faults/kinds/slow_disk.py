@@ -32,7 +32,7 @@ _WRITES: Final = 65_536
 
 
 class SlowDiskParams(NodeParams):
-    rate: Size = Field(1_000_000, ge=4096, description="bytes a second that it reads, and that it writes")
+    rate: Size = Field(1_000_000, ge=4096, description="bytes per second that it reads, and that it writes")
     for_: Seconds = Field(10.0, alias="for", gt=0, description="full speed again after this long")
 
 
@@ -83,7 +83,7 @@ class DiskSlowed(ResourceLimited):
 
 
 class SlowDisk(ResourceFault[SlowDiskParams]):
-    """Throttle the data volume of a node to `rate` bytes a second for `for`."""
+    """Throttle the data volume of a node to `rate` bytes per second for `for`."""
 
     kind = "slow-disk"
     abilities = (SlowsDisk, Killable, HasPlacement)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
 from faults.kinds import KINDS
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Schedule, in_units, parse_size
+from faults.kit.params import Params, Schedule, parse_size
 from faults.kit.site import ability_text
 from faults.schedule.mix import MixParams, Weight
 from harness.durations import parse_seconds
 
-_MIX_ABOUT = "Random draws from a weighted set of the others, with quiet periods in which all is healed."
+MIX_ABOUT = "Random draws from a weighted set of the others, with quiet periods in which all is healed."
 _DESCRIPTION = "faults to inject while the load runs; see docs/reference/faults.md"
 
 
@@ -36,11 +35,11 @@ def kinds() -> list[dict[str, Any]]:
             "about": kind.doc(),
             "abilities": [ability_text(ability) for ability in kind.abilities],
             "needs": sorted(kind.needs),
-            "keys": _keys(kind.params),
+            "keys": keys(kind.params),
         }
         for kind in KINDS.values()
     ]
-    mix = {"kind": "mix", "about": _MIX_ABOUT, "abilities": [], "needs": [], "keys": _keys(MixParams)}
+    mix = {"kind": "mix", "about": MIX_ABOUT, "abilities": [], "needs": [], "keys": keys(MixParams)}
     return [*rows, mix]
 
 
@@ -67,7 +66,7 @@ def _mix_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "title": "mix",
-        "description": _MIX_ABOUT,
+        "description": MIX_ABOUT,
         "properties": {"mix": keys},
         "required": ["mix"],
         "additionalProperties": False,
@@ -102,13 +101,14 @@ def _properties(model: type[Params]) -> dict[str, Any]:
     return {key: inline(value) for key, value in document.get("properties", {}).items()}
 
 
-def _keys(model: type[Params]) -> list[dict[str, Any]]:
-    keys = []
+def keys(model: type[Params]) -> list[dict[str, Any]]:
+    """Key, default, unit and meaning of each parameter."""
+    rows = []
     for name, field in model.model_fields.items():
         default = "required" if field.is_required() else field.get_default(call_default_factory=True)
         row = {"key": field.alias or name, "default": default, "unit": _unit(field)}
-        keys.append({**row, "about": field.description or ""})
-    return keys
+        rows.append({**row, "about": field.description or ""})
+    return rows
 
 
 def _unit(field: FieldInfo) -> str:
@@ -122,91 +122,3 @@ def _marks(annotation: Any) -> Iterator[Any]:
     yield from getattr(annotation, "__metadata__", ())
     for part in get_args(annotation):
         yield from _marks(part)
-
-
-def reference_page() -> str:
-    """docs/reference/faults.md."""
-    lines = [
-        "# Faults",
-        "",
-        "Made from the registry by `faults.schedule.reference.reference_page`; do not edit.",
-        "",
-        "A scenario's `faults:` is a list of steps. Times count from the start of load.",
-        "",
-        "```yaml",
-        "faults:",
-        "  - {fault: kill, target: leader-of:orders, at: 10s, for: 5s}",
-        "  - {fault: leader-move, topic: orders, partitions: 6, every: 5s, jitter: 1s, from: 5s, until: 40s}",
-        "  - {fault: leader-move, topic: orders, at: 20s, storm: {times: 3, gap: [20ms, 200ms]}}",
-        "  - mix: {of: [{fault: kill, weight: 2}, {fault: pause, for: 3s}], every: 8s, jitter: 2s}",
-        "```",
-        "",
-        "`brokerstorm plan SCENARIO` prints every firing with its time and the commands that it would send.",
-        "What faults on CPU, memory and disk need of the machine, and what to expect of them:",
-        "[resource faults](../explanation/resource-faults.md).",
-        "",
-        "## When: keys of every step",
-        "",
-        *_table(_keys(Schedule)),
-        "",
-        "A step needs either `at` or `every`. Every random choice comes from the run's seed, the step's",
-        "place in the list and the number of the firing. A firing that meets a node which another fault",
-        "still holds, or that would take a second node away without `together: true`, is skipped and",
-        "recorded, after `wait`.",
-        *_mix_page(),
-    ]
-    for kind in KINDS.values():
-        lines += ["", f"## {kind.kind}", "", kind.doc(), ""]
-        lines += [*_table(_keys(kind.params)), ""]
-        able = "; ".join(map(ability_text, kind.abilities))
-        lines.append(f"The cluster must be able to: {able}." if able else "Needs nothing of the cluster.")
-        if kind.needs:
-            lines.append(f"It must be started with {', '.join(f'`{need}`' for need in sorted(kind.needs))}.")
-    return "\n".join(lines) + "\n"
-
-
-def _mix_page() -> list[str]:
-    return [
-        "",
-        "## mix: random draws",
-        "",
-        _MIX_ABOUT,
-        "",
-        "```yaml",
-        "  - mix:",
-        "      of:",
-        "        - {fault: kill, target: random, for: 5s, weight: 3}",
-        "        - {fault: leader-move, topic: orders, weight: 5}",
-        "      every: 4s",
-        "      jitter: 2s",
-        "      quiet: {every: 30s, for: 10s}",
-        "      from: 5s",
-        "```",
-        "",
-        *_table(_keys(MixParams)),
-        "",
-        "A draw becomes a firing with its place in the timeline before the run starts: the same seed gives",
-        "the same mix, and `run --replay` repeats it. What could not be healed before the next quiet period",
-        "or the end of the load is not drawn, nor is a fault that takes a node away while another one does.",
-        "Kinds of which nobody knows how long they take (rolling-restart, unload-storm) cannot be part of a",
-        "mix.",
-    ]
-
-
-def _table(keys: list[dict[str, Any]]) -> list[str]:
-    rows = [f"| `{key['key']}` | {_default(key)} | {key['about']} |" for key in keys]
-    return ["| key | default | meaning |", "|---|---|---|", *rows]
-
-
-def _default(key: Mapping[str, Any]) -> str:
-    value, unit = key["default"], key["unit"]
-    if value in (None, "", {}, []):
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, tuple):
-        return " to ".join(_default({"default": each, "unit": unit}) for each in value)
-    if unit == "bytes":
-        return in_units(value)
-    number = f"{value:g}" if isinstance(value, float) else json.dumps(value)
-    return f"{number} {unit}".strip()

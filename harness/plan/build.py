@@ -303,7 +303,7 @@ def _producers(
 
 
 def _rates(scenario: Scenario, shares: Sequence[float]) -> list[int]:
-    """Whole messages a second for each producer; their sum is the rate exactly (largest remainders)."""
+    """Whole messages per second for each producer; their sum is the rate exactly (largest remainders)."""
     if scenario.load.unlimited:
         return [0] * len(shares)
     rate, total = scenario.load.rate, sum(shares)

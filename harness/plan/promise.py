@@ -1,4 +1,4 @@
-"""What a promise is made of, whatever the system: settings in force, and the weakest of several answers."""
+"""Building blocks of a promise, for every system: settings in force, and the weakest of several answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings of a Kafka client promise.
+"""Derives what the settings of a Kafka client promise.
 
 * **delivery** ``durable``: ``acks=all`` with at least two in-sync replicas demanded and no unclean
   election; otherwise an acknowledgement stands for the ``leader`` alone, or (``acks=0``) for nothing.

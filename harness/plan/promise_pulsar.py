@@ -1,4 +1,4 @@
-"""What the settings of a Pulsar client promise.
+"""Derives what the settings of a Pulsar client promise.
 
 * **delivery** ``durable``: a broker acknowledges when the ack quorum of bookies has the entry in its
   journal, on disk (``journalSyncData``, the default); what dies in a fault is a process, never a disk.

@@ -1,4 +1,4 @@
-"""What the settings of a client of Qpid Broker-J promise (JMS 1.1, AMQP 0-9-1).
+"""Derives what the settings of a client of Qpid Broker-J promise (JMS 1.1, AMQP 0-9-1).
 
 * **delivery** ``durable``: a persistent message whose transaction was committed (AMQP 0-8 to 0-10; a send by
   itself is only put on the wire) or that AMQP 1.0 settled. A transient message has no such promise, and a

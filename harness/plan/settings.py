@@ -1,4 +1,4 @@
-"""What a client's settings promise, in neutral words, and how long one send may take.
+"""Turns a client's settings into a promise in neutral terms, and says how long one send may take.
 
 A finding is a violation only against a promise. It follows from the client's options *and defaults* (they
 differ between libraries and versions), the topic and the broker settings. Options and defaults are stated in

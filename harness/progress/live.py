@@ -1,4 +1,4 @@
-"""The live view on a terminal: a few lines, four times a second, notes and faults scrolling above them.
+"""The live view on a terminal: a few lines, four times per second, notes and faults scrolling above them.
 
 kafka-quick · unsafe · seed 7     load 00:12 of 00:35 ━━━━━━━━━━╸━━━━━━━━━━━━━━━━━━━
 load      49,980/s of 50,000   ok 599,760   info 37   fail 0   open 812   delay 3 ms

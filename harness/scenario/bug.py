@@ -29,7 +29,7 @@ class PairSpec(Part):
 
     affected: Name = Field(description="the variant that expects the class of the bug")
     fixed: Name = Field(description="the variant that is expected clean")
-    about: str = Field("", description="one line for people")
+    about: str = Field("", description="one line that says what it is about")
 
 
 def _link(text: str) -> str:

@@ -45,9 +45,9 @@ _CLIENT = f"see `brokerstorm list workers`; {_elsewhere('client')}"
 
 
 class ClusterSpec(Part):
-    """The brokers: version of the system and native broker settings laid over our template."""
+    """The brokers: version of the system, and native broker settings laid over the template."""
 
-    version: str = Field("", description="version of the broker; empty = our default")
+    version: str = Field("", description="version of the broker; empty = the default")
     topology: TopologyName = Field("", description=f"{_elsewhere('topologies')}; empty = the first")
     config: dict[str, Option] = Field(default_factory=dict, description="native broker settings")
 
@@ -56,16 +56,22 @@ class TopicSpec(Part):
     """A topic, made afresh for every run. It keeps its whole log: the audit reads all of it."""
 
     count: int = Field(
-        1, ge=1, le=1000, description="this many alike: `orders` stands for `orders-000`, `orders-001` ..."
+        1,
+        ge=1,
+        le=1000,
+        description="number of such topics: `orders` stands for `orders-000`, `orders-001` ...",
     )
     partitions: int = Field(
         DEFAULT.partitions,
         ge=1,
         le=1000,
-        description=f"more spread the load over more leaders; {_elsewhere('partitions')}",
+        description=f"more partitions spread the load over more leaders; {_elsewhere('partitions')}",
     )
     replication: int = Field(
-        3, ge=1, le=3, description="kafka: copies of each partition, one a broker; elsewhere not a topic's"
+        3,
+        ge=1,
+        le=3,
+        description="kafka: copies of each partition, one per broker; no setting of a topic elsewhere",
     )
     config: dict[str, Option] = Field(default_factory=dict, description="native topic settings")
 
@@ -78,19 +84,19 @@ class ProducerSpec(Part):
     """``count`` producers of one client library; each is a process and a producer instance."""
 
     client: str = Field(DEFAULT.client, description=_CLIENT)
-    client_version: str = Field("", description="version of the client library; empty = the locked one")
+    client_version: str = Field("", description="version of the client library; empty = the installed one")
     count: int = Field(1, ge=1, le=64, description="processes")
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
     lanes: Literal["partition", "key", "routed"] = Field(
         "partition", description="unit of order: explicit partition, message key, or the client routes"
     )
-    keys: int = Field(1000, ge=1, le=1_000_000, description="keys a topic, for lanes: key")
+    keys: int = Field(1000, ge=1, le=1_000_000, description="keys per topic, for lanes: key")
     share: float = Field(
-        1.0, gt=0, le=1_000_000, description="share of the rate, against the other producers"
+        1.0, gt=0, le=1_000_000, description="share of the rate, relative to the other producers"
     )
     options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
     when_full: Literal["wait", "fail"] = Field(
-        "wait", description="the client's queue is full: wait as a patient application, or count a fail"
+        "wait", description="when the client's queue is full: wait and try again, or count the send as failed"
     )
     results: Literal["checked", "ignored", "resent"] = Field(
         "checked", description="what the application does about a send that failed or timed out"
@@ -98,12 +104,12 @@ class ProducerSpec(Part):
     calls: Literal["async", "sync", "batch"] = Field(
         "async", description="`sync` = one send at a time; `batch` = one call for many messages"
     )
-    batch: int = Field(100, ge=1, le=100_000, description="messages a call, for calls: batch")
+    batch: int = Field(100, ge=1, le=100_000, description="messages per call, for calls: batch")
     threads: int = Field(
         1,
         ge=1,
         le=64,
-        description="threads, goroutines or tasks of the process that send; each has its lanes",
+        description="threads, goroutines or tasks of the process that send; each has lanes of its own",
     )
 
 
@@ -111,17 +117,17 @@ class ConsumerSpec(Part):
     """``count`` members of one consumer group reading during the run."""
 
     client: str = Field(DEFAULT.client, description=_CLIENT)
-    client_version: str = Field("", description="version of the client library; empty = the locked one")
+    client_version: str = Field("", description="version of the client library; empty = the installed one")
     group: Name = Field("group", description="the consumer group")
-    count: int = Field(1, ge=1, le=64, description="members, a process each")
+    count: int = Field(1, ge=1, le=64, description="members, one process each")
     joins_after: Seconds = Field(
         0.0, ge=0, description="starts this long into the load, so that the group rebalances; 0 = before it"
     )
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
     receive: Literal["loop", "listener", "batch"] = Field(
-        "loop", description="the application asks, is called, or asks for many at once"
+        "loop", description="the application polls, is called back, or polls for many at once"
     )
-    work: Seconds = Field(0.0, description="the application's time for a message, before it acknowledges")
+    work: Seconds = Field(0.0, description="time the application needs per message before it acknowledges")
     settle: Literal["auto", "ack", "cumulative", "transacted", "none"] = Field(
         "auto", description="`auto`: kafka commits every `commit_every`, pulsar acknowledges each message"
     )
@@ -129,20 +135,20 @@ class ConsumerSpec(Part):
         1.0, gt=0, description="kafka: commit what was processed this often; elsewhere see settle"
     )
     nack_every: int = Field(0, ge=0, description="every n-th message is refused (nack, recover); 0 = none")
-    per_transaction: int = Field(0, ge=0, description="messages a transaction, for settle: transacted")
+    per_transaction: int = Field(0, ge=0, description="messages per transaction, for settle: transacted")
     rollback_every: int = Field(0, ge=0, description="every n-th transaction is rolled back; 0 = none")
     options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
 
 
 class LoadSpec(Part):
-    """What is sent and read. Open loop: a message is due when the rate says so, not when the last is done."""
+    """The load, open loop: a message is due when the rate says so, not when the one before it is done."""
 
-    rate: int = Field(50_000, ge=0, le=MAX_RATE_PER_S, description="messages a second in all")
+    rate: int = Field(50_000, ge=0, le=MAX_RATE_PER_S, description="messages per second in all")
     unlimited: bool = Field(False, description="as fast as the client goes; rate is then ignored")
     duration: Seconds = Field(60.0, gt=0, description="of the load, after the warm-up")
     warm_up: Seconds = Field(5.0, description="sent and checked, but not timed and without faults")
     payload: Payload = Field(
-        150, description="bytes a message, 52 of them ours; `100..10000`: sizes differ by message"
+        150, description="bytes per message, 52 of them a header; `100..10000`: sizes differ by message"
     )
     producers: dict[Name, ProducerSpec] = Field(
         default_factory=lambda: {"p": ProducerSpec()}, min_length=1, description="by a name of your own"
@@ -154,16 +160,22 @@ class LimitsSpec(Part):
     """Deadlines of the phases, seconds."""
 
     ready: Seconds = Field(120.0, description="until the cluster works before the load")
-    call: Seconds = Field(0.0, description="a send open this long hangs; 0 = the client's own timeout + 10 s")
+    call: Seconds = Field(
+        0.0, description="a send open for longer hangs; 0 = the client's own timeout + 10 s"
+    )
     recovery: Seconds = Field(60.0, description="until everything is healed and works after the load")
     drain: Seconds = Field(60.0, description="until every send has an outcome and consumers caught up")
     audit: Seconds = Field(180.0, description="until the whole log is read")
-    audit_stall: Seconds = Field(20.0, gt=0, description="no progress on a partition: reader gives up")
-    stall: Seconds = Field(15.0, gt=0, description="consumer with undelivered messages and no delivery")
+    audit_stall: Seconds = Field(
+        20.0, gt=0, description="no progress on a partition for this long: the reader gives it up"
+    )
+    stall: Seconds = Field(
+        15.0, gt=0, description="messages wait and the consumer is given none for this long"
+    )
 
 
 class RequireSpec(Part):
-    """What the application needs, whatever its settings promise. Unset: as configured."""
+    """The needs of the application, whatever its settings promise. Unset: as configured."""
 
     delivery: Literal["durable", "as-configured"] = Field(
         "durable", description="durable: an acknowledged message may never be lost"
@@ -175,14 +187,14 @@ class RequireSpec(Part):
         "as-configured", description="once: no message is stored twice"
     )
     rate_ratio: float = Field(
-        0.99, ge=0, le=1, description="achieved / intended outside outages; below it the run is unknown"
+        0.99, ge=0, le=1, description="achieved / intended rate outside outages; below it the run is unknown"
     )
 
 
 class VariantSpec(Part):
     """A named override of the scenario and what it must show: ``clean`` or an anomaly class."""
 
-    about: str = Field("", description="one line for people")
+    about: str = Field("", description="one line that says what it is about")
     expect: str = Field("clean", description="clean, or a class of `brokerstorm list classes`")
     override: dict[str, Any] = Field(default_factory=dict, description="merged over the scenario, key by key")
 
@@ -190,8 +202,8 @@ class VariantSpec(Part):
 class Scenario(Part):
     """One scenario file."""
 
-    name: Name = Field(description="names the run folders")
-    about: str = Field("", description="one line for people")
+    name: Name = Field(description="run folders are named after it")
+    about: str = Field("", description="one line that says what it is about")
     system: SystemName = Field(DEFAULT.name, description="the broker")
     workers: list[str] = Field(
         default_factory=list,

@@ -1,4 +1,4 @@
-"""What every message system answers about itself; one module of this package per system."""
+"""The interface of a message system; one module of this package per system."""
 
 from __future__ import annotations
 

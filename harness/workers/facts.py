@@ -1,4 +1,4 @@
-"""What ``[promises]`` of a worker.toml says: by setting that decides a promise, the client's own options.
+"""Reads ``[promises]`` of a worker.toml: for each setting that decides a promise, the client's own options.
 
 The names of the settings are ours, the same for every client of a system: ``FACTS`` of
 ``harness.workers.facts_<system>``. How they become promises is `harness.plan`'s to know.

@@ -1,4 +1,4 @@
-"""What a worker folder says of itself: its ``worker.toml``, checked key by key."""
+"""Reads a worker folder's ``worker.toml``, checked key by key."""
 
 from __future__ import annotations
 

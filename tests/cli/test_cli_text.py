@@ -1,4 +1,4 @@
-"""What the command line prints and answers, called in this process."""
+"""The output and exit codes of the command line, called in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell is told for the word that is being typed, by click's protocol."""
+"""Completion of the word that is being typed, by click's protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compose/ relies on in an image, held against stand-ins and, where a registry gives one, the official.
+"""The contract of images that compose/ relies on, for stand-ins and, where they can be had, official ones.
 
 Paths, entry point, user, health command, mounted configuration, formatted storage, signals, a second start.
 """

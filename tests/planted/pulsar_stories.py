@@ -1,4 +1,4 @@
-"""What Pulsar clients leave behind, in five messages: each story shows one class, or its innocent twin."""
+"""Histories of Pulsar clients in five messages: each story shows one class, or a near-miss of it."""
 
 from __future__ import annotations
 

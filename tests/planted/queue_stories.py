@@ -1,4 +1,4 @@
-"""What clients of a queue leave behind, in six messages: each story shows one class, or its innocent twin."""
+"""Histories of queue clients in six messages: each story shows one class, or a near-miss of it."""
 
 from __future__ import annotations
 

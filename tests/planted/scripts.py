@@ -1,4 +1,4 @@
-"""What happened to each stream of a planted run: who is in its log in which order, who was given what.
+"""The script of a planted run by stream: who is in its log in which order, who was given what.
 
 A stream without anomalies holds the messages of its topic's producer instances in turn: clean index
 ``seq * instances + i``. Anomalies are edits of that order, each within a block of `SPAN` consecutive

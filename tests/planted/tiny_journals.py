@@ -1,4 +1,4 @@
-"""What consumers did in a tiny history: `tests.planted.tiny.History` is this and the sends and the log."""
+"""The consumers of a tiny history: `tests.planted.tiny.History` is this and the sends and the log."""
 
 from __future__ import annotations
 

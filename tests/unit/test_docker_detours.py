@@ -1,4 +1,4 @@
-"""What nodes in containers hear of each other: rules in namespaces, which are only lists here; and, where
+"""Network faults among nodes in containers: rules in namespaces, which are only lists here; and, where
 this machine makes one, in a namespace of the kernel."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a container may take, on an engine that is only state."""
+"""Limits of a container, on an engine that is only state."""
 
 from __future__ import annotations
 

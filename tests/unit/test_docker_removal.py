@@ -1,4 +1,4 @@
-"""What is removed of a run's containers, networks and volumes, and what of it is found later."""
+"""Removal of a run's containers, networks and volumes, and what of it is found later."""
 
 from __future__ import annotations
 

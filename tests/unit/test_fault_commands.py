@@ -1,4 +1,4 @@
-"""What `plan` says would be sent: every kind has its words, with rules where nothing is decided yet."""
+"""The commands that `plan` shows: every kind has its own, with rules where nothing is decided yet."""
 
 from __future__ import annotations
 

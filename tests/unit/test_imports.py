@@ -45,7 +45,7 @@ ALLOWED = {
     "launcher": ("cli",),
     "harness": ("harness",),
     "bench": ("harness", "faults", "analysis", "bench", "tests.planted"),
-    "docs": ("harness", "faults", "analysis", "cli", "commands"),
+    "docs": ("harness", "faults", "analysis", "cli", "commands", "docs"),
     "tests": ("harness", "faults", "analysis", "cli", "commands", "tests", "bench", "docs"),
 }
 #: The bottom of the graph.

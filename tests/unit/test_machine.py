@@ -1,4 +1,4 @@
-"""What `doctor` looks at: each check passes here and fails where it should, with a remedy."""
+"""The checks of `doctor`: each passes here and fails where it should, with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `doctor` says of Docker when something is missing: each names what mends it, and a run ends with 4."""
+"""The Docker checks of `doctor`: each names a remedy, and a run ends with exit code 4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report says of a run's producers."""
+"""The producers in the report of a run."""
 
 from __future__ import annotations
 

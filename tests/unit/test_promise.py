@@ -1,4 +1,4 @@
-"""What client settings promise: defaults of each library, aliases, the weakest topic."""
+"""Promises of client settings: defaults of each library, aliases, the weakest topic."""
 
 from __future__ import annotations
 

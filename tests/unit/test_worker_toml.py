@@ -1,4 +1,4 @@
-"""What a worker folder says of itself: its own settings, its promises, and clear words when it is wrong."""
+"""Worker folders: their own settings, their promises, and clear messages when one is wrong."""
 
 from __future__ import annotations
 

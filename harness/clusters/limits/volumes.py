@@ -208,7 +208,7 @@ class Volume:
                         raise EnvironmentNotReady(f"cannot write {group / name}: {error.strerror}") from error
 
     def rate(self) -> int | None:
-        """Bytes a second that the device is throttled to; None = it is not."""
+        """Bytes per second that the device is throttled to; None = it is not."""
         root, device = _throttle_root(), self._device()
         return _rule(root, device) if root and device else None
 
@@ -221,7 +221,7 @@ class Volume:
 
 
 def _rule(group: Path, device: str) -> int | None:
-    """What a group's processes may write to a device, bytes a second."""
+    """What a group's processes may write to a device, bytes per second."""
     with contextlib.suppress(OSError):
         for line in (group / _THROTTLES[0]).read_text().splitlines():
             name, _, rate = line.partition(" ")

@@ -1,4 +1,4 @@
-"""What an error of librdkafka says about a send: fail (certainly not stored) or info (unknown).
+"""Maps errors of librdkafka to outcomes of a send: fail (certainly not stored) or info (unknown).
 
 An exception out of ``produce`` means that the message was never taken (rd_kafka_producev destroys it and
 returns the error): fail. A delivery report is judged by its code. librdkafka knows more than it tells

@@ -1,4 +1,4 @@
-"""What an exception of kafka-python says about a send: fail (certainly not stored) or info (unknown).
+"""Maps exceptions of kafka-python to outcomes of a send: fail (certainly not stored) or info (unknown).
 
 An exception out of ``send`` itself means that the record never reached the accumulator: fail. The future's
 exception is judged by its code, in doubt info. Sources: kafka/producer/sender.py (`_can_retry`,

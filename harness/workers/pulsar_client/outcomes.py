@@ -1,4 +1,4 @@
-"""What a result of the Pulsar client says about a send: ok, fail (certainly not stored) or info (unknown).
+"""Maps results of the Pulsar client to outcomes of a send: ok, fail (certainly not stored) or info.
 
 Sources: C++ client, lib/ProducerImpl.cc (`sendAsyncWithStatsUpdate`: what is refused before a message enters
 the queue of pending sends; `handleSendTimeout` and `closeAsync`: what fails messages that may have left),

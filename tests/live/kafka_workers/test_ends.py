@@ -1,4 +1,4 @@
-"""How a producer's life goes and ends: told to, frozen, without disk, without brokers."""
+"""A producer's life and end: told to, frozen, without disk, without brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a producer says of a send that did not go well: fail is certain, info is not."""
+"""Outcomes of sends that did not go well: fail is certain, info is not."""
 
 from __future__ import annotations
 

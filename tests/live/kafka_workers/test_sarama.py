@@ -1,4 +1,4 @@
-"""What is sarama's own beside the protocol: its versions, its three calls, a hang and the evidence of it."""
+"""Sarama beyond the protocol: its versions, its three calls, a hang and the evidence of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a producer sends and writes down: rows, identity, payloads."""
+"""The messages that a producer sends and records: rows, identity, payloads."""
 
 from __future__ import annotations
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
-from typing import Final
 
 from analysis.capture.context import REDELIVERY_ORDER
 from analysis.classes import (
@@ -16,8 +14,8 @@ from analysis.classes import (
     PRECONDITIONS,
     AnomalyClass,
 )
+from docs.markdown import item, paragraph
 
-_WIDTH: Final = 110
 _INTRODUCTION = """\
 # Anomalies
 
@@ -105,7 +103,7 @@ def _section(entry: AnomalyClass) -> Iterator[str]:
     yield ""
     yield f"    {entry.example}"
     yield ""
-    yield textwrap.fill(entry.explanation, _WIDTH, break_on_hyphens=False)
+    yield from paragraph(entry.explanation)
     yield ""
     yield f"Breaks: {_breaks(entry)}. Counted: {entry.unit}."
     if entry.needs:
@@ -115,7 +113,7 @@ def _section(entry: AnomalyClass) -> Iterator[str]:
         yield ""
         for name, split in entry.splits.items():
             status = f" ({split.status.value})" if split.status else ""
-            yield f"- *{name}*: {split.text}{status}"
+            yield from item(f"*{name}*: {split.text}{status}")
     if entry.split_by:
         yield ""
         yield f"Split by {entry.split_by}."
