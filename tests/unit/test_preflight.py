@@ -1,4 +1,4 @@
-"""What is checked before a run starts: the same for `plan`, `doctor`, `run` and `repro`."""
+"""Checks before a run starts: the same for `plan`, `doctor`, `run` and `repro`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from tests.unit.test_docs import PAGES
 from tests.unit.test_imports import ROOT, is_test, name_of, sources
 
 MAX_COLUMNS = 120
-#: The narrow ones are ours; a worker's own manual page may quote a client.
 READ_BY_USERS = [*PAGES, *sorted((ROOT / "scenarios").rglob("*.yaml"))]
 #: What must not be said, and what is said instead. Checked as whole words, in any case.
 SAID_INSTEAD = {
