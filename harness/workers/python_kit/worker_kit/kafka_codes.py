@@ -1,4 +1,4 @@
-"""What the error codes of Kafka's protocol say about a send, whatever the client.
+"""Maps error codes of Kafka's protocol to outcomes of a send, for every client.
 
 Sources: org.apache.kafka.common.protocol.Errors, and where the broker checks for each
 (ReplicaManager.appendRecords, UnifiedLog.append).
