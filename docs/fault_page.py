@@ -80,7 +80,7 @@ def _mix_page() -> list[str]:
         "A draw becomes a firing with its place in the timeline before the run starts: the same seed gives",
         "the same mix, and `run --replay` repeats it. What could not be healed before the next quiet period",
         "or the end of the load is not drawn, nor is a fault that takes a node away while another one does.",
-        "Kinds of which nobody knows how long they take (rolling-restart, unload-storm) cannot be part of a",
+        "Kinds that take an unknown time (rolling-restart, unload-storm) cannot be part of a",
         "mix.",
     ]
 

@@ -34,7 +34,7 @@ class NodeClaims:
         ours = set(injection.away)
         with self._lock:
             if taken := sorted(ours & self._held.keys()):
-                raise NotNow(f"{taken[0]} is still faulted by fault {self._held[taken[0]]}")
+                raise NotNow(f"{taken[0]} is held by fault {self._held[taken[0]]}")
             if dead := sorted(node for node in ours if not site.killable.is_running(node)):
                 raise NotNow(f"{dead[0]} is not running, and no fault did that")
             if not injection.params.get("together"):

@@ -95,11 +95,11 @@ class FaultExecution(threading.Thread):
             params = kind.params.model_validate(dict(self.firing.params))
             injection = kind.prepare(params, site, self.firing.draw)
         except BrokerstormError as error:
-            raise NotNow(f"the cluster did not say whom to hit: {error}") from error
+            raise NotNow(f"the targets could not be resolved: {error}") from error
         self._context.claims.claim(self.firing.id, injection, site)
         try:
             if site.stopping.is_set():
-                raise NotNow("the run was healing already")
+                raise NotNow("the run was already healing")
             if objection := injection.objection():
                 raise NotNow(objection)
             self._record(injection)
@@ -195,7 +195,7 @@ class FaultExecution(threading.Thread):
             return f"the cluster does not answer: {error}"
         except Exception as error:  # noqa: BLE001 - not to know is not to be healed, and to look again
             _LOG.exception("fault %d (%s) cannot be verified", self.firing.id, self.firing.kind)
-            return f"cannot be told, internal error: {error!r}"
+            return f"cannot be verified, internal error: {error!r}"
 
     @property
     def failure(self) -> str:

@@ -32,14 +32,14 @@ def load_replay(run: RunDir) -> Timeline:
         )
     epoch_ns = read_json(run.manifest).get("epoch_ns")
     if not epoch_ns:
-        raise UsageError(f"run {run.run_id} never got to its load: its manifest has no epoch_ns")
+        raise UsageError(f"run {run.run_id} never reached its load: its manifest has no epoch_ns")
     plan = read_json(run.plan)
     try:
         firings = [_firing(fault, int(epoch_ns)) for fault in injected]
         topics = [TopicSettings(t["name"], t["partitions"], t["replication"]) for t in plan["topics"]]
         seed, load_s = int(plan["seed"]), float(plan["load_s"])
     except (KeyError, TypeError, ValidationError) as error:
-        raise UsageError(f"{run.faults} or {run.plan} is not as this version writes it: {error!r}") from error
+        raise UsageError(f"{run.faults} or {run.plan} cannot be read by this version: {error!r}") from error
     firings.sort(key=lambda firing: firing.t_s)
     return Timeline(tuple(firings), seed, load_s, Shape(tuple(topics), ()))
 

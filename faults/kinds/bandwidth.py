@@ -65,11 +65,11 @@ class Bandwidth(NetworkFault[BandwidthParams]):
     def refusal(self, params: BandwidthParams, cluster: Cluster) -> str:
         asked = cluster.request("client", _MOST_BYTES)
         if asked is None or len(asked[0]) < _MOST_BYTES:
-            return f"of {cluster.system} no request is known that is long enough to prove it with"
+            return f"it cannot be proved: no known request of {cluster.system} is long enough"
         return super().refusal(params, cluster)
 
     def action(self, params: BandwidthParams) -> str:
-        return f"pass {params.rate} kB/s of a connection, bytes"
+        return f"pass {params.rate} kB/s per connection of the bytes"
 
     def impaired(
         self, site: Site, targets: tuple[str, ...], params: BandwidthParams, flows: Sequence[Flow]

@@ -30,7 +30,7 @@ class ConnectionReset(NetworkFault[ConnectionResetParams]):
     params = ConnectionResetParams
 
     def action(self, params: ConnectionResetParams) -> str:
-        return "close connections, reset new ones, at bytes"
+        return "close connections, reset new ones at the first byte"
 
     def impaired(
         self, site: Site, targets: tuple[str, ...], params: ConnectionResetParams, flows: Sequence[Flow]

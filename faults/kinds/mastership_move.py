@@ -46,7 +46,7 @@ class MastershipMoved(Instant):
         if master not in (None, self.old):
             self._seen = self._seen or str(master)
         if not self._seen:
-            return Proof(False, f"{self.old} is still the master, as far as seen")
+            return Proof(False, f"{self.old} is still the master")
         text = f"master {self.old} -> {self._seen}" + ("" if self._seen == self.new else f", not {self.new}")
         return Proof(True, text, {"old": self.old, "new": self._seen, "asked": self.new})
 

@@ -53,7 +53,7 @@ class Renamed(Impaired):
         self._applied = True
 
     def sentence(self, affected: dict[str, float | None]) -> str:
-        return f"nobody at the old address ({len(affected)} of {len(self.wires)} wires)"
+        return f"no answer at the old address ({len(affected)} of {len(self.wires)} wires)"
 
     def proof(self) -> Proof:
         """Effective when the old address is dead; who has found the new one is told beside."""

@@ -114,5 +114,5 @@ class PacketLoss(NodeFault[PacketLossParams]):
 
     def injection(self, site: Site, targets: tuple[str, ...], params: PacketLossParams) -> NodeLoss:
         if not any(packets(site.cluster).has_ports(node, params.link) for node in targets):
-            raise NotNow(f"nobody of {params.link} connects to {', '.join(targets)}")
+            raise NotNow(f"no connections of {params.link} to {', '.join(targets)}")
         return PacketsLost(site, targets, params.model_dump(mode="json", by_alias=True))

@@ -58,7 +58,7 @@ class Transferred(Reload):
     def sentence(self, moved: int) -> str:
         old, new = next(iter(self.moved().values()), [next(iter(self.owners_before.values()), None), None])
         if new is None:
-            return f"asked that {self.to} owns it; {old} still does, as far as seen"
+            return f"asked for {self.to} as owner; {old} still owns it"
         return f"owner {old} -> {new}" + ("" if new == self.to else f", not {self.to} as asked")
 
 

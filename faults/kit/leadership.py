@@ -73,7 +73,7 @@ class TopicFault(FaultKind[T], Generic[T]):
         known = [topic.name for topic in shape.topics]
         if not params.topic:
             if len(known) != 1:
-                raise StepProblem("topic", f"which one? Topics: {names(known)}")
+                raise StepProblem("topic", f"must be given, there are several topics: {names(known)}")
             params = params.model_copy(update={"topic": known[0]})
         topic = shape.topic(params.topic)
         if topic is None:

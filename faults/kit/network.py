@@ -137,7 +137,7 @@ class Impaired(NodeLoss):
     def objection(self) -> str:
         """As of a node that goes away, where copies are cut off."""
         if silent := sorted(name for name, took in self.baseline.items() if took is None):
-            return f"no answer from {silent[0]} before anything was done"
+            return f"no answer from {silent[0]} before the fault was applied"
         return super().objection() if self.away else ""
 
     def apply(self) -> None:
@@ -167,7 +167,7 @@ class Impaired(NodeLoss):
         evidence = "; ".join(text for text in (self._worst, changed) if text)
         who = ", ".join(self.targets)
         measured = bool(self._worst) or (not self.baseline and bool(changed))
-        return Proof(measured, f"{who}: {evidence or 'nothing was seen of it'}", dict(self._changed))
+        return Proof(measured, f"{who}: {evidence or 'no effect was observed'}", dict(self._changed))
 
     def process_evidence(self) -> str:
         return self._worst
@@ -181,10 +181,10 @@ class Impaired(NodeLoss):
     def missing(self) -> str:
         """Toxics gone, requests as before, and what a node lacks that was away."""
         if not self.is_undone():
-            return f"{self.name} is still on the network"
+            return f"{self.name} is still applied to the network"
         still = [name for name, took in self.look().items() if took is None or self.shows_effect(name, took)]
         if still:
-            return f"{still[0]}: requests are not as before"
+            return f"{still[0]}: requests are not back to normal"
         return super().missing()
 
     def confirmed_acks(self) -> ConfirmedAcks:

@@ -86,7 +86,7 @@ class NodeLoss(Injection):
         if seen and changed:
             return Proof(True, f"{who}: {seen}; {changed}", self._changed)
         if not seen:
-            return Proof(False, f"{who}: not seen to happen")
+            return Proof(False, f"{who}: not observed")
         return Proof(False, f"{who}: {seen}, but no leader moved and no ISR shrank")
 
     def _mattered(self) -> bool:

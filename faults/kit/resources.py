@@ -70,7 +70,7 @@ class ResourceLimited(NodeLoss):
 
     def no_effect(self) -> str:
         """Why it is not proved."""
-        return "nothing was seen of it"
+        return "no effect was observed"
 
     def details(self) -> dict[str, Any]:
         return {**self._changed, **({"died": self._died} if self._died else {})}

@@ -155,7 +155,7 @@ def _entry(raw: Mapping[str, Any], shape: Shape) -> Entry:
     kind = find_kind(raw.get("fault"))
     for key in raw:
         if key in keys_of(Schedule):
-            raise StepProblem(str(key), "the mix decides when: leave it out here")
+            raise StepProblem(str(key), "not allowed here: the mix decides the times")
         if key not in (known := ["fault", "weight", *keys_of(kind.params)]):
             raise StepProblem(str(key), f"unknown key. Keys of {kind.kind}: {names(known)}")
     weight = validated(Weight, {"weight": raw["weight"]} if "weight" in raw else {}).weight
@@ -163,7 +163,7 @@ def _entry(raw: Mapping[str, Any], shape: Shape) -> Entry:
     params = kind.complete(validated(kind.params, rest), shape)
     ends_s = kind.ends_within_s(params)
     if ends_s is None:
-        text = f"nobody knows how long {kind.kind} takes: give it a step of its own, with `at` or `every`"
+        text = f"how long {kind.kind} takes is not known: give it a step of its own, with `at` or `every`"
         raise StepProblem("fault", text)
     return Entry(kind, params, weight, ends_s)
 

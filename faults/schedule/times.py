@@ -35,7 +35,7 @@ def firing_times(schedule: Schedule, seed: str, load_s: float, for_s: float) -> 
     if late_s >= load_s:
         raise StepProblem(
             _guilty_key(schedule, load_s),
-            f"would fire at {late_s:g} s, but the load ends at {load_s:g} s: no message would meet it",
+            f"would fire at {late_s:g} s, but the load ends at {load_s:g} s: no message would be affected",
         )
     return sorted(times)
 

@@ -126,7 +126,10 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
             {"fault": "kill", "at": 1, "target": "all"},
             "faults[0].target: 'all' takes every node away at once",
         ),
-        ({"fault": "leader-move", "at": 1}, "faults[0].topic: which one? Topics: orders, audit-7"),
+        (
+            {"fault": "leader-move", "at": 1},
+            "faults[0].topic: must be given, there are several topics: orders, audit-7",
+        ),
         ({"fault": "leader-move", "topic": "ordres", "at": 1}, "no topic 'ordres'; did you mean orders?"),
         (
             {"fault": "leader-move", "topic": "orders", "partitions": 13, "at": 1},

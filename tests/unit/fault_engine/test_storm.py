@@ -101,7 +101,7 @@ def test_together_allows_it_but_never_the_same_node(cluster: StateCluster, run: 
     rig.wait_for("effect", 2)
     assert rig.storm.heal_all(5) == []
     assert rig.events(2) == ["inject", "effect", "heal", "healed"]
-    assert rig.rows("skipped")[0]["reason"] == "kafka-1 is still faulted by fault 1"
+    assert rig.rows("skipped")[0]["reason"] == "kafka-1 is held by fault 1"
 
 
 def test_a_node_that_died_by_itself_counts_as_away(cluster: StateCluster, run: RunDir) -> None:
