@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from faults.kit.errors import StepProblem
@@ -62,6 +63,7 @@ class NodeLoss(Injection):
         self.away = self.targets
         self.before = site.snapshot()
         self._changed: dict[str, Any] = {}
+        self._keeping = threading.Lock()
 
     def objection(self) -> str:
         """Losing the targets while another replica lags would leave a partition with less than it is meant
@@ -100,7 +102,7 @@ class NodeLoss(Injection):
         if set(self.site.brokers) <= set(self.targets):
             mute = list(self.targets)
         if mute and self.is_silent(mute):
-            self._changed = {**self._changed, "silent": mute}
+            self._keep({"silent": mute})
 
     def is_silent(self, nodes: Sequence[str]) -> bool:
         """Whether none of the nodes answers now."""
@@ -110,10 +112,16 @@ class NodeLoss(Injection):
         """Keep the largest change seen: leaders may be back before the next look."""
         if self.before is None or now is None:
             return
-        for key, value in cluster_changes(self.before, now, self.targets).items():
-            old = self._changed.get(key)
-            # A new mapping: the prover reads the old one in its own thread.
-            self._changed = {**self._changed, key: max(old, value) if isinstance(old, int) else value}
+        self._keep(cluster_changes(self.before, now, self.targets))
+
+    def _keep(self, changes: Mapping[str, Any]) -> None:
+        """Called by the prover's thread and by that of the execution; what others read is never changed."""
+        with self._keeping:
+            kept = dict(self._changed)
+            for key, value in changes.items():
+                old = kept.get(key)
+                kept[key] = max(old, value) if isinstance(old, int) else value
+            self._changed = kept
 
     def hits_broker(self) -> bool:
         return not set(self.targets).isdisjoint(self.site.brokers)

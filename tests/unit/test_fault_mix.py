@@ -116,7 +116,10 @@ def test_beside_ordinary_steps_and_numbered_by_time() -> None:
         (mix({**KILL, "weight": 0}), "faults[0].mix.of[0].weight: must be greater than 0, got 0"),
         (mix({**KILL, "wieght": 2}), "faults[0].mix.of[0].wieght: unknown key"),
         (mix({**KILL, "target": "kafka-9"}), "faults[0].mix.of[0].target: no node 'kafka-9'"),
-        (mix({"fault": "rolling-restart"}), "faults[0].mix.of[0].fault: how long rolling-restart takes is not known"),
+        (
+            mix({"fault": "rolling-restart"}),
+            "faults[0].mix.of[0].fault: how long rolling-restart takes is not known",
+        ),
         (mix(KILL, jitter=4), "faults[0].mix: jitter (4 s) must be shorter than every (4 s)"),
         (mix(KILL, until="2m"), "faults[0].mix.until: 120 s is after the end of load at 60 s"),
         (mix(KILL, every="90s"), "faults[0].mix.of[0]: can never be drawn"),

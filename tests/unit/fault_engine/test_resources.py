@@ -135,8 +135,9 @@ def step(kind: str, **more: object) -> dict[str, object]:
     ],
 )
 def test_it_takes_effect_and_is_given_back(
-    cluster: StateCluster, run: RunDir, kind: str, dies_of: str, says: str
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, kind: str, dies_of: str, says: str
 ) -> None:
+    monkeypatch.setattr("faults.engine.prover._FOLLOW_S", 0.02)  # leaders move a moment after a node died
     hungry(cluster).dies_of = {dies_of}
     rig = Rig(cluster, run, step(kind))
     rig.storm.join(20)
