@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -85,7 +86,7 @@ def node_roles(system: str, version: str = "", topology: str = "") -> dict[str, 
 
 
 def choose_plans(
-    scenario: Scenario, *, seed: int, rounds: int | None = None, variant: str = "", salt: str = ""
+    scenario: Scenario, *, seed: int, rounds: int | None = None, variant: str = ""
 ) -> list[Plan]:
     """The plans of a run; ``rounds`` and ``variant`` narrow the scenario.
 
@@ -99,9 +100,14 @@ def choose_plans(
         known = ", ".join(scenario.variants) or "none"
         raise UsageError(f"{scenario.name} has no variant {variant!r}", hint=f"its variants: {known}")
     wanted = scenario if rounds is None else scenario.model_copy(update={"rounds": rounds})
-    return [
-        plan for plan in build_plans(wanted, seed=seed, salt=salt) if not variant or plan.variant == variant
-    ]
+    return [plan for plan in build_plans(wanted, seed=seed) if not variant or plan.variant == variant]
+
+
+def for_a_new_run(plan: Plan) -> Plan:
+    """The plan with a tag that no other run has."""
+    from harness.plan.build import with_tag
+
+    return with_tag(plan, (plan.run_tag + 1 + secrets.randbelow(2**32 - 2)) % 2**32 or 1)
 
 
 def cluster_of(plan: Plan) -> tuple[str, str, str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from commands.campaigns import opened_campaign
 from commands.console import Settings
-from commands.plans import read_scenario, with_jars
+from commands.plans import for_a_new_run, read_scenario, with_jars
 from commands.preflight import preflight
 from commands.running import MAX_SEED, close_run_folder, repeat_command
 from commands.summaries import JudgedRun, answer_of, client_version, show_campaign, summarize
@@ -65,10 +65,7 @@ class Reproduction:
     """
 
     root: RunDir
-    scenario: Scenario
     question: Question
-    seed: int
-    client_jars: Path | None
     plans: list[tuple[Plan, Plan]]
     about: str
     command: str
@@ -78,13 +75,6 @@ class Reproduction:
 
     def every_plan(self) -> list[Plan]:
         return [plan for pair in self.plans for plan in pair]
-
-    def again(self, number: int, plan: Plan, attempt: int) -> Plan:
-        """The plan of round ``number`` once more: the same seed, and messages that no earlier try can
-        be taken for."""
-        salt = f"{self.root.run_id} again {attempt}"
-        pair = _plans(self.scenario, self.question, self.seed, self.client_jars, salt=salt)[number - 1]
-        return next(each for each in pair if each.variant == plan.variant)
 
     def save(self) -> None:
         """Said before it is done: a reproduction that is cut short can be analysed."""
@@ -133,18 +123,15 @@ def _prepare(settings: Settings, request: ReproRequest) -> Reproduction:
     question = _question(scenario, request)
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
-    pairs = _plans(scenario, question, seed, request.client_jars, salt="")
+    pairs = _plans(scenario, question, seed, request.client_jars)
     plans = [plan for pair in pairs for plan in pair]
     warnings = preflight(plans, settings.run_dir, request.runtime).require().warnings
     root = new_run(settings.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
     asked = Reproduction(
         root=root,
-        scenario=scenario,
         question=question,
-        seed=seed,
-        client_jars=request.client_jars,
-        plans=_plans(scenario, question, seed, request.client_jars, salt=root.run_id),
+        plans=[(for_a_new_run(affected), for_a_new_run(fixed)) for affected, fixed in pairs],
         about=scenario.about,
         command=_repeat_command(request, question, seed),
         warnings=warnings,
@@ -198,13 +185,13 @@ def _question(scenario: Scenario, request: ReproRequest) -> Question:
 
 
 def _plans(
-    scenario: Scenario, question: Question, seed: int, client_jars: Path | None, *, salt: str
+    scenario: Scenario, question: Question, seed: int, client_jars: Path | None
 ) -> list[tuple[Plan, Plan]]:
     """Affected and fixed of every round, with the same seed."""
     from harness.plan.build import build_plans
 
     wanted = scenario.model_copy(update={"rounds": question.rounds})
-    plans = build_plans(wanted, seed=seed, salt=salt)
+    plans = build_plans(wanted, seed=seed)
     affected, fixed = (
         [with_jars(plan, client_jars) for plan in plans if plan.variant == name]
         for name in (question.affected, question.fixed)
@@ -254,7 +241,7 @@ def _count_one(
     """Run a round until it counts; False when it did not in `MOST_AGAIN` more attempts."""
     for attempt in range(MOST_AGAIN + 1):
         name = f"{plan.variant}-{number}" + (f"-again-{attempt}" if attempt else "")
-        why = _attempt(campaign, asked, asked.again(number, plan, attempt) if attempt else plan, name)
+        why = _attempt(campaign, asked, for_a_new_run(plan) if attempt else plan, name)
         progress.note(_line(asked, number, plan, why))
         if not why:
             return True

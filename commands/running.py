@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from commands.campaigns import opened_campaign
 from commands.console import Settings
-from commands.plans import choose_plans, read_plan, read_scenario
+from commands.plans import choose_plans, for_a_new_run, read_plan, read_scenario
 from commands.preflight import preflight
 from commands.summaries import JudgedRun, show_campaign, show_result, summarize
 from harness.errors import BrokerstormError, UsageError
@@ -87,27 +87,32 @@ def _prepare(settings: Settings, request: RunRequest) -> PreparedRun:
     from harness.run.campaign import round_names
 
     if request.scenario is None:
-        return _prepare_replay(settings, request)
-    scenario = read_scenario(request.scenario, request.overrides)
-    seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
+        plans = [_replayed_plan(request)]
+        name, about, text, seed = plans[0].scenario, plans[0].about, "", plans[0].seed
+    else:
+        scenario = read_scenario(request.scenario, request.overrides)
+        seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
+        plans = choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
+        name, about, text = scenario.name, scenario.about, scenario.text
     # Refused before a folder is made.
-    plans = choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
-    checked = preflight(plans, settings.run_dir, request.runtime).require()
-    root = new_run(settings.run_dir, scenario.name)
-    plans = choose_plans(
-        scenario, seed=seed, rounds=request.rounds, variant=request.variant, salt=root.run_id
-    )
-    root.scenario.write_text(scenario.text)
+    warnings = preflight(plans, settings.run_dir, request.runtime).require().warnings
+    root = new_run(settings.run_dir, name)
+    plans = [for_a_new_run(plan) for plan in plans]
+    if text:
+        root.scenario.write_text(text)
     if len(plans) > 1:
         # Written before the first starts: a campaign that is cut short still says what it was to be.
-        for plan, name in zip(plans, round_names(plans), strict=True):
-            write_json(RunDir(root.root / name).plan, plan.model_dump(mode="json"))
-    return PreparedRun(root, plans, scenario.about, _repeat_command(request, seed), checked.warnings)
+        for plan, folder in zip(plans, round_names(plans), strict=True):
+            write_json(RunDir(root.root / folder).plan, plan.model_dump(mode="json"))
+    return PreparedRun(root, plans, about, _repeat_command(request, seed), warnings)
 
 
-def _prepare_replay(settings: Settings, request: RunRequest) -> PreparedRun:
-    """The plan of an earlier run again, under a tag of its own."""
+def _replayed_plan(request: RunRequest) -> Plan:
+    """The plan of the run to replay.
 
+    Raises:
+        UsageError: it is several runs, or options do not fit.
+    """
     assert request.replay is not None
     if request.overrides or request.variant or request.rounds:
         raise UsageError(
@@ -120,17 +125,7 @@ def _prepare_replay(settings: Settings, request: RunRequest) -> PreparedRun:
             f"{request.replay.run_id} holds several runs: which one?",
             hint=f"--replay {request.replay.root}/RUN, RUN one of {names}",
         )
-    plan = read_plan(request.replay)
-    checked = preflight([plan], settings.run_dir, request.runtime).require()
-    root = new_run(settings.run_dir, plan.scenario)
-    tag = (plan.run_tag + 1 + secrets.randbelow(2**32 - 2)) % 2**32 or 1
-    return PreparedRun(
-        root,
-        [plan.model_copy(update={"run_tag": tag})],
-        plan.about,
-        _repeat_command(request, plan.seed),
-        checked.warnings,
-    )
+    return read_plan(request.replay)
 
 
 def _repeat_command(request: RunRequest, seed: int) -> str:

@@ -44,11 +44,10 @@ ROWS_PER_BUCKET: Final = 5_000_000
 UNLIMITED_GUESS_PER_S: Final = 400_000
 
 
-def build_plans(scenario: Scenario, *, seed: int, salt: str = "") -> list[Plan]:
+def build_plans(scenario: Scenario, *, seed: int) -> list[Plan]:
     """The plan of every round, variants interleaved (a, b, a, b ...).
 
     Round n of every variant has the seed ``seed + n``: variants are compared under the same schedule.
-    ``salt`` (the run's id) makes the tags of two runs with the same seed differ.
     """
     about = {name: spec.about for name, spec in scenario.variants.items()}
     return [
@@ -58,7 +57,6 @@ def build_plans(scenario: Scenario, *, seed: int, salt: str = "") -> list[Plan]:
             variant=name,
             expect=expect,
             about=about.get(name, ""),
-            run_tag=_tag(salt, scenario.name, name, str(seed + number)),
         )
         for number in range(scenario.rounds)
         for name, merged, expect in variants(scenario)
@@ -118,6 +116,17 @@ def build_plan(
         limits={key: float(value) for key, value in scenario.limits.model_dump().items()},
         rate_ratio=scenario.require.rate_ratio,
     )
+
+
+def with_tag(plan: Plan, run_tag: int) -> Plan:
+    """The plan under another tag: its messages and topics cannot be taken for those of another run."""
+    system = SYSTEMS[plan.system]
+    addresses = [system.address(topic.name, run_tag) for topic in plan.topics]
+    topics = [
+        topic.model_copy(update={"address": address})
+        for topic, address in zip(plan.topics, addresses, strict=True)
+    ]
+    return plan.model_copy(update={"run_tag": run_tag, "topics": topics})
 
 
 def native(options: Mapping[str, Option]) -> dict[str, str]:

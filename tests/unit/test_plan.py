@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.clusters import default_version
 from harness.errors import ScenarioError
-from harness.plan.build import build_plan, build_plans
+from harness.plan.build import build_plan, build_plans, with_tag
 from harness.plan.model import Plan
 from harness.scenario.bundled import bundled_scenarios
 from harness.scenario.file import load_scenario, variants
@@ -227,3 +227,11 @@ def test_bundled_variants_differ_only_in_settings() -> None:
                 plans[0].load_s,
                 plans[0].lane_groups,
             )
+
+
+@pytest.mark.parametrize("system", ["kafka", "pulsar", "qpid"])
+def test_a_plan_under_another_tag_is_the_one_that_would_have_been_built_with_it(system: str) -> None:
+    built = build_plan(scenario(system=system), seed=7, run_tag=1)
+    other = build_plan(scenario(system=system), seed=7, run_tag=0xABCD)
+    assert with_tag(built, 0xABCD) == other
+    assert other.namespace in other.topics[0].address

@@ -85,10 +85,8 @@ def asked(tmp_path: Path) -> Callable[..., Reproduction]:
         scenario = read_scenario(str(file))
         question = repro._question(scenario, wanted)
         root = RunDir(tmp_path / "20261121-lost")
-        plans = repro._plans(scenario, question, 7, wanted.client_jars, salt=root.run_id)
-        return Reproduction(
-            root, scenario, question, 7, wanted.client_jars, plans, "", "brokerstorm repro lost"
-        )
+        plans = repro._plans(scenario, question, 7, wanted.client_jars)
+        return Reproduction(root, question, plans, "", "brokerstorm repro lost")
 
     return ask
 
@@ -195,19 +193,19 @@ def test_versions_that_no_repository_has_come_from_a_folder(tmp_path: Path) -> N
     question = repro._question(scenario, request(file))
     for version in ("0.5", "0.6"):
         with pytest.raises(UsageError, match=f"there are none in .*{version}"):
-            repro._plans(scenario, question, 7, jars, salt="")
+            repro._plans(scenario, question, 7, jars)
         (jars / version).mkdir(parents=True)
         (jars / version / "client-0.7.jar").touch()
         (jars / version / f"client-{version}1.jar").touch()
         with pytest.raises(UsageError) as caught:
-            repro._plans(scenario, question, 7, jars, salt="")
+            repro._plans(scenario, question, 7, jars)
         assert f"is about version {version}, and no jar in {jars / version} has it in its name" in str(
             caught.value
         )
         assert "client-0.7.jar" in str(caught.value)
         (jars / version / f"client-{version}.jar").touch()
-    old, new = repro._plans(scenario, question, 7, jars, salt="")[0]
+    old, new = repro._plans(scenario, question, 7, jars)[0]
     assert old.producers[0].client_version == f"jars:{jars}/0.5"
     assert (client_version(old), client_version(new)) == ("0.5", "0.6")
     with pytest.raises(UsageError, match=r"DIR/0\.5"):
-        repro._plans(scenario, question, 7, None, salt="")
+        repro._plans(scenario, question, 7, None)
