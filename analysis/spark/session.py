@@ -11,13 +11,10 @@ log goes to a file in a temporary folder and is quoted only when something fails
 from __future__ import annotations
 
 import atexit
-import contextlib
-import logging
 import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -27,14 +24,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.jvm import ClassArchive, find_java
+from analysis.spark.gateway import close as close_session
+from analysis.spark.gateway import hush, open_gateway
 from analysis.spark.probe import missing_modules, warm_up
 from harness.errors import EnvironmentNotReady
+from harness.toolchains.java import ClassArchive, Java, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOG = logging.getLogger(__name__)
+MIN_JAVA = 17  # class files of Spark 4 are Java 17
 DRIVER_MEMORY = "1g"  # rows stay in the Python workers; the JVM only schedules them
 _LOG_LINES = 6
 _MASTER_ANSWERS_S = 5.0  # Spark itself would try for a minute
@@ -43,7 +42,6 @@ _SHIPPED = tuple(f"harness/{name}.py" for name in ("__init__", "errors", "faultl
 
 #: A JVM that schedules a few dozen tasks and exits: neither big heaps nor hot code to optimise for.
 _JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_JVM_EXIT_S = 120.0  # a fraction of a second, but for the one that records classes
 
 #: Memory of the Python workers: columns of some 10 MB come and go, so keep freed memory instead of giving
 #: it back to the kernel, which would clear every page again (a fifth of judging's CPU time). Read by glibc
@@ -189,10 +187,9 @@ def open_session(
         EnvironmentNotReady: Java missing or too old, the JVM or the master cannot be reached, or
             executors lack NumPy or PyArrow.
     """
-    java = find_java()
+    archive = _archive(_java())
     master = master or default_master()
     _require_master(master)
-    import pyspark
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -201,8 +198,7 @@ def open_session(
     folder = Path(tempfile.mkdtemp(prefix="brokerstorm-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "log4j2.properties").write_text(_LOG4J)
-    archive = ClassArchive.locate(java, pyspark.__version__, _JVM_FLAGS)
-    settings = _settings(master, folder, [*_JVM_FLAGS, *(archive.options(record=record) if archive else ())])
+    settings = _settings(master, folder, [*_JVM_FLAGS, *(_recording(archive) if record else archive.use())])
     settings |= {"spark.app.name": app_name, "spark.driver.memory": driver_memory}
     session = _start(master, settings, folder / "driver.log")
     ship_modules(session)
@@ -218,17 +214,13 @@ def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkSession:
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkConf
-    from pyspark.core.context import SparkContext
     from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
-        with _environment(_launch_environment(master)), log.open("ab") as sink:
-            if SparkContext._gateway is None:
-                output = {"stdout": sink, "stderr": sink}
-                SparkContext._ensure_initialized(gateway=launch_gateway(conf, output))
+        with _environment(_launch_environment(master)):
+            open_gateway(conf, log)
             session = SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise EnvironmentNotReady(
@@ -237,35 +229,8 @@ def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkSession:
             if not is_local(master)
             else "`brokerstorm doctor` checks Java, memory and disk",
         ) from error
-    _hush(session)
+    hush(session)
     return session
-
-
-def _hush(session: SparkSession) -> None:
-    """pyspark prints a traceback when the JVM goes first, as after a signal to the whole process group."""
-    server = getattr(session.sparkContext, "_accumulatorServer", None)
-    if server is not None:
-        server.handle_error = lambda *_: _LOG.debug("the JVM closed the accumulators' connection")
-
-
-def close_session(session: SparkSession) -> None:
-    """Stop the session and its JVM, which a signal to the whole process group may have ended before us."""
-    from py4j.protocol import Py4JError
-    from pyspark.core.context import SparkContext
-
-    with contextlib.suppress(OSError, Py4JError):  # nobody there to be told
-        session.stop()
-    gateway = SparkContext._gateway
-    if gateway is None or gateway.proc is None:  # started by spark-submit: its JVM, not ours
-        return
-    SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM exits when it can no longer hear us
-    try:
-        gateway.proc.wait(_JVM_EXIT_S)
-    except subprocess.TimeoutExpired:
-        gateway.proc.kill()
-        gateway.proc.wait()
 
 
 def record_classes() -> bool:
@@ -274,15 +239,35 @@ def record_classes() -> bool:
     Takes about 20 s and 160 MB of the cache, once for a Java and a Spark version.
 
     Raises:
-        EnvironmentNotReady: as `open_session`.
+        EnvironmentNotReady: as `open_session`, or the cache cannot be written.
     """
+    archive = _archive(_java())
+    if archive.exists:
+        return False
+    try:
+        close_session(open_session(record=True))
+        return archive.keep()
+    finally:
+        archive.drop()
+
+
+def _recording(archive: ClassArchive) -> list[str]:
+    try:
+        return archive.record()
+    except OSError as error:
+        raise EnvironmentNotReady(
+            f"cannot write {archive.path.parent}: {error.strerror}", hint="set BROKERSTORM_CACHE"
+        ) from error
+
+
+def _java() -> Java:
+    return find_java(MIN_JAVA, "Spark")
+
+
+def _archive(java: Java) -> ClassArchive:
     import pyspark
 
-    archive = ClassArchive.locate(find_java(), pyspark.__version__, _JVM_FLAGS)
-    if archive is None or archive.exists:
-        return False
-    close_session(open_session(record=True))
-    return archive.exists
+    return ClassArchive(java, f"spark-{pyspark.__version__}", *_JVM_FLAGS)
 
 
 def _first_line(error: BaseException) -> str:

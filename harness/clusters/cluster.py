@@ -135,7 +135,7 @@ def open_cluster(
         described = source.runtime(spec, where)
         described.require(needs)
         described.layout.check_conf()
-        source = source.with_archives(spec, where, on_progress or (lambda text, share: None))
+        source.make_quick(spec, where, on_progress or (lambda text, share: None))
         cluster = _assemble(source.runtime(spec, where))
         write_json(folder / STATE_FILE, _state(runtime, spec, where, source))
     except BaseException:

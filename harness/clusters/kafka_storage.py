@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from harness.clusters.layout.node_layout import cluster_id, short_id
 from harness.errors import EnvironmentNotReady
-from harness.toolchains.jars import cache_folder
+from harness.toolchains.cache import cache_folder
 
 _FORMAT_TIMEOUT_S = 120.0
 _META = "meta.properties"

@@ -10,7 +10,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ from harness.clusters.network.proxied import (
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint, Node
-from harness.toolchains.java import Java
+from harness.toolchains.java import ClassArchive, Java
 from harness.waiting import wait_until
 
 _POLL_S = 0.05
@@ -51,10 +51,12 @@ class Launch:
     java: Java
     jars: Path
     settings: Mapping[str, Any]
-    #: Added to every node's JVM flags; may hold {main}, the service's main class.
-    jvm: tuple[str, ...] = ()
-    #: Main class -> its class archive.
-    archives: Mapping[str, Path] = field(default_factory=dict)
+    #: Whether the nodes write their class archives at their end, instead of using them.
+    is_recording: bool = False
+
+    def archive(self, main: str) -> ClassArchive:
+        """The class archive of a main class."""
+        return ClassArchive(self.java, f"{self.jars.name}-{main.rpartition('.')[2]}")
 
 
 class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
@@ -223,11 +225,10 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             for one in self.nodes
             for name, at in self.layout.advertised(one).items()
         }
-        archive = self._launch.archives.get(service.main)
+        archive = self._launch.archive(service.main)
         return [
             self._launch.java.path,
-            *([f"-XX:SharedArchiveFile={archive}"] if archive else []),
-            *(flag.replace("{main}", service.main) for flag in self._launch.jvm),
+            *(archive.record() if self._launch.is_recording else archive.use()),
             *(folder.fill(flag) for flag in service.jvm),
             *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),
             "-cp",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from harness.clusters.assembly import assembly_of
-from harness.clusters.class_archives import with_archives
+from harness.clusters.class_archives import build_archives
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network.proxied import NEEDS
@@ -72,38 +72,34 @@ class Source(ABC):
     def runtime(self, spec: ClusterSpec, place: Place) -> NodeRuntime:
         """The runtime of a cluster; nothing is started."""
 
-    def with_archives(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> Self:
-        """With whatever makes later starts quick; default: as it is."""
-        return self
+    def make_quick(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> None:  # noqa: B027
+        """Make whatever makes later starts quick. Default: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSource(Source):
-    """A Java and a folder of jars; main class -> class archive."""
+    """A Java and a folder of jars."""
 
     proxied: ClassVar[frozenset[str]] = NEEDS
 
     java: Java
     jars: Path
-    archives: Mapping[str, Path]
 
     @classmethod
     def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
         java = find_java(spec.java)
-        return cls(java, artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress), {})
+        return cls(java, artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress))
 
     @classmethod
     def absent(cls) -> Self:
-        return cls(Java("", 0, ""), Path(), {})
+        return cls(Java("", 0, ""), Path())
 
     @classmethod
     def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
-        archives = {main: Path(path) for main, path in state["archives"].items()}
-        return cls(find_java(spec.java), Path(state["jars"]), archives)
+        return cls(find_java(spec.java), Path(state["jars"]))
 
     def state(self) -> dict[str, Any]:
-        archives = {main: str(path) for main, path in self.archives.items()}
-        return {"jars": str(self.jars), "archives": archives}
+        return {"jars": str(self.jars)}
 
     @staticmethod
     def runtime_type() -> type[NodeRuntime]:
@@ -114,12 +110,11 @@ class ProcessSource(Source):
         prepare = assembly_of(spec.system).prepare(place.run_id, launch)
         return ProcessRuntime(place.run_id, place.folder, place.block, launch, prepare, needs=place.needs)
 
-    def with_archives(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> Self:
-        launch = with_archives(self._launch(spec, place), place.run_id, place.block, report)
-        return type(self)(self.java, self.jars, launch.archives)
+    def make_quick(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> None:
+        build_archives(self._launch(spec, place), place.run_id, place.block, report)
 
     def _launch(self, spec: ClusterSpec, place: Place) -> Launch:
-        return Launch(spec, self.java, self.jars, place.settings, archives=self.archives)
+        return Launch(spec, self.java, self.jars, place.settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from harness.clusters.layout.addresses import (
     address,
 )
 from harness.errors import EnvironmentNotReady
+from harness.toolchains.cache import cache_folder
 from harness.toolchains.jars import (
-    cache_folder,
     is_complete,
     jars_folder,
 )

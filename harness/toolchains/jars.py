@@ -18,21 +18,15 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
-import platformdirs
 from filelock import FileLock, Timeout
 
 from harness.errors import EnvironmentNotReady
 from harness.toolchains import resolvers
+from harness.toolchains.cache import cache_folder
 from harness.toolchains.coordinates import Artifacts
 
 Progress = Callable[[str, float | None], None]
 _MARKER = "complete.json"
-
-
-def cache_folder() -> Path:
-    """Root of everything that may be deleted and fetched again; BROKERSTORM_CACHE overrides."""
-    override = os.environ.get("BROKERSTORM_CACHE")
-    return Path(override).expanduser() if override else platformdirs.user_cache_path("brokerstorm")
 
 
 def jars_folder(wanted: Artifacts) -> Path:

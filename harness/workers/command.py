@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from harness.errors import UsageError, WorkerError
-from harness.toolchains.jars import cache_folder
+from harness.toolchains.cache import cache_folder
 from harness.workers.spec import CommandBuild, Readiness, WorkerSpec
 
 BUILD_TIMEOUT_S = 600.0

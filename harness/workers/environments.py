@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -11,10 +10,10 @@ import sys
 import venv
 from pathlib import Path
 
-import platformdirs
 from filelock import FileLock, Timeout
 
 from harness.errors import WorkerError
+from harness.toolchains.cache import cache_folder
 from harness.workers.spec import Readiness, WorkerSpec, installed_version
 
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z.!+_-]{0,40}$")
@@ -68,10 +67,8 @@ def is_beside(worker: WorkerSpec, version: str) -> bool:
 
 
 def environments_folder() -> Path:
-    """Where they are kept; BROKERSTORM_CACHE moves it. May be deleted at any time."""
-    override = os.environ.get("BROKERSTORM_CACHE")
-    root = Path(override).expanduser() if override else platformdirs.user_cache_path("brokerstorm")
-    return root / "workers"
+    """Where they are kept. May be deleted at any time."""
+    return cache_folder() / "workers"
 
 
 def environment_folder(worker: WorkerSpec, version: str) -> Path:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.toolchains.cache import cache_folder
 from harness.toolchains.go import (
     BUILD_TIMEOUT_S,
     LIST_TIMEOUT_S,
@@ -31,7 +32,6 @@ from harness.toolchains.go import (
     first_error,
     run_go,
 )
-from harness.toolchains.jars import cache_folder
 from harness.workers.spec import GoBuild, Readiness, WorkerSpec
 
 KIT = Path(__file__).parent / "go_kit"

@@ -27,9 +27,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.toolchains.cache import cache_folder
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.jars import (
-    cache_folder,
     is_complete,
     jars_folder,
     resolve,

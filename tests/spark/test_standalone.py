@@ -14,8 +14,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from analysis.spark.jvm import find_java
 from harness.errors import Exit
+from harness.toolchains.java import find_java
 from tests.installed import build, install
 from tests.planted.streams import STREAMS
 from tests.planted.tiny import History
@@ -35,6 +35,7 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 from analysis.spark.judge import analyze
 from harness.errors import BrokerstormError
+from harness.toolchains.java import find_java
 from harness.rundir import RunDir
 try:
     print(analyze(RunDir(Path(sys.argv[1])), sys.argv[2]).verdict)
@@ -58,7 +59,7 @@ def bare_environment() -> dict[str, str]:
 def start(folder: Path, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
     # what Spark's own start scripts would set
     environment = bare_environment() | {"SPARK_HOME": str(SPARK_HOME), "SPARK_SCALA_VERSION": "2.13"}
-    command = [str(find_java().path), "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*", main, "--host", HOST]
+    command = [find_java().path, "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*", main, "--host", HOST]
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen([*command, *arguments], cwd=folder, env=environment, stdout=log, stderr=log)
 

@@ -41,6 +41,7 @@ ALLOWED = {
         "harness.invocation",
         "harness.faultlog",
         "harness.systems",
+        "harness.toolchains.java",
     ),
     "launcher": ("cli",),
     "harness": ("harness",),

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.toolchains import go as go_tool
-from harness.toolchains.jars import Progress, cache_folder
+from harness.toolchains.cache import cache_folder
+from harness.toolchains.jars import Progress
 
 MODULE = "github.com/docker/compose/v5"
 #: The last release whose dependencies the module proxy has all of.

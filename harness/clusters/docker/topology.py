@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.clusters.docker.wiring import env_text
 from harness.clusters.layout.compose import ClusterSpec
@@ -65,18 +63,20 @@ def up(
         raise EnvironmentNotReady(f"cannot write {env_file}: {error.strerror}") from error
     # What a user's shell has under these names must not win over the file.
     inherited = {name: value for name, value in environment.items() if name not in values}
-    compose = _compose(
-        context=str(folder),
-        compose_file_name=[str(file) for file in files],
-        env_file=str(env_file),
-        profiles=[spec.topology] if spec.topology else None,
-        docker_command_path="docker",
-        wait=False,
-        services=list(services) or None,
-    )
-    compose.environment = {**inherited, RUN_ID: values["BROKERSTORM_RUN_ID"]}
+    command = _command(files, env_file, spec.topology)
     try:
-        compose.start()
+        # A session of its own keeps Ctrl-C from reaching the plugin before we decided what to do; the run id
+        # in its environment is how `clean` finds it when we are killed.
+        subprocess.run(
+            [*command, "up", "--detach", *services],
+            capture_output=True,
+            check=True,
+            cwd=folder,
+            env={**inherited, RUN_ID: values["BROKERSTORM_RUN_ID"]},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            timeout=_UP_S,
+        )
     except subprocess.CalledProcessError as error:
         raise _refused(
             error.stderr.decode(errors="replace") + error.stdout.decode(errors="replace")
@@ -91,32 +91,18 @@ def up(
         ) from None
 
 
-def _compose(**settings: Any) -> Any:
-    """testcontainers' DockerCompose, whose plugin gets our environment, a session of its own and a limit.
-
-    A session of its own keeps Ctrl-C from reaching the plugin before we decided what to do; the run id in
-    its environment is how `clean` finds it when we are killed.
-    """
+def _command(files: Sequence[Path], env_file: Path, topology: str) -> list[str]:
+    """The plugin's command as testcontainers writes it, for these files and profile."""
     from testcontainers.compose import DockerCompose
 
-    class Compose(DockerCompose):  # type: ignore[misc]
-        environment: Mapping[str, str] = os.environ
-
-        def _run_command(
-            self, cmd: str | list[str], context: str | None = None
-        ) -> subprocess.CompletedProcess[bytes]:
-            return subprocess.run(
-                cmd,
-                capture_output=True,
-                check=True,
-                cwd=context or str(self.context),
-                env=dict(self.environment),
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                timeout=_UP_S,
-            )
-
-    return Compose(**settings)
+    command: list[str] = DockerCompose(
+        context=env_file.parent,
+        compose_file_name=[str(file) for file in files],
+        env_file=str(env_file),
+        profiles=[topology] if topology else None,
+        docker_command_path="docker",
+    ).docker_compose_command()
+    return command
 
 
 def _refused(output: str) -> CannotCompose:

@@ -22,6 +22,7 @@ from harness.clusters.layout.detours import Route
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, WorkerError
 from harness.protocols.cluster import Endpoint
+from harness.toolchains.cache import cache_folder
 from harness.toolchains.go import (
     BUILD_TIMEOUT_S,
     GO_HINT,
@@ -31,7 +32,6 @@ from harness.toolchains.go import (
     first_error,
     run_go,
 )
-from harness.toolchains.jars import cache_folder
 from harness.waiting import wait_while
 
 VERSION: Final = "2.12.0"

@@ -1,0 +1,63 @@
+"""The JVM behind a Spark session: started with its output in a file, and ended with the session.
+
+Leans on parts of pyspark that are not public, so its version is bounded in pyproject.toml, and
+tests/unit/test_private_apis.py names them: pyspark keeps one gateway per process, prints what its JVM says on
+our terminal, and leaves the JVM running when the session is stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
+_JVM_EXIT_S = 120.0  # a fraction of a second, but for the one that records classes
+
+
+def open_gateway(conf: SparkConf, log: Path) -> None:
+    """Start the JVM that the next session of this process gets; no-op when there is one.
+
+    Raises:
+        PySparkException, Py4JError, OSError: it does not start.
+    """
+    from pyspark.core.context import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        with log.open("ab") as sink:
+            output = {"stdout": sink, "stderr": sink}
+            SparkContext._ensure_initialized(gateway=launch_gateway(conf, output))
+
+
+def hush(session: SparkSession) -> None:
+    """pyspark prints a traceback when the JVM goes first, as after a signal to the whole process group."""
+    server = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: _LOG.debug("the JVM closed the accumulators' connection")
+
+
+def close(session: SparkSession) -> None:
+    """Stop the session and its JVM, which a signal to the whole process group may have ended before us."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.core.context import SparkContext
+
+    with contextlib.suppress(OSError, Py4JError):  # nobody there to be told
+        session.stop()
+    gateway = SparkContext._gateway
+    if gateway is None or gateway.proc is None:  # started by spark-submit: its JVM, not ours
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM exits when it can no longer hear us
+    try:
+        gateway.proc.wait(_JVM_EXIT_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()

@@ -1,0 +1,58 @@
+"""Parts of libraries that are not public and that one small module each leans on.
+
+Their versions are bounded from above: raise a bound in pyproject.toml with this test, after a look at the
+release notes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from pyspark.core.context import SparkContext
+from pyspark.java_gateway import launch_gateway
+
+PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.parametrize("library", ["pyspark", "kafka-python"])
+def test_the_next_minor_version_is_not_taken_unseen(library: str) -> None:
+    wanted = next(text for text in PROJECT["dependencies"] if text.startswith(library))
+    bound = re.search(r"<(\d+)\.(\d+)$", wanted)
+    assert bound is not None, wanted
+    major, minor = metadata.version(library).split(".")[:2]
+    assert (int(major), int(minor) + 1) == (int(bound[1]), int(bound[2]))
+
+
+def parameters(function: Callable[..., object]) -> set[str]:
+    return set(inspect.signature(function).parameters)
+
+
+def test_what_the_gateway_of_spark_leans_on() -> None:
+    """analysis/spark/gateway.py"""
+    assert SparkContext._gateway is None or hasattr(SparkContext._gateway, "proc")
+    assert hasattr(SparkContext, "_jvm")
+    assert "gateway" in parameters(SparkContext._ensure_initialized)
+    assert {"conf", "popen_kwargs"} <= parameters(launch_gateway)
+    assert "self._accumulatorServer" in inspect.getsource(SparkContext)
+
+
+def test_what_the_admin_of_a_single_kafka_broker_leans_on() -> None:
+    """harness/brokers/kafka_single.py"""
+    assert {"request", "node_id", "request_timeout_ms"} <= parameters(KafkaConnectionManager.send)
+    assert "refresh_metadata_on_err" in parameters(KafkaConnectionManager.get_connection)
+    assert {"net", "manager"} <= parameters(KafkaNetClient.__init__)
+    assert parameters(NetworkSelector.__init__) >= {"configs"}
+    assert "timeout_ms" in parameters(KafkaAdminClient._refresh_controller_id)
+    source = inspect.getsource(KafkaAdminClient)
+    assert "kafka_client" in source
+    assert "self._manager" in source
