@@ -33,8 +33,8 @@ COMPLETE = "_BROKERSTORM_COMPLETE"
 def cli() -> None:
     """Chaos load tests for message brokers, with an exact verdict on every message.
 
-    Brings up a live cluster, drives it at a fixed rate while brokers die, freeze and lose their leaders,
-    and says what was lost, stored twice or reordered.
+    Starts a live cluster, drives load at a fixed rate while brokers die, freeze and lose leadership, and
+    reports what was lost, stored twice or reordered.
     """
 
 

@@ -100,7 +100,10 @@ def _global_options(*, hidden: bool) -> list[click.Option]:
         option("--json", is_flag=True, help="One JSON document on stdout and nothing else."),
         option("-q", "--quiet", is_flag=True, help="No progress."),
         option(
-            "-v", "--verbose", count=True, help="Show library logs and what a run ran with; twice: all logs."
+            "-v",
+            "--verbose",
+            count=True,
+            help="Show library logs and the environment of a run; twice: all logs.",
         ),
         option("--no-color", is_flag=True, help="No colour (as does NO_COLOR in the environment)."),
         option(

@@ -18,7 +18,7 @@ set_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Lay a value over the scenario; may be repeated.",
+    help="Set a value of the scenario; may be repeated.",
 )
 
 
@@ -28,7 +28,7 @@ runtime_option = click.option(
     default="auto",
     envvar="BROKERSTORM_RUNTIME",
     show_envvar=True,
-    help="Brokers as containers or as processes. auto: containers where an engine has or gets the images.",
+    help="Run brokers as containers or as processes. auto: containers where an engine has the images.",
 )
 
 
@@ -48,7 +48,7 @@ cluster_option = click.option(
     "name",
     metavar="RUN",
     shell_complete=completion.clusters,
-    help="Which kept cluster, if several.",
+    help="The cluster, if several are up.",
 )
 
 
@@ -56,5 +56,5 @@ needs_option = click.option(
     "--needs",
     multiple=True,
     metavar="NEED",
-    help="What later faults need of its start, as `list faults` shows; may be repeated.",
+    help="Start it with what later faults need, as `list faults` shows; may be repeated.",
 )

@@ -1,4 +1,4 @@
-"""A plan for people: what would be started, promised, and when the faults come."""
+"""Prints a plan: what would be started, what is promised, and when the faults come."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
         ProducerPlan,
         TopicPlan,
     )
+
+
+_ORDER = {True: "order kept", False: "order not kept", None: "order unknown"}
+_DEDUP = {True: "no duplicates", False: "duplicates possible", None: "duplicates unknown"}
 
 
 def show_plan(plan: Plan, timeline: Timeline) -> None:
@@ -47,7 +51,7 @@ def show_preflight(checked: Preflight, rounds: int) -> None:
 
     total = checked.estimate
     guessed = "" if total.is_limited else "at a guessed rate "
-    write(f"{_count(rounds, 'round')} in all, warm-up included:")
+    write(f"{_count(rounds, 'round')} in total, warm-up included:")
     rows = [
         ["messages", f"{guessed}{total.messages:,}, {in_units(total.payload_bytes)} of payload"],
         ["disk", f"up to {in_units(total.disk_bytes)} for the brokers' logs and the capture"],
@@ -104,7 +108,7 @@ def _client(worker: ProducerPlan | ConsumerPlan) -> str:
 
 
 def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
-    work = f", {consumer.work_s * 1000:g} ms a message" if consumer.work_s else ""
+    work = f", {consumer.work_s * 1000:g} ms per message" if consumer.work_s else ""
     how = f", {consumer.receive}" if consumer.receive != "loop" else ""
     how += f", joins {consumer.joins_s:g} s into the load" if consumer.joins_s else ""
     settings = _settings(consumer.options)
@@ -117,7 +121,7 @@ def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
         ["", f"  order {order}: {why}"],
     ]
     if promise.ack_timeout_s:
-        again = f"  again after {promise.ack_timeout_s:g} s without an acknowledgement"
+        again = f"  redelivered after {promise.ack_timeout_s:g} s without an acknowledgement"
         rows.append(["", f"{again}: {promise.because.get('ack_timeout', '')}"])
     return rows
 
@@ -129,13 +133,9 @@ def _producer(producer: ProducerPlan) -> list[list[str]]:
     return [
         ["producer", f"{producer.name}: {_client(producer)}{rate}{threads}{_settings(producer.options)}"],
         ["", f"  delivery {promise.delivery}: {because['delivery']}"],
-        ["", f"  order {_kept(promise.order)}: {because['order']}"],
-        ["", f"  stored once {_kept(promise.dedup)}: {because['dedup']}"],
+        ["", f"  {_ORDER[promise.order]}: {because['order']}"],
+        ["", f"  {_DEDUP[promise.dedup]}: {because['dedup']}"],
     ]
-
-
-def _kept(promised: bool | None) -> str:
-    return {True: "kept", False: "not kept", None: "unknown"}[promised]
 
 
 def _settings(options: dict[str, str]) -> str:

@@ -34,8 +34,8 @@ def _find(settings: Settings, name: str | None) -> RunDir:
 def analyze(settings: Settings, run: str | None, master: str | None, source: str | None) -> int:
     """Judge a run again from its capture.
 
-    RUN is an id from `list runs` or a folder; default the latest. Also for runs that were cut short: what
-    was captured until then is judged. The exit code is the verdict, as of `run`.
+    RUN is an id from `list runs` or a folder; default the latest. A run that was cut short is judged by
+    what was captured until then. The exit code is the verdict, as for `run`.
 
     With --import, DIR (a folder, or any URI that Spark reads) holds sends/ and log/, and deliveries/ if
     there are any, as Parquet files in the sealed columns. See docs/howto/judge-another-capture.md.
@@ -140,7 +140,7 @@ def _judge(run: RunDir, session: WarmSession, progress: BaseProgress) -> JudgedR
 
 @command("show", example="brokerstorm show --html")
 @click.argument("run", required=False, shell_complete=completion.runs)
-@click.option("--html", is_flag=True, help="Open the report in the browser, or say where it is.")
+@click.option("--html", is_flag=True, help="Open the report in the browser, or print its path.")
 def show(settings: Settings, run: str | None, html: bool) -> int:
     """Show the verdict of a run again.
 
@@ -233,7 +233,7 @@ def compare(settings: Settings, run_a: str, run_b: str) -> int:
 @command("explain", example="brokerstorm explain acked-lost")
 @click.argument("class_", metavar="[CLASS]", required=False, shell_complete=completion.classes)
 def explain(settings: Settings, class_: str | None) -> int:
-    """Say what an anomaly class means, with an example."""
+    """Explain an anomaly class, with an example."""
     from analysis.report.documents import explanation_document
     from analysis.report.explain import every_class
     from analysis.report.explain import explain as explain_one

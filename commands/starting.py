@@ -20,7 +20,7 @@ KINDS = ("scenarios", "bugs", "faults", "workers", "systems", "runs", "classes")
 @command("list", example="brokerstorm list faults")
 @click.argument("kind", type=click.Choice(KINDS), default="scenarios")
 def list_(settings: Settings, kind: str) -> int:
-    """Show scenarios, known bugs, faults, workers, runs or classes."""
+    """Show scenarios, bugs, faults, workers, systems, runs or classes."""
     from commands import inventory
 
     items = getattr(inventory, kind)(settings)
@@ -39,7 +39,7 @@ def list_(settings: Settings, kind: str) -> int:
     shell_complete=completion.ready,
     help="A copy of a name from `list scenarios` or `list bugs`.",
 )
-@click.option("--force", is_flag=True, help="Write over an existing file.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new(settings: Settings, file: Path, system: str | None, ready: str | None, force: bool) -> int:
     """Write a commented scenario to edit."""
     from harness.scenario.schema import copied_scenario, new_scenario
@@ -74,9 +74,9 @@ def plan(
     variant: str,
     runtime: str,
 ) -> int:
-    """Show what a run would do, and touch nothing.
+    """Dry run: show what a run would do; nothing is started.
 
-    Makes the checks of `run`, too: a scenario that it refuses is refused here, and what this machine lacks
+    The checks are those of `run`: a scenario that `run` refuses is refused here, and what this machine lacks
     is listed.
     """
     from commands.plan_text import show_plan, show_preflight
@@ -121,7 +121,7 @@ def plan(
     "--replay",
     metavar="RUN",
     shell_complete=completion.runs,
-    help="Fault times and targets exactly as they were in RUN.",
+    help="Use the fault times and targets of RUN.",
 )
 @click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
 @click.option("--offline", is_flag=True, help="Use only what was fetched before.")
@@ -142,7 +142,7 @@ def run(
 ) -> int:
     """Run a scenario on a live cluster and judge it.
 
-    Brings up a cluster, drives load through faults and says what happened to every message. SCENARIO is
+    Starts a cluster, drives load through faults and reports what happened to every message. SCENARIO is
     a name from `list scenarios` or a file. The exit code is the verdict: 0 pass (or every variant as
     expected), 1 fail, 3 unknown.
     """
@@ -175,7 +175,7 @@ def run(
     "--pair",
     default="",
     shell_complete=completion.pairs,
-    help="Which versions to compare; default the first of the bug file.",
+    help="The versions to compare; default: the first pair of the bug file.",
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Counted rounds of each version; default 10.")
 @click.option("--quick", is_flag=True, help="Stop at the first hit and one fixed round: no rate, no p.")
@@ -184,7 +184,7 @@ def run(
 @click.option(
     "--client-jars",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder with a folder of jars for each version that no repository has.",
+    help="Folder that holds one folder of jars per version that no repository has.",
 )
 @click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
 @click.option("--offline", is_flag=True, help="Use only what was fetched before.")

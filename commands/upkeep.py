@@ -36,7 +36,7 @@ def _plans(scenario: str) -> list[Plan]:
     "--runtime",
     type=click.Choice(["auto", "process", "docker"]),
     default="auto",
-    help="For brokers as processes, or in containers; auto asks for processes and tells of Docker.",
+    help="For brokers as processes or in containers; auto checks processes and mentions Docker.",
 )
 def doctor(settings: Settings, scenario: str, runtime: str) -> int:
     """Check what a scenario needs, with a remedy for each.
@@ -70,7 +70,7 @@ def doctor(settings: Settings, scenario: str, runtime: str) -> int:
     example="brokerstorm fetch kafka-storm\nbrokerstorm fetch --images --system pulsar --version 2.8.1",
 )
 @click.argument("scenario", required=False, shell_complete=completion.scenarios)
-@click.option("--images", is_flag=True, help="Build images for brokers in containers, too.")
+@click.option("--images", is_flag=True, help="Also build images for brokers in containers.")
 @click.option("--system", help="Only the images of this system; with --images, in place of SCENARIO.")
 @click.option("--version", default="", help="Version of that system; default: as in its compose file.")
 def fetch(settings: Settings, scenario: str | None, images: bool, system: str | None, version: str) -> int:
@@ -181,8 +181,8 @@ def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> d
 
 @command("clean", example="brokerstorm clean --dry-run\nbrokerstorm clean")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=completion.runs)
-@click.option("--all", "everything", is_flag=True, help="Stop clusters that were left running, too.")
-@click.option("--dry-run", is_flag=True, help="Only show what is left.")
+@click.option("--all", "everything", is_flag=True, help="Also stop clusters that were left running.")
+@click.option("--dry-run", is_flag=True, help="Dry run: only show what is left.")
 def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool) -> int:
     """Heal and remove what runs left behind.
 

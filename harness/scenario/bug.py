@@ -68,13 +68,13 @@ def bug_problems(
     """
     counter = bug.exposure.counter
     if counters is not None and counter not in counters:
-        yield ("bug", "exposure", "counter"), f"is no counter; {did_you_mean(counter, counters)}"
+        yield ("bug", "exposure", "counter"), f"is not a counter; {did_you_mean(counter, counters)}"
     for name, pair in bug.pairs.items():
         for role in ("affected", "fixed"):
             at = ("bug", "pairs", name, role)
             chosen = getattr(pair, role)
             if chosen not in variants:
-                yield at, f"is no variant; {did_you_mean(chosen, variants)}"
+                yield at, f"is not a variant; {did_you_mean(chosen, variants)}"
             elif role == "affected" and variants[chosen].expect == CLEAN:
                 yield at, "must be a variant that expects the class of the bug, and this one expects clean"
             elif role == "fixed" and variants[chosen].expect != CLEAN:

@@ -79,7 +79,7 @@ def problems(
     for name, variant in scenario.variants.items():
         if classes and variant.expect not in {"clean", *classes}:
             known = did_you_mean(variant.expect, ["clean", *classes])
-            yield ("variants", name, "expect"), f"is no class; {known}"
+            yield ("variants", name, "expect"), f"is not a class; {known}"
     if scenario.bug is not None:
         reported = {name for client in (clients or {}).values() for name in client.exposure}
         counters = None if clients is None else [*CAPTURED, *sorted(reported)]
@@ -93,7 +93,7 @@ def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     cluster = scenario.cluster
     if cluster.topology and cluster.topology not in system.topologies:
         allowed = ", ".join(system.topologies) or f"{system.name} has one topology only: leave it out"
-        yield ("cluster", "topology"), f"is no topology of {system.name}; {allowed}"
+        yield ("cluster", "topology"), f"is not a topology of {system.name}; {allowed}"
     for option, why in system.broker_config.items():
         if option in cluster.config:
             yield ("cluster", "config", option), f"is set by brokerstorm itself; {why}: leave it out"
@@ -119,9 +119,9 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
         for each in topic.names(name):
             first, other = seen.setdefault(system.name_key(each), (each, name))
             if first != each:
-                yield ("topics", name), f"cannot be beside {first}; to {system.name} these names are the same"
+                yield ("topics", name), f"collides with {first}; {system.name} cannot tell these names apart"
             elif other != name:
-                yield ("topics", name, "count"), f"makes a second {each}; the first is of topic {other}"
+                yield ("topics", name, "count"), f"is the second {each}; the first is of topic {other}"
         streams += topic.count * topic.partitions
         if streams > MAX_STREAMS:
             yield ("topics", name, "count"), f"makes {streams} partitions in all; at most {MAX_STREAMS}"
@@ -131,7 +131,7 @@ def _foreign(at: tuple[str, ...], part: str, spec: Any, system: System) -> Itera
     """Keys that were written and mean nothing on this system."""
     for (where, key), instead in system.foreign.items():
         if where == part and key in spec.model_fields_set:
-            yield (*at, key), f"means nothing on {system.name}; {instead}"
+            yield (*at, key), f"has no meaning on {system.name}; {instead}"
 
 
 # ----- clients ----------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def _worker_problems(
     system = scenario.system
     fitting = [name for name, client in clients.items() if client.system == system]
     if spec.client not in clients:
-        yield (*at, "client"), f"is no known client; {did_you_mean(spec.client, fitting)}"
+        yield (*at, "client"), f"is not a known client; {did_you_mean(spec.client, fitting)}"
         return
     worker = clients[spec.client]
     role = "producer" if isinstance(spec, ProducerSpec) else "consumer"
@@ -176,7 +176,7 @@ def _worker_problems(
         able = worker.supports.get(key, SUPPORTED[key])
         if value not in able:
             where = ("load", "payload") if key == "payload" else (*at, key)
-            yield where, f"is more than the {spec.client} worker can do; it can: {', '.join(able)}"
+            yield where, f"is not supported by the {spec.client} worker; supported: {', '.join(able)}"
     for option in spec.options:
         if option in worker.reserved:
             yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
@@ -199,7 +199,7 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
     yield from _foreign(at, "consumer", spec, system)
     for key, values in system.allowed.items():
         if getattr(spec, key) not in values:
-            yield (*at, key), f"means nothing on {system.name}; must be {' or '.join(values)}"
+            yield (*at, key), f"has no meaning on {system.name}; must be {' or '.join(values)}"
     if spec.settle == "transacted" and not spec.per_transaction:
         yield (*at, "per_transaction"), "must be at least 1 with settle: transacted"
     if spec.settle != "transacted":
@@ -216,7 +216,7 @@ def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) 
     if system.is_queue and spec.lanes == "key":
         yield (
             (*at, "lanes"),
-            f"means nothing on {system.name}; a queue has no keys: must be partition or routed",
+            f"has no meaning on {system.name}; a queue has no keys: must be partition or routed",
         )
 
 

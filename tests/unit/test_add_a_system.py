@@ -84,10 +84,10 @@ def test_plan_says_what_its_settings_promise(call: Call) -> None:
     [
         (
             "load.consumers.c.commit_every=2s",
-            "commit_every: means nothing on artemis, got '2s'; a consumer of",
+            "commit_every: has no meaning on artemis, got '2s'; a consumer of",
         ),
         ("topics.orders.partitions=3", "partitions: must be 1: a queue has no partitions, got 3"),
-        ("cluster.topology=group", "cluster.topology: is no topology of artemis, got 'group'"),
+        ("cluster.topology=group", "cluster.topology: is not a topology of artemis, got 'group'"),
         ("system=artemi", "system: must be 'artemis', 'kafka', 'pulsar' or 'qpid', got 'artemi'"),
     ],
 )

@@ -33,13 +33,13 @@ BAD = [
     (
         "faults_effective",
         "faults_effectiveten",
-        "bug.exposure.counter: is no counter, got 'faults_effectiveten'; did you mean ",
+        "bug.exposure.counter: is not a counter, got 'faults_effectiveten'; did you mean ",
     ),
     ("floor: 2", "floor: 0", "bug.exposure.floor: must be at least 1, got 0"),
     (
         "affected: old",
         "affected: odl",
-        "bug.pairs.old-new.affected: is no variant, got 'odl'; did you mean old?",
+        "bug.pairs.old-new.affected: is not a variant, got 'odl'; did you mean old?",
     ),
     (
         "affected: old",

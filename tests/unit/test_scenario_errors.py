@@ -64,7 +64,7 @@ BAD = [
     ("name: x\nload: {producers: {p: {share: .inf}}}\n", "share: must be a finite number, got inf"),
     (
         "name: x\nload: {producers: {p: {client: confluent-kafak}}}\n",
-        "load.producers.p.client: is no known client, got 'confluent-kafak'; did you mean confluent-kafka?",
+        "p.client: is not a known client, got 'confluent-kafak'; did you mean confluent-kafka?",
     ),
     (
         "name: x\nload: {producers: {p: {topics: [order]}}}\n",
@@ -121,7 +121,7 @@ BAD = [
     ("name: x\nlimits: {recovry: 1}\n", "limits.recovry: unknown key, got 1; did you mean recovery?"),
     (
         "name: x\nvariants:\n  a:\n    expect: acked-lsot\n",
-        "bad.yaml:4: variants.a.expect: is no class, got 'acked-lsot'; did you mean acked-lost?",
+        "bad.yaml:4: variants.a.expect: is not a class, got 'acked-lsot'; did you mean acked-lost?",
     ),
     (
         "name: x\nvariants:\n  a:\n    override:\n      load:\n        rat: 1\n",

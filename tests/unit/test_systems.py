@@ -120,10 +120,13 @@ PULSAR, QPID = "name: x\nsystem: pulsar\n", "name: x\nsystem: qpid\n"
 REFUSED = [
     (
         PULSAR + "topics: {a: {replication: 2}}\n",
-        "topics.a.replication: means nothing on pulsar, got 2; BookKeeper keeps the copies: set cluster",
+        "topics.a.replication: has no meaning on pulsar, got 2; BookKeeper keeps the copies: set cluster",
     ),
-    (PULSAR + "topics: {a: {config: {x: 1}}}\n", "topics.a.config: means nothing on pulsar"),
-    (PULSAR + "cluster: {topology: node}\n", "cluster.topology: is no topology of pulsar, got 'node'; small"),
+    (PULSAR + "topics: {a: {config: {x: 1}}}\n", "topics.a.config: has no meaning on pulsar"),
+    (
+        PULSAR + "cluster: {topology: node}\n",
+        "cluster.topology: is not a topology of pulsar, got 'node'; small",
+    ),
     (
         PULSAR + "cluster: {config: {managedLedgerDefaultAckQuorum: 2}}\n",
         "managedLedgerDefaultAckQuorum: must be from 1 to 1 bookies, got 2; topology small has 1 of them",
@@ -133,23 +136,23 @@ REFUSED = [
         "managedLedgerDefaultAckQuorum: 3}}\n",
         "AckQuorum: must be from 1 to 2 bookies, got 3; managedLedgerDefaultWriteQuorum is 2",
     ),
-    ("name: x\ncluster: {topology: small}\n", "cluster.topology: is no topology of kafka, got 'small'"),
+    ("name: x\ncluster: {topology: small}\n", "cluster.topology: is not a topology of kafka, got 'small'"),
     (
         PULSAR + "cluster: {config: {defaultRetentionTimeInMinutes: 1}}\n",
         "cluster.config.defaultRetentionTimeInMinutes: is set by brokerstorm itself, got 1; the audit needs",
     ),
     (
         PULSAR + "load: {consumers: {c: {commit_every: 2s}}}\n",
-        "load.consumers.c.commit_every: means nothing on pulsar, got '2s'; a consumer of pulsar acknowledges",
+        "load.consumers.c.commit_every: has no meaning on pulsar, got '2s'; a consumer of pulsar",
     ),
     (
         PULSAR + "load: {consumers: {c: {settle: transacted}}}\n",
-        "load.consumers.c.settle: is more than the pulsar-client-java worker can do",
+        "load.consumers.c.settle: is not supported by the pulsar-client-java worker",
     ),
-    (PULSAR + "load: {consumers: {c: {per_transaction: 3}}}\n", "per_transaction: means nothing on pulsar"),
+    (PULSAR + "load: {consumers: {c: {per_transaction: 3}}}\n", "per_transaction: has no meaning on pulsar"),
     (
         PULSAR + "load: {consumers: {c: {receive: batch}}}\n",
-        "receive: is more than the pulsar-client-java worker can do, got 'batch'; it can: loop, listener",
+        "receive: is not supported by the pulsar-client-java worker, got 'batch'; supported: loop, listener",
     ),
     (
         PULSAR + "load: {consumers: {c: {client: pulsar-client}}}\n",
@@ -161,28 +164,31 @@ REFUSED = [
     ),
     (
         PULSAR + "load: {producers: {p: {client: pulsar-klient}}}\n",
-        "load.producers.p.client: is no known client, got 'pulsar-klient'; did you mean pulsar-client?",
+        "load.producers.p.client: is not a known client, got 'pulsar-klient'; did you mean pulsar-client?",
     ),
     (
         PULSAR + "load: {producers: {p: {options: {serviceUrl: x}}}}\n",
         "load.producers.p.options.serviceUrl: is set by brokerstorm itself: leave it out, got 'x'",
     ),
-    ("name: x\nload: {consumers: {c: {receive: listener}}}\n", "receive: is more than the confluent-kafka"),
-    ("name: x\nload: {consumers: {c: {nack_every: 3}}}\n", "nack_every: means nothing on kafka"),
+    (
+        "name: x\nload: {consumers: {c: {receive: listener}}}\n",
+        "receive: is not supported by the confluent-kafka",
+    ),
+    ("name: x\nload: {consumers: {c: {nack_every: 3}}}\n", "nack_every: has no meaning on kafka"),
     ("name: x\nload: {producers: {p: {batch: 3}}}\n", "load.producers.p.batch: needs calls: batch, got 3"),
     (
         "name: x\nload: {producers: {p: {calls: sync}}}\n",
-        "calls: is more than the confluent-kafka worker can",
+        "calls: is not supported by the confluent-kafka worker",
     ),
     (
         "name: x\nload: {producers: {p: {results: resent}}}\n",
-        "results: is more than the confluent-kafka worker",
+        "results: is not supported by the confluent-kafka worker",
     ),
     (
         "name: x\ntopics: {a: {count: 2}, a-001: {}}\n",
-        "topics.a-001.count: makes a second a-001; the first is of topic a",
+        "topics.a-001.count: is the second a-001; the first is of topic a",
     ),
-    ("name: x\ntopics: {a_b: {}, a.b: {}}\n", "topics.a.b: cannot be beside a_b"),
+    ("name: x\ntopics: {a_b: {}, a.b: {}}\n", "topics.a.b: collides with a_b"),
     ("name: x\ntopics: {a: {count: 1000, partitions: 12}}\n", "makes 12000 partitions in all, got 1000"),
     (
         QPID + "topics: {a: {partitions: 2}}\n",
@@ -190,9 +196,9 @@ REFUSED = [
     ),
     (
         QPID + "topics: {orders: {count: 2}}\nload: {producers: {p: {threads: 2}}}\n",
-        "threads: is more than the qpid-jms-legacy worker can do, got 2; it can: one",
+        "threads: is not supported by the qpid-jms-legacy worker, got 2; supported: one",
     ),
-    (QPID + "load: {producers: {p: {lanes: key}}}\n", "lanes: means nothing on qpid, got 'key'"),
+    (QPID + "load: {producers: {p: {lanes: key}}}\n", "lanes: has no meaning on qpid, got 'key'"),
     (
         QPID + "load: {consumers: {c: {settle: transacted}}}\n",
         "load.consumers.c.per_transaction: must be at least 1 with settle: transacted",
