@@ -8,11 +8,7 @@ in a task becomes a line in ``reasons`` and the verdict *unknown*; it can never 
 from __future__ import annotations
 
 import pickle
-import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -41,24 +37,18 @@ from harness.rundir import RunDir, read_json, read_jsonl
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OnProgress = Callable[[int, int], None]
-
-_PROGRESS_EVERY_S = 0.25
-
 
 def judge(
     run: RunDir,
     session: SparkSession,
     *,
     root_uri: str | None = None,
-    on_progress: OnProgress | None = None,
 ) -> Result:
     """Judge a sealed run and write result.json.
 
     Args:
         root_uri: where executors find the run's ``sealed`` folder, any URI that pyarrow.fs knows; None =
             the run folder, which they must then be able to read.
-        on_progress: called with (buckets judged, buckets in all).
 
     Raises:
         UsageError: plan, manifest or all sealed tables are missing or cannot be read. (A sealed file that is
@@ -73,7 +63,7 @@ def judge(
     if changed := capture.changed_documents(run):
         reports = [BucketReport(SECOND_PASS, damage=tuple(changed))]
     else:
-        reports = run_tasks(session, task, on_progress)
+        reports = run_tasks(session, task)
     damaged = {report.bucket for report in reports if report.damage}
     splits = splits_of([report.streams for report in reports if report.streams])
     if split := [each for each in splits if damaged.isdisjoint((each.home, *each.unread))]:
@@ -99,45 +89,17 @@ def read_files(run: RunDir) -> RunFiles:
     )
 
 
-def run_tasks(session: SparkSession, task: Task, on_progress: OnProgress | None = None) -> list[BucketReport]:
+def run_tasks(session: SparkSession, task: Task) -> list[BucketReport]:
     """One report a unit of the task's order. A job that Spark gives up is one report with its error."""
     count = len(task.order)
     if not count:
         return []
     try:
-        with _reported(session, count, on_progress):
-            frame = session.range(0, count, 1, count).mapInArrow(partial(judge_batches, task), SCHEMA)
-            rows = frame.collect()
+        frame = session.range(0, count, 1, count).mapInArrow(partial(judge_batches, task), SCHEMA)
+        rows = frame.collect()
     except Exception as error:  # noqa: BLE001 - a worker that died takes the job with it: unknown
         return [BucketReport(SECOND_PASS, error=f"the Spark job failed: {spark_reason(error)}")]
     return [pickle.loads(row["report"]) for row in rows]
-
-
-@contextmanager
-def _reported(session: SparkSession, total: int, on_progress: OnProgress | None) -> Iterator[None]:
-    """Tell how many tasks are done while a job of this block runs."""
-    if on_progress is None:
-        yield
-        return
-    group, over = f"judge-{uuid.uuid4()}", threading.Event()
-    tracker = session.sparkContext.statusTracker()
-
-    def watch() -> None:
-        while not over.wait(_PROGRESS_EVERY_S):
-            infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-            stages = [tracker.getStageInfo(s) for info in infos if info for s in info.stageIds]
-            on_progress(sum(stage.numCompletedTasks for stage in stages if stage), total)
-
-    thread = threading.Thread(target=watch, name="judge-progress", daemon=True)
-    session.sparkContext.setJobGroup(group, "judging")
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        session.sparkContext.setLocalProperty("spark.jobGroup.id", None)
-    on_progress(total, total)
 
 
 def analyze(run: RunDir, master: str | None = None) -> Result:

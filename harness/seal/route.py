@@ -1,4 +1,4 @@
-"""Which bucket a row belongs to: by its header's lane, or by its stream where no lane can be read.
+"""Assigns rows to buckets: by their header's lane, or by their stream where no lane can be read.
 
 A bucket holds everything one judging task needs. Lanes are the unit of every question about sends and
 the log, so a lane's rows of all three tables meet in one bucket, wherever they were found; the events of

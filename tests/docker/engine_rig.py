@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from harness.clusters.docker import engine
 from harness.errors import EnvironmentNotReady
+from harness.waiting import wait_until
 
 #: Set by continuous integration: a test that cannot have Docker fails there, it is not skipped.
 REQUIRED = "BROKERSTORM_DOCKER_TESTS"
@@ -73,9 +73,7 @@ def own_engine(folder: Path) -> Iterator[str]:
 
 
 def _wait_for(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while not socket.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            tail = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
-            raise EnvironmentNotReady(f"dockerd did not start: {tail}")
-        time.sleep(0.05)
+    wait_until(lambda: socket.exists() or process.poll() is not None, START_S, every_s=0.05)
+    if not socket.exists():
+        tail = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
+        raise EnvironmentNotReady(f"dockerd did not start: {tail}")

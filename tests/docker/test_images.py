@@ -18,6 +18,7 @@ import pytest
 from harness.clusters import spec_of
 from harness.clusters.docker import images, standin
 from harness.errors import EnvironmentNotReady
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.docker
 
@@ -133,12 +134,13 @@ def do(container: Any, *command: str) -> str:
 
 def wait_healthy(container: Any, port: int) -> None:
     """As the health check of the compose file asks: `nc -z localhost PORT`."""
-    deadline = time.monotonic() + READY_S
-    while container.exec_run(["nc", "-z", "localhost", str(port)])[0] != 0:
+
+    def is_open() -> bool:
         container.reload()
         assert container.status == "running", tail(container)
-        assert time.monotonic() < deadline, f"port {port} is closed: {tail(container)}"
-        time.sleep(0.25)
+        return bool(container.exec_run(["nc", "-z", "localhost", str(port)])[0] == 0)
+
+    assert wait_until(is_open, READY_S, every_s=0.25), f"port {port} is closed: {tail(container)}"
 
 
 def tail(container: Any) -> str:

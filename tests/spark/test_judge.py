@@ -211,13 +211,6 @@ def test_an_empty_run_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
     assert any("no message was sent" in reason for reason in result.reasons)
 
 
-def test_progress_counts_buckets(spark: SparkSession, tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    judge(write(clean(), tmp_path / "run"), spark, on_progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (3, 3)
-    assert all(0 <= done <= total == 3 for done, total in seen)
-
-
 def test_the_capture_may_be_a_uri(spark: SparkSession, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
     assert judge(run, spark, root_uri=run.root.as_uri()).verdict is Verdict.PASS

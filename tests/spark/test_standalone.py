@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from harness.errors import Exit
 from harness.toolchains.java import find_java
+from harness.waiting import wait_until
 from tests.installed import build, install
 from tests.planted.streams import STREAMS
 from tests.planted.tiny import History
@@ -65,10 +65,8 @@ def start(folder: Path, name: str, main: str, *arguments: str) -> subprocess.Pop
 
 
 def wait_for(log: Path, text: str) -> None:
-    end = time.monotonic() + START_S
-    while text not in (seen := log.read_text(errors="replace")):
-        assert time.monotonic() < end, f"{log.name} never said {text!r}:\n{seen[-2000:]}"
-        time.sleep(0.1)
+    said = wait_until(lambda: text in log.read_text(errors="replace"), START_S)
+    assert said, f"{log.name} never said {text!r}:\n{log.read_text(errors='replace')[-2000:]}"
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

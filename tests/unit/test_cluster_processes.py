@@ -28,6 +28,7 @@ from harness.clusters.nodes.processes import (
     run_processes,
 )
 from harness.errors import EnvironmentNotReady
+from harness.waiting import wait_until
 
 IDLE = ["sleep", "600"]
 #: Ignores SIGTERM and says when it does.
@@ -36,15 +37,6 @@ STUBBORN = [
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     "print('up', flush=True); time.sleep(600)",
 ]  # fmt: skip
-
-
-def wait_for(condition: object, timeout_s: float = 10.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if condition():  # type: ignore[operator]
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @pytest.fixture
@@ -97,7 +89,7 @@ def test_pause_and_resume(node: NodeProcess) -> None:
     assert node.is_paused()
     assert node.is_running()
     node.resume()
-    assert wait_for(lambda: not node.is_paused())
+    assert wait_until(lambda: not node.is_paused(), 10)
 
 
 def test_a_paused_process_can_be_killed_and_stopped(node: NodeProcess) -> None:
@@ -122,7 +114,7 @@ def test_stop_is_graceful_and_gives_up_in_time(node: NodeProcess) -> None:
 
     node.launch(STUBBORN, dict(os.environ))
     out = node.folder.logs / "stdout.log"
-    assert wait_for(lambda: "up" in out.read_text())
+    assert wait_until(lambda: "up" in out.read_text(), 10)
     started = time.monotonic()
     node.stop(0.5)
     assert 0.5 <= time.monotonic() - started < 60.0
@@ -132,7 +124,7 @@ def test_stop_is_graceful_and_gives_up_in_time(node: NodeProcess) -> None:
 def test_a_kill_overtakes_a_stop_that_waits(node: NodeProcess) -> None:
     node.launch(STUBBORN, dict(os.environ))
     out = node.folder.logs / "stdout.log"
-    assert wait_for(lambda: "up" in out.read_text())
+    assert wait_until(lambda: "up" in out.read_text(), 10)
     stopping = threading.Thread(target=node.stop, args=(300.0,))
     stopping.start()
     started = time.monotonic()
@@ -146,7 +138,7 @@ def test_a_kill_overtakes_a_stop_that_waits(node: NodeProcess) -> None:
 def test_a_process_that_dies_at_once_says_why(node: NodeProcess) -> None:
     script = "echo booting; echo 'ERROR java.net.BindException: Address already in use' >&2; exit 3"
     node.launch(["sh", "-c", script], dict(os.environ))
-    assert wait_for(lambda: not node.is_running())
+    assert wait_until(lambda: not node.is_running(), 10)
     error = node.why_dead()
     assert "node-1 died (exit code 3)" in str(error)
     assert "Address already in use" in str(error)
@@ -168,7 +160,7 @@ def test_another_object_adopts_the_process(node: NodeProcess, run_id: str) -> No
     assert node.is_paused()
     other.kill()
     assert not other.is_running()
-    assert wait_for(lambda: not node.is_running())
+    assert wait_until(lambda: not node.is_running(), 10)
 
 
 def test_a_pid_file_that_names_a_stranger_is_not_believed(node: NodeProcess, run_id: str) -> None:
@@ -217,7 +209,7 @@ def test_processes_are_found_by_environment_but_never_ourselves(
     monkeypatch.setenv(RUN_ID, run_id)
     child = subprocess.Popen(IDLE)
     try:
-        assert wait_for(lambda: [i.pid for i, _ in run_processes(run_id)] == [child.pid])
+        assert wait_until(lambda: [i.pid for i, _ in run_processes(run_id)] == [child.pid], 10)
     finally:
         child.kill()
         child.wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import faults
 from faults.engine.ledger import Ledger
 from faults.kit.identity import process_identity
 from harness.rundir import RunDir, read_jsonl, write_json
+from harness.waiting import wait_until
 from tests.unit.fault_cluster import StateCluster
 
 
@@ -34,10 +34,7 @@ def sleeper() -> Iterator[psutil.Process]:
 
 
 def wait_status(process: psutil.Process, *, stopped: bool) -> None:
-    deadline = time.monotonic() + 5
-    while (process.status() == psutil.STATUS_STOPPED) != stopped:
-        assert time.monotonic() < deadline, process.status()
-        time.sleep(0.01)
+    assert wait_until(lambda: (process.status() == psutil.STATUS_STOPPED) == stopped, 5, every_s=0.01)
 
 
 def stop(process: psutil.Process) -> None:

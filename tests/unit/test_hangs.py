@@ -32,6 +32,7 @@ from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
 from harness.rundir import RunDir, read_jsonl
 from harness.scenario.model import Scenario
+from harness.waiting import wait_until
 
 S = 1_000_000_000
 CAPACITY = 8
@@ -292,10 +293,7 @@ def test_stacks_of_a_live_process_are_kept_and_it_goes_on(tmp_path: Path) -> Non
         assert worker.is_alive
         assert worker.pid is not None
         subprocess.run(["kill", f"-{int(signal.SIGSTOP)}", str(worker.pid)], check=True)
-        deadline = time.monotonic() + 10
-        while not worker.is_stopped:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        assert wait_until(lambda: worker.is_stopped, 10, every_s=0.01)
     finally:
         worker.kill()
         assert worker._process is not None

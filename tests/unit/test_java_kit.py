@@ -17,6 +17,7 @@ import pytest
 
 from harness.records import RAW, Outcome, TableId
 from harness.run.worker_process import WorkerProcess
+from harness.waiting import wait_until
 from harness.workers import java_build
 from tests.golden import assert_golden
 
@@ -67,10 +68,7 @@ def run(worker: WorkerProcess, *, rows: int, drain_s: float = 20) -> Rows:
     """Start, wait for so many rows, drain; the rows that it left."""
     worker.wait_ready(20)
     worker.tell(f"start {time.monotonic_ns() + 50_000_000}")
-    deadline = time.monotonic() + 20
-    while len(sends(worker)) < rows:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert wait_until(lambda: len(sends(worker)) >= rows, 20, every_s=0.05)
     worker.tell(f"drain {time.monotonic_ns() + int(drain_s * 1e9)}")
     assert worker.wait_done(drain_s + 10)
     assert worker._wait_exit(5)

@@ -6,7 +6,6 @@ import errno
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from harness.protocols.limits import (
     MemoryUse,
     SlowsDisk,
 )
+from harness.waiting import wait_until
 
 V1 = """\
 30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct
@@ -262,18 +262,11 @@ def hog(tmp_path: Path) -> Iterator[Callable[[str], Hog]]:
         each.end()
 
 
-def wait_for(what: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @needs_groups
 def test_the_kernel_holds_a_process_to_its_quota(hog: Callable[[str], Hog]) -> None:
     node = hog("while True: pass")
     node.limit_cpu("hog", 0.1)
-    wait_for(lambda: node.cpu_use("hog").throttled >= 3)
+    assert wait_until(lambda: node.cpu_use("hog").throttled >= 3, 20, every_s=0.02)
     assert node.cpu_use("hog").throttled_s > 0.1
     node.limit_cpu("hog", None)
     assert node.cpu_use("hog").cores is None
@@ -282,11 +275,11 @@ def test_the_kernel_holds_a_process_to_its_quota(hog: Callable[[str], Hog]) -> N
 @needs_groups
 def test_the_kernel_kills_who_wants_more_than_its_limit(hog: Callable[[str], Hog]) -> None:
     node = hog("x = []\nwhile True:\n x.append(b'x' * 1000000)\n import time; time.sleep(0.001)")
-    wait_for(lambda: node.memory_use("hog").fixed > 20_000_000)
+    assert wait_until(lambda: node.memory_use("hog").fixed > 20_000_000, 20, every_s=0.02)
     before = node.memory_use("hog")
     holds = node.limit_memory("hog", before.fixed + 16_000_000)
     assert holds is not None
-    wait_for(lambda: node.process.poll() is not None)
+    assert wait_until(lambda: node.process.poll() is not None, 20, every_s=0.02)
     after = node.memory_use("hog")
     assert after.met > before.met
     assert after.killed == before.killed + 1

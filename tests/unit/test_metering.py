@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from harness.run import metering
 from harness.run.metering import Meter
 from harness.rundir import RunDir, append_jsonl, read_jsonl
+from harness.waiting import wait_until
 
 
 def test_a_sample_that_finds_no_room_is_not_the_last(
@@ -32,10 +32,7 @@ def test_a_sample_that_finds_no_room_is_not_the_last(
     mine = {"me": (os.getpid(), {"ok": 3, "client": "x"}), "gone": (2**22 + 1, {}), "not yet": (None, {})}
     meter = Meter(run, workers=lambda: mine, nodes=dict)
     meter.start()
-    deadline = time.monotonic() + 20
-    while not run.metrics.exists() or len(read_jsonl(run.metrics)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert wait_until(lambda: len(read_jsonl(run.metrics)) > 1, 20, every_s=0.01)
     meter.stop()
     rows = read_jsonl(run.metrics)
     assert {row["worker"] for row in rows} == {"me"}

@@ -8,6 +8,7 @@ from typing import Any
 import faults
 from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
+from harness.waiting import wait_until
 from tests.unit.fault_cluster import NAMES, StateCluster
 
 TOPICS = [TopicSettings("orders", 6, 3)]
@@ -31,10 +32,8 @@ class Rig:
         return [row["event"] for row in self.rows(fault_id=fault_id)]
 
     def wait_for(self, event: str, count: int = 1) -> None:
-        deadline = time.monotonic() + 20
-        while len(self.rows(event)) < count:
-            assert time.monotonic() < deadline, f"no {event} in {self.rows()}"
-            time.sleep(0.005)
+        there = wait_until(lambda: len(self.rows(event)) >= count, 20, every_s=0.005)
+        assert there, f"no {event} in {self.rows()}"
 
 
 def kill(at: float, seconds: float = 0.2, **more: Any) -> dict[str, Any]:
