@@ -82,7 +82,7 @@ def node_roles(system: str, version: str = "", topology: str = "") -> dict[str, 
     """Nodes of a system's cluster and what each is."""
     from harness.clusters import spec_of
 
-    return {service.name: service.roles for service in spec_of(system, version, topology).nodes}
+    return {service.name: tuple(service.roles) for service in spec_of(system, version, topology).nodes}
 
 
 def choose_plans(

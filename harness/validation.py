@@ -18,7 +18,11 @@ Model = type[BaseModel]
 def problem_of(model: Model, error: ValidationError, data: Any) -> tuple[Location, str, int]:
     """The first error as (key path, sentence), and how many other keys have one."""
     errors: Sequence[Any] = error.errors(include_url=False)
-    location, sentence = _explain(model, errors[0], data)
+    first = errors[0]
+    if first["type"] == "missing":  # a required key that is misspelt is an unknown one, too
+        beside = (e for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == first["loc"][:-1])
+        first = next(beside, first)
+    location, sentence = _explain(model, first, data)
     keys = {_existing(tuple(each["loc"]), data, keep_last=True) for each in errors}
     return location, sentence, len(keys) - 1
 

@@ -3,7 +3,6 @@
 from harness.clusters.cluster import (
     BrokerCluster,
     attach_cluster,
-    default_version,
     describe_cluster,
     fetch_cluster,
     open_cluster,
@@ -13,7 +12,6 @@ from harness.clusters.cluster import (
 __all__ = [
     "BrokerCluster",
     "attach_cluster",
-    "default_version",
     "describe_cluster",
     "fetch_cluster",
     "open_cluster",

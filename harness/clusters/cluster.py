@@ -248,11 +248,6 @@ def _runs_with_containers() -> set[str]:
         return set()
 
 
-def default_version(system: str) -> str:
-    """The version that `open_cluster` takes when none is asked."""
-    return spec_of(system).version
-
-
 def spec_of(system: str, version: str = "", topology: str = "", *, run_id: str = "none") -> ClusterSpec:
     """The compose file of a system, resolved; touches nothing.
 

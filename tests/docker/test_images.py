@@ -281,9 +281,7 @@ def test_an_image_without_our_label_is_never_replaced(
     engine.api.commit(container.id, *theirs.split(":"), changes=[f"LABEL {standin.STANDIN_LABEL}=no"])
     try:
         before = engine.api.inspect_image(theirs)["Id"]
-        services = tuple(
-            replace(each, container=replace(each.container, image=theirs)) for each in spec.services
-        )
+        services = tuple(each.model_copy(update={"image": theirs}) for each in spec.services)
         assert standin.provide(engine, replace(spec, services=services)).kind == "official"
         assert engine.api.inspect_image(theirs)["Id"] == before
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import socket
 from pathlib import Path
 
@@ -126,11 +127,14 @@ def test_compose_files_that_name_no_such_port_are_refused(tmp_path: Path) -> Non
     from harness.clusters.layout.compose import read_compose
 
     path = tmp_path / "compose.yaml"
-    release = "{from: '4.0', java: 17, coordinates: ['a:b:1']}"
-    path.write_text(
-        "x-brokerstorm: {system: kafka, default_version: '4.1.2', ports: {client: 1},"
-        f" detours: {{clients: {{broker: [door]}}}}, releases: [{release}]}}\nservices: {{}}\n"
-    )
+    shared = {
+        "system": "kafka",
+        "ports": {"client": 1},
+        "detours": {"clients": {"broker": ["door"]}},
+        "releases": [{"from": "4.0", "java": 17, "coordinates": ["a:b:1"]}],
+    }
+    service = {"x-brokerstorm": {"number": 1, "main": "M"}}
+    path.write_text(json.dumps({"x-brokerstorm": shared, "services": {"a": service}}))
     with pytest.raises(UsageError, match="no port 'door'; there are client"):
         read_compose(path)
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.clusters import default_version
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan, build_plans, with_tag
 from harness.plan.model import Plan
@@ -205,10 +204,6 @@ def test_rounds_interleave_variants_under_the_same_seeds() -> None:
         ("b", 11, "clean"),
     ]
     assert len({p.run_tag for p in plans}) == 4
-
-
-def test_default_version_is_the_compose_files() -> None:
-    assert SYSTEMS["kafka"].version == default_version("kafka")
 
 
 def test_versions() -> None:

@@ -18,7 +18,7 @@ _MB = 2**20
 
 def needed(spec: ClusterSpec) -> list[str]:
     """Images of a cluster, each once."""
-    return list(dict.fromkeys(service.container.image for service in spec.services))
+    return list(dict.fromkeys(service.image for service in spec.services))
 
 
 def missing(client: Any, spec: ClusterSpec) -> list[str]:

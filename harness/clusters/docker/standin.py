@@ -40,7 +40,7 @@ class Image:
 
 def image_of(spec: ClusterSpec) -> str:
     """The tag that every service of a system runs from."""
-    return spec.services[0].container.image
+    return spec.services[0].image
 
 
 def look(client: Any, tag: str) -> Image:

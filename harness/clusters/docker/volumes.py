@@ -16,7 +16,7 @@ from typing import Any, Final
 from harness.clusters.docker import engine
 from harness.clusters.docker.engine import asking
 from harness.clusters.docker.wiring import bind_mount
-from harness.clusters.layout.compose import ClusterSpec, Container
+from harness.clusters.layout.compose import ClusterSpec, Service
 from harness.clusters.limits import node_limits
 from harness.clusters.limits.node_limits import Limits
 from harness.clusters.nodes.node_process import NodeFolder
@@ -51,8 +51,8 @@ class BoundVolumes:
         self._run_id = run_id
         self._folder = folder
         self._client = client
-        self._containers = {each.name: each.container for each in spec.services if each.container.data}
-        data = {name: NodeFolder(folder / name).data for name in self._containers}
+        self._services = {each.name: each for each in spec.services if each.data_mount}
+        data = {name: NodeFolder(folder / name).data for name in self._services}
         self.limits = Limits(run_id, data, needs & GIVES)
 
     def make(self) -> list[Path]:
@@ -64,15 +64,15 @@ class BoundVolumes:
         bound = {}
         owners: dict[str, tarfile.TarInfo] = {}
         for node, volume in self.limits.volumes.items():
-            container = self._containers[node]
-            if container.image not in owners:
-                owners[container.image] = self._as_in_image(container)
+            service = self._services[node]
+            if service.image not in owners:
+                owners[service.image] = self._as_in_image(service)
             volume.data.mkdir(parents=True, exist_ok=True)
             self.limits.prepare(node)
-            like = owners[container.image]
+            like = owners[service.image]
             os.chown(volume.data, like.uid, like.gid)
             volume.data.chmod(like.mode & 0o777)
-            bound[node] = {"volumes": [bind_mount(volume.data, container.data)]}
+            bound[node] = {"volumes": [bind_mount(volume.data, service.data_mount)]}
         if not bound:
             return []
         write_json(self._folder / OVERRIDE, {"services": bound})
@@ -101,7 +101,7 @@ class BoundVolumes:
             pid = pids[node]
             if pid is None:
                 raise EnvironmentNotReady(f"the process of {node} is not on this machine", hint=_ELSEWHERE)
-            inside = Path(f"/proc/{pid}/root{self._containers[node].data}")
+            inside = Path(f"/proc/{pid}/root{self._services[node].data_mount}")
             try:
                 same = inside.stat().st_dev == volume.data.stat().st_dev
             except OSError as error:
@@ -109,18 +109,18 @@ class BoundVolumes:
             if not same:
                 raise EnvironmentNotReady(f"{node} does not keep its data on {volume.data}", hint=_ELSEWHERE)
 
-    def _as_in_image(self, container: Container) -> tarfile.TarInfo:
+    def _as_in_image(self, service: Service) -> tarfile.TarInfo:
         """Owner and mode of the data folder of an image, which a volume of the engine would take over."""
         label = {engine.LABEL: self._run_id}
-        with asking(f"cannot look into {container.image}"):
-            made = self._client.containers.create(container.image, labels=label)
+        with asking(f"cannot look into {service.image}"):
+            made = self._client.containers.create(service.image, labels=label)
             try:
-                chunks, _ = made.get_archive(container.data)
+                chunks, _ = made.get_archive(service.data_mount)
                 archive = io.BytesIO(b"".join(chunks))
             finally:
                 made.remove(force=True, v=True)
         with tarfile.open(fileobj=archive) as listed:
             found = listed.next()
         if found is None:
-            raise EnvironmentNotReady(f"{container.image} has no {container.data}")
+            raise EnvironmentNotReady(f"{service.image} has no {service.data_mount}")
         return found

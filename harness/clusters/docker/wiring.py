@@ -31,7 +31,7 @@ class DockerWiring(Wiring):
         self._detours = detours
 
     def data(self, node: Node) -> str:
-        return self._services[node.name].container.data or _NO_VOLUME
+        return self._services[node.name].data_mount or _NO_VOLUME
 
     def bind_host(self, node: Node) -> str:
         return "0.0.0.0"

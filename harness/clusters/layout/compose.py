@@ -1,83 +1,43 @@
-"""Reads compose/<system>/compose.yaml: which services there are and how to run each as a plain process.
-
-Only the keys that one of our two runtimes honours are accepted; any other is an error that names the file
-and the key, because a key that is silently dropped is a cluster that is silently different.
-"""
+"""Reads compose/<system>/compose.yaml: which services there are and how to run each as a plain process."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, get_args
 
 import yaml
+from pydantic import ValidationError
 
+from harness.clusters.layout.compose_model import ComposeFile, Endpoint, Process, Release, ServicePart, Shared
 from harness.errors import UsageError
+from harness.systems import system_of
 from harness.toolchains.coordinates import Artifacts
+from harness.validation import dotted, problem_of
 
-_TOP = {"name", "services", "networks", "volumes", "x-brokerstorm"}
-_SERVICE = {
-    "image", "hostname", "environment", "volumes", "networks", "ports", "depends_on", "healthcheck", "labels",
-    "stop_grace_period", "mem_limit", "profiles", "command", "cgroup_parent",
-    "dns_opt", "dns_search", "x-brokerstorm",
-}  # fmt: skip
-_SHARED = {"system", "default_version", "topologies", "ports", "detours", "reserved", "releases"}
-_RELEASE = {"from", "java", "coordinates", "archive", "exclude", "managed", "jvm", "templates", "args"}
-_PROCESS = {
-    "number", "roles", "main", "args", "jvm", "templates", "settings", "memory_mb", "endpoints", "once",
-}  # fmt: skip
-#: Compose's conditions of a dependency -> what the process runtime waits for.
-_CONDITIONS = ("service_started", "service_healthy", "service_completed_successfully")
-_ENDPOINTS = ("client", "peer", "admin")
+_ENDPOINTS: Final = get_args(Endpoint)
 _VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?::(?P<how>[-?])(?P<rest>[^}]*))?\}")
 _VERSION = re.compile(r"^(\d+)\.(\d+)(\.\d+)*([-.][A-Za-z0-9]+)*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
-    """A service as a container, as far as we must know; the compose plugin knows the rest.
+class Service(Process):
+    """A service of one version: a node, as a process and as a container.
 
     Attributes:
-        image: its full name, tag included.
-        data: where its data volume is mounted, empty when it has none.
-    """
-
-    image: str = ""
-    data: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """One node, as a process: ``java <jvm> -cp <jars> <main> <args>``.
-
-    ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node, and ``args``
-    the addresses of nodes as ``{<node>.<port>}``. ``templates`` maps the name of a rendered file in
-    ``{conf}`` to its template; the user's settings go into ``settings``.
-
-    Attributes:
-        once: a step of the start, not a node: it runs to its end before what depends on it starts.
-        endpoints: client, peer, admin -> the port's name in the compose file.
         after: service -> what to wait for: "service_healthy" (its client endpoint accepts connections),
             "service_completed_successfully" or "service_started".
+        image: its full name, tag included.
+        data_mount: where its data volume is mounted in the container, empty when it has none.
     """
 
     name: str
-    number: int
-    roles: tuple[str, ...]
-    main: str
-    args: tuple[str, ...]
-    jvm: tuple[str, ...]
-    templates: Mapping[str, Path]
-    settings: str
-    memory_mb: int
-    once: bool = False
-    endpoints: Mapping[str, str] = field(default_factory=dict)
-    after: Mapping[str, str] = field(default_factory=dict)
-    container: Container = field(default_factory=Container)
+    templates: Mapping[str, Path]  # type: ignore[assignment]
+    after: Mapping[str, str]
+    image: str
+    data_mount: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +58,7 @@ class ClusterSpec:
     services: tuple[Service, ...] = field(default=())
     topology: str = ""
     reserved: frozenset[str] = frozenset()
-    detours: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    detours: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     detours_since: tuple[int, int] = (0, 0)
 
     @property
@@ -126,11 +86,7 @@ def compose_file(system: str) -> Path:
         UsageError: there is none.
     """
     root = Path(__file__).resolve().parents[3] / "compose"
-    path = root / system / "compose.yaml"
-    if not path.is_file():
-        have = ", ".join(sorted(p.parent.name for p in root.glob("*/compose.yaml")))
-        raise UsageError(f"unknown system {system!r}", hint=f"there is: {have}")
-    return path
+    return root / system_of(system).name / "compose.yaml"
 
 
 def read_compose(
@@ -139,82 +95,113 @@ def read_compose(
     """The services of a compose file and the artifacts they run from.
 
     Args:
-        version: version of the system; empty means the file's default.
-        topology: one of the file's ``topologies``; empty means the first. A service with ``profiles`` is
-            there when the topology is one of them.
+        version: version of the system; empty means its default.
+        topology: one of the system's; empty means the first. A service with ``profiles`` is there when the
+            topology is one of them.
         variables: values of ``${NAME}``; ``<SYSTEM>_VERSION`` is always known.
 
     Raises:
         UsageError: unreadable file, unsupported key, unknown variable or topology, version older than we
             support.
     """
-    document = _load(path)
-    _known(document, _TOP, path, "", extensions=True)
-    shared = _mapping(document.get("x-brokerstorm"), path, "x-brokerstorm")
-    _known(shared, _SHARED, path, "x-brokerstorm")
-    system = str(_need(shared, "system", path, "x-brokerstorm"))
-    version = version or str(_need(shared, "default_version", path, "x-brokerstorm"))
-    known = {f"{system.upper()}_VERSION": version, "BROKERSTORM_RUN_ID": "none", **(variables or {})}
-    document = _interpolate(document, known, path, "")
-    shared = document["x-brokerstorm"]
-    release = _release(shared, version, system, path)
-    topology = _topology(shared, topology, system)
-    services = _mapping(document.get("services"), path, "services")
-    read = [_service(name, body, release, path) for name, body in services.items() if _is_in(body, topology)]
-    ports = {str(name): int(port) for name, port in shared.get("ports", {}).items()}
-    for service in read:
-        for name, port in service.endpoints.items():
-            if port not in ports:
-                at = f"services.{service.name}.x-brokerstorm.endpoints"
-                raise UsageError(f"{path}: {at}: {name} needs one of the ports {', '.join(ports)}")
+    raw = _load(path)
+    system = system_of(_checked(raw, path).shared.system)
+    version = version or system.version
+    if topology and topology not in system.topologies:
+        listed = ", ".join(system.topologies) or "none, leave it out"
+        raise UsageError(f"{system.name} has no topology {topology!r}", hint=f"there is: {listed}")
+    topology = topology or next(iter(system.topologies), "")
+    known = {f"{system.name.upper()}_VERSION": version, "BROKERSTORM_RUN_ID": "none", **(variables or {})}
+    file = _checked(_interpolate(raw, known, path, ""), path)
+    shared, release = file.shared, _release(file.shared, version)
+    services = [
+        _service(name, part, release, path)
+        for name, part in file.services.items()
+        if not part.profiles or topology in part.profiles
+    ]
+    _require_ports(shared, services, path)
     return ClusterSpec(
         file=path,
-        system=system,
+        system=system.name,
         version=version,
-        java=int(_need(release, "java", path, "x-brokerstorm.releases")),
+        java=release.java,
         artifacts=Artifacts(
-            tuple(release.get("coordinates", ())),
-            tuple(release.get("exclude", ())),
-            str(release.get("archive", "")),
-            str(release.get("managed", "")),
+            tuple(release.coordinates), tuple(release.exclude), release.archive, release.managed
         ),
-        ports=ports,
-        services=_start_order(read, path),
+        ports=shared.ports,
+        services=_start_order(services, path),
         topology=topology,
-        reserved=frozenset(shared.get("reserved", ())),
-        detours=_detours(shared, ports, path),
-        detours_since=release_key(str(shared.get("detours", {}).get("since", "0.0"))),
+        reserved=frozenset(shared.reserved),
+        detours={"clients": shared.detours.clients, "peers": shared.detours.peers},
+        detours_since=release_key(shared.detours.since),
     )
 
 
-def _detours(
-    shared: Mapping[str, Any], ports: Mapping[str, int], path: Path
-) -> dict[str, dict[str, tuple[str, ...]]]:
-    at = "x-brokerstorm.detours"
-    sides = _mapping(shared.get("detours", {}), path, at)
-    _known(sides, {"clients", "peers", "since"}, path, at)
-    read = {
-        side: {str(role): tuple(map(str, listed)) for role, listed in _mapping(body, path, at).items()}
-        for side, body in sides.items()
-        if side != "since"
+def _load(path: Path) -> dict[str, Any]:
+    """The file's data without its own extensions, which hold what YAML's aliases stand for."""
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(document, dict):
+        raise UsageError(f"{path}: must be a mapping, found {type(document).__name__}")
+    kept = ("x-brokerstorm",)
+    return {key: value for key, value in document.items() if key in kept or not str(key).startswith("x-")}
+
+
+def _checked(document: Mapping[str, Any], path: Path) -> ComposeFile:
+    try:
+        return ComposeFile.model_validate(document)
+    except ValidationError as error:
+        location, problem, more = problem_of(ComposeFile, error, document)
+        hint = f"{more} more after this one" if more else ""
+        raise UsageError(f"{path}: {dotted(location, 'the file')}: {problem}", hint=hint) from None
+
+
+def _require_ports(shared: Shared, services: Sequence[Service], path: Path) -> None:
+    sides = shared.detours
+    named = {
+        **{f"x-brokerstorm.detours.clients.{role}": ports for role, ports in sides.clients.items()},
+        **{f"x-brokerstorm.detours.peers.{role}": ports for role, ports in sides.peers.items()},
+        **{f"services.{each.name}.x-brokerstorm.endpoints": each.endpoints.values() for each in services},
     }
-    for name in (name for roles in read.values() for listed in roles.values() for name in listed):
-        if name not in ports:
-            raise UsageError(f"{path}: {at}: no port {name!r}; there are {', '.join(ports)}")
-    return read
+    for place, ports in named.items():
+        for port in ports:
+            if port not in shared.ports:
+                raise UsageError(f"{path}: {place}: no port {port!r}; there are {', '.join(shared.ports)}")
 
 
-def _topology(shared: Mapping[str, Any], wanted: str, system: str) -> str:
-    known = [str(name) for name in shared.get("topologies", ())]
-    if wanted and wanted not in known:
-        listed = ", ".join(known) or "none, leave it out"
-        raise UsageError(f"{system} has no topology {wanted!r}", hint=f"there is: {listed}")
-    return wanted or next(iter(known), "")
+def _release(shared: Shared, version: str) -> Release:
+    wanted = release_key(version)
+    for release in shared.releases:
+        if release_key(release.from_) <= wanted:
+            return release
+    raise UsageError(
+        f"{shared.system} {version} is older than what brokerstorm can start",
+        hint=f"the oldest supported release is {shared.releases[-1].from_}",
+    )
 
 
-def _is_in(body: Any, topology: str) -> bool:
-    profiles = body.get("profiles", ()) if isinstance(body, dict) else ()
-    return not profiles or topology in profiles
+def _service(name: str, part: ServicePart, release: Release, path: Path) -> Service:
+    process = part.process
+    templates = {**release.templates, **process.templates}
+    # The volume with a name; folders of the host are mounted by path.
+    volumes = [volume.split(":") for volume in part.volumes if "/" not in volume.partition(":")[0]]
+    of_version = {
+        "args": release.args.get(name, process.args),
+        "jvm": [*process.jvm, *release.jvm],
+        "templates": {target: path.parent / source for target, source in templates.items()},
+        "endpoints": {name: process.endpoints.get(name, name) for name in _ENDPOINTS},
+    }
+    return Service.model_construct(
+        **{**dict(process), **of_version},
+        name=name,
+        after={name: one.condition for name, one in part.depends_on.items()},
+        image=part.image,
+        data_mount=volumes[-1][1] if volumes else "",
+    )
 
 
 def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]:
@@ -232,114 +219,6 @@ def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]
         depth[name] = max((depth[one] + 1 for one in there[name].after if one in there), default=0)
     # The file's order within a wave, so that a start is the same every time.
     return tuple(sorted(services, key=lambda service: depth[service.name]))
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        document = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
-    return _mapping(document, path, "")
-
-
-def _release(shared: Mapping[str, Any], version: str, system: str, path: Path) -> dict[str, Any]:
-    wanted = release_key(version)
-    releases = [_mapping(entry, path, "x-brokerstorm.releases") for entry in shared.get("releases", [])]
-    for release in releases:
-        _known(release, _RELEASE, path, "x-brokerstorm.releases")
-        if release_key(str(_need(release, "from", path, "x-brokerstorm.releases"))) <= wanted:
-            return release
-    oldest = releases[-1]["from"] if releases else "none"
-    raise UsageError(
-        f"{system} {version} is older than what brokerstorm can start",
-        hint=f"the oldest supported release is {oldest}; the default is {shared['default_version']}",
-    )
-
-
-def _service(name: str, body: Any, release: Mapping[str, Any], path: Path) -> Service:
-    at = f"services.{name}"
-    body = _mapping(body, path, at)
-    _known(body, _SERVICE, path, at)
-    process = _mapping(body.get("x-brokerstorm"), path, f"{at}.x-brokerstorm")
-    _known(process, _PROCESS, path, f"{at}.x-brokerstorm")
-    templates = {**release.get("templates", {}), **process.get("templates", {})}
-    # Arguments that differ between versions: the release's, by the service's name.
-    args = release.get("args", {}).get(name, process.get("args", ()))
-    return Service(
-        name=name,
-        number=int(_need(process, "number", path, f"{at}.x-brokerstorm")),
-        roles=tuple(process.get("roles", ())),
-        main=str(_need(process, "main", path, f"{at}.x-brokerstorm")),
-        args=tuple(args),
-        jvm=(*_flat(process.get("jvm", ())), *release.get("jvm", ())),
-        templates={target: path.parent / source for target, source in templates.items()},
-        settings=str(process.get("settings", "")),
-        memory_mb=int(process.get("memory_mb", 0)),
-        once=bool(process.get("once", False)),
-        endpoints={name: str(process.get("endpoints", {}).get(name, name)) for name in _ENDPOINTS},
-        after=_after(body.get("depends_on", {}), path, f"{at}.depends_on"),
-        container=_container(body, path, at),
-    )
-
-
-def _container(body: Mapping[str, Any], path: Path, at: str) -> Container:
-    """The data volume is the one with a name; folders of the host are mounted by path."""
-    data = ""
-    for volume in body.get("volumes", ()):
-        source, colon, target = str(volume).partition(":")
-        if not colon:
-            raise UsageError(f"{path}: {at}.volumes: {volume!r} has no name, so `clean` could not find it")
-        if "/" not in source:
-            data = target.partition(":")[0]
-    return Container(str(body.get("image", "")), data)
-
-
-def _flat(flags: Sequence[Any]) -> list[str]:
-    """A list in which an alias of YAML may stand for several flags."""
-    return [str(flag) for one in flags for flag in (one if isinstance(one, list) else [one])]
-
-
-def _after(depends_on: Any, path: Path, at: str) -> dict[str, str]:
-    """Compose's two forms of ``depends_on`` as service -> condition."""
-    if isinstance(depends_on, list):
-        return {str(name): _CONDITIONS[0] for name in depends_on}
-    after = {}
-    for name, body in _mapping(depends_on, path, at).items():
-        _known(_mapping(body, path, f"{at}.{name}"), {"condition", "required"}, path, f"{at}.{name}")
-        condition = str(body.get("condition", _CONDITIONS[0]))
-        if condition not in _CONDITIONS:
-            allowed = ", ".join(_CONDITIONS)
-            raise UsageError(f"{path}: {at}.{name}.condition is {condition!r}", hint=f"allowed: {allowed}")
-        after[str(name)] = condition
-    return after
-
-
-def _mapping(value: Any, path: Path, at: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{path}: {at or 'the file'} must be a mapping, found {type(value).__name__}")
-    return value
-
-
-def _need(mapping: Mapping[str, Any], key: str, path: Path, at: str) -> Any:
-    if key not in mapping:
-        raise UsageError(f"{path}: {at} needs the key {key!r}")
-    return mapping[key]
-
-
-def _known(
-    mapping: Mapping[str, Any], allowed: set[str], path: Path, at: str, *, extensions: bool = False
-) -> None:
-    for key in mapping:
-        if key in allowed or (extensions and str(key).startswith("x-")):
-            continue
-        near = difflib.get_close_matches(str(key), allowed, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise UsageError(
-            f"{path}: key {f'{at}.{key}' if at else key!r} is not supported{meant}",
-            hint=f"supported here: {', '.join(sorted(allowed))}",
-        )
 
 
 def _interpolate(value: Any, variables: Mapping[str, str], path: Path, at: str) -> Any:

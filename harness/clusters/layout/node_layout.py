@@ -159,7 +159,7 @@ class Layout:
             peer=Endpoint(host, ports[service.endpoints["peer"]]),
             admin=Endpoint(host, ports[service.endpoints["admin"]]),
             folder=self.folder / service.name,
-            roles=service.roles,
+            roles=tuple(service.roles),
         )
 
     def _fields(self, node: Node) -> dict[str, Any]:

@@ -1,0 +1,141 @@
+"""The model of compose/<system>/compose.yaml.
+
+Only the keys that one of our two runtimes honours are accepted: a key that is silently dropped is a cluster
+that is silently different. What only the compose plugin reads may be anything.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _flat(flags: Any) -> Any:
+    if not isinstance(flags, list):
+        return flags
+    return [flag for one in flags for flag in (one if isinstance(one, list) else [one])]
+
+
+def _by_name(depends_on: Any) -> Any:
+    return {name: {} for name in depends_on} if isinstance(depends_on, list) else depends_on
+
+
+Endpoint = Literal["client", "peer", "admin"]
+#: A list in which an alias of YAML may stand for several flags.
+Flags = Annotated[list[str], BeforeValidator(_flat)]
+
+
+class Dependency(_Part):
+    """What to wait for: its process, its client endpoint, or its end."""
+
+    condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = (
+        "service_started"
+    )
+    required: bool = True
+
+
+class Process(_Part):
+    """``x-brokerstorm`` of a service, a node as a process: ``java <jvm> -cp <jars> <main> <args>``.
+
+    ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node, and ``args``
+    the addresses of nodes as ``{<node>.<port>}``. ``templates`` maps the name of a rendered file in
+    ``{conf}`` to its template; the user's settings go into ``settings``.
+
+    Attributes:
+        endpoints: client, peer, admin -> the port's name in the compose file.
+        once: a step of the start, not a node: it runs to its end before what depends on it starts.
+    """
+
+    number: int = Field(ge=1)
+    main: str
+    roles: list[str] = Field(default_factory=list)
+    args: list[str] = Field(default_factory=list)
+    jvm: Flags = Field(default_factory=list)
+    templates: dict[str, str] = Field(default_factory=dict)
+    settings: str = ""
+    memory_mb: int = 0
+    endpoints: dict[Endpoint, str] = Field(default_factory=dict)
+    once: bool = False
+
+
+#: Keys of a service that the compose plugin reads.
+_OF_THE_PLUGIN: Final = (
+    *(
+        "cgroup_parent",
+        "command",
+        "dns_opt",
+        "dns_search",
+        "environment",
+        "healthcheck",
+        "hostname",
+        "labels",
+    ),
+    *("mem_limit", "networks", "ports", "stop_grace_period"),
+)
+_Plugin = create_model("_Plugin", __base__=_Part, **dict.fromkeys(_OF_THE_PLUGIN, (Any, None)))  # type: ignore[call-overload]
+
+
+class ServicePart(_Plugin):
+    """One of ``services``; ``profiles``: the topologies that it is part of, none = all."""
+
+    process: Process = Field(alias="x-brokerstorm")
+    image: str = ""
+    profiles: list[str] = Field(default_factory=list)
+    volumes: list[str] = Field(default_factory=list)
+    depends_on: Annotated[dict[str, Dependency], BeforeValidator(_by_name)] = Field(default_factory=dict)
+
+    @field_validator("volumes")
+    @classmethod
+    def _have_names(cls, volumes: list[str]) -> list[str]:
+        for volume in volumes:
+            if ":" not in volume:
+                raise ValueError(f"{volume!r} has no name, so `clean` could not find it")
+        return volumes
+
+
+class Release(_Part):
+    """What a system runs from, from a version on; ``args``: of services whose arguments changed."""
+
+    from_: str = Field(alias="from")
+    java: int
+    coordinates: list[str] = Field(default_factory=list)
+    archive: str = ""
+    exclude: list[str] = Field(default_factory=list)
+    managed: str = ""
+    jvm: Flags = Field(default_factory=list)
+    templates: dict[str, str] = Field(default_factory=dict)
+    args: dict[str, list[str]] = Field(default_factory=dict)
+
+
+class Detours(_Part):
+    """Role of a node -> names of the ports that clients, and that other nodes, connect to; ``since``: the
+    first release that can tell clients an address of their own."""
+
+    clients: dict[str, list[str]] = Field(default_factory=dict)
+    peers: dict[str, list[str]] = Field(default_factory=dict)
+    since: str = "0.0"
+
+
+class Shared(_Part):
+    """``x-brokerstorm`` of the file; newest of ``releases`` first."""
+
+    system: str
+    ports: dict[str, int]
+    detours: Detours = Field(default_factory=Detours)
+    reserved: list[str] = Field(default_factory=list)
+    releases: list[Release] = Field(min_length=1)
+
+
+class ComposeFile(_Part):
+    """The whole file, without extensions of its own."""
+
+    shared: Shared = Field(alias="x-brokerstorm")
+    services: dict[str, ServicePart] = Field(min_length=1)
+    name: Any = None
+    networks: Any = None
+    volumes: Any = None
