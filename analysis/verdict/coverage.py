@@ -144,7 +144,7 @@ def _faults(facts: RunFacts) -> Check | None:
         return Check("faults", False, f"no planned fault was injected: {why}")
     if not effective:
         return Check("faults", False, f"none of {len(injected)} injected faults had an effect")
-    return Check("faults", False, f"none of {len(effective)} effective faults met a message on its way")
+    return Check("faults", False, f"none of {len(effective)} effective faults met a message in flight")
 
 
 def _during_traffic(fault: FaultRecord, facts: RunFacts) -> bool:

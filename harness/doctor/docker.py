@@ -56,7 +56,7 @@ def _engine_remedy(hint: str) -> str:
 
 
 def _engine_check(client: Any) -> Check:
-    with engine.asking("the Docker engine does not say its version"):
+    with engine.asking("the Docker engine does not report its version"):
         version = client.version()
     return Check("docker engine", True, f"{version['Version']}, API {version['ApiVersion']}")
 
@@ -85,12 +85,12 @@ def _images_check(client: Any, spec: ClusterSpec) -> Check:
 
 def _disk_check(client: Any) -> Check:
     """Of the engine's data folder, where it is on this machine."""
-    with engine.asking("the Docker engine does not say where its data is"):
+    with engine.asking("the Docker engine does not report where its data is"):
         folder = Path(client.info()["DockerRootDir"])
     try:
         free_mb = shutil.disk_usage(folder).free // _MB
     except OSError:
-        return Check("disk of the docker engine", True, f"{folder} is not on this machine; not looked at")
+        return Check("disk of the docker engine", True, f"{folder} is not on this machine; not checked")
     ok = free_mb >= ENGINE_DISK_MB
     text = f"{free_mb} MB free at {folder}, {ENGINE_DISK_MB} MB needed"
     remedy = "" if ok else "free some space: `docker system df` shows what the engine holds"

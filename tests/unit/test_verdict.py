@@ -105,7 +105,7 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     "no fault took effect": (lambda: facts(faults=[VACUOUS]), "none of 1 injected faults had an effect"),
     "all faults skipped": (lambda: facts(faults=[SKIPPED]), "no planned fault was injected: no candidate"),
     "no fault rows": (lambda: facts(faults=[]), "no planned fault was injected"),
-    "fault after traffic": (lambda: facts(faults=[AFTERWARDS]), "met a message on its way"),
+    "fault after traffic": (lambda: facts(faults=[AFTERWARDS]), "met a message in flight"),
     "rate": (lambda: facts(traffic(ok_share=0.97)), "rate not reached: 970/s outside outages, 97.0% of"),
     "out all the time": (lambda: facts(traffic(ok_share=0.5, outages=(OUT,))), "the rate cannot be judged"),
     "saturated": (
