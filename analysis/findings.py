@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Near:
+class NearestFault:
     """The fault nearest in time: ``delta_ms`` after its inject (negative: before)."""
 
     fault: int
@@ -66,7 +66,7 @@ class Witness:
     acked_position: str
     t_s: float  # since start of load
     around: tuple[Step, ...] = ()
-    near: Near | None = None
+    near: NearestFault | None = None
     symptoms: tuple[str, ...] = ()
 
 

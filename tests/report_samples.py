@@ -11,7 +11,7 @@ from analysis.findings import (
     Attribution,
     FaultRow,
     Finding,
-    Near,
+    NearestFault,
     Result,
     Status,
     Step,
@@ -120,9 +120,9 @@ def percentiles() -> list[tuple[float, float]]:
     return [(q, round(4 + 13 * q + 4400 * math.pow(q, 60), 3)) for q in quantiles]
 
 
-def near(fault: int, delta_ms: float) -> Near:
+def near(fault: int, delta_ms: float) -> NearestFault:
     row = fault_rows()[fault - 1]
-    return Near(fault=row.id, kind=row.kind, target=row.target, delta_ms=delta_ms)
+    return NearestFault(fault=row.id, kind=row.kind, target=row.target, delta_ms=delta_ms)
 
 
 def lost_finding() -> Finding:

@@ -8,7 +8,7 @@ rows of all buckets are put together and asked two things:
 * was any of them delivered after a later position, with the later one in another bucket?
 * does one position hold two messages? Then the record of the log contradicts itself.
 
-The strays are few, so the first pass brings them along (`sighted`); the second one reads, once for all
+The strays are few, so the first pass brings them along (`stream_rows`); the second one reads, once for all
 its streams, the bucket that holds the rest of them (`judge_split`). Where a stream is spread so that more
 than `FEW_ROWS` lie outside its home, those are read from their buckets too.
 """
@@ -29,13 +29,13 @@ from analysis.capture.bucket import (
     open_tables,
 )
 from analysis.capture.context import Context
+from analysis.kernels.labels import place_text
 from analysis.kernels.partial import (
     GAP_NS,
     WITNESSES_AN_EPISODE,
     Episode,
     RawWitness,
 )
-from analysis.kernels.words import place_text
 from harness.records import Check, Event
 
 Array = npt.NDArray[np.int64]
@@ -55,11 +55,11 @@ _JUDGED = {
     "deliveries": ("stream", "check", *_PLACE, "session", "ordinal", "event", "epoch"),
 }
 #: Columns that only what was found is described with.
-_TOLD = {"log": _IDENTITY, "deliveries": (*_IDENTITY, "t_ns")}
+_DESCRIBED = {"log": _IDENTITY, "deliveries": (*_IDENTITY, "t_ns")}
 
 
 @dataclass(frozen=True, slots=True)
-class Sighted:
+class StreamRows:
     """What a bucket knows of streams. ``rows``: log rows and deliveries by stream. ``few``: by table, the
     rows themselves of the streams that have at most `FEW_ROWS` here."""
 
@@ -84,7 +84,7 @@ class Split:
 # -- the first pass
 
 
-def sighted(bucket: Bucket, *, few_rows: int = FEW_ROWS) -> Sighted:
+def stream_rows(bucket: Bucket, *, few_rows: int = FEW_ROWS) -> StreamRows:
     """Streams of which the bucket holds log rows or deliveries, with the rows of small ones."""
     log = _rows_by_stream(bucket.log)
     given = _rows_by_stream(bucket.deliveries, only=Event.DELIVER)
@@ -96,12 +96,12 @@ def sighted(bucket: Bucket, *, few_rows: int = FEW_ROWS) -> Sighted:
     small = tuple(s for s in streams.tolist() if 0 < total[s] <= few_rows)
     tables = {"log": bucket.log, "deliveries": bucket.deliveries}
     few = {table: _carried(columns, table, small) for table, columns in tables.items()} if small else {}
-    return Sighted(bucket.number, dict(zip(streams.tolist(), total[streams].tolist(), strict=True)), few)
+    return StreamRows(bucket.number, dict(zip(streams.tolist(), total[streams].tolist(), strict=True)), few)
 
 
 def _carried(columns: Columns, table: str, streams: Sequence[int]) -> Table:
     own = _rows_of(columns, table, streams)
-    return {name: columns[name][own] for name in (*_JUDGED[table], *_TOLD[table])}
+    return {name: columns[name][own] for name in (*_JUDGED[table], *_DESCRIBED[table])}
 
 
 def _rows_by_stream(table: Columns, only: int | None = None) -> Array:
@@ -118,9 +118,9 @@ def _rows_by_stream(table: Columns, only: int | None = None) -> Array:
 # -- between them
 
 
-def splits_of(parts: Sequence[Sighted]) -> list[Split]:
+def splits_of(parts: Sequence[StreamRows]) -> list[Split]:
     """The streams that more than one bucket has rows of, by the bucket that has most."""
-    where: dict[int, list[Sighted]] = defaultdict(list)
+    where: dict[int, list[StreamRows]] = defaultdict(list)
     for part in sorted(parts, key=lambda p: p.bucket):
         for stream in part.rows:
             where[stream].append(part)
@@ -131,7 +131,7 @@ def splits_of(parts: Sequence[Sighted]) -> list[Split]:
     return [_split(home, streams, where) for home, streams in sorted(by_home.items())]
 
 
-def _split(home: int, streams: Sequence[int], where: Mapping[int, Sequence[Sighted]]) -> Split:
+def _split(home: int, streams: Sequence[int], where: Mapping[int, Sequence[StreamRows]]) -> Split:
     carried: list[tuple[int, Mapping[str, Table]]] = []
     unread: dict[int, tuple[int, ...]] = {}
     for part in {p.bucket: p for s in streams for p in where[s] if p.bucket != home}.values():
@@ -220,7 +220,7 @@ class _Whole:
         """Where rows come from."""
         return np.array([part.bucket for part in self._parts])[self._part(rows)]
 
-    def told(self, name: str, rows: Array) -> Array:
+    def described(self, name: str, rows: Array) -> Array:
         """Another column, for a few rows."""
         out, part = np.empty(len(rows), np.int64), self._part(rows)
         for number in np.unique(part).tolist():
@@ -234,7 +234,7 @@ class _Whole:
 
     def message(self, row: int) -> str:
         """Name of a row's message."""
-        instance, lane, seq, attempt = (int(self.told(n, np.array([row]))[0]) for n in _IDENTITY)
+        instance, lane, seq, attempt = (int(self.described(n, np.array([row]))[0]) for n in _IDENTITY)
         return f"{instance}/{lane}/{seq}" + (f".{attempt}" if attempt else "")
 
     def place(self, row: int) -> str:
@@ -270,7 +270,7 @@ def _contradictions(log: _Whole, rows: Array, name: str) -> Iterator[str]:
     first, second = order[twice], order[twice + 1]
     differs = np.zeros(len(twice), np.bool_)
     for key in _IDENTITY if len(twice) else ():
-        differs |= log.told(key, first) != log.told(key, second)
+        differs |= log.described(key, first) != log.described(key, second)
     for i, j in zip(first[differs][:WITNESSES_AN_EPISODE], second[differs], strict=False):
         yield f"{name} holds both {log.message(i)} and {log.message(j)} at position {log.place(i)}"
 
@@ -284,21 +284,21 @@ def _order_of(keys: Sequence[Array]) -> npt.NDArray[np.intp]:
 def _reordered(table: _Whole, rows: Array, stream: int, name: str) -> Iterator[Episode]:
     rows = rows[_order_of([table[key][rows] for key in ("session", "ordinal")])]
     event = table["event"][rows]
-    tenure = _tenures(event, table["session"][rows], table["epoch"][rows])
+    assignment = _assignments(event, table["session"][rows], table["epoch"][rows])
     given = (event == Event.DELIVER) & (table["check"][rows] == Check.OK) & (table["stream"][rows] == stream)
-    rows, tenure = rows[given], tenure[given]
+    rows, assignment = rows[given], assignment[given]
     rank = _ranks([table[key][rows] for key in _PLACE])
-    late, behind = _late(tenure, rank)
+    late, behind = _late(assignment, rank)
     if not late.any():
         return
     bucket = table.bucket(rows)
-    seen_in_bucket, _ = _late(tenure * (int(bucket.max()) + 1) + bucket, rank)
+    seen_in_bucket, _ = _late(assignment * (int(bucket.max()) + 1) + bucket, rank)
     hits = np.flatnonzero(late & ~seen_in_bucket)
     found = _Found(table, rows[hits], rows[behind[hits]], stream, name)
     yield from found.episodes()
 
 
-def _tenures(event: Array, session: Array, epoch: Array) -> Array:
+def _assignments(event: Array, session: Array, epoch: Array) -> Array:
     """A number for each row, by (session, ordinal): grows with sessions, epochs, assigns, revokes, seeks."""
     new = np.isin(event, _BREAKS)
     if len(new):
@@ -322,12 +322,12 @@ def _ranks(place: Sequence[Array]) -> Array:
     return rank
 
 
-def _late(tenure: Array, rank: Array) -> tuple[Flags, Array]:
-    """Rows, in journal order, that come first in their tenure after a higher rank; and the row that had
+def _late(assignment: Array, rank: Array) -> tuple[Flags, Array]:
+    """Rows, in journal order, that come first in their assignment after a higher rank; and the row that had
     set the highest rank until then (only where late)."""
     late, behind = np.zeros(len(rank), np.bool_), np.full(len(rank), -1, np.int64)
-    order = np.argsort(tenure, kind="stable")
-    for own in np.split(order, np.flatnonzero(np.diff(tenure[order])) + 1):
+    order = np.argsort(assignment, kind="stable")
+    for own in np.split(order, np.flatnonzero(np.diff(assignment[order])) + 1):
         mine = rank[own]
         if not (mine[1:] < mine[:-1]).any():
             continue
@@ -353,8 +353,11 @@ class _Found:
         """By (session, instance, lane), less than `GAP_NS` apart."""
         if not len(self.late):
             return
-        times = self.table.told("t_ns", self.late)
-        owner = [self.table["session"][self.late], *(self.table.told(n, self.late) for n in _IDENTITY[:2])]
+        times = self.table.described("t_ns", self.late)
+        owner = [
+            self.table["session"][self.late],
+            *(self.table.described(n, self.late) for n in _IDENTITY[:2]),
+        ]
         order = np.lexsort((times, *owner))
         new = np.diff(times[order], prepend=times[order[0]]) >= GAP_NS
         for key in owner:

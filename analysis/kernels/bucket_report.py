@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from analysis.kernels.across import Sighted
+from analysis.kernels.across import StreamRows
 from analysis.kernels.partial import Partial
 from analysis.series import Series
 
@@ -24,5 +24,5 @@ class BucketReport:
     seconds: float = 0.0
     error: str = ""
     damage: tuple[str, ...] = ()
-    streams: Sighted | None = None
+    streams: StreamRows | None = None
     contradictions: tuple[str, ...] = ()

@@ -28,8 +28,8 @@ from analysis.kernels import (
     queues,
     silence,
     stall,
-    strangers,
     unchecked,
+    unrecorded,
 )
 from analysis.kernels.episodes import Chosen, episodes_of
 from analysis.kernels.history import History
@@ -54,7 +54,7 @@ _URGENCY = {
 _MOST_URGENCY = 10_000  # above any urgency: five statuses of a thousand ranks
 _LOG_KERNELS = (
     presence.judge,
-    strangers.judge,
+    unrecorded.judge,
     placement.judge,
     order.judge,
     copies.judge,

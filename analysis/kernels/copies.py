@@ -9,7 +9,7 @@ import numpy as np
 from analysis.capture.bucket import Array
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
-from analysis.kernels.words import count_of, place_of, some_of
+from analysis.kernels.labels import count_of, place_of, some_of
 
 _SHOWN = 4
 

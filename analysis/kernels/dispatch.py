@@ -17,9 +17,9 @@ from analysis.capture.bucket import Array, chunks
 from analysis.kernels import keyed, settling, unlogged
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.labels import place_of
 from analysis.kernels.lookup import distinct
-from analysis.kernels.matching import Given, Matching, Tenures
-from analysis.kernels.words import place_of
+from analysis.kernels.matching import Assignments, Given, Matching
 from harness.records import Event
 
 
@@ -46,12 +46,12 @@ def _repeats(given: Given) -> list[Hits]:
         if reading.order == "key":
             found += keyed.judge(given, twice)
         elif reading.order == "stream" and len(streams):
-            found += _reordered(given, given.matching.tenures(given.of_streams(streams)))
+            found += _reordered(given, given.matching.assignments(given.of_streams(streams)))
         return found
     if not len(streams):
         return []
-    tenures = given.matching.tenures(given.of_streams(streams))
-    return [*_duplicates(given, tenures, again), *_reordered(given, tenures)]
+    assignments = given.matching.assignments(given.of_streams(streams))
+    return [*_duplicates(given, assignments, again), *_reordered(given, assignments)]
 
 
 def _given_again(given: Given) -> Array:
@@ -88,22 +88,22 @@ class _Again:
 
     delivery: Array
     row: Array
-    tenure: Array
+    assignment: Array
     earlier: Array  # delivery row of the first one in time
-    same_tenure: Array
+    same_assignment: Array
 
 
-def _again(given: Given, tenures: Tenures, again: Array) -> _Again:
+def _again(given: Given, assignments: Assignments, again: Array) -> _Again:
     matching, table = given.matching, given.history.bucket.deliveries
-    row = matching.row[tenures.delivery]
+    row = matching.row[assignments.delivery]
     repeatedly = np.zeros(len(given.first), np.bool_)
     repeatedly[again] = True
     several = np.flatnonzero(repeatedly[row])
-    delivery, row = tenures.delivery[several], row[several].astype(np.int64)
-    tenure = tenures.tenure[several]
-    order = np.lexsort((delivery, tenure, row))
+    delivery, row = assignments.delivery[several], row[several].astype(np.int64)
+    assignment = assignments.assignment[several]
+    order = np.lexsort((delivery, assignment, row))
     repeated = np.zeros(len(order), np.bool_)
-    r, t = row[order], tenure[order]
+    r, t = row[order], assignment[order]
     repeated[order[1:]] = (r[1:] == r[:-1]) & (t[1:] == t[:-1])
     order = np.lexsort((delivery, table["t_ns"][delivery], row))
     r = row[order]
@@ -111,17 +111,17 @@ def _again(given: Given, tenures: Tenures, again: Array) -> _Again:
     first = order[np.maximum.accumulate(np.where(begin, np.arange(len(r)), 0))] if len(r) else order
     later = ~begin
     chosen = order[later]
-    return _Again(delivery[chosen], row[chosen], tenure[chosen], delivery[first[later]], repeated[chosen])
+    return _Again(delivery[chosen], row[chosen], assignment[chosen], delivery[first[later]], repeated[chosen])
 
 
-def _duplicates(given: Given, tenures: Tenures, rows: Array) -> list[Hits]:
-    again = _again(given, tenures, rows)
+def _duplicates(given: Given, assignments: Assignments, rows: Array) -> list[Hits]:
+    again = _again(given, assignments, rows)
     if not len(again.delivery):
         return []
-    committed = _committed_before(given, again, tenures)
+    committed = _committed_before(given, again, assignments)
     position = given.history.bucket.log["position"][again.row]
-    seek = tenures.seek[again.tenure]
-    rewound = ~again.same_tenure & ~seek & (committed > position)
+    seek = assignments.seek[again.assignment]
+    rewound = ~again.same_assignment & ~seek & (committed > position)
     found = []
     at = np.flatnonzero(rewound)
     if len(at):
@@ -131,34 +131,34 @@ def _duplicates(given: Given, tenures: Tenures, rows: Array) -> list[Hits]:
     if len(at):
         names = ("same assignment", "after seek", "after rebalance")
         same, sought, moved = (split_index("delivery-duplicate", name) for name in names)
-        split = np.where(again.same_tenure[at], same, np.where(seek[at], sought, moved))
+        split = np.where(again.same_assignment[at], same, np.where(seek[at], sought, moved))
         words = _repeat_words(given, again, at)
         found.append(_delivered(given, "delivery-duplicate", again.delivery[at], split=split, note=words))
     return found
 
 
-def _committed_before(given: Given, again: _Again, tenures: Tenures) -> Array:
-    """For each repeat, the group's last confirmed commit when its tenure began; -1 = none."""
+def _committed_before(given: Given, again: _Again, assignments: Assignments) -> Array:
+    """For each repeat, the group's last confirmed commit when its assignment began; -1 = none."""
     commits = given.matching.committed(given.group)
     stream = given.history.bucket.log["stream"][again.row]
     out = np.full(len(again.row), -1, np.int64)
     for number, (times, positions) in commits.items():
         own = np.flatnonzero(stream == number)
-        at = np.searchsorted(times, tenures.start_ns[again.tenure[own]], side="right") - 1
+        at = np.searchsorted(times, assignments.start_ns[again.assignment[own]], side="right") - 1
         out[own] = np.where(at >= 0, positions[np.maximum(at, 0)], -1)
     return out
 
 
-def _reordered(given: Given, tenures: Tenures) -> list[Hits]:
-    """Deliveries behind the highest one of their tenure, for the first time in it."""
-    tenures = _with_descents(given, tenures)
-    row = given.matching.row[tenures.delivery].astype(np.int64)
+def _reordered(given: Given, assignments: Assignments) -> list[Hits]:
+    """Deliveries behind the highest one of their assignment, for the first time in it."""
+    assignments = _with_descents(given, assignments)
+    row = given.matching.row[assignments.delivery].astype(np.int64)
     reach = given.history.bucket.log.rows + 1
-    running = np.maximum.accumulate(row + tenures.tenure * reach) - tenures.tenure * reach
+    running = np.maximum.accumulate(row + assignments.assignment * reach) - assignments.assignment * reach
     behind = np.flatnonzero(row < running)
     if not len(behind):
         return []
-    at = behind[_first_in_tenure(tenures, row, behind, reach)]
+    at = behind[_first_in_assignment(assignments, row, behind, reach)]
     if not len(at):
         return []
     ahead = running[at]
@@ -169,28 +169,28 @@ def _reordered(given: Given, tenures: Tenures) -> list[Hits]:
             detail=f"position {place_of(history, int(row[at[i]]))} after {place_of(history, int(ahead[i]))}"
         )
 
-    return [_delivered(given, "delivery-reorder", tenures.delivery[at], note=note)]
+    return [_delivered(given, "delivery-reorder", assignments.delivery[at], note=note)]
 
 
-def _with_descents(given: Given, tenures: Tenures) -> Tenures:
-    """Only those tenures in which some delivery lies before the one that came before it."""
-    row, tenure = given.matching.row[tenures.delivery], tenures.tenure
+def _with_descents(given: Given, assignments: Assignments) -> Assignments:
+    """Only those assignments in which some delivery lies before the one that came before it."""
+    row, assignment = given.matching.row[assignments.delivery], assignments.assignment
     down = np.flatnonzero(row[1:] < row[:-1])
-    down = down[tenure[down] == tenure[down + 1]]
-    descends = np.zeros(len(tenures.start_ns), np.bool_)
-    descends[tenure[down]] = True
-    kept = np.flatnonzero(descends[tenure])
-    return replace(tenures, delivery=tenures.delivery[kept], tenure=tenure[kept])
+    down = down[assignment[down] == assignment[down + 1]]
+    descends = np.zeros(len(assignments.start_ns), np.bool_)
+    descends[assignment[down]] = True
+    kept = np.flatnonzero(descends[assignment])
+    return replace(assignments, delivery=assignments.delivery[kept], assignment=assignment[kept])
 
 
-def _first_in_tenure(tenures: Tenures, row: Array, asked: Array, n_rows: int) -> Array:
-    """For some of the deliveries: is it the first of its log row in its tenure?"""
+def _first_in_assignment(assignments: Assignments, row: Array, asked: Array, n_rows: int) -> Array:
+    """For some of the deliveries: is it the first of its log row in its assignment?"""
     wanted = np.zeros(n_rows, np.bool_)
     wanted[row[asked]] = True
     same = np.flatnonzero(wanted[row])
-    tenure, row = tenures.tenure[same], row[same]
-    order = np.lexsort((tenures.delivery[same], row, tenure))
-    r, t = row[order], tenure[order]
+    assignment, row = assignments.assignment[same], row[same]
+    order = np.lexsort((assignments.delivery[same], row, assignment))
+    r, t = row[order], assignment[order]
     first = np.ones(len(order), np.bool_)
     first[order[1:]] = (r[1:] != r[:-1]) | (t[1:] != t[:-1])
     return np.asarray(first[np.searchsorted(same, asked)])

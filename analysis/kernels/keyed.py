@@ -20,8 +20,8 @@ import numpy as np
 from analysis.capture.bucket import Array, narrow
 from analysis.kernels.acks import Acks, Times
 from analysis.kernels.hits import BITS, Hits, Note, hits
+from analysis.kernels.labels import name_of, place_of
 from analysis.kernels.matching import Given
-from analysis.kernels.words import name_of, place_of
 
 _ROOM = 2.0**62
 

@@ -3,7 +3,7 @@
 A delivery matches the log row at its place when both hold the same message. Whatever does not match was
 delivered from a log that no longer is (or never was) what the reader found.
 
-A *tenure* is an unbroken stretch of deliveries of one stream to one session: it ends with an assign,
+A *assignment* is an unbroken stretch of deliveries of one stream to one session: it ends with an assign,
 revoke or seek of that stream or, where the client tells no assignments, with a new epoch.
 """
 
@@ -42,15 +42,15 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Tenures:
-    """Deliveries of some streams, by (stream, session, ordinal), with the tenure of each.
+class Assignments:
+    """Deliveries of some streams, by (stream, session, ordinal), with the assignment of each.
 
-    ``delivery``: delivery rows; ``tenure``: number of each one's tenure, ascending. By tenure:
+    ``delivery``: delivery rows; ``assignment``: number of each one's assignment, ascending. By assignment:
     ``start_ns``, whether it began with a ``seek``.
     """
 
     delivery: Array
-    tenure: Array
+    assignment: Array
     start_ns: Array
     seek: Array
 
@@ -62,14 +62,14 @@ class Matching:
         self.history = history
         table = history.bucket.deliveries
         self.row = np.full(table.rows, -1, np.int32)
-        strangers = []
+        unmatched = []
         for part in chunks(table.rows):
             slot = history.delivery_slot[part]
             row = self._rows(part, slot)
             self.row[part] = row
-            strangers.append(np.flatnonzero((row < 0) & (slot >= 0)) + part.start)
+            unmatched.append(np.flatnonzero((row < 0) & (slot >= 0)) + part.start)
         #: Delivery rows of messages that the log does not hold at that place; queues are no log.
-        self.unmatched = np.concatenate(strangers) if strangers else np.empty(0, np.int64)
+        self.unmatched = np.concatenate(unmatched) if unmatched else np.empty(0, np.int64)
         if history.context.has_queues:
             self.unmatched = np.setdiff1d(self.unmatched, history.queue_deliveries)
             self.row[history.queue_deliveries] = -1
@@ -129,8 +129,8 @@ class Matching:
             return slice(0, len(column))
         return np.flatnonzero(np.isin(column, sessions))
 
-    def tenures(self, delivery: Array) -> Tenures:
-        """Tenures of matched deliveries, given as ascending delivery rows (whole streams)."""
+    def assignments(self, delivery: Array) -> Assignments:
+        """Assignments of matched deliveries, given as ascending delivery rows (whole streams)."""
         table = self.history.bucket.deliveries
         stream, session = table["stream"][delivery], table["session"][delivery]
         order = np.argsort(narrow(stream), kind="stable")
@@ -147,7 +147,7 @@ class Matching:
             numbers[begin:end] = len(starts) + _passed(own, [b.row for b in breaks])
             starts += [int(table["t_ns"][own[0]]), *(b.t_ns for b in breaks)]
             seeks += [False, *(b.event == Event.SEEK for b in breaks)]
-        return Tenures(delivery, numbers, np.array(starts, np.int64), np.array(seeks, np.bool_))
+        return Assignments(delivery, numbers, np.array(starts, np.int64), np.array(seeks, np.bool_))
 
     @cached_property
     def _changes_of(self) -> dict[tuple[int, int], list[Change]]:
@@ -158,7 +158,7 @@ class Matching:
         return found
 
     def _breaks(self, session: int, stream: int, own: Array) -> list[Change]:
-        """Where tenures of (session, stream) begin, in journal order; events of no stream concern all."""
+        """Where assignments of (session, stream) begin, in journal order; events of no stream concern all."""
         told = self._changes_of.get((session, stream), []) + self._changes_of.get((session, 0), [])
         if any(c.event == Event.ASSIGN for c in told):
             return sorted(told, key=lambda c: c.row)

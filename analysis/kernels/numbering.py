@@ -13,8 +13,8 @@ from analysis.capture.bucket import (
 )
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
+from analysis.kernels.labels import name_of, place_of
 from analysis.kernels.lookup import Lookup, distinct
-from analysis.kernels.words import name_of, place_of
 
 #: Classes that tell the same of the payload's own order.
 _TOLD = ("producer-reorder", "premature-then-repeat")

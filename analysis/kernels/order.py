@@ -26,8 +26,8 @@ from analysis.capture.bucket import (
 )
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
+from analysis.kernels.labels import count_of, place_of, some_of
 from analysis.kernels.lookup import ragged
-from analysis.kernels.words import count_of, place_of, some_of
 
 _SHOWN = 4
 

@@ -10,7 +10,7 @@ from analysis.capture.bucket import Array, is_constant
 from analysis.kernels.evidence import Bits, Evidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
-from analysis.kernels.words import name_of, place_of
+from analysis.kernels.labels import name_of, place_of
 from harness.records import Outcome
 
 #: Ledger that a broker's deduplication gives a send it drops.

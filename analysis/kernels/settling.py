@@ -22,8 +22,8 @@ from analysis.capture.bucket import Array
 from analysis.capture.context import SETTLE_NS
 from analysis.kernels.acks import NEVER, Acks, Entries
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.labels import place_of
 from analysis.kernels.matching import Given
-from analysis.kernels.words import place_of
 from harness.faultlog import ConfirmedAcks
 
 

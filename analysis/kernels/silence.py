@@ -12,8 +12,8 @@ import numpy as np
 from analysis.capture.context import Session
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits
+from analysis.kernels.labels import count_of
 from analysis.kernels.stall import union, without
-from analysis.kernels.words import count_of
 from harness.records import Event
 
 _BACK = (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END, Event.RECOVER)

@@ -19,9 +19,9 @@ import numpy as np
 from analysis.capture.bucket import Array, chunks
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
+from analysis.kernels.labels import count_of
 from analysis.kernels.lookup import Lookup, distinct
 from analysis.kernels.matching import Given
-from analysis.kernels.words import count_of
 from harness.records import Event, Outcome
 
 _TICKS_A_LIMIT = 8

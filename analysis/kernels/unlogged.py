@@ -11,7 +11,7 @@ from analysis.kernels.evidence import Evidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits, split_index
 from analysis.kernels.matching import Matching
-from analysis.kernels.strangers import is_phantom
+from analysis.kernels.unrecorded import is_phantom
 from harness.records import Check, Event, Outcome
 
 

@@ -17,9 +17,9 @@ from analysis.capture.bucket import Array
 from analysis.findings import Step
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note
+from analysis.kernels.labels import name_of, place_of, place_text
 from analysis.kernels.matching import Matching
 from analysis.kernels.partial import STEPS_AROUND, RawWitness
-from analysis.kernels.words import name_of, place_of, place_text
 from harness.records import Check, Outcome
 
 _OUTCOMES = {Outcome.NONE: "", Outcome.OK: "ok", Outcome.FAIL: "fail", Outcome.INFO: "info"}

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from analysis.findings import SCHEMA_VERSION, Result
 from analysis.report.compare import Comparison
 from analysis.report.explain import Explanation
-from analysis.report.life import Trace
+from analysis.report.trace_model import Trace
 from analysis.verdict.campaign import Campaign
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json, write_json

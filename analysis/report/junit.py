@@ -82,11 +82,11 @@ def _suite(result: Result, *, allowed: str = CLEAN) -> ET.Element:
         case = _class_case(suite, name, cls, by_class.get(cls, []), is_expected=cls == allowed)
         if cls in result.untested:
             ET.SubElement(case, "skipped", message=_text(result.untested[cls]))
-    _coverage_case(suite, name, result, is_decided=allowed in _told(result))
+    _coverage_case(suite, name, result, is_decided=allowed in _proved_classes(result))
     return _counted(suite, sum(result.duration_s.values()))
 
 
-def _told(result: Result) -> set[str]:
+def _proved_classes(result: Result) -> set[str]:
     """Classes that were proved, violation or not."""
     return {finding.cls for finding in (*result.violations(), *result.excused())}
 

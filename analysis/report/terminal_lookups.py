@@ -12,8 +12,8 @@ from rich.text import Text
 from analysis.report import words
 from analysis.report.compare import Comparison, change_text, value_text
 from analysis.report.explain import Explanation
-from analysis.report.life import Delivered, FaultNear, SendAttempt, Stored, Trace
 from analysis.report.terminal import emit, rows
+from analysis.report.trace_model import Delivered, FaultNear, SendAttempt, Stored, Trace
 
 #: Keys of result.json that read badly in a table.
 LABELS = {

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from analysis.capture.capture import Capture, damaged_files
 from analysis.capture.context import Bounds, Context
 from analysis.capture.context_files import load_context
-from analysis.kernels.words import place_text
+from analysis.kernels.labels import place_text
 from analysis.report import words
-from analysis.report.life import Delivered, FaultNear, Neighbour, SendAttempt, Stored, Trace
+from analysis.report.trace_model import Delivered, FaultNear, Neighbour, SendAttempt, Stored, Trace
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord, read_faults
 from harness.records import Check, Event, Kind, Outcome, Txn

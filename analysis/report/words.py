@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from analysis.findings import Attribution, Near, Step, Witness
+from analysis.findings import Attribution, NearestFault, Step, Witness
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -87,7 +87,7 @@ def probability(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p {p:.3f}"
 
 
-def ago(near: Near | None) -> str:
+def ago(near: NearestFault | None) -> str:
     """The nearest fault: ``kill kafka-2 #3 +212 ms``; empty without one."""
     if near is None:
         return ""

@@ -22,7 +22,7 @@ from analysis.capture.context import Context
 from analysis.kernels.across import (
     Split,
     judge_split,
-    sighted,
+    stream_rows,
 )
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.classify import classify
@@ -71,7 +71,7 @@ def judge_bucket(task: Task, number: int) -> BucketReport:
             return BucketReport(number, damage=tuple(damage))
         bucket = load_bucket(task.root_uri, number, task.context)
         rows = {table: getattr(bucket, table).rows_read for table in SEALED}
-        streams = sighted(bucket)
+        streams = stream_rows(bucket)
         series = series_of(bucket.sends, bucket.deliveries, task.grid, task.context.lane_streams())
         judged = classify(bucket)
     except Exception as error:  # noqa: BLE001 - the wall of a kernel: its failure is an unknown

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.capture.context import SETTLE_NS, FaultWindow
-from analysis.findings import Attribution, Near
+from analysis.findings import Attribution, NearestFault
 
 #: A message acknowledged just before a kill is lost by it: followers fetch every 0.5 s at the latest.
 LEAD_NS = 1_000_000_000
@@ -110,7 +110,7 @@ def attribute(
     return tuple(rows)
 
 
-def nearest(t_ns: int, faults: Sequence[FaultWindow]) -> Near | None:
+def nearest(t_ns: int, faults: Sequence[FaultWindow]) -> NearestFault | None:
     """The fault that was applied at the time, or the one least far away; of several, the latest.
 
     ``delta_ms`` counts from its inject, whether the fault is over or not.
@@ -123,6 +123,6 @@ def nearest(t_ns: int, faults: Sequence[FaultWindow]) -> Near | None:
         return outside, -fault.start_ns
 
     best = min(faults, key=distance)
-    return Near(
+    return NearestFault(
         fault=best.id, kind=best.kind, target=best.target, delta_ms=round((t_ns - best.start_ns) / 1e6, 3)
     )

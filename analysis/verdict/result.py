@@ -109,10 +109,10 @@ def result_of(
         missing=[*missing, *capture.torn()],
         contradictions=[text for r in reports for text in r.contradictions],
     )
-    return _told(files, context, reports, facts, rows, judging_s)
+    return _assembled(files, context, reports, facts, rows, judging_s)
 
 
-def _told(
+def _assembled(
     files: RunFiles,
     context: Context,
     reports: Sequence[BucketReport],

@@ -19,8 +19,8 @@ def groups(facts: Facts) -> list[str]:
     return list(dict.fromkeys([*known, *(group_of(facts, row) for row in facts.deliveries)]))
 
 
-def tenures(facts: Facts) -> dict[int, tuple[int, int, bool]]:
-    """By position in `Facts.deliveries`, of matched deliveries: (tenure, when it began, by a seek)."""
+def assignments(facts: Facts) -> dict[int, tuple[int, int, bool]]:
+    """By position in `Facts.deliveries`, of matched deliveries: (assignment, when it began, by a seek)."""
     out: dict[int, tuple[int, int, bool]] = {}
     for stream, session in sorted({(r["stream"], r["session"]) for r in facts.deliveries}):
         mine = [(i, r) for i, r in enumerate(facts.deliveries) if r["session"] == session]
@@ -42,29 +42,29 @@ def tenures(facts: Facts) -> dict[int, tuple[int, int, bool]]:
 def duplicates(facts: Facts) -> list[Hit]:
     """delivery-duplicate and rewind-past-commit."""
     hits = []
-    tenure = tenures(facts)
+    assignment = assignments(facts)
     for group in groups(facts):
         if facts.context.reading(group).is_individual:
             continue  # tests/oracles/settled.py
         by_place: dict[Place, list[int]] = {}
         for i, row in enumerate(facts.deliveries):
-            if i in tenure and group_of(facts, row) == group:
+            if i in assignment and group_of(facts, row) == group:
                 by_place.setdefault(place(row), []).append(i)
         for where in sorted(by_place):
             ordered = sorted(by_place[where], key=lambda i: (facts.deliveries[i]["t_ns"], i))
             for i in ordered[1:]:
-                hits.append(repeat(facts, group, i, by_place[where], tenure))
+                hits.append(repeat(facts, group, i, by_place[where], assignment))
     return hits
 
 
 def repeat(
-    facts: Facts, group: str, i: int, same: list[int], tenure: dict[int, tuple[int, int, bool]]
+    facts: Facts, group: str, i: int, same: list[int], assignment: dict[int, tuple[int, int, bool]]
 ) -> Hit:
     row = facts.deliveries[i]
-    number, start, seek = tenure[i]
+    number, start, seek = assignment[i]
     before = [j for j in same if j < i and facts.deliveries[j]["session"] == row["session"]]
     name = identity(row)
-    if any(tenure[j][0] == number for j in before):
+    if any(assignment[j][0] == number for j in before):
         return Hit("delivery-duplicate", name, "same assignment", t_ns=row["t_ns"])
     if seek:
         return Hit("delivery-duplicate", name, "after seek", t_ns=row["t_ns"])
@@ -83,12 +83,12 @@ def repeat(
 
 def reorder(facts: Facts) -> list[Hit]:
     hits = []
-    tenure = tenures(facts)
+    assignment = assignments(facts)
     seen: dict[tuple[int, int, int], list[Place]] = {}
     for i, row in enumerate(facts.deliveries):
-        if i not in tenure or facts.context.reading(group_of(facts, row)).order != "stream":
+        if i not in assignment or facts.context.reading(group_of(facts, row)).order != "stream":
             continue
-        before = seen.setdefault((row["stream"], row["session"], tenure[i][0]), [])
+        before = seen.setdefault((row["stream"], row["session"], assignment[i][0]), [])
         if before and place(row) < max(before) and place(row) not in before:
             hits.append(Hit("delivery-reorder", identity(row), t_ns=row["t_ns"]))
         before.append(place(row))

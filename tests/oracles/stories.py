@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from analysis.capture import bucket
 from analysis.capture.context import Context
 from analysis.kernels import history as indexed
-from analysis.kernels.words import place_text
+from analysis.kernels.labels import place_text
 from analysis.verdict.untested import untested
 from harness.plan.model import PromisePlan
 from harness.records import Check, Kind, Txn

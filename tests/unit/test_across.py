@@ -15,8 +15,8 @@ from analysis.kernels.across import (
     FEW_ROWS,
     Split,
     judge_split,
-    sighted,
     splits_of,
+    stream_rows,
 )
 from analysis.kernels.partial import Episode
 from harness.plan.model import ConsumerPromise
@@ -29,7 +29,7 @@ STRAY = 1  # stream of partition 0; lanes 0 and 1 are in buckets of their own
 def splits(run: RunDir, few_rows: int = FEW_ROWS) -> list[Split]:
     context = load_context(run)
     buckets = (load_bucket(str(run.root), number, context) for number in (0, 1))
-    return splits_of([sighted(bucket, few_rows=few_rows) for bucket in buckets])
+    return splits_of([stream_rows(bucket, few_rows=few_rows) for bucket in buckets])
 
 
 def judged(history: History, root: Path, few_rows: int = FEW_ROWS) -> tuple[list[Episode], list[str]]:
