@@ -28,7 +28,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "delivery-capture": "every member of the group left a complete journal",
     "drained": "the group was given time to read to the end of every partition, and got there",
     "start-known": "the group is known to have started before the message's position",
-    "acks-kept": "no fault was applied after the acknowledgement of which nobody knows whether it cost some",
+    "acks-kept": "every fault after the acknowledgement is known to have left it in place",
     "topic-ours": "nobody else writes to the topic",
     "settings-known": "what the client's settings promise is stated in its worker.toml",
 }

@@ -73,7 +73,13 @@ class LiveProgress(BaseProgress):
                 self._live.stop()
 
     def _say(self, text: str) -> None:
-        style = "bold red" if " hangs: " in text or " stalls: " in text else "yellow" if "NOT" in text else ""
+        style = (
+            "bold red"
+            if " hangs: " in text or " stalls: " in text
+            else "yellow"
+            if "NOT" in text or "NO EFFECT" in text
+            else ""
+        )
         self._console.print(Text(f"{time.strftime('%H:%M:%S')} {one_line(text)}", style=style))
 
     def _draw(self) -> RenderableType:

@@ -78,7 +78,8 @@ class RunView:
         if what == "effect":
             return f"{text} {'took effect' if record.effective else 'had NO EFFECT'}: {record.evidence}"
         if what == "healed":
-            return f"{text} {'healed' if record.recovered else 'NOT HEALED'}"
+            is_over = "undone, but NOT HEALED in time" if record.end_ns else "NOT HEALED"
+            return f"{text} {'healed' if record.recovered else is_over}"
         return ""
 
     def active(self) -> list[FaultRecord]:
