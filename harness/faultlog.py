@@ -147,7 +147,7 @@ def read_faults(path: Path) -> list[FaultRecord]:
             log.add(row)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(
-                f"{path}, row {number} is not an event of a fault: {error!r}",
+                f"{path}, line {number} is not an event of a fault: {error!r}",
                 hint="docs/capture-format.md lists the fields of each event",
             ) from error
     return log.records

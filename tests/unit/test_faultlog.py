@@ -66,7 +66,6 @@ def test_captures_from_before_undone_was_written_are_taken_for_the_worse() -> No
 @pytest.mark.parametrize(
     ("row", "wrong"),
     [
-        ("5", "int"),
         ('{"event": "heal", "t_ns": 5}', "'id'"),
         ('{"id": 1, "event": "inject", "t_ns": 5}', "'kind'"),
         ('{"id": 1, "event": "heal", "t_ns": "soon"}', "soon"),
@@ -77,7 +76,7 @@ def test_a_row_that_is_none_of_a_fault_is_named(tmp_path: Path, row: str, wrong:
     append_jsonl(path, {"id": 1, **INJECT})
     with path.open("a") as file:
         file.write(row + "\n")
-    with pytest.raises(UsageError, match=f"row 2 is not an event of a fault: .*{wrong}"):
+    with pytest.raises(UsageError, match=f"line 2 is not an event of a fault: .*{wrong}"):
         read_faults(path)
 
 
