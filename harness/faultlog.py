@@ -145,7 +145,7 @@ def read_faults(path: Path) -> list[FaultRecord]:
     for number, row in enumerate(read_jsonl(path), start=1):
         try:
             log.add(row)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise UsageError(
                 f"{path}, line {number} is not an event of a fault: {error!r}",
                 hint="docs/capture-format.md lists the fields of each event",

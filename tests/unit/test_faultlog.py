@@ -69,6 +69,7 @@ def test_captures_from_before_undone_was_written_are_taken_for_the_worse() -> No
         ('{"event": "heal", "t_ns": 5}', "'id'"),
         ('{"id": 1, "event": "inject", "t_ns": 5}', "'kind'"),
         ('{"id": 1, "event": "heal", "t_ns": "soon"}', "soon"),
+        ('{"id": 1, "event": "heal", "t_ns": 1e999}', "infinity"),
     ],
 )
 def test_a_row_that_is_none_of_a_fault_is_named(tmp_path: Path, row: str, wrong: str) -> None:
