@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from commands.plans import cluster_of, needs_of, refuse_impossible, timeline_of
-from harness.errors import EnvironmentNotReady
+from harness.errors import EnvironmentNotReady, ScenarioError
 
 if TYPE_CHECKING:
     from faults import Timeline
@@ -65,13 +66,15 @@ def preflight(plans: Sequence[Plan], run_dir: Path, runtime: str, *, tell_docker
         tell_docker: say, for "auto", what Docker lacks too.
 
     Raises:
-        ScenarioError: a fault that no cluster of this system has the means for.
+        ScenarioError: a fault that no cluster of this system has the means for, or an option that a client
+            refuses.
         UsageError: a version or a broker setting that there is not.
     """
     from harness.plan.estimate import estimate
     from harness.workers import load_worker
 
     kind = "docker" if runtime == "docker" else "process"
+    _refuse_options(plans)
     total = estimate(plans, lambda client, folders: load_worker(client, folders).language)
     timelines = [timeline_of(plan) for plan in plans]
     checks = [
@@ -132,6 +135,39 @@ def _client_checks(plans: Sequence[Plan]) -> list[Check]:
         found = readiness(load_worker(name, folders), version)
         checks.append(Check(f"client {name}", found.ok, found.detail, found.remedy))
     return checks
+
+
+def _refuse_options(plans: Sequence[Plan]) -> None:
+    """Ask every client that can be asked without a broker whether it takes its options.
+
+    Raises:
+        ScenarioError: the client's own words.
+    """
+    from harness.workers import load_worker, refused_options
+
+    asked = {f"{spec['role']} {spec['client']}": (plan, spec) for plan in plans for spec in _specs(plan)}
+
+    def refused(one: tuple[Plan, dict[str, Any]]) -> str:
+        plan, spec = one
+        client = spec["client"]
+        return refused_options(load_worker(client["library"], plan.workers), client["version"], spec)
+
+    with ThreadPoolExecutor(4) as pool:
+        for (_, spec), text in zip(asked.values(), pool.map(refused, asked.values()), strict=True):
+            if text:
+                raise ScenarioError(f"options of {spec['name']}: {text}")
+
+
+def _specs(plan: Plan) -> list[dict[str, Any]]:
+    """What the clients of a plan would be started with, on a cluster that is not there."""
+    from harness.clusters import describe_cluster
+    from harness.run.worker_specs import Endpoints, consumer_spec, producer_spec
+    from harness.rundir import RunDir
+
+    cluster = describe_cluster(plan.system, version=plan.version, topology=plan.topology)
+    where, run = Endpoints(cluster.bootstrap, cluster.admin_url), RunDir(Path())
+    producers = [producer_spec(plan, run, producer, where) for producer in plan.producers]
+    return [*producers, *(consumer_spec(plan, run, consumer, where) for consumer in plan.consumers)]
 
 
 def fault_checks(plans: Sequence[Plan], runtime: str) -> list[Check]:

@@ -7,18 +7,23 @@ what the started process does.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from harness.errors import UsageError, did_you_mean
+from harness.errors import BrokerstormError, UsageError, did_you_mean
 from harness.workers import command, environments, go_build, java_build
 from harness.workers.spec import FILE, Readiness, WorkerSpec
 
 FOLDER = Path(__file__).parent
+CHECK_TIMEOUT_S = 30.0
 KIT = environments.KIT
 #: Environment variable: folders of workers, separated as in PATH.
 VARIABLE = "BROKERSTORM_WORKERS"
@@ -138,3 +143,31 @@ def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
     if missing:
         return Readiness(False, f"needs {missing}", f"install {missing}")
     return TOOLCHAINS[worker.language].readiness(worker, client_version)
+
+
+def refused_options(worker: WorkerSpec, client_version: str, spec: Mapping[str, Any]) -> str:
+    """The client's own words against the options of a worker's spec.
+
+    Empty when it takes them, and when it cannot be asked: the worker has no ``checks_options``, or the
+    version is not fetched yet. No broker is needed.
+    """
+    if not worker.checks_options:
+        return ""
+    try:
+        argv, environment = launch(worker, client_version, offline=True)
+    except BrokerstormError:
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spec.json"
+        path.write_text(json.dumps({**spec, "capture_dir": folder}))
+        done = subprocess.run(
+            [*argv, "--check-options", str(path)],
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=CHECK_TIMEOUT_S,
+            check=False,
+        )
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return next((str(message["text"]) for message in said if message.get("fatal")), "")

@@ -134,6 +134,7 @@ class WorkerSpec(Part):
         system: the message system it talks to.
         language: how it is built and started; one of the toolchains of this package.
         entry: script, main class or main file; none for ``other``.
+        checks_options: it knows ``--check-options`` (docs/worker-protocol.md).
         options: by role, native options the worker sets unless the scenario does.
         reserved: options that the harness sets itself; a scenario that sets one is refused.
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
@@ -151,6 +152,7 @@ class WorkerSpec(Part):
     entry: str = ""
     versions: str
     tools: list[str] = Field(default_factory=list)
+    checks_options: bool = False
     options: dict[Role, dict[str, str]] = Field(default_factory=dict)
     reserved: list[str] = Field(default_factory=list)
     supports: dict[Ability, list[str]] = Field(default_factory=dict)

@@ -53,6 +53,35 @@ def test_a_broker_setting_that_the_runtime_owns_is_refused(
     assert "node.id" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "name: x\nload: {producers: {p: {options: {lingr.ms: 5}}}}\n",
+            "options of producer-1: confluent-kafka refused its options: _INVALID_ARG: No such configuration "
+            'property: "lingr.ms"',
+        ),
+        (
+            "name: x\nload: {consumers: {c: {client: kafka-python, options: {fetch_max: 5}}}}\n",
+            "has no option fetch_max",
+        ),
+        (
+            "name: x\nsystem: pulsar\nload: {producers: {p: {client: pulsar-client, options: {batchin: 5}}}}",
+            "options of producer-1: ",
+        ),
+        (
+            "name: x\nsystem: qpid\nload: {producers: {p: {client: pika, options: {hartbeat: 5}}}}\n",
+            "has no option hartbeat; did you mean heartbeat?",
+        ),
+    ],
+)
+def test_an_option_that_a_client_refuses_is_found_without_a_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    assert main(["plan", scenario(tmp_path, text)]) == Exit.USAGE
+    assert said in capsys.readouterr().err
+
+
 def test_a_fault_that_only_this_machine_lacks_the_means_for_is_missing_and_no_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

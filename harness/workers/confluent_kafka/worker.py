@@ -51,11 +51,13 @@ def make(client: type, settings: dict[str, object]) -> object:
 
 
 def produce(session: Session) -> None:
+    session.check_options(lambda: make(Producer, config(session)))
     ProducerRole(session, make(Producer, config(session)), Outcomes(dict(session.spec.options))).run()
 
 
 def consume(session: Session) -> None:
     settings = config(session, **{"group.id": session.spec.part["group"]})
+    session.check_options(lambda: make(Consumer, settings))
     itself = str(settings["enable.auto.commit"]).lower() == "true"
     ConsumerRole(
         session, lambda on_commit: make(Consumer, {**settings, "on_commit": on_commit}), commits_itself=itself

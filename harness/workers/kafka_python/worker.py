@@ -21,6 +21,11 @@ def config(session: Session, client: Any) -> dict[str, Any]:
     """The options, and over them what the harness decides."""
     spec = session.spec
     options = {"client_id": spec.name, **spec.options}
+    if unknown := sorted(options.keys() - client.DEFAULT_CONFIG.keys()):
+        raise WorkerFailure(
+            f"kafka-python {kafka.__version__} has no option {', '.join(unknown)}",
+            hint="options are kafka-python's own names (linger_ms, not linger.ms)",
+        )
     return {**typed(options, client.DEFAULT_CONFIG), "bootstrap_servers": spec.bootstrap.split(",")}
 
 
@@ -31,16 +36,18 @@ def make(client: Any, settings: dict[str, Any]) -> Any:
     except (KafkaError, ValueError, TypeError, AssertionError, RuntimeError) as error:
         raise WorkerFailure(
             f"kafka-python refused to start: {type(error).__name__}: {error}",
-            hint="options are kafka-python's own names (linger_ms, not linger.ms)",
+            hint="see the client's log (stderr.log)",
         ) from error
 
 
 def produce(session: Session) -> None:
+    session.check_options(lambda: config(session, KafkaProducer))  # to construct it needs a broker
     settings = config(session, KafkaProducer)
     ProducerRole(session, make(KafkaProducer, settings), Outcomes(settings)).run()
 
 
 def consume(session: Session) -> None:
+    session.check_options(lambda: config(session, KafkaConsumer))
     settings = {**config(session, KafkaConsumer), "group_id": session.spec.part["group"]}
     ConsumerRole(session, settings, make).run()
 

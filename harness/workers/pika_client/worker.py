@@ -16,11 +16,13 @@ def options(session: Session) -> Options:
 
 
 def produce(session: Session) -> None:
+    session.check_options(lambda: options(session))
     chosen = options(session)
     ProducerRole(session, Link(session, chosen), chosen).run()
 
 
 def consume(session: Session) -> None:
+    session.check_options(lambda: options(session))
     chosen = options(session)
     ConsumerRole(session, Link(session, chosen), chosen).run()
 

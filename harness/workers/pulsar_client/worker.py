@@ -36,10 +36,12 @@ def produce(session: Session) -> None:
     # A ticket and its callback are in no cycle, and walking those of all sends in flight took a tenth of the
     # process.
     gc.disable()
+    session.check_options(lambda: connected(session, pulsar.Client.create_producer))
     ProducerRole(session, *connected(session, pulsar.Client.create_producer)).run()
 
 
 def consume(session: Session) -> None:
+    session.check_options(lambda: connected(session, pulsar.Client.subscribe))
     ConsumerRole(session, *connected(session, pulsar.Client.subscribe)).run()
 
 

@@ -17,6 +17,10 @@ from .spec import Spec, read_spec
 EXIT_ENVIRONMENT, EXIT_USAGE, EXIT_BUG = 4, 2, 70
 
 
+class OptionsTaken(Exception):
+    """The client takes its options, and nothing else was asked."""
+
+
 @dataclass(slots=True)
 class Session:
     """What a role gets: its spec, what the harness asks, and its ways to speak."""
@@ -26,6 +30,16 @@ class Session:
     report: Reporter
     names: Names
     versions: Mapping[str, str] = field(default_factory=dict)
+    only_options: bool = False
+
+    def check_options(self, construct: Callable[[], object]) -> None:
+        """Under ``--check-options``: construct the client, which refuses what it does not take, and end.
+
+        Called first by a role; what it constructs needs no broker.
+        """
+        if self.only_options:
+            construct()
+            raise OptionsTaken
 
     def ready(self) -> None:
         self.report.ready(client=self.spec.library, **self.versions)
@@ -50,19 +64,24 @@ def main(
     if sys.argv[1:2] == ["--self-test"] and len(sys.argv) == 3:
         print("\n".join(write_golden(Path(sys.argv[2]))))
         return 0
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print("usage: worker SPEC.json | worker --self-test FOLDER", file=sys.stderr)
+    only_options = sys.argv[1:2] == ["--check-options"]
+    arguments = sys.argv[2:] if only_options else sys.argv[1:]
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("usage: worker [--check-options] SPEC.json | worker --self-test FOLDER", file=sys.stderr)
         return EXIT_USAGE
     report = Reporter()
     try:
-        spec = read_spec(Path(sys.argv[1]), Path(sys.argv[0]).with_name("worker.toml"))
+        spec = read_spec(Path(arguments[0]), Path(sys.argv[0]).with_name("worker.toml"))
         if spec.role not in roles:
             raise WorkerFailure(f"role {spec.role!r}: {spec.library} has {', '.join(sorted(roles))}")
         control = Control()
         listen(control)
         report.start()
         names = Names(spec.folder, spec.streams)
-        roles[spec.role](Session(spec, control, report, names, versions))
+        roles[spec.role](Session(spec, control, report, names, versions, only_options))
+    except OptionsTaken:
+        report.close()
+        return 0
     except WorkerFailure as error:
         report.close()
         report.fatal("worker", str(error), error.hint)
