@@ -15,12 +15,9 @@ from kafka import TopicPartition
 from kafka.errors import for_code
 from kafka.protocol.consumer import OffsetSpec
 
+from harness.brokers.failover import ASK_S, POLL_S
 from harness.brokers.health import first_bytes
-from harness.brokers.kafka_failover import (
-    ASK_S,
-    POLL_S,
-    FailoverAdmin,
-)
+from harness.brokers.kafka_failover import KafkaFailover
 from harness.brokers.kafka_single import SingleBrokerAdmin
 from harness.brokers.readiness import Probes, missing_parts
 from harness.errors import EnvironmentNotReady, UsageError
@@ -62,7 +59,7 @@ class KafkaAdmin:
         self._names = {node.number: node.name for node in nodes}
         self._numbers = {node.name: node.number for node in nodes}
         self.watch = watch
-        self._ask = FailoverAdmin(nodes, is_reachable)
+        self._ask = KafkaFailover(nodes, is_reachable)
 
     # -- topics ---------------------------------------------------------------------------------------
 

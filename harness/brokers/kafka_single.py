@@ -4,6 +4,9 @@ kafka-python's admin client spreads requests over the brokers that it knows. Whi
 frozen that is the wrong thing: a frozen one accepts a connection and never answers. `SingleBrokerAdmin` sends
 every request to its own broker (a KRaft broker forwards what the controller must do), so the caller decides
 whom to ask next when no answer came.
+
+Leans on parts of kafka-python that are not public (`kafka.net`), so its version is bounded in pyproject.toml,
+and tests/unit/test_private_apis.py names them.
 """
 
 from __future__ import annotations

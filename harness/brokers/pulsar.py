@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from harness.brokers.failover import POLL_S, NotThere
 from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.brokers.pulsar_probe import probe_topics, what_to_probe
-from harness.brokers.pulsar_rest import POLL_S, NotThere, Rest
+from harness.brokers.pulsar_rest import Rest
 from harness.brokers.pulsar_storage import answers
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import (

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
 
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.brokers.failover import ASK_S, FailoverAdmin, NoAnswer, NotThere
+from harness.errors import UsageError
 from harness.protocols.cluster import Node
 
-ASK_S = 8.0  # two frozen brokers in turn, then the third
 ACT_S = 60.0  # unloading a namespace of a hundred busy topics on a starved machine
-POLL_S = 0.1
 _CONNECT_S, _ANSWER_S = 1.5, 3.0
 _HOPS = 6  # leader, owner, and once more when ownership has just moved
 #: The broker is starting, has lost ZooKeeper, is not the owner (any more), or is busy: ask again.
@@ -28,16 +26,10 @@ _INVALID = re.compile(r"\binvalid\b|not valid", re.IGNORECASE)  # a 412 that sta
 _LATER = frozenset({307, 408, 412, 425, 429, 500, 502, 503, 504})
 
 
-class NotThere(UsageError):
-    """The brokers do not know the namespace, topic or bundle."""
-
-
-class Rest:
-    """Thread-safe. Asks one broker after the other until one answers.
+class Rest(FailoverAdmin):
+    """Requests to the brokers' web endpoints.
 
     Args:
-        brokers: nodes with a web endpoint.
-        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         ids: broker -> ``host:port`` as the brokers name it among themselves, where that differs: what they
             send us on to may mean nothing here.
     """
@@ -48,12 +40,10 @@ class Rest:
         is_reachable: Callable[[str], bool],
         ids: Mapping[str, str] | None = None,
     ) -> None:
-        self._brokers = tuple(brokers)
-        self._is_reachable = is_reachable
+        super().__init__(brokers, is_reachable)
         self._by_address = {str(node.admin): node.name for node in brokers}
         self._by_address |= {address: name for name, address in (ids or {}).items()}
         self._admin = {node.name: str(node.admin) for node in brokers}
-        self._last = ""
         self._pool = self._open()
 
     @staticmethod
@@ -75,10 +65,6 @@ class Rest:
         except NotThere:
             return
 
-    def reachable(self) -> list[str]:
-        """Names of the brokers that can answer, as far as the runtime knows."""
-        return [node.name for node in self._brokers if self._is_reachable(node.name)]
-
     def close(self) -> None:
         """Drop all connections. Idempotent; a later question opens them again."""
         self._pool.clear()
@@ -91,27 +77,20 @@ class Rest:
             UsageError: refused for a reason that asking again does not change (the broker's words).
             EnvironmentNotReady: nobody gives an answer that counts within ``within_s``.
         """
-        deadline = time.monotonic() + within_s
-        said: dict[str, str] = {}
-        while True:
-            for node in self._order(only):
-                try:
-                    status, answer = self._follow(node, method, path, body, min(answer_s, within_s))
-                except urllib3.exceptions.HTTPError as error:
-                    said[node.name] = type(error).__name__
-                else:
-                    if status < 300:
-                        self._last = self._last if only else node.name
-                        return answer
-                    if status not in _LATER or _INVALID.search(_reason(answer)):
-                        raise _refusal(status, method, path, answer)
-                    said[node.name] = f"{status} {_reason(answer)}".strip()
-                if time.monotonic() > deadline:
-                    break
-            if only or time.monotonic() > deadline:
-                words = ", ".join(f"{name}: {why}" for name, why in sorted(said.items()))
-                raise EnvironmentNotReady(f"no broker does {method} {path.partition('?')[0]} ({words})")
-            time.sleep(POLL_S)
+
+        def ask(node: Node) -> Any:
+            try:
+                status, answer = self._follow(node, method, path, body, min(answer_s, within_s))
+            except urllib3.exceptions.HTTPError as error:
+                raise NoAnswer(type(error).__name__) from error
+            if status >= 300:
+                if status not in _LATER or _INVALID.search(_reason(answer)):
+                    raise _refusal(status, method, path, answer)
+                raise NoAnswer(f"{status} {_reason(answer)}".strip())
+            return answer
+
+        failure = f"no broker does {method} {path.partition('?')[0]}"
+        return self.first_answer(ask, only=only, within_s=within_s, failure=failure)
 
     def _follow(self, node: Node, method: str, path: str, body: Any, answer_s: float) -> tuple[int, Any]:
         url = f"http://{node.admin}/admin/v2{path}"
@@ -133,13 +112,6 @@ class Rest:
         parts = urlsplit(url)
         name = self._by_address.get(parts.netloc)
         return url if name is None else parts._replace(netloc=self._admin[name]).geturl()
-
-    def _order(self, only: str) -> list[Node]:
-        if only:
-            return [node for node in self._brokers if node.name == only]
-        return sorted(
-            self._brokers, key=lambda node: (not self._is_reachable(node.name), node.name != self._last)
-        )
 
     def name_of(self, address: str) -> str | None:
         """The node behind a broker id ``host:port`` or a web address, None when it is none of ours."""

@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
+from harness.brokers.failover import NotThere
 from harness.brokers.qpid_probe import Probe
-from harness.brokers.qpid_rest import VIRTUAL_HOST, NotThere, Rest, each, one
+from harness.brokers.qpid_rest import VIRTUAL_HOST, Rest, each, one
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import (
     ClientConnection,

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import urllib3
 
+from harness.brokers.failover import NotThere
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 
@@ -23,10 +24,6 @@ _ANSWER_S = 2.5  # a healthy broker answers in milliseconds; a starved one in ab
 _GLANCE_S = 1.0
 _GONE = 404
 Answer = TypeVar("Answer")
-
-
-class NotThere(UsageError):
-    """The object of a request does not exist."""
 
 
 class Rest:

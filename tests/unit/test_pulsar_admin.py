@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.brokers.failover import NotThere
 from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.brokers.pulsar_probe import what_to_probe
-from harness.brokers.pulsar_rest import NotThere, Rest
+from harness.brokers.pulsar_rest import Rest
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
 

@@ -1,0 +1,90 @@
+"""Admin requests to a cluster of which some nodes may be dead or frozen: another node is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Node
+from harness.waiting import wait_until
+
+Answer = TypeVar("Answer")
+ASK_S = 8.0  # two frozen brokers in turn, then the third
+POLL_S = 0.1
+
+
+class NotThere(UsageError):
+    """The brokers do not know the object of a request."""
+
+
+class NoAnswer(Exception):
+    """A node gave no answer that counts; another one may. The text says why."""
+
+
+class FailoverAdmin:
+    """Asks one node after another until one answers. Thread-safe.
+
+    Args:
+        nodes: those with an admin endpoint.
+        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+    """
+
+    def __init__(self, nodes: Sequence[Node], is_reachable: Callable[[str], bool]) -> None:
+        self._nodes = tuple(nodes)
+        self._is_reachable = is_reachable
+        self._last = ""
+
+    def first_answer(
+        self,
+        ask: Callable[[Node], Answer],
+        *,
+        only: str = "",
+        within_s: float,
+        failure: str = "no broker answers at its admin endpoint",
+    ) -> Answer:
+        """The first answer that a node gives.
+
+        Args:
+            ask: raises `NoAnswer` when another node should be asked; what else it raises ends the search.
+            only: the one node to ask, once.
+            failure: what it means when nobody answers.
+
+        Raises:
+            EnvironmentNotReady: nobody answers within ``within_s``.
+        """
+        deadline = time.monotonic() + within_s
+        said: dict[str, str] = {}
+
+        def ask_each() -> list[Answer]:
+            for node in self._order(only):
+                try:
+                    answer = ask(node)
+                except NoAnswer as error:
+                    said[node.name] = str(error)
+                else:
+                    self._last = self._last if only else node.name
+                    return [answer]
+                if time.monotonic() > deadline:
+                    break
+            return []
+
+        if found := wait_until(ask_each, 0 if only else within_s, every_s=POLL_S):
+            return found[0]
+        words = ", ".join(f"{name} {why}" for name, why in sorted(said.items()))
+        raise EnvironmentNotReady(f"{failure} ({words})")
+
+    def reachable(self) -> list[str]:
+        """Names of the nodes that can answer, as far as the runtime knows."""
+        return [node.name for node in self._nodes if self._is_reachable(node.name)]
+
+    def _order(self, only: str) -> list[Node]:
+        """Nodes known to be away last. Before that the one that answered last: a node that was frozen
+        until now still answers with the metadata of that time.
+        """
+        if only:
+            return [node for node in self._nodes if node.name == only]
+        return sorted(
+            self._nodes, key=lambda node: (not self._is_reachable(node.name), node.name != self._last)
+        )
