@@ -11,12 +11,7 @@ from harness.systems import SYSTEMS
 if TYPE_CHECKING:
     from commands.preflight import Preflight
     from faults import Timeline
-    from harness.plan.model import (
-        ConsumerPlan,
-        Plan,
-        ProducerPlan,
-        TopicPlan,
-    )
+    from harness.plan.model import ConsumerPlan, Plan, ProducerPlan, TopicPlan
 
 
 _ORDER = {True: "order kept", False: "order not kept", None: "order unknown"}

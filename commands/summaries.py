@@ -13,12 +13,7 @@ from commands.console import Settings
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
-    from analysis.verdict.campaign import (
-        Campaign,
-        Question,
-        RunSummary,
-        VariantResult,
-    )
+    from analysis.verdict.campaign import Campaign, Question, RunSummary, VariantResult
     from analysis.verdict.reproduction import Answer
     from harness.plan.model import Plan
     from harness.rundir import RunDir

@@ -136,11 +136,7 @@ def _fetch_images(
 ) -> dict[str, str]:
     """The compose plugin, an image a cluster, and that of a proxy between nodes; name -> what it is."""
     from harness.clusters import spec_of
-    from harness.clusters.docker import (
-        compose_plugin,
-        engine,
-        standin,
-    )
+    from harness.clusters.docker import compose_plugin, engine, standin
 
     with closing(engine.connect()) as client:
         found = {"compose plugin": compose_plugin.ensure(on_progress=report).text}

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.capture.context import REDELIVERY_ORDER
-from analysis.classes import (
-    ALWAYS,
-    APPLICATION,
-    CAPTURE,
-    CLASSES,
-    INFORMATION,
-    PRECONDITIONS,
-    AnomalyClass,
-)
+from analysis.classes import ALWAYS, APPLICATION, CAPTURE, CLASSES, INFORMATION, PRECONDITIONS, AnomalyClass
 from docs.markdown import item, paragraph
 
 _INTRODUCTION = """\

@@ -19,11 +19,7 @@ from analysis.findings import (
     Verdict,
     Witness,
 )
-from analysis.verdict.campaign import (
-    Campaign,
-    RunSummary,
-    VariantResult,
-)
+from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
 
 HOSTILE = "\x1b[31m<script>alert('x')</script> & \"quoted\" [bold]{{ 7*7 }}[/bold]\nsecond line"
 LOAD_S = 35

@@ -22,13 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from analysis.capture.imports_plan import (
-    Routing,
-    make_manifest,
-    make_plan,
-    renumbered,
-    routing_of,
-)
+from analysis.capture.imports_plan import Routing, make_manifest, make_plan, renumbered, routing_of
 from harness.errors import UsageError
 from harness.records import SEALED, Check, Event, Kind
 from harness.rundir import RunDir, write_json, write_jsonl

@@ -22,20 +22,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import (
-    Bucket,
-    Columns,
-    chunks,
-    open_tables,
-)
+from analysis.capture.bucket import Bucket, Columns, chunks, open_tables
 from analysis.capture.context import Context
 from analysis.kernels.labels import place_text
-from analysis.kernels.partial import (
-    GAP_NS,
-    WITNESSES_AN_EPISODE,
-    Episode,
-    RawWitness,
-)
+from analysis.kernels.partial import GAP_NS, WITNESSES_AN_EPISODE, Episode, RawWitness
 from harness.records import Check, Event
 
 Array = npt.NDArray[np.int64]

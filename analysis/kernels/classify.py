@@ -35,11 +35,7 @@ from analysis.kernels.episodes import Chosen, episodes_of
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, unmet_names
 from analysis.kernels.matching import Matching, judged_groups
-from analysis.kernels.partial import (
-    Episode,
-    Partial,
-    RawWitness,
-)
+from analysis.kernels.partial import Episode, Partial, RawWitness
 from harness.records import Event, Kind, Outcome
 
 __all__ = ["Episode", "Partial", "RawWitness", "classify"]

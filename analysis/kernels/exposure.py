@@ -11,11 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.capture.bucket import (
-    Array,
-    Bucket,
-    chunks,
-)
+from analysis.capture.bucket import Array, Bucket, chunks
 from harness.faultlog import FaultRecord
 from harness.records import Event, Kind, Outcome
 

@@ -19,13 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import (
-    CHUNK_ROWS,
-    Bucket,
-    Columns,
-    chunks,
-    is_constant,
-)
+from analysis.capture.bucket import CHUNK_ROWS, Bucket, Columns, chunks, is_constant
 from analysis.kernels.lookup import Ints, ragged
 from analysis.kernels.places import Places
 from analysis.kernels.slots import Slots, index_messages

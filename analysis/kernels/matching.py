@@ -15,12 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.capture.bucket import (
-    Array,
-    chunks,
-    is_constant,
-    narrow,
-)
+from analysis.capture.bucket import Array, chunks, is_constant, narrow
 from analysis.kernels.history import History
 from analysis.kernels.lookup import Ints, Lookup
 from harness.records import Event

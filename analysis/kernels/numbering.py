@@ -6,11 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.capture.bucket import (
-    Array,
-    is_constant,
-    narrow,
-)
+from analysis.capture.bucket import Array, is_constant, narrow
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.labels import name_of, place_of

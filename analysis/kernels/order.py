@@ -19,11 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.capture.bucket import (
-    Array,
-    is_constant,
-    narrow,
-)
+from analysis.capture.bucket import Array, is_constant, narrow
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.labels import count_of, place_of, some_of

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import (
-    Array,
-    Columns,
-    is_constant,
-)
+from analysis.capture.bucket import Array, Columns, is_constant
 from analysis.kernels.lookup import Ints, Lookup, distinct, ragged
 from harness.errors import BrokerstormError
 

@@ -15,12 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import (
-    Array,
-    Columns,
-    chunks,
-    is_constant,
-)
+from analysis.capture.bucket import Array, Columns, chunks, is_constant
 from analysis.kernels.lookup import Ints, Lookup, distinct
 from harness.records import Check, Event, Kind
 

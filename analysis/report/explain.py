@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.capture.context import REDELIVERY_ORDER
-from analysis.classes import (
-    ALWAYS,
-    APPLICATION,
-    CAPTURE,
-    CLASSES,
-    INFORMATION,
-    PRECONDITIONS,
-    anomaly_class,
-)
+from analysis.classes import ALWAYS, APPLICATION, CAPTURE, CLASSES, INFORMATION, PRECONDITIONS, anomaly_class
 
 _PROMISES = {
     "delivery": "delivery: an acknowledged message is kept",

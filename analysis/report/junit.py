@@ -17,14 +17,7 @@ from analysis.classes import CLASSES
 from analysis.findings import Finding, Result, Status
 from analysis.report import words
 from analysis.report.terminal import finding_heading, witness_facts
-from analysis.verdict.campaign import (
-    CLEAN,
-    Campaign,
-    Expectation,
-    Proved,
-    Reproduction,
-    VariantResult,
-)
+from analysis.verdict.campaign import CLEAN, Campaign, Expectation, Proved, Reproduction, VariantResult
 from harness.rundir import RunDir
 
 SHOWN_WITNESSES = 5

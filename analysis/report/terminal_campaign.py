@@ -11,13 +11,7 @@ from rich.text import Text
 from analysis.findings import Witness
 from analysis.report import words
 from analysis.report.terminal import emit, faults_counted, is_message, rows, witness_facts
-from analysis.verdict.campaign import (
-    CLEAN,
-    Campaign,
-    Expectation,
-    RunSummary,
-    VariantResult,
-)
+from analysis.verdict.campaign import CLEAN, Campaign, Expectation, RunSummary, VariantResult
 from harness.invocation import for_terminal
 
 STYLE = {

@@ -12,13 +12,7 @@ from rich.text import Text
 from analysis.report import words
 from analysis.report.terminal import emit
 from analysis.report.terminal_campaign import found, next_steps, witness_of
-from analysis.verdict.campaign import (
-    Campaign,
-    Proved,
-    Question,
-    Reproduction,
-    VariantResult,
-)
+from analysis.verdict.campaign import Campaign, Proved, Question, Reproduction, VariantResult
 
 STYLE = {
     Proved.REPRODUCED: "black on green",

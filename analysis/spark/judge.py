@@ -20,17 +20,8 @@ from analysis.kernels.across import splits_of
 from analysis.kernels.bucket_report import BucketReport
 from analysis.report.documents import write_result
 from analysis.spark.session import WarmSession, spark_reason
-from analysis.spark.task import (
-    SCHEMA,
-    SECOND_PASS,
-    Task,
-    judge_batches,
-)
-from analysis.verdict.result import (
-    RunFiles,
-    grid_of,
-    result_of,
-)
+from analysis.spark.task import SCHEMA, SECOND_PASS, Task, judge_batches
+from analysis.verdict.result import RunFiles, grid_of, result_of
 from harness.faultlog import read_faults
 from harness.rundir import RunDir, read_json, read_jsonl
 

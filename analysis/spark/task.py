@@ -19,11 +19,7 @@ import pyarrow as pa
 from analysis.capture.bucket import load_bucket
 from analysis.capture.capture import damaged_files
 from analysis.capture.context import Context
-from analysis.kernels.across import (
-    Split,
-    judge_split,
-    stream_rows,
-)
+from analysis.kernels.across import Split, judge_split, stream_rows
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial

@@ -6,19 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
-from analysis.capture.context import (
-    Context,
-    FaultWindow,
-    Promise,
-)
+from analysis.capture.context import Context, FaultWindow, Promise
 from analysis.classes import CLASSES, status_of, why_evidence, why_promise
 from analysis.findings import MAX_WITNESSES, Finding, Status, Witness
 from analysis.kernels.partial import Episode, RawWitness
-from analysis.verdict.attribution import (
-    Span,
-    attribute,
-    nearest,
-)
+from analysis.verdict.attribution import Span, attribute, nearest
 
 #: What a reader must see first.
 _ORDER = (

@@ -12,20 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from analysis.findings import Verdict
-from analysis.verdict.campaign import (
-    CLEAN,
-    Proved,
-    Question,
-    Rate,
-    Reproduction,
-    RunSummary,
-    VariantResult,
-)
-from analysis.verdict.statistics import (
-    ALPHA,
-    clopper_pearson,
-    fisher_exact,
-)
+from analysis.verdict.campaign import CLEAN, Proved, Question, Rate, Reproduction, RunSummary, VariantResult
+from analysis.verdict.statistics import ALPHA, clopper_pearson, fisher_exact
 
 AFFECTED, FIXED = "affected", "fixed"
 

@@ -24,11 +24,7 @@ import psutil
 
 from faults.kit.site import find_ability
 from harness.errors import BrokerstormError, UsageError
-from harness.protocols.cluster import (
-    Cluster,
-    Killable,
-    Pausable,
-)
+from harness.protocols.cluster import Cluster, Killable, Pausable
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
 from harness.rundir import RunDir, append_jsonl, read_json, write_json

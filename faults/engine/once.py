@@ -13,19 +13,10 @@ from faults.kit.errors import StepProblem
 from faults.kit.params import Shape, keys_of
 from faults.kit.site import find_ability
 from faults.schedule.steps import find_kind, read_step
-from faults.schedule.timeline import (
-    Firing,
-    Timeline,
-    refuse_unsupported,
-)
+from faults.schedule.timeline import Firing, Timeline, refuse_unsupported
 from harness.errors import HealError, ScenarioError
 from harness.faultlog import FaultRecord, read_faults
-from harness.protocols.cluster import (
-    Cluster,
-    HasPlacement,
-    HasTopics,
-    TopicSettings,
-)
+from harness.protocols.cluster import Cluster, HasPlacement, HasTopics, TopicSettings
 from harness.rundir import RunDir
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from faults.kit.network import (
-    Impaired,
-    NetworkFault,
-    NetworkParams,
-)
+from faults.kit.network import Impaired, NetworkFault, NetworkParams
 from faults.kit.site import Site
 from harness.protocols.network import Flow, Impairment
 

@@ -16,12 +16,7 @@ from typing import Any, Final, Self
 import psutil
 from pydantic import Field, model_validator
 
-from faults.kit.clients import (
-    ClientFault,
-    ClientParams,
-    matching_workers,
-    worker_names,
-)
+from faults.kit.clients import ClientFault, ClientParams, matching_workers, worker_names
 from faults.kit.errors import NotNow
 from faults.kit.identity import process_identity
 from faults.kit.injection import Injection

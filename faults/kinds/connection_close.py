@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from faults.kit.clients import (
-    ClientFault,
-    ClientParams,
-    matching_workers,
-    worker_names,
-)
+from faults.kit.clients import ClientFault, ClientParams, matching_workers, worker_names
 from faults.kit.errors import NotNow
 from faults.kit.injection import Instant
 from faults.kit.params import Shape
 from faults.kit.site import Site, find_ability
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import (
-    ClientConnection,
-    HasConnections,
-    Proof,
-)
+from harness.protocols.cluster import ClientConnection, HasConnections, Proof
 
 
 class ConnectionCloseParams(ClientParams):

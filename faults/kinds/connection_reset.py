@@ -6,11 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from faults.kit.network import (
-    Impaired,
-    NetworkFault,
-    NetworkParams,
-)
+from faults.kit.network import Impaired, NetworkFault, NetworkParams
 from faults.kit.site import Site
 from harness.durations import Seconds
 from harness.protocols.network import Flow, Impairment

@@ -10,11 +10,7 @@ from pydantic import Field
 
 from faults.kit.node_loss import changes_text
 from faults.kit.params import NodeParams, Shape
-from faults.kit.resources import (
-    ResourceFault,
-    ResourceLimited,
-    ability,
-)
+from faults.kit.resources import ResourceFault, ResourceLimited, ability
 from faults.kit.site import Site, Snapshot
 from faults.kit.targets import target_text
 from harness.durations import Seconds

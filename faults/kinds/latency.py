@@ -7,12 +7,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from faults.kit.network import (
-    Impaired,
-    NetworkFault,
-    NetworkParams,
-    Way,
-)
+from faults.kit.network import Impaired, NetworkFault, NetworkParams, Way
 from faults.kit.site import Site
 from harness.durations import Seconds
 from harness.protocols.network import Flow, Impairment

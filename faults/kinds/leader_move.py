@@ -10,11 +10,7 @@ from pydantic import Field, model_validator
 
 from faults.kit.errors import NotNow, StepProblem
 from faults.kit.leadership import LeaderChange, TopicFault
-from faults.kit.params import (
-    Shape,
-    TopicParams,
-    names,
-)
+from faults.kit.params import Shape, TopicParams, names
 from faults.kit.site import Site
 from harness.protocols.cluster import HasLeaders, PartitionState
 

@@ -8,11 +8,7 @@ from pydantic import Field
 
 from faults.kit.errors import NotNow, StepProblem
 from faults.kit.injection import FaultKind, Instant
-from faults.kit.params import (
-    Params,
-    Shape,
-    names,
-)
+from faults.kit.params import Params, Shape, names
 from faults.kit.site import Site, find_ability
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasMastership, Proof

@@ -7,26 +7,13 @@ from typing import Literal, cast
 
 from pydantic import Field
 
-from faults.kit.network import (
-    Impaired,
-    NetworkFault,
-    NetworkParams,
-)
+from faults.kit.network import Impaired, NetworkFault, NetworkParams
 from faults.kit.params import Shape
 from faults.kit.site import Site, find_ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import (
-    HasPlacement,
-    Killable,
-    Proof,
-)
-from harness.protocols.network import (
-    Flow,
-    Impairment,
-    RenamesNodes,
-    Wire,
-)
+from harness.protocols.cluster import HasPlacement, Killable, Proof
+from harness.protocols.network import Flow, Impairment, RenamesNodes, Wire
 
 
 class NameChangeParams(NetworkParams):

@@ -16,12 +16,7 @@ from faults.kit.site import Site, find_ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import (
-    Cluster,
-    HasPlacement,
-    Killable,
-    Proof,
-)
+from harness.protocols.cluster import Cluster, HasPlacement, Killable, Proof
 from harness.protocols.network import LosesPackets
 
 

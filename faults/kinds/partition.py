@@ -8,24 +8,11 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from faults.kit.errors import NotNow
-from faults.kit.network import (
-    Impaired,
-    NetworkFault,
-    NetworkParams,
-    Way,
-    detours,
-)
+from faults.kit.network import Impaired, NetworkFault, NetworkParams, Way, detours
 from faults.kit.params import Shape
 from faults.kit.site import Site
 from faults.kit.targets import target_text
-from harness.protocols.network import (
-    CLIENTS,
-    PEER_CUTS,
-    PEER_DETOURS,
-    Flow,
-    Impairment,
-    Wire,
-)
+from harness.protocols.network import CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
 
 
 class PartitionParams(NetworkParams):

@@ -13,12 +13,7 @@ from faults.kit.params import NodeParams, Shape
 from faults.kit.site import Site
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import (
-    HasPlacement,
-    Killable,
-    Pausable,
-    Proof,
-)
+from harness.protocols.cluster import HasPlacement, Killable, Pausable, Proof
 
 
 class PauseParams(NodeParams):

@@ -14,11 +14,7 @@ from faults.kit.site import Site
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import (
-    HasPlacement,
-    Killable,
-    Stoppable,
-)
+from harness.protocols.cluster import HasPlacement, Killable, Stoppable
 
 #: A broker whose topics do not close ends anyway (Pulsar: brokerShutdownTimeoutMs, 10 s in our clusters).
 _ORDERLY_S: Final = 8.0

@@ -15,12 +15,7 @@ from faults.kit.site import POLL_S, Site
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
-from harness.protocols.cluster import (
-    HasPlacement,
-    Killable,
-    Proof,
-    Stoppable,
-)
+from harness.protocols.cluster import HasPlacement, Killable, Proof, Stoppable
 from harness.waiting import wait_while
 
 

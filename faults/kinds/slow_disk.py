@@ -7,17 +7,8 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.kit.params import (
-    NodeParams,
-    Shape,
-    Size,
-    in_units,
-)
-from faults.kit.resources import (
-    ResourceFault,
-    ResourceLimited,
-    ability,
-)
+from faults.kit.params import NodeParams, Shape, Size, in_units
+from faults.kit.resources import ResourceFault, ResourceLimited, ability
 from faults.kit.site import Site
 from faults.kit.targets import target_text
 from harness.durations import Seconds

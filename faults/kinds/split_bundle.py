@@ -7,12 +7,7 @@ import random
 from pydantic import Field
 
 from faults.kinds.transfer import bundle_target
-from faults.kit.bundles import (
-    NAMESPACE_URL,
-    ServiceUnit,
-    bundle_rule,
-    choose_bundle,
-)
+from faults.kit.bundles import NAMESPACE_URL, ServiceUnit, bundle_rule, choose_bundle
 from faults.kit.injection import FaultKind
 from faults.kit.params import Params, Shape
 from faults.kit.reload import Reload

@@ -7,20 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.kit.bundles import (
-    NAMESPACE_URL,
-    ServiceUnit,
-    bundle_rule,
-    choose_bundle,
-    parse_unit,
-)
+from faults.kit.bundles import NAMESPACE_URL, ServiceUnit, bundle_rule, choose_bundle, parse_unit
 from faults.kit.errors import NotNow, StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import (
-    Params,
-    Shape,
-    names,
-)
+from faults.kit.params import Params, Shape, names
 from faults.kit.reload import Reload
 from faults.kit.site import Site
 from harness.protocols.cluster import HasTransfers, Proof

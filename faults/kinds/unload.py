@@ -7,12 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from faults.kit.bundles import (
-    ServiceUnit,
-    choose_unit,
-    parse_unit,
-    unload_requests,
-)
+from faults.kit.bundles import ServiceUnit, choose_unit, parse_unit, unload_requests
 from faults.kit.injection import FaultKind
 from faults.kit.params import Params, Shape
 from faults.kit.reload import Reload

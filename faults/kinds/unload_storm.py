@@ -8,12 +8,7 @@ from typing import Any, Final, Self
 
 from pydantic import Field, model_validator
 
-from faults.kit.bundles import (
-    ServiceUnit,
-    parse_unit,
-    unload_requests,
-    used_bundles,
-)
+from faults.kit.bundles import ServiceUnit, parse_unit, unload_requests, used_bundles
 from faults.kit.errors import NotNow
 from faults.kit.injection import FaultKind
 from faults.kit.params import Params, Shape

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from faults.kit.errors import (
-    NotNow,
-    StepProblem,
-)
+from faults.kit.errors import NotNow, StepProblem
 from faults.kit.params import Shape, names
 from faults.kit.site import Site
 from harness.errors import did_you_mean

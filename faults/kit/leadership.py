@@ -7,11 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Instant
-from faults.kit.params import (
-    Shape,
-    TopicParams,
-    names,
-)
+from faults.kit.params import Shape, TopicParams, names
 from faults.kit.site import Site
 from harness.errors import did_you_mean
 from harness.faultlog import ConfirmedAcks

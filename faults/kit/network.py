@@ -9,23 +9,14 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, cast
 from pydantic import Field
 
 from faults.kit.errors import NotNow
-from faults.kit.node_loss import (
-    NodeFault,
-    NodeLoss,
-    changes_text,
-)
+from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
 from faults.kit.params import NodeParams, Shape
 from faults.kit.round_trips import ANSWER_S, measure
 from faults.kit.site import Site, find_ability
 from faults.kit.targets import parse, target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import (
-    Cluster,
-    HasPlacement,
-    Killable,
-    Proof,
-)
+from harness.protocols.cluster import Cluster, HasPlacement, Killable, Proof
 from harness.protocols.network import (
     CLIENT_DETOURS,
     CLIENTS,

@@ -6,11 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from faults.kit.node_loss import (
-    NodeFault,
-    NodeLoss,
-    changes_text,
-)
+from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
 from faults.kit.params import NodeParams
 from faults.kit.site import Site, find_ability
 from harness.faultlog import ConfirmedAcks

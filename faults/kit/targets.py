@@ -7,10 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from faults.kit.errors import (
-    NotNow,
-    StepProblem,
-)
+from faults.kit.errors import NotNow, StepProblem
 from faults.kit.params import Shape, names
 from faults.kit.site import Site
 from harness.errors import did_you_mean

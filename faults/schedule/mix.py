@@ -26,13 +26,7 @@ from pydantic import Field, model_validator
 
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import (
-    Params,
-    Schedule,
-    Shape,
-    keys_of,
-    names,
-)
+from faults.kit.params import Params, Schedule, Shape, keys_of, names
 from faults.schedule.steps import find_kind, validated
 from faults.schedule.times import MAX_FIRINGS
 from harness.durations import Seconds

@@ -10,13 +10,7 @@ from pydantic import ValidationError
 from faults.kinds import KINDS
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import (
-    Params,
-    Schedule,
-    Shape,
-    keys_of,
-    names,
-)
+from faults.kit.params import Params, Schedule, Shape, keys_of, names
 from harness.errors import did_you_mean
 
 #: pydantic's words for programmers -> ours for people.

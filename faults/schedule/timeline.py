@@ -12,16 +12,9 @@ from typing import Any, Final
 
 from faults.kinds import KINDS
 from faults.kit.errors import StepProblem
-from faults.kit.params import (
-    Shape,
-    TopicShape,
-)
+from faults.kit.params import Shape, TopicShape
 from faults.kit.site import ability_text, find_ability
-from faults.schedule.mix import (
-    Draw,
-    draws,
-    read_mix,
-)
+from faults.schedule.mix import Draw, draws, read_mix
 from faults.schedule.steps import read_step
 from faults.schedule.times import MAX_FIRINGS, firing_times
 from harness.errors import ScenarioError

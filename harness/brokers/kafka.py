@@ -21,11 +21,7 @@ from harness.brokers.kafka_failover import KafkaFailover
 from harness.brokers.kafka_single import SingleBrokerAdmin
 from harness.brokers.readiness import Probes, missing_parts
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import (
-    Node,
-    PartitionState,
-    TopicSettings,
-)
+from harness.protocols.cluster import Node, PartitionState, TopicSettings
 from harness.systems.kafka import CORRELATION, api_versions
 from harness.waiting import wait_while
 

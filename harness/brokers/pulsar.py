@@ -13,11 +13,7 @@ from harness.brokers.pulsar_probe import probe_topics, what_to_probe
 from harness.brokers.pulsar_rest import Rest
 from harness.brokers.pulsar_storage import answers
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import (
-    Node,
-    PartitionState,
-    TopicSettings,
-)
+from harness.protocols.cluster import Node, PartitionState, TopicSettings
 from harness.waiting import wait_while
 
 CLUSTER = "brokerstorm"  # the cluster's name in compose/pulsar

@@ -11,12 +11,7 @@ from harness.brokers.failover import NotThere
 from harness.brokers.qpid_probe import Probe
 from harness.brokers.qpid_rest import VIRTUAL_HOST, Rest, each, one
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import (
-    ClientConnection,
-    Node,
-    PartitionState,
-    TopicSettings,
-)
+from harness.protocols.cluster import ClientConnection, Node, PartitionState, TopicSettings
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.1

@@ -20,11 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from harness.clusters.assembly import ClusterAdmin, assembly_of
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import (
-    ClusterSpec,
-    compose_file,
-    read_compose,
-)
+from harness.clusters.layout.compose import ClusterSpec, compose_file, read_compose
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import toxiproxy
 from harness.clusters.sources import SOURCES, Place, Source

@@ -24,11 +24,7 @@ from harness.clusters.layout import addresses
 from harness.clusters.limits import node_limits
 from harness.clusters.network import packets
 from harness.clusters.nodes.node_process import NodeFolder
-from harness.clusters.nodes.processes import (
-    ProcessId,
-    end,
-    run_processes,
-)
+from harness.clusters.nodes.processes import ProcessId, end, run_processes
 from harness.errors import EnvironmentNotReady, HealError
 
 _END_S = 4.0

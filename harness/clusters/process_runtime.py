@@ -21,11 +21,7 @@ from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.limits import node_limits
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
-from harness.clusters.network.proxied import (
-    NEEDS,
-    LocalDetours,
-    detours_of,
-)
+from harness.clusters.network.proxied import NEEDS, LocalDetours, detours_of
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint, Node

@@ -132,11 +132,7 @@ class ContainerSource(Source):
 
     @classmethod
     def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
-        from harness.clusters.docker import (
-            compose_plugin,
-            engine,
-            images,
-        )
+        from harness.clusters.docker import compose_plugin, engine, images
 
         if reason := assembly_of(spec.system).why_no_containers(spec.version):
             raise UsageError(f"no containers: {reason}", hint="use --runtime process")

@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters import spec_of
-from harness.clusters.docker import (
-    compose_plugin,
-    engine,
-    images,
-    standin,
-)
+from harness.clusters.docker import compose_plugin, engine, images, standin
 from harness.clusters.layout.compose import ClusterSpec
 from harness.doctor.machine import Check
 from harness.errors import EnvironmentNotReady

@@ -14,17 +14,10 @@ from pathlib import Path
 import psutil
 
 from harness.clusters import spec_of
-from harness.clusters.layout.addresses import (
-    BLOCKS,
-    CHECK_BLOCK,
-    address,
-)
+from harness.clusters.layout.addresses import BLOCKS, CHECK_BLOCK, address
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.jars import (
-    is_complete,
-    jars_folder,
-)
+from harness.toolchains.jars import is_complete, jars_folder
 from harness.toolchains.java import INSTALL_HINT, find_java
 from harness.toolchains.resolvers import find_resolver
 

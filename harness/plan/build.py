@@ -11,27 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from harness.errors import ScenarioError
-from harness.plan.model import (
-    ConsumerPlan,
-    LaneGroup,
-    LaneMode,
-    Plan,
-    ProducerPlan,
-    TopicPlan,
-)
-from harness.plan.settings import (
-    Consuming,
-    PromiseContext,
-    consumer_promise,
-    producer_settings,
-)
+from harness.plan.model import ConsumerPlan, LaneGroup, LaneMode, Plan, ProducerPlan, TopicPlan
+from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
 from harness.scenario.file import variants
-from harness.scenario.model import (
-    ConsumerSpec,
-    Option,
-    ProducerSpec,
-    Scenario,
-)
+from harness.scenario.model import ConsumerSpec, Option, ProducerSpec, Scenario
 from harness.scenario.payload import payload_sizes
 from harness.systems import SYSTEMS, System
 from harness.workers import is_ours, load_worker

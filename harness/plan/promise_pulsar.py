@@ -21,14 +21,7 @@ from typing import Final, Literal
 
 from harness.errors import ScenarioError
 from harness.plan.model import ConsumerPromise, TopicPlan
-from harness.plan.promise import (
-    TRUE,
-    ClientSettings,
-    Consuming,
-    Delivery,
-    ProducerSettings,
-    PromiseContext,
-)
+from harness.plan.promise import TRUE, ClientSettings, Consuming, Delivery, ProducerSettings, PromiseContext
 from harness.systems.pulsar import quorum
 
 Subscription = Literal["exclusive", "failover", "shared", "key_shared"]

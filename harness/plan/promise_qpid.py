@@ -17,13 +17,7 @@ from typing import Final
 
 from harness.errors import ScenarioError
 from harness.plan.model import ConsumerPromise, TopicPlan
-from harness.plan.promise import (
-    ClientSettings,
-    Consuming,
-    Delivery,
-    ProducerSettings,
-    PromiseContext,
-)
+from harness.plan.promise import ClientSettings, Consuming, Delivery, ProducerSettings, PromiseContext
 
 _PERSISTENT: Final = {"persistent": True, "2": True, "non_persistent": False, "1": False, "transient": False}
 

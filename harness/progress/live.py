@@ -22,14 +22,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.progress.view import (
-    BaseProgress,
-    RunView,
-    clock,
-    fault_text,
-    load_figures,
-    one_line,
-)
+from harness.progress.view import BaseProgress, RunView, clock, fault_text, load_figures, one_line
 
 REFRESH_PER_S = 4
 LABEL_WIDTH = 9

@@ -14,18 +14,9 @@ from typing import Any, Generic, TypeVar
 
 from harness.errors import BrokerstormError, HealError
 from harness.plan.model import Plan
-from harness.protocols.cluster import (
-    Cluster,
-    FaultStorm,
-    HasNamespaces,
-    Progress,
-)
+from harness.protocols.cluster import Cluster, FaultStorm, HasNamespaces, Progress
 from harness.run.interrupts import Interrupts
-from harness.run.lifecycle import (
-    LiveRun,
-    OnPhase,
-    RunOutcome,
-)
+from harness.run.lifecycle import LiveRun, OnPhase, RunOutcome
 from harness.rundir import RunDir, write_json
 from harness.seal.seal import drop_segments, seal
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.progress.view import clock
-from harness.run.liveness import (
-    Hang,
-    Stall,
-)
+from harness.run.liveness import Hang, Stall
 from harness.run.stacks import shown, waiting
 from harness.run.worker_process import WorkerProcess
 from harness.rundir import RunDir

@@ -13,13 +13,7 @@ from dataclasses import dataclass, field
 
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.plan.model import Plan
-from harness.protocols.cluster import (
-    Cluster,
-    FaultStorm,
-    HasNamespaces,
-    Progress,
-    TopicSettings,
-)
+from harness.protocols.cluster import Cluster, FaultStorm, HasNamespaces, Progress, TopicSettings
 from harness.run.draining import DrainCheck
 from harness.run.interrupts import Interrupts
 from harness.run.liveness import CHECK_EVERY_S

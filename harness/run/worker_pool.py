@@ -9,20 +9,10 @@ from typing import Any
 from harness.plan.model import Plan
 from harness.protocols.cluster import Progress
 from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
-from harness.run.liveness import (
-    Hang,
-    HangDetector,
-    SendSegments,
-    Stall,
-)
+from harness.run.liveness import Hang, HangDetector, SendSegments, Stall
 from harness.run.manifest import Manifest
 from harness.run.worker_process import WorkerProcess
-from harness.run.worker_specs import (
-    Endpoints,
-    audit_specs,
-    consumer_spec,
-    producer_spec,
-)
+from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
 from harness.rundir import RunDir, append_jsonl
 from harness.workers import launch, load_worker
 

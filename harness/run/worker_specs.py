@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from harness.plan.model import (
-    ConsumerPlan,
-    Plan,
-    ProducerPlan,
-)
+from harness.plan.model import ConsumerPlan, Plan, ProducerPlan
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 

@@ -8,11 +8,7 @@ from typing import Any, Protocol
 from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
 from harness.scenario.bug import bug_problems
-from harness.scenario.model import (
-    ConsumerSpec,
-    ProducerSpec,
-    Scenario,
-)
+from harness.scenario.model import ConsumerSpec, ProducerSpec, Scenario
 from harness.scenario.payload import payload_sizes
 from harness.systems import SYSTEMS, System
 from harness.validation import is_one_line

@@ -12,16 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from harness.records import (
-    RAW,
-    SEALED,
-    TABLE_NAMES,
-    Check,
-    Column,
-    Event,
-    Outcome,
-    TableId,
-)
+from harness.records import RAW, SEALED, TABLE_NAMES, Check, Column, Event, Outcome, TableId
 from harness.seal.names import WorkerNames
 
 Array = npt.NDArray[Any]

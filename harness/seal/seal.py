@@ -32,21 +32,10 @@ from harness.plan.model import Plan
 from harness.records import TABLE_NAMES, TableId
 from harness.rundir import RunDir, read_json, read_jsonl, write_json, write_jsonl
 from harness.seal.columns import Source
-from harness.seal.names import (
-    Names,
-    WorkerNames,
-    read_worker_names,
-)
+from harness.seal.names import Names, WorkerNames, read_worker_names
 from harness.seal.parquet import PART_SUFFIX, SealedFile, sha256_of, sync_folder
 from harness.seal.route import Router
-from harness.seal.segments import (
-    Counts,
-    Damage,
-    Segment,
-    find_segments,
-    whole_rows,
-    worker_folders,
-)
+from harness.seal.segments import Counts, Damage, Segment, find_segments, whole_rows, worker_folders
 from harness.seal.table import Memory, TableSealer
 
 SCHEMA_VERSION: Final = 1

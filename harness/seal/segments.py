@@ -17,14 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from harness.records import (
-    RAW,
-    SEGMENT_HEADER,
-    SEGMENT_HEADER_BYTES,
-    SEGMENT_MAGIC,
-    VALID_FIELD,
-    TableId,
-)
+from harness.records import RAW, SEGMENT_HEADER, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, VALID_FIELD, TableId
 from harness.rundir import RunDir
 
 Rows = npt.NDArray[np.void]

@@ -28,13 +28,7 @@ from harness.records import (
     TableId,
 )
 from harness.rundir import RunDir
-from harness.seal.columns import (
-    ColumnMemory,
-    RowGroup,
-    Rows,
-    Source,
-    sealed_columns,
-)
+from harness.seal.columns import ColumnMemory, RowGroup, Rows, Source, sealed_columns
 from harness.seal.parquet import ROW_GROUP_ROWS, BucketFile, SealedFile
 from harness.seal.route import IntArray, Router
 from harness.seal.segments import Damage

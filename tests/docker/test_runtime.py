@@ -18,30 +18,14 @@ import pytest
 import faults
 from faults.kinds import KINDS
 from faults.kit.round_trips import measure
-from harness.clusters import (
-    attach_cluster,
-    leftovers,
-    open_cluster,
-)
-from harness.clusters.docker import (
-    engine as docker_engine,
-)
-from harness.clusters.docker import (
-    limits,
-    volumes,
-)
+from harness.clusters import attach_cluster, leftovers, open_cluster
+from harness.clusters.docker import engine as docker_engine
+from harness.clusters.docker import limits, volumes
 from harness.clusters.kafka import KafkaCluster
 from harness.clusters.layout import addresses
 from harness.clusters.limits.volumes import volumes_below
 from harness.errors import EnvironmentNotReady
-from harness.protocols.cluster import (
-    Cluster,
-    Killable,
-    Pausable,
-    Runtime,
-    Stoppable,
-    TopicSettings,
-)
+from harness.protocols.cluster import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
 from harness.protocols.limits import LiftsLimits, LimitsCpu
 from harness.rundir import RunDir
 from harness.systems.kafka import SYSTEM as KAFKA

@@ -13,22 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.clusters import (
-    attach_cluster,
-    leftovers,
-    open_cluster,
-)
+from harness.clusters import attach_cluster, leftovers, open_cluster
 from harness.clusters.kafka import KafkaCluster
 from harness.clusters.layout import addresses
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import (
-    Cluster,
-    Killable,
-    Pausable,
-    Runtime,
-    Stoppable,
-    TopicSettings,
-)
+from harness.protocols.cluster import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
 from tests.live.cluster_rig import UP_S, make_whole, new_run_id, up, wait_until
 
 pytestmark = pytest.mark.live

@@ -17,14 +17,7 @@ from harness.clusters.layout import addresses
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.network.proxied import LocalDetours
 from harness.clusters.nodes.processes import run_processes
-from harness.protocols.network import (
-    CLIENT_DETOURS,
-    CLIENTS,
-    PEER_DETOURS,
-    Flow,
-    Impairment,
-    Wire,
-)
+from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
 from harness.systems.kafka import SYSTEM as KAFKA
 
 pytestmark = pytest.mark.live

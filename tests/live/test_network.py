@@ -17,11 +17,7 @@ from harness.clusters.cluster import BrokerCluster, open_cluster
 from harness.clusters.nodes.processes import run_processes
 from harness.errors import ScenarioError
 from harness.protocols.cluster import TopicSettings
-from harness.protocols.network import (
-    CLIENT_DETOURS,
-    CLIENTS,
-    PEER_DETOURS,
-)
+from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_DETOURS
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 from tests.live.cluster_rig import fire, new_run_id, up

@@ -13,11 +13,7 @@ import pytest
 from harness.clusters import leftovers, open_cluster
 from harness.clusters.pulsar import PulsarCluster
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import (
-    HasNamespaces,
-    HasTransfers,
-    TopicSettings,
-)
+from harness.protocols.cluster import HasNamespaces, HasTransfers, TopicSettings
 from harness.rundir import RunDir
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, up
 

@@ -12,11 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import EnvironmentNotReady
-from harness.protocols.cluster import (
-    Endpoint,
-    Node,
-    PartitionState,
-)
+from harness.protocols.cluster import Endpoint, Node, PartitionState
 
 NAMES = ("kafka-1", "kafka-2", "kafka-3")
 

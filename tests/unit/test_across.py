@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from analysis.capture.bucket import load_bucket
 from analysis.capture.context_files import load_context
-from analysis.kernels.across import (
-    FEW_ROWS,
-    Split,
-    judge_split,
-    splits_of,
-    stream_rows,
-)
+from analysis.kernels.across import FEW_ROWS, Split, judge_split, splits_of, stream_rows
 from analysis.kernels.partial import Episode
 from harness.plan.model import ConsumerPromise
 from harness.rundir import RunDir

@@ -8,15 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.capture.context import SETTLE_NS, FaultWindow
-from analysis.verdict.attribution import (
-    LEAD_NS,
-    SHIFTS,
-    Span,
-    attribute,
-    inside,
-    nearest,
-    windows,
-)
+from analysis.verdict.attribution import LEAD_NS, SHIFTS, Span, attribute, inside, nearest, windows
 
 S = 1_000_000_000
 

@@ -15,11 +15,7 @@ import pytest
 
 from harness.clusters import leftovers
 from harness.clusters.layout import addresses
-from harness.clusters.nodes.processes import (
-    RUN_ID,
-    ProcessId,
-    identify,
-)
+from harness.clusters.nodes.processes import RUN_ID, ProcessId, identify
 from harness.errors import EnvironmentNotReady
 
 PORTS = [28471, 28472]

@@ -15,18 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.clusters.nodes.node_process import (
-    NodeFolder,
-    NodeProcess,
-    telling_lines,
-)
-from harness.clusters.nodes.processes import (
-    RUN_ID,
-    ProcessId,
-    end,
-    identify,
-    run_processes,
-)
+from harness.clusters.nodes.node_process import NodeFolder, NodeProcess, telling_lines
+from harness.clusters.nodes.processes import RUN_ID, ProcessId, end, identify, run_processes
 from harness.errors import EnvironmentNotReady
 from harness.waiting import wait_until
 

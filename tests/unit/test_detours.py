@@ -22,15 +22,7 @@ from harness.clusters.layout.node_layout import Layout, LoopbackWiring
 from harness.clusters.network.proxied import detours_of, toxic_of
 from harness.errors import ScenarioError, UsageError
 from harness.protocols.cluster import Endpoint, TopicSettings
-from harness.protocols.network import (
-    CLIENT_DETOURS,
-    CLIENTS,
-    PEER_CUTS,
-    PEER_DETOURS,
-    Flow,
-    Impairment,
-    Wire,
-)
+from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
 
 BOTH = frozenset({CLIENT_DETOURS, PEER_DETOURS})
 CLUSTERS = [("kafka", ""), ("pulsar", "small"), ("pulsar", "bookies-3"), ("qpid", "group")]

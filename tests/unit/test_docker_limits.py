@@ -11,13 +11,7 @@ from docker.errors import APIError
 
 from harness.clusters.docker.limits import LimitedContainers
 from harness.errors import EnvironmentNotReady
-from harness.protocols.limits import (
-    CpuUse,
-    LiftsLimits,
-    LimitsCpu,
-    LimitsMemory,
-    MemoryUse,
-)
+from harness.protocols.limits import CpuUse, LiftsLimits, LimitsCpu, LimitsMemory, MemoryUse
 
 MB = 1_000_000
 

@@ -19,15 +19,9 @@ import pytest
 
 from faults.kit.network import flows_of
 from harness.clusters import spec_of
-from harness.clusters.docker import (
-    engine as docker_engine,
-)
-from harness.clusters.docker import (
-    namespaces,
-)
-from harness.clusters.docker import (
-    proxy as docker_proxy,
-)
+from harness.clusters.docker import engine as docker_engine
+from harness.clusters.docker import namespaces
+from harness.clusters.docker import proxy as docker_proxy
 from harness.clusters.docker.detours import RenamingContainers, container_detours
 from harness.clusters.docker.mesh_map import MeshMap, net_of
 from harness.clusters.docker.namespaces import Whereabouts
@@ -35,12 +29,7 @@ from harness.clusters.docker.peers import OVERRIDE, PeerDetours
 from harness.clusters.network import toxiproxy
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import (
-    PEER_DETOURS,
-    HasDetours,
-    Impairment,
-    RenamesNodes,
-)
+from harness.protocols.network import PEER_DETOURS, HasDetours, Impairment, RenamesNodes
 
 PROXY_PID = 4242
 CLUSTERS = [("kafka", ""), ("pulsar", "bookies-3"), ("qpid", "group")]

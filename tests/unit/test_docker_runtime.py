@@ -18,14 +18,8 @@ from typing import Any
 import pytest
 
 from harness.clusters import runtime_choice, spec_of
-from harness.clusters.docker import (
-    engine,
-    groups,
-    wiring,
-)
-from harness.clusters.docker import (
-    topology as docker_topology,
-)
+from harness.clusters.docker import engine, groups, wiring
+from harness.clusters.docker import topology as docker_topology
 from harness.clusters.docker.runtime import DockerRuntime
 from harness.clusters.layout import addresses
 from harness.clusters.layout.node_layout import Layout

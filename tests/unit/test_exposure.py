@@ -8,12 +8,7 @@ import numpy as np
 
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context, FaultWindow
-from analysis.kernels.exposure import (
-    COUNTED,
-    exposure_of,
-    of_bucket,
-    open_at,
-)
+from analysis.kernels.exposure import COUNTED, exposure_of, of_bucket, open_at
 from harness.exposure import CAPTURED
 from harness.faultlog import FaultLog
 from harness.records import Event, Kind, Outcome

@@ -15,16 +15,8 @@ import pytest
 from harness.plan.build import build_plan
 from harness.progress.plain import PlainProgress
 from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
-from harness.run.hangs import (
-    hang_sentence,
-    take_stacks,
-)
-from harness.run.liveness import (
-    Hang,
-    HangDetector,
-    OpenCalls,
-    SendSegments,
-)
+from harness.run.hangs import hang_sentence, take_stacks
+from harness.run.liveness import Hang, HangDetector, OpenCalls, SendSegments
 from harness.run.manifest import Manifest
 from harness.run.stacks import parse, waiting
 from harness.run.worker_pool import WorkerPool

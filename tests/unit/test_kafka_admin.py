@@ -22,13 +22,7 @@ from harness.brokers.kafka import KafkaAdmin, topic_config
 from harness.brokers.probe import probe_payload
 from harness.brokers.readiness import missing_parts
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import (
-    Admin,
-    Endpoint,
-    HasLeaders,
-    Node,
-    TopicSettings,
-)
+from harness.protocols.cluster import Admin, Endpoint, HasLeaders, Node, TopicSettings
 from harness.systems.kafka import CORRELATION, api_versions
 
 NODES = [

@@ -11,12 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.capture.bucket import (
-    Bucket,
-    Columns,
-    is_constant,
-    load_bucket,
-)
+from analysis.capture.bucket import Bucket, Columns, is_constant, load_bucket
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from harness.records import SEALED

@@ -12,12 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.limits import groups, node_limits
-from harness.clusters.limits.groups import (
-    CpuGroup,
-    Hierarchy,
-    MemoryGroup,
-    hierarchies,
-)
+from harness.clusters.limits.groups import CpuGroup, Hierarchy, MemoryGroup, hierarchies
 from harness.clusters.process_runtime import GIVES
 from harness.errors import EnvironmentNotReady
 from harness.protocols.limits import (

@@ -11,13 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.limits import groups, node_limits, volumes
-from harness.clusters.limits.volumes import (
-    Volume,
-    throttle_group,
-    volumes_below,
-    why_no_volume,
-    why_not_slow,
-)
+from harness.clusters.limits.volumes import Volume, throttle_group, volumes_below, why_no_volume, why_not_slow
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.capture.context import (
-    Context,
-    FaultWindow,
-    Instance,
-    Promise,
-    Reading,
-    Session,
-)
+from analysis.capture.context import Context, FaultWindow, Instance, Promise, Reading, Session
 from analysis.capture.context_files import fault_windows
 from analysis.findings import MAX_WITNESSES, Finding, Status
 from analysis.kernels.partial import Episode, RawWitness

@@ -13,17 +13,9 @@ import pytest
 from rich.console import Console
 
 from harness.progress.choose import open_progress
-from harness.progress.live import (
-    LiveProgress,
-    render,
-    strip,
-)
+from harness.progress.live import LiveProgress, render, strip
 from harness.progress.plain import PlainProgress, QuietProgress
-from harness.progress.view import (
-    BaseProgress,
-    RunView,
-    clock,
-)
+from harness.progress.view import BaseProgress, RunView, clock
 from harness.protocols.cluster import Progress
 
 INJECT = {

@@ -8,12 +8,7 @@ import pytest
 
 from harness.errors import ScenarioError
 from harness.plan.model import PromisePlan, TopicPlan
-from harness.plan.settings import (
-    Consuming,
-    PromiseContext,
-    consumer_promise,
-    producer_settings,
-)
+from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
 from harness.scenario.model import RequireSpec
 from harness.workers import load_worker
 

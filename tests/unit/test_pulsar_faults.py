@@ -23,12 +23,7 @@ from faults.kit.params import Shape
 from faults.kit.site import Site
 from harness.brokers.pulsar_names import bundle_of, bundles_between
 from harness.errors import EnvironmentNotReady, ScenarioError
-from harness.protocols.cluster import (
-    Endpoint,
-    Node,
-    PartitionState,
-    TopicSettings,
-)
+from harness.protocols.cluster import Endpoint, Node, PartitionState, TopicSettings
 from harness.rundir import RunDir, read_jsonl
 from tests.unit.fault_cluster import StateRuntime
 

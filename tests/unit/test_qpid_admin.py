@@ -15,12 +15,7 @@ from faults.kit.params import Shape
 from harness.brokers.qpid import QpidAdmin, queue_config
 from harness.clusters import spec_of
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import (
-    ClientConnection,
-    Endpoint,
-    Node,
-    TopicSettings,
-)
+from harness.protocols.cluster import ClientConnection, Endpoint, Node, TopicSettings
 
 NAMES = ("qpid-1", "qpid-2", "qpid-3")
 

@@ -9,16 +9,7 @@ from analysis.findings import Status
 from harness.records import Event
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Found, Pair, found
-from tests.planted.queue_stories import (
-    BACK,
-    DONE,
-    NO_DEDUP,
-    QUEUE,
-    consumed,
-    queue,
-    redelivered,
-    rolled_back,
-)
+from tests.planted.queue_stories import BACK, DONE, NO_DEDUP, QUEUE, consumed, queue, redelivered, rolled_back
 from tests.planted.tiny import EPOCH_NS, History
 
 NOTHING: Found = {}

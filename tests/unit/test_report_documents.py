@@ -15,11 +15,7 @@ from analysis.report import documents
 from analysis.report.compare import compare
 from analysis.report.explain import every_class
 from analysis.report.trace import trace
-from analysis.verdict.campaign import (
-    Expectation,
-    RunSummary,
-    VariantResult,
-)
+from analysis.verdict.campaign import Expectation, RunSummary, VariantResult
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json, write_json
 from tests.planted.tiny import History

@@ -22,11 +22,7 @@ from analysis.report.terminal import console, print_result
 from analysis.report.trace import trace
 from analysis.series import series_of
 from analysis.spark.judge import read_files
-from analysis.verdict.result import (
-    BucketReport,
-    grid_of,
-    result_of,
-)
+from analysis.verdict.result import BucketReport, grid_of, result_of
 from harness.records import SEALED
 from harness.rundir import RunDir, read_json
 from tests.planted.streams import STREAMS, PlantedStream

@@ -16,12 +16,7 @@ from analysis.report.html import campaign_page
 from analysis.report.junit import campaign_xml
 from analysis.report.terminal import console
 from analysis.report.terminal_repro import print_reproduction
-from analysis.verdict.campaign import (
-    Campaign,
-    Proved,
-    Question,
-    RunSummary,
-)
+from analysis.verdict.campaign import Campaign, Proved, Question, RunSummary
 from analysis.verdict.reproduction import Answer, answer
 from harness.rundir import RunDir
 from tests.report_samples import failing, passing, unknown

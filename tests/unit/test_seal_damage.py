@@ -12,16 +12,7 @@ from harness.rundir import read_jsonl, write_jsonl
 from harness.seal.seal import seal
 from tests.planted.plans import RUN_TAG
 from tests.planted.raw import raw_rows, segment_bytes, write_bytes, write_worker_names
-from tests.unit.seal_rows import (
-    STREAMS,
-    all_rows,
-    log_columns,
-    new_run,
-    plan_of,
-    put,
-    sealed,
-    sends,
-)
+from tests.unit.seal_rows import STREAMS, all_rows, log_columns, new_run, plan_of, put, sealed, sends
 
 # -- damage
 

@@ -11,16 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.histogram import BINS, Histogram, bin_middle_ns, bin_of
-from analysis.series import (
-    MAX_STEPS,
-    MAX_TICKS_A_STEP,
-    OUTAGE_NS,
-    Grid,
-    Outage,
-    Series,
-    empty,
-    series_of,
-)
+from analysis.series import MAX_STEPS, MAX_TICKS_A_STEP, OUTAGE_NS, Grid, Outage, Series, empty, series_of
 from harness.records import DELIVERIES, SENDS, Event, Kind, Outcome
 
 ZERO = 50_000_000_000

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.spark.session import (
-    WarmSession,
-    default_master,
-    is_local,
-    module_files,
-)
+from analysis.spark.session import WarmSession, default_master, is_local, module_files
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.java import ClassArchive, Java
 

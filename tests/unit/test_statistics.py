@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.verdict.statistics import (
-    ALPHA,
-    clopper_pearson,
-    fewest_rounds,
-    fisher_exact,
-)
+from analysis.verdict.statistics import ALPHA, clopper_pearson, fewest_rounds, fisher_exact
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,7 @@ import pytest
 
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
-from harness.run.worker_specs import (
-    Endpoints,
-    audit_specs,
-    consumer_spec,
-    producer_spec,
-)
+from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
 from harness.rundir import RunDir
 from harness.scenario.file import load_scenario, variants
 from harness.scenario.model import Scenario

@@ -26,15 +26,7 @@ from harness.clusters.network import packets
 from harness.clusters.network.proxied import LocalDetours, detours_of
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import (
-    CLIENT_DETOURS,
-    CLIENTS,
-    PEER_DETOURS,
-    Flow,
-    How,
-    Impairment,
-    Wire,
-)
+from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, How, Impairment, Wire
 
 ONLY_HOLD: Final = "without a proxy between them, bytes of containers can only be held (partition)"
 

@@ -16,11 +16,7 @@ from typing import Any, Final
 from harness.clusters.docker import engine
 from harness.clusters.docker.engine import asking
 from harness.clusters.layout.compose import ClusterSpec
-from harness.clusters.limits.groups import (
-    Hierarchy,
-    hierarchies,
-    remove_groups,
-)
+from harness.clusters.limits.groups import Hierarchy, hierarchies, remove_groups
 from harness.errors import EnvironmentNotReady, HealError
 
 #: In place of a node's name: `harness.clusters.limits.groups` finds the group by the run id before it.

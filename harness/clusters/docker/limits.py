@@ -13,11 +13,7 @@ from typing import Any, Final
 import yaml
 
 from harness.clusters.docker.engine import asking
-from harness.clusters.limits.node_limits import (
-    CPU,
-    MEMORY,
-    LimitedDisks,
-)
+from harness.clusters.limits.node_limits import CPU, MEMORY, LimitedDisks
 from harness.errors import EnvironmentNotReady
 from harness.protocols.limits import CpuUse, MemoryUse
 

@@ -14,11 +14,7 @@ from typing import Any, Final
 from harness.clusters.docker import namespaces, proxy
 from harness.clusters.docker.mesh_map import MeshMap
 from harness.clusters.docker.namespaces import Finds
-from harness.clusters.docker.proxy import (
-    SERVICE,
-    Compose,
-    ContainerHost,
-)
+from harness.clusters.docker.proxy import SERVICE, Compose, ContainerHost
 from harness.clusters.docker.wiring import bind_mount
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.network.proxied import Detours

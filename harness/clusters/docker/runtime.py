@@ -17,42 +17,22 @@ from typing import Any, ClassVar
 
 import psutil
 
-from harness.clusters.docker import (
-    engine,
-    limits,
-    namespaces,
-    topology,
-    volumes,
-)
-from harness.clusters.docker import (
-    groups as docker_groups,
-)
+from harness.clusters.docker import engine, limits, namespaces, topology, volumes
+from harness.clusters.docker import groups as docker_groups
 from harness.clusters.docker.detours import container_detours
 from harness.clusters.docker.engine import asking
 from harness.clusters.docker.namespaces import Whereabouts
-from harness.clusters.docker.wiring import (
-    MESH,
-    DockerWiring,
-    variables,
-)
+from harness.clusters.docker.wiring import MESH, DockerWiring, variables
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.node_layout import Layout
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
-from harness.clusters.nodes.node_process import (
-    NodeFolder,
-    cause_of,
-    telling_lines,
-)
+from harness.clusters.nodes.node_process import NodeFolder, cause_of, telling_lines
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Node
-from harness.protocols.network import (
-    CLIENT_DETOURS,
-    PEER_CUTS,
-    PEER_DETOURS,
-)
+from harness.protocols.network import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02

@@ -22,11 +22,7 @@ from typing import Any
 import platformdirs
 from filelock import FileLock, Timeout
 
-from harness.clusters.nodes.processes import (
-    ProcessId,
-    identify,
-    run_processes,
-)
+from harness.clusters.nodes.processes import ProcessId, identify, run_processes
 from harness.errors import EnvironmentNotReady
 
 BLOCKS = 253

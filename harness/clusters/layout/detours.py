@@ -20,13 +20,7 @@ from dataclasses import dataclass
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterSpec, Service
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import (
-    CLIENT_DETOURS,
-    CLIENTS,
-    PEER_CUTS,
-    PEER_DETOURS,
-    Wire,
-)
+from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Wire
 
 _PROXY, _CLIENT, _PAIR, _MOVED, _PER_SOURCE = 100, 100, 120, 210, 9
 API_PORT = 18474

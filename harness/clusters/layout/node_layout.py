@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import (
-    ClusterSpec,
-    Service,
-    release_key,
-)
+from harness.clusters.layout.compose import ClusterSpec, Service, release_key
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.layout.templates import render
 from harness.clusters.nodes.node_process import NodeFolder

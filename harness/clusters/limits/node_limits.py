@@ -14,21 +14,9 @@ from typing import Final, TypeVar
 
 import psutil
 
-from harness.clusters.limits.groups import (
-    CpuGroup,
-    MemoryGroup,
-    group_of,
-    hierarchies,
-    remove_groups,
-)
+from harness.clusters.limits.groups import CpuGroup, MemoryGroup, group_of, hierarchies, remove_groups
 from harness.clusters.limits.groups import why_not as why_no_group
-from harness.clusters.limits.volumes import (
-    Volume,
-    images,
-    volumes_below,
-    why_no_volume,
-    why_not_slow,
-)
+from harness.clusters.limits.volumes import Volume, images, volumes_below, why_no_volume, why_not_slow
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.limits import CpuUse, MemoryUse
 

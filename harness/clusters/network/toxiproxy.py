@@ -23,15 +23,7 @@ from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, WorkerError
 from harness.protocols.cluster import Endpoint
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.go import (
-    BUILD_TIMEOUT_S,
-    GO_HINT,
-    Go,
-    build_once,
-    find_go,
-    first_error,
-    run_go,
-)
+from harness.toolchains.go import BUILD_TIMEOUT_S, GO_HINT, Go, build_once, find_go, first_error, run_go
 from harness.waiting import wait_while
 
 VERSION: Final = "2.12.0"

@@ -15,12 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.clusters.nodes.processes import (
-    RUN_ID,
-    ProcessId,
-    identify,
-    run_id_of,
-)
+from harness.clusters.nodes.processes import RUN_ID, ProcessId, identify, run_id_of
 from harness.errors import EnvironmentNotReady, HealError
 from harness.rundir import write_json
 from harness.waiting import wait_until, wait_while

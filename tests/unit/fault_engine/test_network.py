@@ -12,14 +12,7 @@ from faults.engine.ledger import Ledger
 from faults.kinds.partition import PartitionParams
 from harness.errors import HealError, ScenarioError
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import (
-    CLIENTS,
-    Flow,
-    HasDetours,
-    How,
-    Impairment,
-    Wire,
-)
+from harness.protocols.network import CLIENTS, Flow, HasDetours, How, Impairment, Wire
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 from tests.unit.fault_cluster import NAMES, StateCluster
