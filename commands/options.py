@@ -58,3 +58,11 @@ needs_option = click.option(
     metavar="NEED",
     help="Start it with what later faults need, as `list faults` shows; may be repeated.",
 )
+
+
+keep_up_option = click.option(
+    "--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it)."
+)
+
+
+master_option = click.option("--master", metavar="URL", help="Spark master that judges; default local.")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command
-from commands.options import runtime_option, seed_option, set_option, variant_option
+from commands.options import (
+    keep_up_option,
+    master_option,
+    offline_option,
+    runtime_option,
+    seed_option,
+    set_option,
+    variant_option,
+)
 from commands.tables import paragraph
 from harness.errors import Exit, UsageError
 from harness.scenario.bundled import bundled_bugs
@@ -123,23 +132,11 @@ def plan(
     shell_complete=completion.runs,
     help="Use the fault times and targets of RUN.",
 )
-@click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
-@click.option("--offline", is_flag=True, help="Use only what was fetched before.")
+@keep_up_option
+@offline_option
 @runtime_option
-@click.option("--master", metavar="URL", help="Spark master that judges; default local.")
-def run(
-    settings: Settings,
-    scenario: str | None,
-    seed: int | None,
-    overrides: tuple[str, ...],
-    rounds: int | None,
-    variant: str,
-    replay: str | None,
-    keep_up: bool,
-    offline: bool,
-    runtime: str,
-    master: str | None,
-) -> int:
+@master_option
+def run(settings: Settings, replay: str | None, **given: Any) -> int:
     """Run a scenario on a live cluster and judge it.
 
     Starts a cluster, drives load through faults and reports what happened to every message. SCENARIO is
@@ -150,21 +147,9 @@ def run(
     from harness.rundir import find_run
 
     replayed = find_run(settings.run_dir, replay) if replay else None
-    if scenario is None and replayed is None:
+    if given["scenario"] is None and replayed is None:
         raise UsageError("which scenario?", hint="`brokerstorm list scenarios` shows them")
-    request = RunRequest(
-        scenario=scenario,
-        seed=seed,
-        overrides=overrides,
-        rounds=rounds,
-        variant=variant,
-        replay=replayed,
-        keep_up=keep_up,
-        offline=offline,
-        runtime=runtime,
-        master=master,
-    )
-    return run_request(settings, request)
+    return run_request(settings, RunRequest(replay=replayed, **given))
 
 
 @command(
@@ -186,24 +171,11 @@ def run(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder that holds one folder of jars per version that no repository has.",
 )
-@click.option("--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it).")
-@click.option("--offline", is_flag=True, help="Use only what was fetched before.")
+@keep_up_option
+@offline_option
 @runtime_option
-@click.option("--master", metavar="URL", help="Spark master that judges; default local.")
-def repro(
-    settings: Settings,
-    bug: str,
-    pair: str,
-    rounds: int | None,
-    quick: bool,
-    seed: int | None,
-    overrides: tuple[str, ...],
-    client_jars: Path | None,
-    keep_up: bool,
-    offline: bool,
-    runtime: str,
-    master: str | None,
-) -> int:
+@master_option
+def repro(settings: Settings, **given: Any) -> int:
     """Reproduce a known bug: affected version against fixed version.
 
     Rounds of both take turns on one cluster, each pair with the same seed and the same faults. BUG is a
@@ -212,17 +184,4 @@ def repro(
     """
     from commands.repro import ReproRequest, repro_request
 
-    request = ReproRequest(
-        bug=bug,
-        pair=pair,
-        rounds=rounds,
-        quick=quick,
-        seed=seed,
-        overrides=overrides,
-        client_jars=client_jars,
-        keep_up=keep_up,
-        offline=offline,
-        runtime=runtime,
-        master=master,
-    )
-    return repro_request(settings, request)
+    return repro_request(settings, ReproRequest(**given))

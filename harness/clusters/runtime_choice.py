@@ -21,7 +21,6 @@ from harness.clusters.layout.compose import ClusterSpec
 from harness.errors import BrokerstormError
 
 AUTO, PROCESS, DOCKER = "auto", "process", "docker"
-CHOICES = (AUTO, PROCESS, DOCKER)
 _REMEMBERED_S = 600.0
 
 
