@@ -9,6 +9,7 @@ import sys
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Names of our modules at the top of the tree.
@@ -16,9 +17,8 @@ NAMES = ("analysis", "cli", "commands", "faults", "harness")
 TIMEOUT_S = 300.0
 
 
-def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **options)  # type: ignore[call-overload]
-    return done  # type: ignore[no-any-return]
+def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **options)
 
 
 def build(target: str, folder: Path, *, tree: Path = ROOT) -> Path:

@@ -6,7 +6,8 @@ inlined.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -162,9 +163,19 @@ def _embed(drawn: Mapping[str, Chart]) -> tuple[str, dict[str, dict[str, Any]]]:
     return Markup(script), embedded
 
 
+class _Unindented(PackageLoader):
+    """Templates without their indentation, which would be repeated with every row of a table."""
+
+    def get_source(
+        self, environment: Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool] | None]:
+        text, path, is_fresh = super().get_source(environment, template)
+        return re.sub(r"^ +", "", text, flags=re.MULTILINE), path, is_fresh
+
+
 def _environment() -> Environment:
     made = Environment(
-        loader=PackageLoader("analysis.report", "templates"),
+        loader=_Unindented("analysis.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

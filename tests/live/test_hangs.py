@@ -30,7 +30,8 @@ load:
       client_version: 1.37.2
       calls: batch
       batch: 50
-      options: {Producer.Timeout: 2s, Producer.Idempotent: true, Producer.RequiredAcks: WaitForAll, Net.MaxOpenRequests: 1}
+      options:
+        {Producer.Timeout: 2s, Producer.Idempotent: true, Producer.RequiredAcks: WaitForAll, Net.MaxOpenRequests: 1}
     web: {topics: [clicks], client: kafka-python, options: {acks: all}}
 faults:
   - {fault: restart, target: random, at: 2s, down: 6s}

@@ -14,7 +14,8 @@
           model.setv({major_label_text_color: ink, axis_label_text_color: ink, axis_line_color: ink,
                       major_tick_line_color: ink, minor_tick_line_color: null});
         } else if ("label_text_color" in model && "click_policy" in model) {
-          model.setv({label_text_color: ink, inactive_fill_alpha: 0.4, inactive_fill_color: dark ? "#0f1318" : "#ffffff"});
+          const inactive = dark ? "#0f1318" : "#ffffff";
+          model.setv({label_text_color: ink, inactive_fill_alpha: 0.4, inactive_fill_color: inactive});
         }
       }
     }

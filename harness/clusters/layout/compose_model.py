@@ -77,7 +77,8 @@ _OF_THE_PLUGIN: Final = (
     ),
     *("mem_limit", "networks", "ports", "stop_grace_period"),
 )
-_Plugin = create_model("_Plugin", __base__=_Part, **dict.fromkeys(_OF_THE_PLUGIN, (Any, None)))  # type: ignore[call-overload]
+_ANYTHING: dict[str, Any] = dict.fromkeys(_OF_THE_PLUGIN, (Any, None))
+_Plugin = create_model("_Plugin", __base__=_Part, **_ANYTHING)
 
 
 class ServicePart(_Plugin):

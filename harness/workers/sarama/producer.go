@@ -141,7 +141,8 @@ func created(construct func() error) error {
 }
 
 func refused(what string, err error) error {
-	return kit.Failuref("options are paths in sarama.Config; see also the client's log (stderr.log)", "sarama %s: %v", what, err)
+	hint := "options are paths in sarama.Config; see also the client's log (stderr.log)"
+	return kit.Failuref(hint, "sarama %s: %v", what, err)
 }
 
 func (p *producer) CallSize() int { return p.size }

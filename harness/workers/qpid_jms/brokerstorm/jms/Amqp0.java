@@ -135,7 +135,8 @@ final class Amqp0 extends Library {
 
     private void listen(Connection connection, Failovers failovers) throws ReflectiveOperationException {
         Class<?> listener = Class.forName(root() + ".jms.ConnectionListener");
-        Object ours = Proxy.newProxyInstance(listener.getClassLoader(), new Class<?>[] {listener}, (self, method, args) -> {
+        Class<?>[] implemented = {listener};
+        Object ours = Proxy.newProxyInstance(listener.getClassLoader(), implemented, (self, method, args) -> {
             if (method.getName().equals("failoverComplete")) {
                 failovers.happened();
             }

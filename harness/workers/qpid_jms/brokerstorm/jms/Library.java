@@ -22,7 +22,8 @@ abstract class Library {
         "org.wso2.andes.client.AMQConnectionFactory",
         "org.apache.qpid.jms.JmsConnectionFactory",
     };
-    private static final Pattern JAR = Pattern.compile("(.+?)(?:-client)?-([0-9][0-9A-Za-z.]*(?:-[0-9A-Za-z.]+)*)\\.jar");
+    private static final Pattern JAR =
+        Pattern.compile("(.+?)(?:-client)?-([0-9][0-9A-Za-z.]*(?:-[0-9A-Za-z.]+)*)\\.jar");
 
     /** A lost connection was made again by the client itself. */
     interface Failovers {
