@@ -65,7 +65,7 @@ class LiveProgress(BaseProgress):
             with contextlib.suppress(OSError):  # the terminal went away: nothing left to tidy
                 self._live.stop()
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         style = (
             "bold red"
             if " hangs: " in text or " stalls: " in text

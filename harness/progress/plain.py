@@ -21,13 +21,13 @@ class QuietProgress(BaseProgress):
         super().__init__()
         self._stream = stream
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._stream.write(f"{one_line(text)}\n")
         self._stream.flush()
 
-    def _say_fault(self, text: str) -> None:
+    def _print_fault(self, text: str) -> None:
         if "NOT HEALED" in text:
-            self._say(text)
+            self._print(text)
 
 
 class PlainProgress(BaseProgress):
@@ -40,23 +40,23 @@ class PlainProgress(BaseProgress):
         self._next = time.monotonic() + every_s
         self._downloaded: tuple[str, float] = ("", -1.0)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._stream.write(f"{time.strftime('%H:%M:%S')} {one_line(text)}\n")
         self._stream.flush()
 
-    def _say_phase(self) -> None:
+    def _print_phase(self) -> None:
         title = f"{self.view.title}: " if self.view.title else ""
         note = f" ({self.view.note})" if self.view.note else ""
-        self._say(f"{title}{self.view.phase}{note}")
+        self._print(f"{title}{self.view.phase}{note}")
         self._next = time.monotonic() + self._every_s
 
-    def _say_numbers(self) -> None:
+    def _print_numbers(self) -> None:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._every_s
-        self._say("   ".join(figures(self.view)))
+        self._print("   ".join(figures(self.view)))
 
-    def _say_download(self, text: str, fraction: float | None) -> None:
+    def _print_download(self, text: str, fraction: float | None) -> None:
         last_text, last = self._downloaded
         share = -1.0 if fraction is None else fraction
         if text == last_text and share < min(1.0, last + DOWNLOAD_STEP):
@@ -64,4 +64,4 @@ class PlainProgress(BaseProgress):
         if text == last_text and share <= last:
             return
         self._downloaded = (text, share)
-        self._say(text if fraction is None else f"{text} {fraction:.0%}")
+        self._print(text if fraction is None else f"{text} {fraction:.0%}")

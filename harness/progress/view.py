@@ -48,7 +48,7 @@ class RunView:
         self.numbers, self.samples, self.faults, self.waiting = {}, deque(), FaultLog(), {}
         self.elapsed_s, self.epoch_ns, self.first_problem_s = 0.0, 0, None
 
-    def take(self, numbers: Mapping[str, Any]) -> None:
+    def update(self, numbers: Mapping[str, Any]) -> None:
         now = time.monotonic()
         if "elapsed_s" in numbers:
             self.elapsed_s = float(numbers["elapsed_s"])
@@ -67,7 +67,7 @@ class RunView:
         (t0, old), (t1, new) = self.samples[0], self.samples[-1]
         return max(0.0, (new.get(key, 0) - old.get(key, 0)) / (t1 - t0)) if t1 > t0 else 0.0
 
-    def take_fault(self, event: Mapping[str, Any]) -> str:
+    def record_fault(self, event: Mapping[str, Any]) -> str:
         """Keep a fault event (a row of faults.jsonl) and say it in a line; empty: not worth one."""
         record, what = self.faults.add(event), event["event"]
         text = f"fault #{record.id}: {fault_text(record)}"
@@ -112,31 +112,31 @@ class BaseProgress:
             self.view.phase, self.view.note = name, note
             self.view.phase_start = time.monotonic()
             self.view.download = None
-        self._say_phase()
+        self._print_phase()
 
     def update(self, **numbers: Any) -> None:
         """``elapsed_s`` into the load and running totals: attempted, ok, fail, info, open, delivered ..."""
         with self._lock:
-            self.view.take(numbers)
-        self._say_numbers()
+            self.view.update(numbers)
+        self._print_numbers()
 
     def fault(self, event: Mapping[str, Any]) -> None:
         """A row of faults.jsonl."""
         with self._lock:
-            line = self.view.take_fault(event)
+            line = self.view.record_fault(event)
         if line:
-            self._say_fault(line)
+            self._print_fault(line)
 
     def download(self, text: str, fraction: float | None) -> None:
         """How far a download or a build is; ``fraction`` None while unknown, 1.0 ends it."""
         done = fraction is not None and fraction >= 1
         with self._lock:
             self.view.download = None if done else (text, fraction)
-        self._say_download(text, fraction)
+        self._print_download(text, fraction)
 
     def note(self, text: str) -> None:
         """Something the user should know now."""
-        self._say(for_terminal(text))
+        self._print(for_terminal(text))
 
     def waiting(self, worker: str, text: str) -> None:
         """What a worker waits in vain for stays in view until the next run; empty when it goes on."""
@@ -148,13 +148,13 @@ class BaseProgress:
     def close(self) -> None:
         """Leave the terminal as it was."""
 
-    def _say(self, text: str) -> None: ...
-    def _say_fault(self, text: str) -> None:
-        self._say(text)
+    def _print(self, text: str) -> None: ...
+    def _print_fault(self, text: str) -> None:
+        self._print(text)
 
-    def _say_phase(self) -> None: ...
-    def _say_numbers(self) -> None: ...
-    def _say_download(self, text: str, fraction: float | None) -> None: ...
+    def _print_phase(self) -> None: ...
+    def _print_numbers(self) -> None: ...
+    def _print_download(self, text: str, fraction: float | None) -> None: ...
 
 
 def one_line(text: str) -> str:

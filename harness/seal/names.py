@@ -24,7 +24,7 @@ NAMES_FILE: Final = "names.jsonl"
 _MAX_ID: Final = 1 << 24
 
 
-class Names:
+class NameTable:
     """The global numbering. `add` and `rows` are safe from several threads."""
 
     def __init__(self, plan: Plan) -> None:
@@ -56,7 +56,7 @@ class Names:
 class WorkerNames:
     """Global id of each id that one worker used."""
 
-    def __init__(self, worker: str, entries: Iterable[Mapping[str, Any]], names: Names) -> None:
+    def __init__(self, worker: str, entries: Iterable[Mapping[str, Any]], names: NameTable) -> None:
         self.worker = worker
         self.unknown: set[int] = set()
         self._names = names
@@ -85,7 +85,7 @@ class WorkerNames:
         return found
 
 
-def read_worker_names(folder: Path, names: Names) -> WorkerNames:
+def read_worker_names(folder: Path, names: NameTable) -> WorkerNames:
     """The names of the worker whose raw folder this is; without the file it has the plan's streams."""
     rows = read_jsonl(folder / NAMES_FILE)
     usable = [row for row in rows if {"id", "kind", "text"} <= row.keys() and 0 < int(row["id"]) < _MAX_ID]

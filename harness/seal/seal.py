@@ -32,11 +32,11 @@ from harness.plan.model import Plan
 from harness.records import TABLE_NAMES, TableId
 from harness.rundir import RunDir, read_json, read_jsonl, write_json, write_jsonl
 from harness.seal.columns import Source
-from harness.seal.names import Names, WorkerNames, read_worker_names
+from harness.seal.names import NameTable, WorkerNames, read_worker_names
 from harness.seal.parquet import PART_SUFFIX, SealedFile, sha256_of, sync_folder
 from harness.seal.route import Router
 from harness.seal.segments import Counts, Damage, Segment, find_segments, whole_rows, worker_folders
-from harness.seal.table import Memory, TableSealer
+from harness.seal.table import BufferPool, TableSealer
 
 SCHEMA_VERSION: Final = 1
 OnProgress = Callable[[int, int], None]
@@ -182,7 +182,7 @@ class _Sealing:
         self._on_progress = on_progress
         self._damage: Counts = {}
         self._rows: dict[str, Counter[str]] = {}
-        self._names = Names(plan)
+        self._names = NameTable(plan)
         self._worker_names: dict[str, WorkerNames] = {}
         self._files: dict[str, SealedFile] = {}
         self._done_bytes = 0
@@ -204,7 +204,7 @@ class _Sealing:
         table_bytes = Counter({table: 0 for table in TableId})
         for segment in segments:
             table_bytes[segment.table] += segment.bytes
-        memory = Memory(router.buckets, max(table_bytes.values()))
+        memory = BufferPool(router.buckets, max(table_bytes.values()))
         tables: dict[str, TableReport] = {}
         with ThreadPoolExecutor(threads, thread_name_prefix="seal") as pool:
             for table in TableId:

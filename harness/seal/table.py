@@ -52,7 +52,7 @@ _OURS: Final = int.from_bytes(HEADER_MAGIC + bytes([FORMAT_VERSION]), "little")
 _NO_ORDINALS: Final = np.empty(0, np.int64)
 
 
-class Memory:
+class BufferPool:
     """Buffers that all tables of a sealing share; safe from several threads.
 
     ``table_bytes``: raw bytes of the largest table. A bucket gets about `_GROUPS` row groups, so that a
@@ -93,7 +93,7 @@ class TableSealer:
     """
 
     def __init__(
-        self, table: TableId, run: RunDir, router: Router, pool: Executor, memory: Memory, run_tag: int
+        self, table: TableId, run: RunDir, router: Router, pool: Executor, memory: BufferPool, run_tag: int
     ) -> None:
         self.table = table
         self.rows = 0

@@ -31,7 +31,7 @@ def end_s(*rows: dict[str, Any]) -> float | None:
     (shown,) = fault_rows([record], [], 0)
     view = RunView()
     for row in rows:
-        view.take_fault({"id": 1, **row})
+        view.record_fault({"id": 1, **row})
     said = None if record.is_applied else (record.end_ns or 0) / S
     assert shown.until_s == said
     assert window.end_ns == (RUN_END_NS if said is None else said * S)

@@ -46,9 +46,9 @@ def counted(view: RunView, monkeypatch: pytest.MonkeyPatch, **totals: int) -> No
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "monotonic_ns", lambda: int(now[0] * 1e9))
-    view.take({"elapsed_s": 3.0, **dict.fromkeys(totals, 0)})
+    view.update({"elapsed_s": 3.0, **dict.fromkeys(totals, 0)})
     now[0] += 1.0
-    view.take({"elapsed_s": 4.0, **totals})
+    view.update({"elapsed_s": 4.0, **totals})
 
 
 def test_each_form_is_a_progress() -> None:
@@ -85,10 +85,10 @@ def test_live_view_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fault_strip_is_high_while_a_fault_is_applied() -> None:
     view = RunView()
     view.begin("x", 0, 0, 40)
-    view.take({"elapsed_s": 20.0})
+    view.update({"elapsed_s": 20.0})
     at = view.epoch_ns
-    view.take_fault({**INJECT, "t_ns": at + 5_000_000_000})
-    view.take_fault({**HEALED, "t_ns": at + 9_000_000_000})
+    view.record_fault({**INJECT, "t_ns": at + 5_000_000_000})
+    view.record_fault({**HEALED, "t_ns": at + 9_000_000_000})
     assert strip(view) == "▁" * 5 + "█" * 5 + "▁" * 11
 
 

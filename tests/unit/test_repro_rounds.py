@@ -63,7 +63,7 @@ class Notes(BaseProgress):
         super().__init__()
         self.lines: list[str] = []
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self.lines.append(text)
 
 
