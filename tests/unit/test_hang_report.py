@@ -51,11 +51,11 @@ def test_rows_are_the_harness_own() -> None:
 
 def test_the_page_shows_the_stack_and_nothing_of_it_is_markup() -> None:
     page = run_page(failing(hangs=ROWS))
-    assert "Where it waits" in page
+    assert "Hangs and stalls" in page
     assert "SendMessages (sync_producer.go:138)" in page
     assert 'href="stacks/producer-1.txt"' in page
     assert "50 sends open &lt;script&gt;" in page
-    assert "Where it waits" not in run_page(failing())
+    assert "Hangs and stalls" not in run_page(failing())
 
 
 @pytest.mark.parametrize("verbose", [False, True])
