@@ -47,7 +47,7 @@ class BrokerCluster(Generic[A]):
     """
 
     def __init__(self, runtime: NodeRuntime, admin: A, *, bootstrap: str, admin_url: str) -> None:
-        self.facts: Mapping[str, str] = {"runtime": runtime.name}
+        self.facts: Mapping[str, str] = runtime.facts
         self.system = runtime.spec.system
         self.version = runtime.spec.version
         self.topology = runtime.spec.topology

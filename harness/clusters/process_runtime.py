@@ -25,6 +25,7 @@ from harness.clusters.network.proxied import NEEDS, LocalDetours, detours_of
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint, Node
+from harness.toolchains.jars import resolved
 from harness.toolchains.java import ClassArchive, Java
 from harness.waiting import wait_until
 
@@ -100,6 +101,11 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             process.adopt()
         if self.detours:
             self.detours.adopt()
+
+    @property
+    def facts(self) -> dict[str, str]:
+        found = resolved(self._launch.jars)
+        return {**super().facts, **({"broker jars": found} if found else {})}
 
     def up(self) -> None:
         for node in self.layout.all_nodes.values():

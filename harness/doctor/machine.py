@@ -19,7 +19,7 @@ from harness.errors import EnvironmentNotReady
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.jars import is_complete, jars_folder
 from harness.toolchains.java import INSTALL_HINT, find_java
-from harness.toolchains.resolvers import find_resolver
+from harness.toolchains.maven import find_maven
 
 PYTHON = (3, 11)
 SPARK_MB = 1500  # driver heap of 1 GB, Python workers beside it
@@ -117,7 +117,7 @@ def jars_check(system: str, version: str = "") -> Check:
     if is_complete(folder):
         return Check("broker jars", True, f"{system} {spec.version} in {folder}")
     try:
-        resolver = find_resolver()
+        resolver = find_maven()
     except EnvironmentNotReady as error:
         return Check("broker jars", False, str(error), error.hint)
     return Check("broker jars", True, f"{system} {spec.version} not fetched yet; {resolver.name} will")

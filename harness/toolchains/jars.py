@@ -1,8 +1,8 @@
 """Broker jars from Maven coordinates, in a cache addressed by what was asked.
 
-Resolution is done by ``mvn`` when it is on the PATH (so a user's mirrors and settings count), else by the
-Ivy jar that pyspark brings. A folder in the cache appears by one rename when it is complete: a killed
-download leaves only a ``.part`` folder, which the next one removes.
+Maven resolves (`harness.toolchains.maven`). A folder in the cache appears by one rename when it is whole: a
+killed download leaves only a ``.part`` folder, which the next one removes. Its marker holds the name and hash
+of every jar.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from filelock import FileLock, Timeout
 
 from harness.errors import EnvironmentNotReady
-from harness.toolchains import resolvers
+from harness.toolchains import maven
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.coordinates import Artifacts
 
@@ -42,10 +42,27 @@ def jars_folder(wanted: Artifacts) -> Path:
 def is_complete(folder: Path) -> bool:
     """Whether a cached folder is whole: its marker is there and so is every file that the marker lists."""
     try:
-        names = json.loads((folder / _MARKER).read_text())["files"]
+        marker = json.loads((folder / _MARKER).read_text())
+        names = marker["files"]
     except (OSError, ValueError, KeyError):
         return False
-    return bool(names) and all((folder / name).is_file() for name in names)
+    # What Ivy resolved, as earlier versions of ours did, are other jars than Maven's.
+    return (
+        bool(names) and marker.get("resolver") != "ivy" and all((folder / name).is_file() for name in names)
+    )
+
+
+def resolved(folder: Path) -> str:
+    """The jars of a cached folder in a few words: how many, and a digest of their names and contents; empty
+    when nobody noted it."""
+    try:
+        files = json.loads((folder / _MARKER).read_text())["files"]
+        if isinstance(files, list):  # of an earlier version of ours, which noted no hashes
+            files = {name: _sha256(folder / name) for name in files}
+    except (OSError, ValueError, KeyError):
+        return ""
+    listed = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
+    return f"{len(files)}, sha256 {hashlib.sha256(listed.encode()).hexdigest()[:16]}"
 
 
 def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress | None = None) -> Path:
@@ -89,10 +106,10 @@ def _locked(folder: Path, report: Progress) -> Iterator[None]:
     except Timeout:
         report("another process is downloading the same jars; waiting", None)
         try:
-            lock.acquire(timeout=resolvers.TIMEOUT_S)
+            lock.acquire(timeout=maven.TIMEOUT_S)
         except Timeout:
             raise EnvironmentNotReady(
-                f"another process has held {lock.lock_file} for {resolvers.TIMEOUT_S:.0f} s",
+                f"another process has held {lock.lock_file} for {maven.TIMEOUT_S:.0f} s",
                 hint="see which with `fuser`, end it and try again",
             ) from None
     try:
@@ -102,7 +119,7 @@ def _locked(folder: Path, report: Progress) -> Iterator[None]:
 
 
 def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
-    resolver = resolvers.find_resolver()
+    resolver = maven.find_maven()
     report(f"resolving {wanted.title} with {resolver.name}", None)
     for stale in folder.parent.glob(f"{folder.name}.part-*"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -114,10 +131,10 @@ def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
             _unpack(archive, part)
         else:
             resolver.fetch(wanted, part, lambda text: report(text, None))
-        names = sorted(path.name for path in part.glob("*.jar"))
-        if not names:
+        files = {path.name: _sha256(path) for path in sorted(part.glob("*.jar"))}
+        if not files:
             raise EnvironmentNotReady(f"{resolver.name} found no jars for {wanted.title}")
-        marker = {**asdict(wanted), "resolver": resolver.name, "files": names}
+        marker = {**asdict(wanted), "resolver": resolver.name, "files": files}
         (part / _MARKER).write_text(json.dumps(marker, indent=1))
         if folder.exists():  # it lost files
             shutil.rmtree(folder)
@@ -125,7 +142,7 @@ def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
         os.replace(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    report(f"{wanted.title}: {len(names)} jars", 1.0)
+    report(f"{wanted.title}: {len(files)} jars", 1.0)
 
 
 def _unpack(archive: Path, target: Path) -> None:
@@ -142,3 +159,8 @@ def _unpack(archive: Path, target: Path) -> None:
     except tarfile.TarError as error:
         raise EnvironmentNotReady(f"{archive.name} is damaged: {error}", hint="try again") from error
     archive.unlink()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -293,20 +293,17 @@ def test_every_supported_line_of_versions_works(version: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_ivy_fetches_what_maven_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver of a machine without Maven, against the real repository."""
+@pytest.mark.parametrize(("system", "version"), [("kafka", ""), ("pulsar", "4.2.4"), ("qpid", "")])
+def test_a_machine_without_maven_gets_the_same_jars(
+    system: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a Maven of our own, against the real repository."""
     from harness.clusters import spec_of
-    from harness.toolchains import jars, resolvers
+    from harness.toolchains import jars, maven
 
-    wanted = spec_of("kafka").artifacts
-    with_maven = {path.name for path in jars.resolve(wanted).glob("*.jar")}
-    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
-    jar = resolvers.ivy_jar()
-    assert jar is not None
-    monkeypatch.setattr(resolvers, "find_resolver", lambda: resolvers.Ivy(resolvers.find_java().path, jar))
-    with_ivy = {path.name for path in jars.resolve(wanted).glob("*.jar")}
-
-    def modules(names: set[str]) -> set[str]:  # Ivy takes the latest of two versions, Maven the nearest
-        return {name.rpartition("-")[0] for name in names}
-
-    assert modules(with_maven) <= modules(with_ivy)
+    wanted = spec_of(system, version).artifacts
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "installed"))
+    installed = jars.resolved(jars.resolve(wanted))
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "own"))
+    monkeypatch.setattr(maven, "find_maven", maven.Maven)
+    assert jars.resolved(jars.resolve(wanted)) == installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.toolchains import jars, resolvers
+from harness.toolchains import jars, maven
 from harness.toolchains.coordinates import Artifacts
 
 WANTED = Artifacts(("org.example:broker:1.2.3", "org.example:log:2.0"), ("org.example:tools",))
@@ -46,6 +47,10 @@ def test_jars_are_fetched_once_and_then_taken_from_the_cache(calls: Path) -> Non
     folder = jars.resolve(WANTED, on_progress=lambda text, share: said.append(text))
     assert sorted(p.name for p in folder.glob("*.jar")) == ["broker-1.2.3.jar", "log-2.0.jar"]
     assert any("broker-1.2.3.jar" in text for text in said)
+    # Both jars hold "jar" and a line feed.
+    digest = hashlib.sha256(b"jar\n").hexdigest()
+    listed = f"{digest}  broker-1.2.3.jar\n{digest}  log-2.0.jar\n".encode()
+    assert jars.resolved(folder) == f"2, sha256 {hashlib.sha256(listed).hexdigest()[:16]}"
     assert jars.resolve(WANTED, offline=True) == folder == jars.resolve(WANTED)
     assert calls.read_text().count("call") == 1
 
@@ -62,6 +67,15 @@ def test_a_folder_that_lost_a_jar_is_fetched_again(calls: Path) -> None:
     (folder / "log-2.0.jar").unlink()
     assert not jars.is_complete(folder)
     assert jars.is_complete(jars.resolve(WANTED))
+    assert calls.read_text().count("call") == 2
+
+
+def test_jars_that_ivy_resolved_are_fetched_again(calls: Path) -> None:
+    folder = jars.resolve(WANTED)
+    marker = folder / "complete.json"
+    marker.write_text(marker.read_text().replace('"mvn"', '"ivy"'))
+    assert not jars.is_complete(folder)
+    jars.resolve(WANTED)
     assert calls.read_text().count("call") == 2
 
 
@@ -140,57 +154,70 @@ TITLE = "org.apache.kafka:kafka_2.13:4.9.9"
 
 @pytest.mark.parametrize("output", [MVN_UNKNOWN, MVN_CACHED, IVY_UNKNOWN])
 def test_an_unknown_version_is_the_users_to_correct(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolvers, "_versions", lambda title: "there are: 4.4.0")
-    error = resolvers.failure(output, TITLE)
+    monkeypatch.setattr(maven, "_versions", lambda title: "there are: 4.4.0")
+    error = maven.failure(output, TITLE)
     assert isinstance(error, UsageError)
     assert "kafka_2.13 4.9.9" in str(error)
     assert error.hint == "there are: 4.4.0"
 
 
 def test_a_missing_part_is_named() -> None:
-    error = resolvers.failure(MVN_PART, TITLE)
+    error = maven.failure(MVN_PART, TITLE)
     assert isinstance(error, UsageError)
     assert "lacks org.apache.kafka:kafka-tools-api:jar:4.9.9" in str(error)
 
 
 def test_no_network_is_the_environments() -> None:
-    error = resolvers.failure(MVN_NETWORK, TITLE)
+    error = maven.failure(MVN_NETWORK, TITLE)
     assert isinstance(error, EnvironmentNotReady)
     assert "--offline" in error.hint
 
 
 def test_any_other_failure_keeps_the_resolvers_words() -> None:
-    error = resolvers.failure("noise\n[ERROR] the moon is full\n", TITLE)
+    error = maven.failure("noise\n[ERROR] the moon is full\n", TITLE)
     assert isinstance(error, EnvironmentNotReady)
     assert "the moon is full" in str(error)
-    assert "no output" in str(resolvers.failure("", TITLE))
+    assert "no output" in str(maven.failure("", TITLE))
 
 
 def test_versions_of_the_wanted_major_come_first_and_newest_first() -> None:
     output = "x\n\tfound revs: [3.6.2, 3.9.1, 4.0.0, 4.1.2, 4.10.0, 4.2.0-rc1]\nother 9.9.9"
-    assert resolvers.versions_hint(output, "4.9.9") == "there are: 4.10.0, 4.1.2, 4.0.0"
-    assert resolvers.versions_hint(output, "9.0.0").startswith("there are: 4.10.0")
-    assert resolvers.versions_hint("nothing", "4.9.9") == "ask for another version"
+    assert maven.versions_hint(output, "4.9.9") == "there are: 4.10.0, 4.1.2, 4.0.0"
+    assert maven.versions_hint(output, "9.0.0").startswith("there are: 4.10.0")
+    assert maven.versions_hint("nothing", "4.9.9") == "ask for another version"
 
 
-def test_ivy_of_pyspark_is_the_second_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(resolvers.shutil, "which", lambda name: None if name == "mvn" else "/usr/bin/java")
-    assert resolvers.ivy_jar() is not None
-    assert resolvers.find_resolver().name == "ivy"
-    monkeypatch.setattr(resolvers, "ivy_jar", lambda: None)
+def test_without_maven_on_the_path_one_is_fetched_into_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(maven.shutil, "which", lambda name: None)
+    assert "fetched on first use" in maven.find_maven().name
+    monkeypatch.setattr(maven, "ivy_jar", lambda: None)
     with pytest.raises(EnvironmentNotReady, match="no mvn on the PATH") as caught:
-        resolvers.find_resolver()
+        maven.find_maven()
     assert "apt install maven" in caught.value.hint
+
+
+def test_a_maven_that_came_damaged_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
+
+    def fetch_half(command: list[str], folder: Path, *_: object) -> None:
+        (folder / f"apache-maven-{maven._VERSION}.tar.gz").write_bytes(b"cut off")
+
+    monkeypatch.setattr(maven, "_run", fetch_half)
+    with pytest.raises(EnvironmentNotReady, match="came damaged"):
+        maven.Maven().fetch(WANTED, tmp_path, print)
+    assert list((tmp_path / "cache" / "tools").glob("apache-maven-*/*")) == []
 
 
 def test_a_resolver_that_takes_too_long_is_ended_and_said_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolvers, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(maven, "TIMEOUT_S", 0.3)
     # What it warned of meanwhile is not why it failed.
     command = ["sh", "-c", "echo 'WARNING Connection refused'; exec sleep 60"]
     with pytest.raises(EnvironmentNotReady, match=f"{TITLE} was not resolved within"):
-        resolvers._run(command, tmp_path, TITLE, lambda text: None, "x")
+        maven._run(command, tmp_path, TITLE, lambda text: None, "x")
 
 
 def test_maven_takes_the_versions_that_a_project_was_built_with(
@@ -198,11 +225,11 @@ def test_maven_takes_the_versions_that_a_project_was_built_with(
 ) -> None:
     poms: list[str] = []
     monkeypatch.setattr(
-        resolvers, "_run", lambda command, folder, *_: poms.append((folder / "pom.xml").read_text())
+        maven, "_run", lambda command, folder, *_: poms.append((folder / "pom.xml").read_text())
     )
     managed = Artifacts(("org.example:broker:1.2.3",), managed="org.example:parent:1.2.3")
     for wanted in (managed, Artifacts(managed.coordinates)):
-        resolvers.Maven("mvn").fetch(wanted, tmp_path, print)
+        maven.Maven("mvn").fetch(wanted, tmp_path, print)
     management = poms[0].partition("<dependencyManagement>")[2].partition("</dependencyManagement>")[0]
     assert "<artifactId>parent</artifactId><version>1.2.3</version><type>pom</type>" in management
     assert "<scope>import</scope>" in management

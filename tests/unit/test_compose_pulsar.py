@@ -144,7 +144,7 @@ def test_jars_are_unpacked_from_the_lib_folder_of_a_distribution(
             return target / "x.tar.gz"
 
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(jars.resolvers, "find_resolver", Copies)
+    monkeypatch.setattr(jars.maven, "find_maven", Copies)
     folder = jars.resolve(Artifacts((), archive="g:a:1:tar.gz:bin"))
     assert sorted(path.name for path in folder.glob("*.jar")) == ["a.jar", "b.jar"]
     assert not list(folder.glob("*.tar.gz"))

@@ -135,7 +135,7 @@ def test_jars_that_are_not_fetched_are_fine_when_something_can_fetch_them(
     def nothing() -> None:
         raise EnvironmentNotReady("no resolver", hint="install Maven")
 
-    monkeypatch.setattr(machine, "find_resolver", nothing)
+    monkeypatch.setattr(machine, "find_maven", nothing)
     assert machine.jars_check("kafka").remedy == "install Maven"
 
 

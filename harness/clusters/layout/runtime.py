@@ -52,6 +52,11 @@ class NodeRuntime(ABC):
                 raise EnvironmentNotReady(f"a fault of this scenario needs {need}: {reason}", hint=cls.hint)
 
     @property
+    def facts(self) -> dict[str, str]:
+        """What a report should say of where nodes run and of what, by name."""
+        return {"runtime": self.name}
+
+    @property
     def spec(self) -> ClusterSpec:
         return self.layout.spec
 

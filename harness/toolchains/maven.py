@@ -1,10 +1,13 @@
-"""The two programs that turn Maven coordinates into jars, and what their failures mean."""
+"""Apache Maven, which turns coordinates into jars, and what its failures mean."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections import deque
@@ -12,16 +15,20 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
-from typing import Protocol
-from xml.sax.saxutils import quoteattr
+
+from filelock import FileLock
 
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.toolchains.coordinates import EVERYTHING, Artifacts
+from harness.toolchains.cache import cache_folder
+from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.java import find_java
 
 TIMEOUT_S = 900.0
 _VERSIONS_TIMEOUT_S = 20.0
-#: The plugin of Maven 3.8 (2.8) cannot copy a file that no pom asks for.
+#: Our own Maven where none is installed.
+_VERSION = "3.9.9"
+_SHA256 = "7a9cdf674fc1703d6382f5f330b3d110ea1b512b51f1652846d9e4e8a588d766"
+#: One for every Maven, so that all resolve alike; that of Maven 3.8 (2.8) cannot copy what no pom asks for.
 _DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 Report = Callable[[str], None]
 _NO_NETWORK = re.compile(
@@ -35,37 +42,16 @@ _MISSING = re.compile(
 _CUT = re.compile(r"Could not find artifact |Failure to find |:: |: not found| was not found in")
 
 
-class Resolver(Protocol):
-    name: str
-
-    def fetch(self, wanted: Artifacts, target: Path, report: Report) -> None:
-        """Copy the jars of the coordinates, and all that they need at run time, into ``target``.
-
-        Raises:
-            EnvironmentNotReady: no network, or the resolver's own words.
-            UsageError: the repository lacks something.
-        """
-
-    def fetch_archive(self, wanted: Artifacts, target: Path, report: Report) -> Path:
-        """Copy the archive, one file, into ``target``.
-
-        Raises:
-            EnvironmentNotReady, UsageError: as `fetch`.
-        """
-
-
-def find_resolver() -> Resolver:
-    """``mvn`` from the PATH, else the Ivy in pyspark's jars.
+def find_maven() -> Maven:
+    """The ``mvn`` on the PATH, else one that the Ivy in pyspark's jars can fetch.
 
     Raises:
         EnvironmentNotReady: neither.
     """
-    mvn = shutil.which("mvn")
-    if mvn:
+    if mvn := shutil.which("mvn"):
         return Maven(mvn)
-    ivy = ivy_jar()
-    if ivy:
-        return Ivy(find_java().path, ivy)
+    if ivy_jar():
+        return Maven()
     raise EnvironmentNotReady(
         "nothing here resolves Maven coordinates: no mvn on the PATH, no Ivy in pyspark's jars",
         hint="install Maven (Debian: apt install maven) or reinstall pyspark",
@@ -82,14 +68,23 @@ def ivy_jar() -> Path | None:
 
 
 class Maven:
-    """``mvn dependency:copy-dependencies`` on a generated pom."""
+    """Apache Maven, with a generated pom. ``name``: for people.
 
-    name = "mvn"
+    The one that is installed, so that a user's mirrors and settings count, else one of our own: whatever
+    resolves, the jars are the same. The plugin is pinned for that, too.
+    """
 
-    def __init__(self, mvn: str) -> None:
-        self._mvn = mvn
+    def __init__(self, command: str = "") -> None:
+        self._command = command
+        self.name = "mvn" if command else f"Maven {_VERSION}, fetched on first use"
 
     def fetch(self, wanted: Artifacts, target: Path, report: Report) -> None:
+        """Copy the jars of the coordinates, and all that they need at run time, into ``target``.
+
+        Raises:
+            EnvironmentNotReady: no network, or Maven's own words.
+            UsageError: the repository lacks something.
+        """
         exclusions = "".join(
             "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(*one.split(":"))
             for one in wanted.exclude
@@ -107,19 +102,36 @@ class Maven:
                 f"<dependencies>{dependencies}</dependencies></project>"
             )
             command = [
-                self._mvn, "-B", "-U", "dependency:copy-dependencies", "-DincludeScope=runtime",
+                self._mvn(report), "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy-dependencies",
+                "-DincludeScope=runtime",
                 f"-DoutputDirectory={target}",
             ]  # fmt: skip
             _run(command, Path(work), wanted.title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.jar)\b")
 
     def fetch_archive(self, wanted: Artifacts, target: Path, report: Report) -> Path:
+        """Copy the archive, one file, into ``target``.
+
+        Raises:
+            EnvironmentNotReady, UsageError: as `fetch`.
+        """
         with tempfile.TemporaryDirectory() as work:
             command = [
-                self._mvn, "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={wanted.archive}",
+                self._mvn(report), "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={wanted.archive}",
                 f"-DoutputDirectory={target}",
             ]  # fmt: skip
             _run(command, Path(work), wanted.title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.gz)\b")
         return _only_file(target, wanted.title)
+
+    def _mvn(self, report: Report) -> str:
+        if self._command:
+            return self._command
+        home = cache_folder() / "tools" / f"apache-maven-{_VERSION}"
+        if not (home / "bin" / "mvn").exists():
+            home.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{home}.lock"), tempfile.TemporaryDirectory(dir=home.parent) as work:
+                if not home.exists():
+                    _install(Path(work), home, report)
+        return str(home / "bin" / "mvn")
 
 
 def _management(managed: str) -> str:
@@ -133,60 +145,35 @@ def _management(managed: str) -> str:
     )
 
 
-class Ivy:
-    """Ivy as a program on a generated ivy.xml; its built-in settings know Maven Central.
+def _install(work: Path, home: Path, report: Report) -> None:
+    """Put a Maven into the cache, by one rename. Ivy's built-in settings know Maven Central.
 
-    It cannot import a pom's versions: ``managed`` is left to its own choice, the newest asked for.
+    Ivy fetches this one file only: what it would resolve itself differs from what Maven does (it takes the
+    newest version asked for, and cannot import those that a project was built with).
     """
-
-    name = "ivy"
-
-    def __init__(self, java: str, jar: Path) -> None:
-        self._command = [java, "-jar", str(jar)]
-
-    def fetch(self, wanted: Artifacts, target: Path, report: Report) -> None:
-        is_transitive = EVERYTHING not in wanted.exclude
-        dependencies = "".join(
-            f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
-            f' conf="default->default" transitive="{str(is_transitive).lower()}"/>'
-            for group, name, version in (one.split(":") for one in wanted.coordinates)
+    ivy = work / "ivy.xml"
+    ivy.write_text(
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="brokerstorm" module="maven"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f'<dependencies><dependency org="org.apache.maven" name="apache-maven" rev="{_VERSION}"'
+        ' transitive="false" conf="default->default">'
+        '<artifact name="apache-maven" type="tar.gz" ext="tar.gz" m:classifier="bin"/>'
+        "</dependency></dependencies></ivy-module>"
+    )
+    command = [
+        find_java().path, "-jar", str(ivy_jar()), "-cache", str(work / "cache"), "-ivy", str(ivy),
+        "-confs", "default", "-types", "tar.gz", "-retrieve", f"{work}/[artifact]-[revision].[ext]",
+    ]  # fmt: skip
+    _run(command, work, f"org.apache.maven:apache-maven:{_VERSION}", report, r"\[SUCCESSFUL \] \S+!(\S+)")
+    archive = work / f"apache-maven-{_VERSION}.tar.gz"
+    if not archive.exists() or hashlib.sha256(archive.read_bytes()).hexdigest() != _SHA256:
+        raise EnvironmentNotReady(
+            f"Apache Maven {_VERSION} came damaged or not at all", hint="install Maven (apt install maven)"
         )
-        exclusions = "".join(
-            f"<exclude org={quoteattr(group)} module={quoteattr(name)}/>"
-            for group, name in (one.split(":") for one in wanted.exclude if one != EVERYTHING)
-        )
-        # Types are separated by spaces: a comma finds nothing and says nothing.
-        self._retrieve(dependencies + exclusions, ("jar", "bundle"), wanted.title, target, report)
-
-    def fetch_archive(self, wanted: Artifacts, target: Path, report: Report) -> Path:
-        group, name, version, kind, classifier = wanted.archive.split(":")
-        dependency = (
-            f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
-            ' transitive="false" conf="default->default">'
-            f"<artifact name={quoteattr(name)} type={quoteattr(kind)} ext={quoteattr(kind)}"
-            f" m:classifier={quoteattr(classifier)}/></dependency>"
-        )
-        self._retrieve(dependency, (kind,), wanted.title, target, report)
-        return _only_file(target, wanted.title)
-
-    def _retrieve(
-        self, dependencies: str, types: Sequence[str], title: str, target: Path, report: Report
-    ) -> None:
-        """Copy files of these types of what an ivy.xml with these dependencies asks for."""
-        with tempfile.TemporaryDirectory() as work:
-            ivy = Path(work, "ivy.xml")
-            ivy.write_text(
-                '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
-                '<info organisation="brokerstorm" module="resolve"/>'
-                '<configurations><conf name="default"/></configurations>'
-                f"<dependencies>{dependencies}</dependencies></ivy-module>"
-            )
-            command = [
-                *self._command, "-cache", str(Path(work, "cache")), "-ivy", str(ivy),
-                "-confs", "default", "-types", *types,
-                "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
-            ]  # fmt: skip
-            _run(command, Path(work), title, report, r"\[SUCCESSFUL \] \S+!(\S+)")
+    with tarfile.open(archive) as tar:
+        tar.extractall(work, filter="data")
+    os.replace(work / f"apache-maven-{_VERSION}", home)
 
 
 def _only_file(folder: Path, title: str) -> Path:
