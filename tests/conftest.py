@@ -18,6 +18,7 @@ from tests import machine
 from tests.docker import engine_rig
 
 os.environ["BROKERSTORM_RUNTIME"] = "process"
+os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have one, and our output would be as narrow
 
 #: Folders whose tests cannot be spread: one set of brokers at a time, one Spark session for all.
 TOGETHER = {"tests/live/": "brokers", "tests/docker/": "brokers", "tests/spark/": "spark"}
