@@ -59,12 +59,13 @@ class ProducerRole(OpenLoop):
         """Send a run of messages. The hot loop; nearly all of its time is the client's."""
         lanes, count, send, clock = self.lanes, len(self.lanes), self.producer.send, time.monotonic_ns
         t0, period = self.schedule.t0_ns, self.schedule.period_ns
+        payload, open_row = self.payload, self.open_row
         for i in range(first, stop):
             number, topic, key, partition, _ = lanes[i % count]
             seq, now = i // count, clock()
             due = t0 + int(i * period) if period else now
-            value = self.payload(i % count, seq, due, kind)
-            rows, done = self.open_row(number, seq, due, kind, 0, now)
+            value = payload(i % count, seq, due, kind)
+            rows, done = open_row(number, seq, due, kind, 0, now)
             self.attempted, self.blocked_since_ns = i + 1, now
             try:
                 future = send(topic, value, key, None, None if partition < 0 else partition)

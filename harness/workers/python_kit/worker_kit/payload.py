@@ -15,7 +15,7 @@ _64_BITS: Final = 2**64 - 1
 
 
 @lru_cache(maxsize=24)
-def _filler(count: int) -> bytes:
+def _fill(count: int) -> bytes:
     state, out = 1, bytearray(count)
     for index in range(count):
         state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
@@ -23,13 +23,14 @@ def _filler(count: int) -> bytes:
     return bytes(out)
 
 
+@lru_cache(maxsize=4)
 def filler(count: int) -> bytes:
     """``count`` bytes between header and trailer: fixed, and not compressible to nothing by accident.
 
     A linear congruential generator (Numerical Recipes constants), its high byte: the same in every
     language, so golden payloads can be compared.
     """
-    return _filler(1 << count.bit_length())[:count]
+    return _fill(1 << count.bit_length())[:count]
 
 
 class Sizes(NamedTuple):
@@ -53,7 +54,6 @@ class Sizes(NamedTuple):
 
 
 def encode(
-    *,
     run_tag: int,
     instance: int,
     lane: int,

@@ -82,6 +82,8 @@ class Sender:
         self.instance: int = part["instance"]
         least: int = part["payload_bytes"]
         self.sizes = Sizes(least, part.get("payload_max_bytes", least), self.instance)
+        self._run_tag = session.spec.run_tag
+        self._length = 0 if self.sizes.vary else least
         self.wait_when_full = part["when_full"] == "wait"
         self.capture: bool = part.get("capture", True)
         self.segments = share.segments or SegmentWriter(
@@ -144,11 +146,10 @@ class Sender:
     def payload(self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int = 0) -> bytes:
         """The payload of one message."""
         lane = self.lanes[lane_index]
+        length = self._length or self.sizes.of(lane.lane, seq)
         return encode(
-            run_tag=self.session.spec.run_tag, instance=self.instance, lane=lane.lane, seq=seq,
-            t_intended_ns=due_ns, kind=kind, key=lane.key_number, attempt=attempt,
-            length=self.sizes.of(lane.lane, seq) if self.sizes.vary else self.sizes.least,
-        )  # fmt: skip
+            self._run_tag, self.instance, lane.lane, seq, due_ns, kind, lane.key_number, attempt, length
+        )
 
     def open_row(
         self, lane: int, seq: int, due_ns: int, kind: int, attempt: int, now_ns: int
