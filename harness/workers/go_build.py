@@ -116,13 +116,13 @@ def _numbers(version: str) -> list[int]:
 
 
 def sources(folder: Path) -> Iterator[Path]:
-    """What a Go module is built from, in a fixed order."""
+    """Files that a Go module is built from, in a fixed order."""
     yield from sorted(path for path in folder.rglob("*.go") if not path.name.endswith("_test.go"))
     yield folder / "go.mod"
 
 
 def binary_path(worker: WorkerSpec, module: Module, go: Go) -> Path:
-    """Where the binary is, or would be: changes with everything that it is made of."""
+    """Path of the binary, built or not: changes with everything that it is made of."""
     digest = hashlib.sha256(f"{go.text}\n{module}\n".encode())
     for folder in (worker.folder, KIT):
         for path in sources(folder):

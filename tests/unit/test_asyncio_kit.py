@@ -56,7 +56,7 @@ class Role(AsyncOpenLoop):
     client_errors = (Refused, TimeoutError)
     async def connect(self):
         self.client = Client()
-    def beside(self, share):
+    def for_thread(self, share):
         role = Role(self.session, share)
         role.client = self.client
         return role

@@ -96,12 +96,12 @@ def test_names_are_on_disk_before_the_id_is_known(tmp_path: Path) -> None:
 def test_a_stopped_process_notices_that_it_was_frozen() -> None:
     code = """
         import sys, time
-        from worker_kit.freeze import FreezeWatch
-        watch = FreezeWatch()
+        from worker_kit.freeze import FreezeDetector
+        watch = FreezeDetector()
         print("up", flush=True)
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
-            watch.look()
+            watch.check()
             time.sleep(0.02)
         print(watch.frozen_ns)
     """
@@ -124,24 +124,24 @@ def test_a_thread_that_hogs_the_cpu_is_not_a_freeze(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(freeze.time, "monotonic_ns", lambda: clock["wall"])
     monkeypatch.setattr(freeze.time, "process_time_ns", lambda: clock["cpu"])
     told: list[int] = []
-    watch = freeze.FreezeWatch(told.append)
+    watch = freeze.FreezeDetector(told.append)
     clock.update(wall=10**9, cpu=9 * 10**8)
-    watch.look()
+    watch.check()
     assert told == []
     clock.update(wall=2 * 10**9)
-    watch.look()
+    watch.check()
     assert told == [950_000_000] == [watch.frozen_ns]
 
 
 def test_commands() -> None:
     control = Control()
-    control.obey("start 123\n")
+    control.handle("start 123\n")
     assert (control.started.is_set(), control.t0_ns, control.stop_load) == (True, 123, False)
-    control.obey("stop-load\n")
+    control.handle("stop-load\n")
     assert (control.stop_load, control.draining) == (True, False)
-    control.obey("drain 456\n")
+    control.handle("drain 456\n")
     assert (control.draining, control.deadline_ns, control.stopped) == (True, 456, False)
-    control.obey("stop\n")
+    control.handle("stop\n")
     assert control.stopped
 
 
@@ -153,7 +153,7 @@ def test_end_of_input_means_stop() -> None:
 
 def test_unknown_commands_are_reported_and_ignored(capsys: pytest.CaptureFixture[str]) -> None:
     control = Control()
-    control.obey("start soon\n")
+    control.handle("start soon\n")
     assert not control.started.is_set()
     assert "start soon" in json.loads(capsys.readouterr().out)["text"]
 

@@ -35,7 +35,7 @@ def session_of(folder: Path, **more: Any) -> Any:
     )  # fmt: skip
     control.stop = lambda: vars(control).update(stop_load=True, draining=True, stopped=True)
     control.started.set()
-    freeze = SimpleNamespace(frozen_ns=0, look=lambda: None)
+    freeze = SimpleNamespace(frozen_ns=0, check=lambda: None)
     report = SimpleNamespace(freeze=freeze, error=lambda *_: None)
     names = SimpleNamespace(id=lambda kind, text: 1)
     spec = SimpleNamespace(part=part, run_tag=1, folder=folder)
@@ -47,7 +47,7 @@ def role_of(open_loop: ModuleType, session: Any, on_send: Callable[[int], None])
     callers: dict[int, set[int]] = {}
 
     class Role(open_loop.OpenLoop):  # type: ignore[misc, name-defined]
-        def beside(self, share: Any) -> Any:
+        def for_thread(self, share: Any) -> Any:
             return Role(self.session, share)
 
         def connect(self) -> None: ...

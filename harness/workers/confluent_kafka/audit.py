@@ -29,7 +29,7 @@ WATERMARK_TIMEOUT_S = 10.0
 
 @dataclass(slots=True)
 class Progress:
-    """How far one stream was read. ``why`` is empty while it is being read."""
+    """Read progress of one stream. ``why`` is empty while it is being read."""
 
     stream: str
     stream_id: int

@@ -101,7 +101,7 @@ class ConsumerRole:
 
 
 def _committed_positions(consumer: Consumer, partitions: list[TopicPartition]) -> dict[Partition, int]:
-    """Where reading starts: what the group has committed; unknown where it has not, or in trouble."""
+    """Positions that the group has committed; unknown where it has not, or in trouble."""
     try:
         found = consumer.committed(partitions, timeout=COMMITTED_TIMEOUT_S)
     except KafkaException:

@@ -57,7 +57,7 @@ class ProducerRole(OpenLoop):
         #: by lane, the delivery report of messages whose rows are in the current segment
         self.reports: list[Report] = []
 
-    def beside(self, share: Share) -> ProducerRole:
+    def for_thread(self, share: Share) -> ProducerRole:
         return ProducerRole(self.session, self.producer, self.outcomes, share, self)
 
     def connect(self) -> None:

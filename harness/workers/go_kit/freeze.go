@@ -9,9 +9,9 @@ const (
 	tickNs   = 50_000_000
 )
 
-// freezeWatch adds up the time in which this process did not run (SIGSTOP, a paused container). look is called
+// freezeDetector adds up the time in which this process did not run (SIGSTOP, a paused container). look is called
 // by the ticker and by anyone who sees a long gap.
-type freezeWatch struct {
+type freezeDetector struct {
 	lock     sync.Mutex
 	seenNs   int64
 	cpu      int64
@@ -19,17 +19,17 @@ type freezeWatch struct {
 	onFreeze func(frozenNs int64)
 }
 
-func newFreezeWatch(onFreeze func(int64)) *freezeWatch {
-	return &freezeWatch{seenNs: NowNs(), cpu: cpuNs(), onFreeze: onFreeze}
+func newFreezeDetector(onFreeze func(int64)) *freezeDetector {
+	return &freezeDetector{seenNs: NowNs(), cpu: cpuNs(), onFreeze: onFreeze}
 }
 
-func (f *freezeWatch) look() {
+func (f *freezeDetector) check() {
 	if frozen := f.measure(); frozen > 0 {
 		f.onFreeze(frozen)
 	}
 }
 
-func (f *freezeWatch) measure() int64 {
+func (f *freezeDetector) measure() int64 {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	now, cpu := NowNs(), cpuNs()
@@ -42,7 +42,7 @@ func (f *freezeWatch) measure() int64 {
 	return gap - tickNs
 }
 
-func (f *freezeWatch) total() int64 {
+func (f *freezeDetector) total() int64 {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return f.totalNs

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Place is a partition of a topic.
-type Place struct {
+// TopicPartition is a partition of a topic.
+type TopicPartition struct {
 	Topic     string
 	Partition int32
 }
 
-func (p Place) stream() string { return fmt.Sprintf("%s-%d", p.Topic, p.Partition) }
+func (p TopicPartition) stream() string { return fmt.Sprintf("%s-%d", p.Topic, p.Partition) }
 
 // Journal of one consumer session, in the order in which the application saw things. Clients call from several
 // goroutines; one row after the other is written all the same.
@@ -21,9 +21,9 @@ type Journal struct {
 	segments    *Segments
 	epoch       uint32
 	delivered   int64
-	positions   map[Place]int64
-	uncommitted map[Place]int64
-	assigned    map[Place]bool
+	positions   map[TopicPartition]int64
+	uncommitted map[TopicPartition]int64
+	assigned    map[TopicPartition]bool
 	fails       error
 }
 
@@ -31,7 +31,7 @@ type Journal struct {
 func NewJournal(session *Session) *Journal {
 	part := session.Spec.Consumer
 	journal := &Journal{
-		session: session, positions: map[Place]int64{}, uncommitted: map[Place]int64{}, assigned: map[Place]bool{},
+		session: session, positions: map[TopicPartition]int64{}, uncommitted: map[TopicPartition]int64{}, assigned: map[TopicPartition]bool{},
 		segments: &Segments{
 			folder: session.Spec.Folder, table: tableDeliveries, owner: part.Session, runTag: session.Spec.RunTag,
 			subscription: uint32(session.Names.ID("subscription", part.Group)), capacity: defaultCapacity,
@@ -58,7 +58,7 @@ func (j *Journal) Err() error {
 	return j.fails
 }
 
-func (j *Journal) write(place Place, d delivery) {
+func (j *Journal) write(place TopicPartition, d delivery) {
 	if j.fails != nil {
 		return
 	}
@@ -72,7 +72,7 @@ func (j *Journal) write(place Place, d delivery) {
 }
 
 // Delivered: the client handed a message over.
-func (j *Journal) Delivered(place Place, position int64, value []byte) {
+func (j *Journal) Delivered(place TopicPartition, position int64, value []byte) {
 	found := check(value, j.session.Spec.RunTag)
 	j.lock.Lock()
 	defer j.lock.Unlock()
@@ -85,14 +85,14 @@ func (j *Journal) Delivered(place Place, position int64, value []byte) {
 }
 
 // Processed: the application is done with it, and the next commit covers it.
-func (j *Journal) Processed(place Place, position int64) {
+func (j *Journal) Processed(place TopicPartition, position int64) {
 	j.lock.Lock()
 	defer j.lock.Unlock()
 	j.uncommitted[place] = position + 1
 }
 
 // Assigned: the group gave these partitions, and a new epoch begins.
-func (j *Journal) Assigned(places []Place) {
+func (j *Journal) Assigned(places []TopicPartition) {
 	j.lock.Lock()
 	defer j.lock.Unlock()
 	j.epoch++
@@ -105,7 +105,7 @@ func (j *Journal) Assigned(places []Place) {
 }
 
 // Revoked: these are for somebody else to read on; what was not committed too.
-func (j *Journal) Revoked(places []Place) {
+func (j *Journal) Revoked(places []TopicPartition) {
 	j.lock.Lock()
 	defer j.lock.Unlock()
 	for _, place := range places {
@@ -129,11 +129,11 @@ func (j *Journal) Assignments() int {
 }
 
 // TakeUncommitted is what to commit now, with a row for each.
-func (j *Journal) TakeUncommitted() map[Place]int64 {
+func (j *Journal) TakeUncommitted() map[TopicPartition]int64 {
 	j.lock.Lock()
 	defer j.lock.Unlock()
 	taken := j.uncommitted
-	j.uncommitted = map[Place]int64{}
+	j.uncommitted = map[TopicPartition]int64{}
 	for place, position := range taken {
 		j.write(place, delivery{event: CommitCalled, position: position})
 	}
@@ -141,7 +141,7 @@ func (j *Journal) TakeUncommitted() map[Place]int64 {
 }
 
 // Committed: the group's position is confirmed.
-func (j *Journal) Committed(place Place, position int64) {
+func (j *Journal) Committed(place TopicPartition, position int64) {
 	j.lock.Lock()
 	defer j.lock.Unlock()
 	j.write(place, delivery{event: Commit, position: position})

@@ -16,7 +16,7 @@ const (
 	exitBug         = 70
 )
 
-// Session is what a role gets: its spec, what the harness asks, and its ways to speak.
+// Session is everything a role is run with: spec, commands, reporter, names.
 type Session struct {
 	Spec     *Spec
 	Control  *Control
@@ -68,7 +68,7 @@ func Main(roles map[string]Role, versions map[string]string) int {
 		return exitUsage
 	}
 	report := newReporter(os.Stdout)
-	defer func() { // the wall of this process: a crash must reach the harness
+	defer func() { // the last handler of this process: a crash must reach the harness
 		if crash := recover(); crash != nil {
 			os.Stderr.Write(debug.Stack())
 			report.fatal("panic", fmt.Sprint(crash), "a bug in the worker; see stderr.log")

@@ -19,7 +19,7 @@ import (
 
 const neverNs = int64(1) << 62
 
-// Control is what the harness has asked for so far.
+// Control holds the commands of the harness so far.
 type Control struct {
 	t0Ns       atomic.Int64
 	deadlineNs atomic.Int64
@@ -37,7 +37,7 @@ func newControl(report *Reporter) *Control {
 	return c
 }
 
-func (c *Control) obey(line string) {
+func (c *Control) handle(line string) {
 	words := strings.Fields(line)
 	if len(words) == 0 {
 		return
@@ -96,7 +96,7 @@ func (c *Control) listen(commands io.Reader) {
 	go func() {
 		lines := bufio.NewScanner(commands)
 		for lines.Scan() {
-			c.obey(strings.TrimSpace(lines.Text()))
+			c.handle(strings.TrimSpace(lines.Text()))
 		}
 		c.stop()
 	}()
@@ -116,7 +116,7 @@ func stacks() []byte {
 type Reporter struct {
 	lock   sync.Mutex
 	out    io.Writer
-	freeze *freezeWatch
+	freeze *freezeDetector
 	seen   map[string]bool
 	counts func() map[string]any
 	ended  chan struct{}
@@ -125,7 +125,7 @@ type Reporter struct {
 
 func newReporter(out io.Writer) *Reporter {
 	r := &Reporter{out: out, seen: map[string]bool{}, ended: make(chan struct{})}
-	r.freeze = newFreezeWatch(func(frozen int64) {
+	r.freeze = newFreezeDetector(func(frozen int64) {
 		text := fmt.Sprintf("this process did not run for %.3f s", float64(frozen)/1e9)
 		r.say("event", map[string]any{"kind": "frozen", "text": text, "frozen_ns": frozen})
 	})
@@ -162,7 +162,7 @@ func (r *Reporter) start() {
 				return
 			case <-time.After(tickNs):
 			}
-			r.freeze.look()
+			r.freeze.check()
 			if now := NowNs(); now >= next {
 				if next += 1e9; next < now {
 					next = now

@@ -12,39 +12,39 @@ const (
 	resendPauseNs = 500_000_000
 )
 
-// owed is a message whose last attempt failed.
-type owed struct {
+// pendingResend is a message whose last attempt failed.
+type pendingResend struct {
 	before *Message
 	dueNs  int64
 }
 
-// resends: `results: resent`. The application sends what failed again, after a pause, with the same lane and seq and
+// resendQueue: `results: resent`. The application sends what failed again, after a pause, with the same lane and seq and
 // the next attempt. In the order of the failures; nothing else is reordered.
-type resends struct {
+type resendQueue struct {
 	on    bool
 	lock  sync.Mutex
-	owed  []owed
+	owed  []pendingResend
 	count atomic.Int64
 }
 
 // failed is called on any goroutine, before the outcome is counted: who sees nothing open sees what is owed.
-func (r *resends) failed(message *Message) {
+func (r *resendQueue) failed(message *Message) {
 	if !r.on || message.header.Attempt+1 >= mostAttempts {
 		return
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.owed = append(r.owed, owed{message, NowNs() + resendPauseNs})
+	r.owed = append(r.owed, pendingResend{message, NowNs() + resendPauseNs})
 }
 
-func (r *resends) left() int {
+func (r *resendQueue) left() int {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return len(r.owed)
 }
 
 // takeDue takes the next messages whose pause is over, at most so many.
-func (r *resends) takeDue(most int) []*Message {
+func (r *resendQueue) takeDue(most int) []*Message {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	var due []*Message

@@ -52,7 +52,7 @@ type sender struct {
 	segments *Segments
 	schedule schedule
 	late     lateness
-	resends  resends
+	resends  resendQueue
 
 	attempted, ok, fail, info atomic.Int64
 	blockedNs, blockedSinceNs atomic.Int64
@@ -230,7 +230,7 @@ func (s *sender) sleepUntil(wakeNs int64) error {
 // lookForFreeze when something took long: the ticker may not have run yet.
 func (s *sender) lookForFreeze(sinceNs int64) {
 	if NowNs()-sinceNs > longNs {
-		s.session.Report.freeze.look()
+		s.session.Report.freeze.check()
 	}
 }
 

@@ -25,8 +25,8 @@ POLL_MS = 50
 CLOSE_TIMEOUT_MS = 3000
 
 
-class Happened(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
-    """What the client told since the last look: (event, time, partition -> position)."""
+class GroupEvents(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
+    """Events of the group since the last look: (event, time, partition -> position)."""
 
     def __init__(self) -> None:
         self.queue: deque[tuple[int, int, dict[TopicPartition, int]]] = deque()
@@ -52,7 +52,7 @@ class ConsumerRole:
         self.control = session.control
         self.report = session.report
         self.journal = ConsumerSession(session)
-        self.happened = Happened()
+        self.happened = GroupEvents()
         self.commits_itself = bool(settings["enable_auto_commit"])
         self.consumer: KafkaConsumer = make(
             KafkaConsumer, {**settings, "default_offset_commit_callback": self._committed}

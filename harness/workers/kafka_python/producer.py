@@ -27,7 +27,7 @@ class ProducerRole(OpenLoop):
         self.outcomes = outcomes
         self.streams = StreamIds(session)
 
-    def beside(self, share: Share) -> ProducerRole:
+    def for_thread(self, share: Share) -> ProducerRole:
         return ProducerRole(self.session, self.producer, self.outcomes, share)
 
     def connect(self) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from link import FAILURES, PAUSE_S, Link, Options
+from connection import FAILURES, PAUSE_S, AmqpConnection, Options
 from worker_kit import layouts as lay
 from worker_kit import payload
 from worker_kit.payload import RESIDUE
@@ -24,7 +24,7 @@ RECEIVE_S = 0.05
 IDLE_S = 0.3
 
 
-class Handed(NamedTuple):
+class Delivery(NamedTuple):
     """A message that the client has read and the application has not yet asked for."""
 
     topic: str
@@ -34,9 +34,9 @@ class Handed(NamedTuple):
 
 
 class ConsumerRole:
-    def __init__(self, session: Session, link: Link, options: Options) -> None:
+    def __init__(self, session: Session, connection: AmqpConnection, options: Options) -> None:
         spec, part = session.spec, session.spec.part
-        self.session, self.link = session, link
+        self.session, self.connection = session, connection
         self.control, self.report = session.control, session.report
         self.topics: list[str] = part["topics"]
         self.settle: str = part.get("settle", "auto")
@@ -51,14 +51,14 @@ class ConsumerRole:
         self._rows, self._at, self._end = self.segments.rotate()
         self._streams = StreamIds(session)
         self._prefixes = payload.accepted_prefixes(spec.run_tag)
-        self.waiting: deque[Handed] = deque()
+        self.waiting: deque[Delivery] = deque()
         self.delivered = self.epoch = self.open = 0
         self.transaction = 1
         self.last_tag = 0
         self.last_s = time.monotonic()
 
     def counts(self) -> dict[str, object]:
-        exposure = {"reconnects": self.link.reconnects}
+        exposure = {"reconnects": self.connection.reconnects}
         return {"delivered": self.delivered, "epoch": self.epoch, "positions": {}, "exposure": exposure}
 
     def run(self) -> None:
@@ -71,23 +71,23 @@ class ConsumerRole:
             except FAILURES as error:
                 self._lost(error)
         try:
-            if self.open and self.link.is_open:
+            if self.open and self.connection.is_open:
                 self._end_transaction(rolls_back=False)
-            self.link.close()
+            self.connection.close()
         except FAILURES as error:
             self._lost(error)
 
     def _turn(self) -> None:
         self._channel()
         if not self.waiting:
-            self.link.serve(RECEIVE_S)
+            self.connection.serve(RECEIVE_S)
         if self.waiting:
             self._take(self.waiting.popleft())
         elif self.open and time.monotonic() - self.last_s > IDLE_S:
             self._end_transaction(rolls_back=False)
 
     def _channel(self) -> Any:
-        return self.link.channel(self._consume)
+        return self.connection.channel(self._consume)
 
     def _consume(self, channel: Any) -> None:
         if self.settle == "transacted":
@@ -101,11 +101,11 @@ class ConsumerRole:
 
     def _handler(self, topic: str) -> Any:
         def handed(_channel: Any, method: Any, _properties: Any, value: bytes) -> None:
-            self.waiting.append(Handed(topic, method.delivery_tag, method.redelivered, value))
+            self.waiting.append(Delivery(topic, method.delivery_tag, method.redelivered, value))
 
         return handed
 
-    def _take(self, message: Handed) -> None:
+    def _take(self, message: Delivery) -> None:
         """The application: note it, work, settle."""
         value = message.value
         is_ours = value[:8] in self._prefixes and crc32(value) == RESIDUE
@@ -128,7 +128,7 @@ class ConsumerRole:
         if rolls_back:
             channel.tx_rollback()
             self.waiting.clear()
-            self.link.drop_channel()
+            self.connection.drop_channel()
         else:
             channel.basic_ack(self.last_tag, multiple=True)
             channel.tx_commit()
@@ -140,7 +140,7 @@ class ConsumerRole:
         self.transaction += 1 if self.open else 0
         self.open = 0
         self.waiting.clear()
-        self.link.broken(error)
+        self.connection.broken(error)
         time.sleep(PAUSE_S)
 
     def _row(

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import pika
-from link import FAILURES, Link, Options, describe
+from connection import FAILURES, AmqpConnection, Options, describe
 from worker_kit import layouts as lay
 from worker_kit.open_loop import BLOCKED_NS, OpenLoop
 from worker_kit.process import Session
@@ -19,9 +19,9 @@ from worker_kit.streams import StreamIds
 
 
 class ProducerRole(OpenLoop):
-    def __init__(self, session: Session, link: Link, options: Options) -> None:
+    def __init__(self, session: Session, connection: AmqpConnection, options: Options) -> None:
         super().__init__(session)
-        self.link = link
+        self.connection = connection
         self.per_transaction = options.own["transacted"]
         self.properties = pika.BasicProperties(delivery_mode=options.own["delivery_mode"])
         self.streams = StreamIds(session)
@@ -35,7 +35,7 @@ class ProducerRole(OpenLoop):
             channel.tx_select()
 
     def connect(self) -> None:
-        self.link.channel(self._prepare)
+        self.connection.channel(self._prepare)
 
     def offer(self, first: int, stop: int, kind: int) -> int:
         count, period, t0 = len(self.lanes), self.schedule.period_ns, self.schedule.t0_ns
@@ -60,7 +60,7 @@ class ProducerRole(OpenLoop):
 
     def _publish(self, rows: mmap.mmap, at: int, queue: str, value: bytes, stream: int) -> None:
         try:
-            channel = self.link.channel(self._prepare)
+            channel = self.connection.channel(self._prepare)
         except FAILURES as error:  # nothing was sent
             self.finish(rows, at, lay.FAIL, describe(error))
             return
@@ -97,23 +97,23 @@ class ProducerRole(OpenLoop):
         for rows, at, _stream in self.uncommitted:
             self.finish(rows, at, lay.INFO, text)
         self.uncommitted.clear()
-        self.link.broken(error)
+        self.connection.broken(error)
 
     def serve(self, seconds: float) -> None:
         try:
-            self.link.serve(seconds)
+            self.connection.serve(seconds)
         except FAILURES as error:
             self._lost(error)
 
     def flush(self, seconds: float) -> None:
         """The last transaction may be a small one."""
-        if self.uncommitted and self.link.is_open:
-            self._commit(self.link.channel(self._prepare))
+        if self.uncommitted and self.connection.is_open:
+            self._commit(self.connection.channel(self._prepare))
         else:
             self.serve(seconds)
 
     def close(self) -> None:
         try:
-            self.link.close()
+            self.connection.close()
         except FAILURES as error:
             self.session.report.error(type(error).__name__, describe(error))

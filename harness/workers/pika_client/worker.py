@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import pika
+from connection import FAILURES, AmqpConnection, Options
 from consumer import ConsumerRole
-from link import FAILURES, Link, Options
 from producer import ProducerRole
 from worker_kit.process import Session, main
 
@@ -18,13 +18,13 @@ def options(session: Session) -> Options:
 def produce(session: Session) -> None:
     session.check_options(lambda: options(session))
     chosen = options(session)
-    ProducerRole(session, Link(session, chosen), chosen).run()
+    ProducerRole(session, AmqpConnection(session, chosen), chosen).run()
 
 
 def consume(session: Session) -> None:
     session.check_options(lambda: options(session))
     chosen = options(session)
-    ConsumerRole(session, Link(session, chosen), chosen).run()
+    ConsumerRole(session, AmqpConnection(session, chosen), chosen).run()
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ READ_MS = 200
 
 @dataclass(slots=True)
 class Progress:
-    """How far one stream was read; ``why`` is empty while it is being read."""
+    """Read progress of one stream; ``why`` is empty while it is being read."""
 
     stream: str
     stream_id: int

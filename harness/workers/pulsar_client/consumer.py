@@ -21,7 +21,7 @@ CLOSE_TIMEOUT_S = 3.0
 
 
 class Journal:
-    """What the application saw and did, in that order. Listener threads share it."""
+    """Journal of one consumer session, in the order of events. Listener threads share it."""
 
     def __init__(self, session: Session) -> None:
         spec, part = session.spec, session.spec.part

@@ -26,7 +26,7 @@ CLOSE_TIMEOUT_S = 2.0
 REFUSALS = (pulsar.PulsarException, ValueError, TypeError, RuntimeError)
 
 
-class Ticket(NamedTuple):
+class PendingSend(NamedTuple):
     """One send: which message, and where the completion of its row begins."""
 
     lane_index: int
@@ -54,7 +54,7 @@ class ProducerRole(OpenLoop):
         self.refused = False
         self.sender = threading.get_ident()
 
-    def beside(self, share: Share) -> ProducerRole:
+    def for_thread(self, share: Share) -> ProducerRole:
         role = ProducerRole(self.session, self.client, self.options, share)
         role.made = self.made
         role.connect()
@@ -107,7 +107,7 @@ class ProducerRole(OpenLoop):
         lane = self.lanes[index]
         value = self.payload(index, seq, due_ns, kind, attempt)
         rows, at = self.open_row(lane.lane, seq, due_ns, kind, attempt, time.monotonic_ns())
-        ticket = Ticket(index, seq, due_ns, kind, attempt, rows, at)
+        ticket = PendingSend(index, seq, due_ns, kind, attempt, rows, at)
         begun = self.blocked_since_ns = time.monotonic_ns()
         if self.synchronous:
             self._call(ticket, value)
@@ -117,7 +117,7 @@ class ProducerRole(OpenLoop):
         self.blocked_ns += took if took > BLOCKED_NS else 0
         return took
 
-    def _call_async(self, ticket: Ticket, value: bytes) -> None:
+    def _call_async(self, ticket: PendingSend, value: bytes) -> None:
         """Once; and again for as long as the client refuses because it is full, if the application waits."""
         send, key = self.producers[ticket.lane_index].send_async, self.keys[ticket.lane_index]
         answered = partial(self._answered, ticket)
@@ -133,7 +133,7 @@ class ProducerRole(OpenLoop):
             if self.control.stopped:
                 return
 
-    def _call(self, ticket: Ticket, value: bytes) -> None:
+    def _call(self, ticket: PendingSend, value: bytes) -> None:
         try:
             found = self.producers[ticket.lane_index].send(value, partition_key=self.keys[ticket.lane_index])
         except pulsar.PulsarException as error:
@@ -145,7 +145,7 @@ class ProducerRole(OpenLoop):
 
     # -- outcomes; on the client's threads, or on ours when the client refused at once
 
-    def _answered(self, ticket: Ticket, result: object, message_id: Any) -> None:
+    def _answered(self, ticket: PendingSend, result: object, message_id: Any) -> None:
         if result == pulsar.Result.Ok:
             self._stored(ticket, message_id)
             return
@@ -155,7 +155,7 @@ class ProducerRole(OpenLoop):
             return
         self._finish(ticket, outcome_of(name), name, "")
 
-    def _stored(self, ticket: Ticket, found: Any) -> None:
+    def _stored(self, ticket: PendingSend, found: Any) -> None:
         rows, at, now = ticket.rows, ticket.at, time.monotonic_ns()
         with self.lock:
             if self.capture:
@@ -170,10 +170,10 @@ class ProducerRole(OpenLoop):
                 )  # fmt: skip
             self.ok += 1
 
-    def _finish(self, ticket: Ticket, outcome: int, name: str, text: str) -> None:
+    def _finish(self, ticket: PendingSend, outcome: int, name: str, text: str) -> None:
         if self.capture and ticket.rows[ticket.at + lay.OUTCOME_IN_DONE]:
             ticket.rows[ticket.at + lay.LATE_OUTCOME_IN_DONE] = outcome
             return
         # before it is counted: who sees nothing open sees what is to be repeated
-        self.again(ticket.lane_index, ticket.seq, ticket.due_ns, ticket.kind, ticket.attempt)
+        self.schedule_resend(ticket.lane_index, ticket.seq, ticket.due_ns, ticket.kind, ticket.attempt)
         self.finish(ticket.rows, ticket.at, outcome, f"{name}: {text}" if text else name)

@@ -55,11 +55,11 @@ func (m *member) Read(leave context.Context) error {
 // Close leaves the group.
 func (m *member) Close() { _ = m.group.Close() }
 
-func places(claims map[string][]int32) []kit.Place {
-	var found []kit.Place
+func places(claims map[string][]int32) []kit.TopicPartition {
+	var found []kit.TopicPartition
 	for topic, partitions := range claims {
 		for _, partition := range partitions {
-			found = append(found, kit.Place{Topic: topic, Partition: partition})
+			found = append(found, kit.TopicPartition{Topic: topic, Partition: partition})
 		}
 	}
 	return found
@@ -85,7 +85,7 @@ func (m *member) Cleanup(current sarama.ConsumerGroupSession) error {
 
 // ConsumeClaim hands over the messages of one partition until the session ends.
 func (m *member) ConsumeClaim(current sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	place := kit.Place{Topic: claim.Topic(), Partition: claim.Partition()}
+	place := kit.TopicPartition{Topic: claim.Topic(), Partition: claim.Partition()}
 	for {
 		select {
 		case message, more := <-claim.Messages():

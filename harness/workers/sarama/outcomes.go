@@ -11,7 +11,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// What an error of sarama says about a send: fail (certainly not stored) or info (unknown), in doubt info. Sources:
+// Outcome of a send by the error of sarama: fail (certainly not stored) or info (unknown), in doubt info. Sources:
 // async_producer.go (handleSuccess: which codes are retried; handleError: what a lost connection does; dispatcher:
 // what is refused before anything is sent) and errors.go.
 

@@ -1,7 +1,7 @@
 import brokerstorm.kit.Layout;
-import brokerstorm.kit.Near;
+import brokerstorm.kit.DidYouMean;
 import brokerstorm.kit.OpenLoop;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Send;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Worker;
@@ -34,7 +34,7 @@ public final class Echo extends OpenLoop {
     @Override
     protected void connect() {
         if (answers.equals("refuses options")) {
-            throw new IllegalStateException("no" + Near.guess("answer", List.of("answers", "linger")));
+            throw new IllegalStateException("no" + DidYouMean.guess("answer", List.of("answers", "linger")));
         }
         if (answers.equals("lacks a jar")) {
             throw new NoClassDefFoundError("org/apache/mina/common/IoHandlerAdapter");
@@ -51,7 +51,7 @@ public final class Echo extends OpenLoop {
 
     private void answer(Send send) {
         if (answers.equals("ok") || (answers.equals("second time") && send.attempt > 0)) {
-            send.ok(new Place(1, send.seq));
+            send.ok(new MessagePosition(1, send.seq));
         } else if (!answers.equals("never")) {
             send.failed(Layout.INFO, new IllegalStateException("timed out after 1.5 s"));
         }

@@ -1,4 +1,4 @@
-// Package kafka is what the error codes of Kafka's protocol say about a send, whatever the client.
+// Package kafka gives the outcome of a send by the error code of Kafka's protocol, whatever the client.
 //
 // Source: org.apache.kafka.common.protocol.Errors, and where the broker checks for each (ReplicaManager.appendRecords).
 package kafka

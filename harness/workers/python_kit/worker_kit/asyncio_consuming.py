@@ -47,7 +47,7 @@ class AsyncConsumer(ABC):
 
     @abstractmethod
     async def poll(self) -> Iterable[Message]:
-        """What the client hands over: topic, partition, offset, value of each; nothing after a moment."""
+        """Messages that the client hands over: topic, partition, offset, value; none after a moment."""
 
     @abstractmethod
     async def commit(self, positions: Mapping[Partition, int]) -> None:

@@ -20,7 +20,7 @@ from . import asyncio_run
 from . import layouts as lay
 from .failure import WorkerFailure
 from .process import Session
-from .sending import BLOCKED_NS, SETTLE_NS, Sender, Share, Turn, together
+from .sending import BLOCKED_NS, SETTLE_NS, Sender, Share, Step, together
 from .spec import Lane
 from .streams import StreamIds
 
@@ -75,7 +75,7 @@ class AsyncOpenLoop(Sender, ABC):
     async def close(self) -> None:
         """Close the client; no call is open."""
 
-    def beside(self, share: Share) -> AsyncOpenLoop:
+    def for_thread(self, share: Share) -> AsyncOpenLoop:
         """A further sending task on the same client, which is connected. Only for ``threads``."""
         raise WorkerFailure("this worker sends from one task: threads must be 1")
 
@@ -87,7 +87,7 @@ class AsyncOpenLoop(Sender, ABC):
     async def _run(self) -> None:
         await self.connect()
         shares = [Share(k, self.threads, self.segments) for k in range(1, self.threads)]
-        loops = [self, *(self.beside(share) for share in shares)]
+        loops = [self, *(self.for_thread(share) for share in shares)]
         self.session.report.counts = lambda: together(loops)
         self.session.ready()
         while not self.control.started.is_set():
@@ -121,21 +121,21 @@ class AsyncOpenLoop(Sender, ABC):
     async def _load_at_rate(self) -> None:
         sent = 0
         while sent < self.schedule.total and not self.control.stop_load:
-            span, turn = self.span(), self.turn(sent)
-            if turn.wake_ns:
-                await self._sleep_until(turn.wake_ns)
-                self.caught_up(span, turn.wake_ns)
+            span, step = self.span(), self.step(sent)
+            if step.wake_ns:
+                await self._sleep_until(step.wake_ns)
+                self.caught_up(span, step.wake_ns)
                 continue
-            sent = await self._offer(turn)
+            sent = await self._offer(step)
             await asyncio.sleep(0)
             await self.resend_due()
-            self.worked(span, sent - turn.first)
+            self.worked(span, sent - step.first)
 
     async def _load_unlimited(self) -> None:
         sent = 0
         await self._sleep_until(self.schedule.t0_ns)
-        while not self.control.stop_load and (turn := self.unlimited_turn(sent)):
-            sent = await self._offer(turn)
+        while not self.control.stop_load and (step := self.unlimited_step(sent)):
+            sent = await self._offer(step)
             await asyncio.sleep(0)
             await self.resend_due()
 
@@ -156,20 +156,20 @@ class AsyncOpenLoop(Sender, ABC):
 
     # -- sends
 
-    async def _offer(self, turn: Turn) -> int:
-        """Send the messages of a turn, a row before each call; returns the next index. The hot loop."""
+    async def _offer(self, step: Step) -> int:
+        """Send the messages of a step, a row before each call; returns the next index. The hot loop."""
         count, t0, period = len(self.lanes), self.schedule.t0_ns, self.schedule.period_ns
         yielded = time.monotonic_ns()
-        for i in range(turn.first, turn.stop):
+        for i in range(step.first, step.stop):
             now = time.monotonic_ns()
             if now - yielded > YIELD_NS:
                 await asyncio.sleep(0)
                 now = yielded = time.monotonic_ns()
             due = t0 + int(i * period) if period else now
-            await self._send(i % count, i // count, due, turn.kind, 0)
+            await self._send(i % count, i // count, due, step.kind, 0)
             if self.control.stop_load:
                 return i + 1
-        return turn.stop
+        return step.stop
 
     async def resend_due(self) -> None:
         """Send again what failed long enough ago, as the application would."""
@@ -181,7 +181,7 @@ class AsyncOpenLoop(Sender, ABC):
         lane, begun = self.lanes[index], time.monotonic_ns()
         value = self.payload(index, seq, due_ns, kind, attempt)
         rows, at = self.open_row(lane.lane, seq, due_ns, kind, attempt, begun)
-        again = partial(self.again, index, seq, due_ns, kind, attempt)
+        again = partial(self.schedule_resend, index, seq, due_ns, kind, attempt)
         self.blocked_since_ns = begun
         if attempt == 0:
             self.attempted += 1

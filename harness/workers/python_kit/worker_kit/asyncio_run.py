@@ -31,8 +31,8 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    # First the stacks of the threads, by a handler in C that needs no turn of the interpreter; then the
-    # tasks, by one in Python, which has its turn when the loop waits or runs Python code.
+    # First the stacks of the threads, by a handler in C that needs no interpreter; then the
+    # tasks, by one in Python, which runs when the loop waits or runs Python code.
     faulthandler.unregister(signal.SIGQUIT)
     signal.signal(signal.SIGQUIT, lambda *_: write_tasks(sys.stderr, asyncio.all_tasks(loop)))
     faulthandler.register(signal.SIGQUIT, all_threads=True, chain=True)

@@ -142,7 +142,7 @@ class ConsumerSession:
         self._report.event("revoke", f"{len(taken)} partitions", epoch=self.epoch)
 
     def take_uncommitted(self) -> dict[Partition, int]:
-        """What to commit now; each is journaled as COMMIT_CALLED."""
+        """Positions to commit now; each is journaled as COMMIT_CALLED."""
         taken, self.uncommitted = self.uncommitted, {}
         for (topic, partition), position in taken.items():
             self.note(lay.COMMIT_CALLED, topic, partition, position)

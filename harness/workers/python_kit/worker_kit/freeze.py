@@ -1,4 +1,4 @@
-"""Notice that this process did not run for a while (SIGSTOP, a paused container, a starved machine)."""
+"""Detects that this process did not run for a while (SIGSTOP, a paused container, a starved machine)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ FREEZE_NS = 250_000_000
 TICK_S = 0.05
 
 
-class FreezeWatch:
-    """Adds up frozen time. `look` is called by a ticking thread and by anyone who sees a long gap."""
+class FreezeDetector:
+    """Adds up frozen time. `check` is called by a ticking thread and by anyone who sees a long gap."""
 
     def __init__(self, on_freeze: Callable[[int], None] = lambda _frozen_ns: None) -> None:
         self._on_freeze = on_freeze
@@ -22,7 +22,7 @@ class FreezeWatch:
         self._cpu_ns = time.process_time_ns()
         self.frozen_ns = 0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Add a freeze that ended just now, if there was one, and tell of it."""
         with self._lock:
             now, cpu = time.monotonic_ns(), time.process_time_ns()

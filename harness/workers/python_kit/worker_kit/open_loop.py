@@ -66,7 +66,7 @@ class OpenLoop(Sender, ABC):
         """Send one message again, as the application would. Only for ``results: resent``."""
         raise WorkerFailure("this worker cannot re-send: results must be checked or ignored")
 
-    def beside(self, share: Share) -> OpenLoop:
+    def for_thread(self, share: Share) -> OpenLoop:
         """A further sending thread on the same client. Only for ``threads``."""
         raise WorkerFailure("this worker sends from one thread: threads must be 1")
 
@@ -75,7 +75,7 @@ class OpenLoop(Sender, ABC):
     def run(self) -> None:
         self.connect()
         shares = [Share(k, self.threads, self.segments) for k in range(1, self.threads)]
-        loops = [self, *(self.beside(share) for share in shares)]
+        loops = [self, *(self.for_thread(share) for share in shares)]
         self.session.report.counts = lambda: together(loops)
         self.session.ready()
         while not self.control.started.is_set():
@@ -134,21 +134,21 @@ class OpenLoop(Sender, ABC):
     def _load_at_rate(self) -> None:
         sent = 0
         while sent < self.schedule.total and not self.control.stop_load:
-            span, turn = self.span(), self.turn(sent)
-            if turn.wake_ns:
-                self._serve_until(turn.wake_ns)
-                self.caught_up(span, turn.wake_ns)
+            span, step = self.span(), self.step(sent)
+            if step.wake_ns:
+                self._serve_until(step.wake_ns)
+                self.caught_up(span, step.wake_ns)
                 continue
-            sent = self.offer(turn.first, turn.stop, turn.kind)
+            sent = self.offer(step.first, step.stop, step.kind)
             self._serve_by(max(self.schedule.due_ns(sent), time.monotonic_ns() + GLANCE_NS), 0)
             self.resend_due()
-            self.worked(span, sent - turn.first)
+            self.worked(span, sent - step.first)
 
     def _load_unlimited(self) -> None:
         sent = 0
         self._serve_until(self.schedule.t0_ns)
-        while not self.control.stop_load and (turn := self.unlimited_turn(sent)):
-            sent = self.offer(turn.first, turn.stop, turn.kind)
+        while not self.control.stop_load and (step := self.unlimited_step(sent)):
+            sent = self.offer(step.first, step.stop, step.kind)
             self.serve(0)
             self.resend_due()
 

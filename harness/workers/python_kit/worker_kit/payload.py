@@ -91,7 +91,7 @@ def accepted_prefixes(run_tag: int) -> frozenset[bytes]:
 
 
 def check(value: bytes, run_tag: int) -> int:
-    """What kind of payload a reader found: CHECK_OK, CORRUPT, FOREIGN or OTHER_RUN."""
+    """Verdict on a payload that a reader found: CHECK_OK, CORRUPT, FOREIGN or OTHER_RUN."""
     if value[:2] != lay.HEADER_MAGIC:
         return lay.FOREIGN
     if len(value) < lay.MIN_PAYLOAD_BYTES or value[2] != lay.FORMAT_VERSION or value[3] > lay.LOAD:

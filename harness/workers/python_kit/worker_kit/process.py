@@ -23,7 +23,7 @@ class OptionsTaken(Exception):
 
 @dataclass(slots=True)
 class Session:
-    """What a role gets: its spec, what the harness asks, and its ways to speak."""
+    """Everything a role is run with: spec, commands, reporter, names."""
 
     spec: Spec
     control: Control
@@ -90,7 +90,7 @@ def main(
         report.close()
         report.fatal(type(error).__name__, str(error), "check the options and the client's log (stderr.log)")
         return EXIT_ENVIRONMENT
-    except Exception as error:  # noqa: BLE001 - the wall of this process: a crash must reach the harness
+    except Exception as error:  # noqa: BLE001 - the last handler of this process: a crash must reach the harness
         traceback.print_exc()
         report.close()
         report.fatal(type(error).__name__, str(error) or repr(error), "a bug in the worker; see stderr.log")

@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
-from .freeze import TICK_S, FreezeWatch
+from .freeze import TICK_S, FreezeDetector
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 NEVER_NS = 1 << 62
 
 
 class Control:
-    """What the harness has asked for so far. Fields are only ever set, by one thread."""
+    """Commands of the harness so far. Fields are only ever set, by one thread."""
 
     def __init__(self) -> None:
         self.t0_ns = 0
@@ -33,7 +33,7 @@ class Control:
         self.draining = False
         self.stopped = False
 
-    def obey(self, line: str) -> None:
+    def handle(self, line: str) -> None:
         """Take one command line. Unknown commands are reported and ignored."""
         word, *rest = line.split() or [""]
         if word == "start" and len(rest) == 1 and rest[0].isdigit():
@@ -56,7 +56,7 @@ class Control:
     def read_from(self, commands: IO[str]) -> None:
         """Obey until the end of input, which means that the harness is gone: stop."""
         for line in commands:
-            self.obey(line)
+            self.handle(line)
         self.stop()
 
 
@@ -86,7 +86,7 @@ class Reporter:
     """
 
     def __init__(self) -> None:
-        self.freeze = FreezeWatch(
+        self.freeze = FreezeDetector(
             lambda frozen: self.event(
                 "frozen", f"this process did not run for {frozen / 1e9:.3f} s", frozen_ns=frozen
             )
@@ -101,7 +101,7 @@ class Reporter:
     def _tick(self) -> None:
         next_stats = time.monotonic() + 1.0
         while not self._ended.wait(TICK_S):
-            self.freeze.look()
+            self.freeze.check()
             if time.monotonic() >= next_stats:
                 next_stats = max(next_stats + 1.0, time.monotonic())
                 self.stats()

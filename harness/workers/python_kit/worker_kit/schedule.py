@@ -1,4 +1,4 @@
-"""Open-loop schedule: which messages are due, and whose fault lateness is."""
+"""Open-loop schedule: the messages that are due, and the lateness that is the generator's own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Schedule:
         return self.t0_ns + int(i * self.period_ns)
 
     def due_count(self, now_ns: int) -> int:
-        """How many messages are due by now: all i with ``due_ns(i) <= now_ns``, at most `total`."""
+        """Number of messages that are due by now: all i with ``due_ns(i) <= now_ns``, at most `total`."""
         if now_ns < self.t0_ns:
             return 0
         count = min(int((now_ns - self.t0_ns) / self.period_ns) + 1, self.total)
@@ -61,7 +61,7 @@ class Schedule:
 
 
 class Lateness:
-    """How late the generator itself would be had the client never blocked and nothing been frozen.
+    """Lateness of the generator itself, as if the client had never blocked and nothing been frozen.
 
     A queue with one server (Lindley's recursion): own work adds to the lateness, every message sent is
     worth one period of it. After the client blocked for seconds the backlog is sent much faster than it

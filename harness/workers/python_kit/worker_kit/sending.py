@@ -31,8 +31,8 @@ RESEND_NS = 500_000_000
 
 
 class Share(NamedTuple):
-    """What a sending thread or task has of a producer: of its lanes every ``threads``-th from ``thread`` on,
-    and as much of its rate. ``segments``: those of the producer; None = make them."""
+    """Part of a producer that a sending thread or task has: of its lanes every ``threads``-th from ``thread``
+    on, and as much of its rate. ``segments``: those of the producer; None = make them."""
 
     thread: int
     threads: int
@@ -50,8 +50,8 @@ class Resend(NamedTuple):
     attempt: int
 
 
-class Turn(NamedTuple):
-    """What to do next: offer messages ``first .. stop-1``, or sleep until ``wake_ns`` when that is not 0."""
+class Step(NamedTuple):
+    """Next step: offer messages ``first .. stop-1``, or sleep until ``wake_ns`` when that is not 0."""
 
     first: int
     stop: int
@@ -59,8 +59,8 @@ class Turn(NamedTuple):
     wake_ns: int
 
 
-class Span(NamedTuple):
-    """When something began, and blocked and frozen time until then, all in nanoseconds."""
+class WorkSpan(NamedTuple):
+    """Begin of a span of work, and blocked and frozen time until then, all in nanoseconds."""
 
     begun: int
     blocked: int
@@ -106,38 +106,38 @@ class Sender:
 
     # -- the schedule
 
-    def turn(self, sent: int) -> Turn:
-        """What comes after ``sent`` messages, at a rate."""
+    def step(self, sent: int) -> Step:
+        """The step after ``sent`` messages, at a rate."""
         schedule, now = self.schedule, time.monotonic_ns()
         due, warm_up = schedule.due_count(now), schedule.warm_up_count
         if due == sent:
-            return Turn(sent, sent, lay.LOAD, max(schedule.due_ns(sent), now + SLACK_NS))
+            return Step(sent, sent, lay.LOAD, max(schedule.due_ns(sent), now + SLACK_NS))
         edge, kind = (warm_up, lay.WARM_UP) if sent < warm_up else (schedule.total, lay.LOAD)
-        return Turn(sent, min(due, sent + BATCH, edge), kind, 0)
+        return Step(sent, min(due, sent + BATCH, edge), kind, 0)
 
-    def unlimited_turn(self, sent: int) -> Turn | None:
-        """What comes after ``sent`` messages without a rate; None when the time is over."""
+    def unlimited_step(self, sent: int) -> Step | None:
+        """The step after ``sent`` messages without a rate; None when the time is over."""
         now = time.monotonic_ns()
         if now >= self.schedule.end_ns:
             return None
-        return Turn(sent, sent + BATCH, lay.WARM_UP if now < self.schedule.load_ns else lay.LOAD, 0)
+        return Step(sent, sent + BATCH, lay.WARM_UP if now < self.schedule.load_ns else lay.LOAD, 0)
 
-    def span(self) -> Span:
+    def span(self) -> WorkSpan:
         """The begin of a span of the generator's own work."""
-        return Span(time.monotonic_ns(), self.blocked_ns, self.session.report.freeze.frozen_ns)
+        return WorkSpan(time.monotonic_ns(), self.blocked_ns, self.session.report.freeze.frozen_ns)
 
-    def caught_up(self, span: Span, wake_ns: int) -> None:
+    def caught_up(self, span: WorkSpan, wake_ns: int) -> None:
         """Nothing was due in this span, and it should have ended at ``wake_ns``."""
         self.lateness.caught_up(self._own_ns(span, since=wake_ns))
 
-    def worked(self, span: Span, messages: int) -> None:
+    def worked(self, span: WorkSpan, messages: int) -> None:
         """This span went into sending so many messages."""
         self.lateness.worked(self._own_ns(span, since=span.begun), messages)
 
-    def _own_ns(self, span: Span, since: int) -> int:
+    def _own_ns(self, span: WorkSpan, since: int) -> int:
         freeze = self.session.report.freeze
         if time.monotonic_ns() - span.begun > LONG_NS:
-            freeze.look()  # not left to the ticking thread: it may not have run yet
+            freeze.check()  # not left to the ticking thread: it may not have run yet
         taken = (self.blocked_ns - span.blocked) + (freeze.frozen_ns - span.frozen)
         return time.monotonic_ns() - since - taken
 
@@ -193,14 +193,14 @@ class Sender:
         else:
             self.info += 1
 
-    def again(self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int) -> None:
+    def schedule_resend(self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int) -> None:
         """The attempt failed: have it repeated, unless it was the last. Any thread."""
         if self.sends_again and attempt + 1 < MAX_ATTEMPTS:
             at_ns = time.monotonic_ns() + RESEND_NS
             self.resends.append(Resend(at_ns, lane_index, seq, due_ns, kind, attempt + 1))
 
     def due_resends(self) -> Iterable[Resend]:
-        """What failed long enough ago; at most what was waiting when this began."""
+        """Sends that failed long enough ago; at most those that waited when this began."""
         for _ in range(len(self.resends)):
             if self.resends[0].t_ns > time.monotonic_ns():
                 return

@@ -33,7 +33,7 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What every role needs; ``part`` is the section of the role ("producer", "consumer", "audit").
+    """The spec of a worker; ``part`` is the section of its role ("producer", "consumer", "audit").
 
     ``options`` are those of the client: the worker's own for the role, and over them the scenario's.
     """
@@ -91,7 +91,7 @@ def read_spec(path: Path, settings: Path) -> Spec:
 
 
 def _own_options(settings: Path, role: str) -> Mapping[str, str]:
-    """What the worker sets unless the scenario does."""
+    """Options that the worker sets unless the scenario does."""
     found: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})
     return found
 

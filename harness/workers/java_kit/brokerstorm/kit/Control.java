@@ -9,7 +9,7 @@ import java.util.concurrent.TimeUnit;
 import sun.misc.Signal;
 import sun.misc.SignalHandler;
 
-/** What the harness has asked for so far. Fields are only ever set, by one thread. */
+/** Commands of the harness so far. Fields are only ever set, by one thread. */
 public final class Control {
     public static final long NEVER_NS = 1L << 62;
 
@@ -74,7 +74,7 @@ public final class Control {
     }
 
     /** Takes one command line; unknown ones are reported and ignored. */
-    private void obey(String line, Report report) {
+    private void handle(String line, Reporter report) {
         String[] words = line.trim().split("\\s+");
         boolean hasTime = words.length == 2 && words[1].matches("[0-9]{1,18}");
         if (words[0].equals("start") && hasTime) {
@@ -97,7 +97,7 @@ public final class Control {
      * Reads commands in the background; the end of input means that the harness is gone: stop. SIGTERM means stop
      * too, Ctrl-C is left to the harness, SIGQUIT to the JVM (stacks on stdout).
      */
-    void listen(Report report) {
+    void listen(Reporter report) {
         Signal.handle(new Signal("TERM"), signal -> stop());
         Signal.handle(new Signal("INT"), SignalHandler.SIG_IGN);
         Thread reader = new Thread(
@@ -105,10 +105,10 @@ public final class Control {
                     try (BufferedReader commands =
                             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
                         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-                            obey(line, report);
+                            handle(line, report);
                         }
                     } catch (IOException error) {
-                        report.error("protocol", "cannot read commands: " + Failures.reason(error));
+                        report.error("protocol", "cannot read commands: " + ErrorTexts.reason(error));
                     }
                     stop();
                 },

@@ -53,7 +53,7 @@ public final class Golden {
                 return files.map(path -> path.getFileName().toString()).sorted().collect(Collectors.toList());
             }
         } catch (IOException error) {
-            throw new WorkerFailure("cannot write the golden files: " + Failures.reason(error));
+            throw new WorkerFailure("cannot write the golden files: " + ErrorTexts.reason(error));
         }
     }
 
@@ -61,11 +61,11 @@ public final class Golden {
         Segments out = new Segments(folder, Layout.Table.SENDS, 7, RUN_TAG, 0, CAPACITY);
         out.next();
         Rows.openSend(out.rows(), out.at(), 3, 0, Layout.LOAD, 42, T_NS, T_NS + 1_500);
-        Rows.closeSend(out.rows(), out.at(), T_NS + 9_000_000, new Place(1, 1234), 0);
+        Rows.closeSend(out.rows(), out.at(), T_NS + 9_000_000, new MessagePosition(1, 1234), 0);
         Rows.outcome(out.rows(), out.at(), Layout.OK);
         out.next();
         Rows.openSend(out.rows(), out.at(), 4, 2, Layout.WARM_UP, SECOND_SEQ, T_NS + 20_000, T_NS + 21_500);
-        Rows.closeSend(out.rows(), out.at(), T_NS + 5_000_000_000L, new Place(), error);
+        Rows.closeSend(out.rows(), out.at(), T_NS + 5_000_000_000L, new MessagePosition(), error);
         Rows.outcome(out.rows(), out.at(), Layout.INFO);
         Rows.lateOutcome(out.rows(), out.at(), Layout.OK);
         out.next(); // never answered
@@ -82,7 +82,7 @@ public final class Golden {
     }
 
     private static void found(Segments out, int stream, long position, byte[] value) {
-        Place place = new Place(stream, position);
+        MessagePosition place = new MessagePosition(stream, position);
         place.clientSeq = -1;
         out.next();
         Rows.log(out.rows(), out.at(), place, 1_700_000_000_123L, value, Payload.check(value, RUN_TAG));
@@ -92,10 +92,10 @@ public final class Golden {
         Segments out = new Segments(folder, Layout.Table.DELIVERIES, 2, RUN_TAG, group, CAPACITY);
         byte[] none = new byte[0];
         out.next();
-        Rows.delivery(out.rows(), out.at(), Layout.ASSIGN, T_NS, new Place(1, -1), 1, 0, -1, none, 0);
+        Rows.delivery(out.rows(), out.at(), Layout.ASSIGN, T_NS, new MessagePosition(1, -1), 1, 0, -1, none, 0);
         out.next();
-        Rows.delivery(out.rows(), out.at(), Layout.DELIVER, T_NS + 1, new Place(1, 1234), 1, 0, -1, small, 0);
+        Rows.delivery(out.rows(), out.at(), Layout.DELIVER, T_NS + 1, new MessagePosition(1, 1234), 1, 0, -1, small, 0);
         out.next();
-        Rows.delivery(out.rows(), out.at(), Layout.COMMIT, T_NS + 2, new Place(1, 1235), 1, 0, -1, none, 0);
+        Rows.delivery(out.rows(), out.at(), Layout.COMMIT, T_NS + 2, new MessagePosition(1, 1235), 1, 0, -1, none, 0);
     }
 }

@@ -29,7 +29,7 @@ public final class Journal {
     }
 
     /** The client handed a message over; returns its number in the session, from 1. */
-    public long deliver(Place place, byte[] value, int redelivery) {
+    public long deliver(MessagePosition place, byte[] value, int redelivery) {
         return deliver(place, value, redelivery, 0);
     }
 
@@ -40,23 +40,23 @@ public final class Journal {
      * @param txn ordinal of the consumer's transaction from 1, 0 none
      * @throws WorkerFailure the next segment cannot be made
      */
-    public synchronized long deliver(Place place, byte[] value, int redelivery, long txn) {
+    public synchronized long deliver(MessagePosition place, byte[] value, int redelivery, long txn) {
         int check = Payload.check(value, session.spec.runTag);
         write(Layout.DELIVER, place, txn, redelivery, value, check);
         return ++delivered;
     }
 
     /** Something that happened to a message or stream; kinds are in {@link Layout}. */
-    public void note(int kind, Place place) {
+    public void note(int kind, MessagePosition place) {
         note(kind, place, 0);
     }
 
     /** The same within a transaction. */
-    public synchronized void note(int kind, Place place, long txn) {
+    public synchronized void note(int kind, MessagePosition place, long txn) {
         write(kind, place, txn, -1, NO_VALUE, 0);
     }
 
-    private void write(int kind, Place place, long txn, int redelivery, byte[] value, int check) {
+    private void write(int kind, MessagePosition place, long txn, int redelivery, byte[] value, int check) {
         segments.next();
         Rows.delivery(
                 segments.rows(), segments.at(), kind, System.nanoTime(), place, epoch, txn, redelivery, value, check);

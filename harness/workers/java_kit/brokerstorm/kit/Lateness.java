@@ -1,7 +1,7 @@
 package brokerstorm.kit;
 
 /**
- * How late the generator itself would be had the client never blocked and nothing been frozen.
+ * Lateness of the generator itself, as if the client had never blocked and nothing been frozen.
  *
  * <p>A queue with one server (Lindley's recursion): own work adds to the lateness, every message sent is worth one
  * period of it. After the client blocked for seconds the backlog is sent much faster than it became due, so the

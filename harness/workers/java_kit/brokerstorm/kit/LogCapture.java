@@ -9,7 +9,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What an audit finds: rows of the log, and how far each stream was read. Safe on any thread. */
+/** Capture of an audit: rows of the log, and how far each stream was read. Safe on any thread. */
 public final class LogCapture {
     private final Session session;
     private final Segments segments;
@@ -27,7 +27,7 @@ public final class LogCapture {
      * @param brokerTimeMs Unix time the broker or client stamped it with, -1 none
      * @throws WorkerFailure the next segment cannot be made
      */
-    public synchronized void found(Place place, long brokerTimeMs, byte[] value) {
+    public synchronized void found(MessagePosition place, long brokerTimeMs, byte[] value) {
         segments.next();
         int check = Payload.check(value, session.spec.runTag);
         Rows.log(segments.rows(), segments.at(), place, brokerTimeMs, value, check);
@@ -38,7 +38,7 @@ public final class LogCapture {
         return read;
     }
 
-    /** How far one stream was read, a line of log_bounds.jsonl. */
+    /** Read progress of one stream, a line of log_bounds.jsonl. */
     public static final class Bounds {
         public final String stream;
         public final int streamId;
@@ -76,7 +76,7 @@ public final class LogCapture {
         try {
             Files.write(path, lines, StandardCharsets.UTF_8);
         } catch (IOException error) {
-            throw new WorkerFailure("cannot write " + path + ": " + Failures.reason(error));
+            throw new WorkerFailure("cannot write " + path + ": " + ErrorTexts.reason(error));
         }
     }
 }

@@ -31,7 +31,7 @@ public final class Names {
             file = FileChannel.open(
                     path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.APPEND);
         } catch (IOException error) {
-            throw new WorkerFailure("cannot write " + path + ": " + Failures.reason(error));
+            throw new WorkerFailure("cannot write " + path + ": " + ErrorTexts.reason(error));
         }
         List<Map.Entry<String, Integer>> ordered = new ArrayList<>(streams.entrySet());
         ordered.sort(Comparator.comparing(Map.Entry::getValue));
@@ -70,7 +70,7 @@ public final class Names {
         try { // one write: the whole line or (killed before) none
             file.write(ByteBuffer.wrap((Json.write(line) + "\n").getBytes(StandardCharsets.UTF_8)));
         } catch (IOException error) {
-            throw new WorkerFailure("cannot write names.jsonl: " + Failures.reason(error));
+            throw new WorkerFailure("cannot write names.jsonl: " + ErrorTexts.reason(error));
         }
         next = Math.max(next, id + 1);
         ids.put(kind + ' ' + text, id);

@@ -76,7 +76,7 @@ public final class Payload {
         return least + (int) ((mixed >>> 32) * (most - least + 1) >>> 32);
     }
 
-    /** What kind of payload a reader found: CHECK_OK, CORRUPT, FOREIGN or OTHER_RUN. */
+    /** Verdict on a payload that a reader found: CHECK_OK, CORRUPT, FOREIGN or OTHER_RUN. */
     public static int check(byte[] found, int runTag) {
         if (found.length < 2 || found[0] != 'B' || found[1] != 'S') {
             return Layout.FOREIGN;

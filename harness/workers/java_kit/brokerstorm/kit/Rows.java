@@ -4,7 +4,7 @@ import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 
 /**
- * Writes rows of the three tables, the field that makes a row count last.
+ * Writes rows of the three tables; the field that makes a row valid is written last.
  *
  * <p>There is no release store of a byte into a buffer; the fence before a plain one does the same.
  */
@@ -29,7 +29,7 @@ final class Rows {
     }
 
     /** The completion of a send, but for the outcome. */
-    static void closeSend(ByteBuffer rows, int at, long doneNs, Place place, int error) {
+    static void closeSend(ByteBuffer rows, int at, long doneNs, MessagePosition place, int error) {
         int done = at + DONE;
         rows.putLong(done, doneNs);
         rows.putLong(done + 8, place.position);
@@ -53,7 +53,7 @@ final class Rows {
         rows.put(at + LATE_OUTCOME, (byte) outcome);
     }
 
-    static void log(ByteBuffer rows, int at, Place place, long brokerTimeMs, byte[] value, int check) {
+    static void log(ByteBuffer rows, int at, MessagePosition place, long brokerTimeMs, byte[] value, int check) {
         rows.putLong(at, place.position);
         rows.putLong(at + 8, place.ledger);
         rows.putLong(at + 16, place.clientSeq);
@@ -67,7 +67,7 @@ final class Rows {
     }
 
     static void delivery(
-            ByteBuffer rows, int at, int kind, long ns, Place place, int epoch, long txn, int redelivery,
+            ByteBuffer rows, int at, int kind, long ns, MessagePosition place, int epoch, long txn, int redelivery,
             byte[] value, int check) {
         rows.putLong(at, ns);
         rows.putLong(at + 8, place.position);

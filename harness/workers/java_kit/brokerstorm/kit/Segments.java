@@ -104,7 +104,7 @@ public final class Segments {
         } catch (IOException error) {
             part.toFile().delete();
             throw new WorkerFailure(
-                    "cannot write capture file " + path + ": " + Failures.reason(error),
+                    "cannot write capture file " + path + ": " + ErrorTexts.reason(error),
                     "free disk space, or point --run-dir at another disk");
         }
     }

@@ -10,6 +10,8 @@ public final class Send {
     final int kind;
     final long intendedNs;
     final Sender sender;
+    /** The sending thread while the call of the client runs; else null. */
+    Thread caller;
     /** null without capture. */
     ByteBuffer rows;
     int at;
@@ -23,8 +25,13 @@ public final class Send {
         this.intendedNs = intendedNs;
     }
 
+    /** Whether this is asked from within the call of the client, on the sending thread. */
+    public boolean isInCall() {
+        return caller == Thread.currentThread();
+    }
+
     /** The client reported success. On any thread. */
-    public void ok(Place place) {
+    public void ok(MessagePosition place) {
         sender.answered(this, Layout.OK, place, null);
     }
 
@@ -34,11 +41,11 @@ public final class Send {
      * @param outcome FAIL (certainly not stored) or INFO (unknown)
      */
     public void failed(int outcome, Throwable error) {
-        failed(outcome, error, new Place());
+        failed(outcome, error, new MessagePosition());
     }
 
     /** The same with what is known of its place, such as the client's sequence id. */
-    public void failed(int outcome, Throwable error, Place place) {
+    public void failed(int outcome, Throwable error, MessagePosition place) {
         sender.answered(this, outcome, place, error);
     }
 }

@@ -28,7 +28,7 @@ final class Sender {
     private final Lateness lateness;
     private final Payload payload;
     private final Segments segments;
-    private final Resends resends;
+    private final ResendQueue resends;
     private volatile long blockedNs;
     private volatile long blockedSinceNs;
 
@@ -48,7 +48,7 @@ final class Sender {
         int least = (int) part.number("payload_bytes");
         int most = (int) part.number("payload_max_bytes", least);
         this.payload = new Payload(session.spec.runTag, (int) part.number("instance"), least, most);
-        this.resends = new Resends(loop.resends);
+        this.resends = new ResendQueue(loop.resends);
     }
 
     /** Follows the schedule, then sees every call of this thread to its outcome. */
@@ -72,7 +72,7 @@ final class Sender {
     }
 
     private void loadAtRate() {
-        FreezeWatch freeze = session.report.freeze();
+        FreezeDetector freeze = session.report.freeze();
         long sent = 0;
         while (sent < schedule.total && !control.isLoadStopped()) {
             long begun = System.nanoTime();
@@ -131,7 +131,7 @@ final class Sender {
     /** Not left to the ticking thread when something took long: it may not have run yet. */
     private void lookForFreeze(long sinceNs) {
         if (System.nanoTime() - sinceNs > LONG_NS) {
-            session.report.freeze().look();
+            session.report.freeze().check();
         }
     }
 
@@ -167,11 +167,13 @@ final class Sender {
                 send.kind, send.lane.number, send.seq, send.intendedNs, send.lane.keyNumber, send.attempt);
         blockedSinceNs = startNs;
         attempted++;
+        send.caller = Thread.currentThread();
         try {
             loop.send(send, value);
         } catch (Exception refused) {
             send.failed(Layout.FAIL, refused);
         }
+        send.caller = null;
         if (loop.isSync) {
             awaitAnswers();
         }
@@ -191,7 +193,7 @@ final class Sender {
     }
 
     /** The client answered; on any thread. */
-    void answered(Send send, int outcome, Place place, Throwable error) {
+    void answered(Send send, int outcome, MessagePosition place, Throwable error) {
         try {
             if (send.rows != null && !complete(send, outcome, place, error)) {
                 return;
@@ -206,14 +208,14 @@ final class Sender {
     }
 
     /** Completes the row; false when this was a second answer. */
-    private boolean complete(Send send, int outcome, Place place, Throwable error) {
+    private boolean complete(Send send, int outcome, MessagePosition place, Throwable error) {
         if (Rows.isOutcomeKnown(send.rows, send.at)) {
             Rows.lateOutcome(send.rows, send.at, outcome);
             return false;
         }
         int number = 0;
         if (error != null) {
-            String text = Failures.text(error);
+            String text = ErrorTexts.text(error);
             number = session.names.id("error", text);
             session.report.error(error.getClass().getSimpleName(), text);
         }

@@ -2,15 +2,15 @@ package brokerstorm.kit;
 
 import java.util.Map;
 
-/** What a role gets: its spec, what the harness asks, and its ways to speak. */
+/** Everything a role is run with: spec, commands, reporter, names. */
 public final class Session {
     public final Spec spec;
     public final Control control;
-    public final Report report;
+    public final Reporter report;
     public final Names names;
     private final Map<String, String> versions;
 
-    Session(Spec spec, Control control, Report report, Names names, Map<String, String> versions) {
+    Session(Spec spec, Control control, Reporter report, Names names, Map<String, String> versions) {
         this.spec = spec;
         this.control = control;
         this.report = report;

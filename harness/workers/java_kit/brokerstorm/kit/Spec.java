@@ -53,7 +53,7 @@ public final class Spec {
         try {
             raw = Json.read(new String(Files.readAllBytes(path), StandardCharsets.UTF_8));
         } catch (IOException error) {
-            throw new WorkerFailure("cannot read spec " + path + ": " + Failures.reason(error));
+            throw new WorkerFailure("cannot read spec " + path + ": " + ErrorTexts.reason(error));
         } catch (IllegalArgumentException error) {
             throw new WorkerFailure("spec " + path + " is " + error.getMessage());
         }

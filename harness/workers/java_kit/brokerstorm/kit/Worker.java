@@ -46,14 +46,14 @@ public final class Worker {
             System.err.println("usage: worker SPEC.json | worker --self-test FOLDER");
             return USAGE;
         }
-        Report report = new Report();
+        Reporter report = new Reporter();
         try {
             play(Paths.get(args[0]), roles, versions, report);
         } catch (WorkerFailure error) {
             report.close();
             report.error(error.name(), error.getMessage(), true, error.hint());
             return ENVIRONMENT;
-        } catch (Throwable error) { // the wall of this process: a crash must reach the harness
+        } catch (Throwable error) { // the last handler of this process: a crash must reach the harness
             report.close();
             error.printStackTrace();
             if (clientErrors.isInstance(error) || isMissingClass(error)) {
@@ -80,7 +80,7 @@ public final class Worker {
         return false;
     }
 
-    private static void play(Path path, Map<String, Role> roles, Map<String, String> versions, Report report)
+    private static void play(Path path, Map<String, Role> roles, Map<String, String> versions, Reporter report)
             throws Exception {
         Spec spec = Spec.read(path);
         Role role = roles.get(spec.role);

@@ -1,10 +1,10 @@
 package brokerstorm.kafka;
 
 import brokerstorm.kit.Control;
-import brokerstorm.kit.Failures;
+import brokerstorm.kit.ErrorTexts;
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
 import brokerstorm.kit.StreamIds;
@@ -106,7 +106,7 @@ final class ConsumerRole implements ConsumerRebalanceListener {
                 taken(record);
             }
         } catch (KafkaException error) {
-            session.report.error(error.getClass().getSimpleName(), Failures.text(error));
+            session.report.error(error.getClass().getSimpleName(), ErrorTexts.text(error));
         }
     }
 
@@ -124,8 +124,8 @@ final class ConsumerRole implements ConsumerRebalanceListener {
         }
     }
 
-    private Place place(TopicPartition partition, long position) {
-        return new Place(streams.id(partition.topic(), partition.partition()), position);
+    private MessagePosition place(TopicPartition partition, long position) {
+        return new MessagePosition(streams.id(partition.topic(), partition.partition()), position);
     }
 
     // -- the group
@@ -198,7 +198,7 @@ final class ConsumerRole implements ConsumerRebalanceListener {
     /** The client confirms or refuses a commit; only confirmed ones become rows. */
     private void committed(Map<TopicPartition, OffsetAndMetadata> taken, Exception error) {
         if (error != null) {
-            session.report.error(error.getClass().getSimpleName(), "commit: " + Failures.text(error));
+            session.report.error(error.getClass().getSimpleName(), "commit: " + ErrorTexts.text(error));
             return;
         }
         taken.forEach((partition, at) -> journal.note(Layout.COMMIT, place(partition, at.offset())));

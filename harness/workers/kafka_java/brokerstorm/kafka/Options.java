@@ -1,6 +1,6 @@
 package brokerstorm.kafka;
 
-import brokerstorm.kit.Near;
+import brokerstorm.kit.DidYouMean;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.WorkerFailure;
 import java.util.Properties;
@@ -26,7 +26,7 @@ final class Options {
             if (!known.contains(name)) {
                 throw new WorkerFailure(
                         "kafka-clients " + ClientVersion.text() + " has no option " + name
-                                + Near.guess(name, known),
+                                + DidYouMean.guess(name, known),
                         HINT);
             }
             found.put(name, value);

@@ -4,7 +4,7 @@ import brokerstorm.kit.Layout;
 import java.util.Set;
 
 /**
- * What an exception of a delivery says about a send: fail (certainly not stored) or info (unknown).
+ * Outcome of a send by the exception of its delivery: fail (certainly not stored) or info (unknown).
  *
  * <p>What came out of the call of {@code send} itself, thrown or by its callback, never reached the accumulator: fail.
  * This table is for the rest, in doubt info. Sources: Sender.java (completeBatch, canRetry: what is retried),

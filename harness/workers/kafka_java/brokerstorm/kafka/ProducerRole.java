@@ -3,7 +3,7 @@ package brokerstorm.kafka;
 import brokerstorm.kit.Lane;
 import brokerstorm.kit.Layout;
 import brokerstorm.kit.OpenLoop;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Send;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.StreamIds;
@@ -31,8 +31,6 @@ final class ProducerRole extends OpenLoop {
     private final Outcomes outcomes;
     private final StreamIds streams;
     private Metric retries;
-    /** The send whose call runs on a sending thread; null between calls and on other threads. */
-    private final ThreadLocal<Send> calling = new ThreadLocal<>();
 
     ProducerRole(Session session) {
         super(session);
@@ -86,23 +84,17 @@ final class ProducerRole extends OpenLoop {
         Lane lane = send.lane;
         Integer partition = lane.partition < 0 ? null : lane.partition;
         byte[] key = lane.key == null ? null : lane.key.getBytes(StandardCharsets.UTF_8);
-        calling.set(send);
-        try {
-            producer.send(
-                    new ProducerRecord<>(lane.topic.address, partition, key, value),
-                    (metadata, error) -> answered(send, metadata, error));
-        } finally {
-            calling.set(null);
-        }
+        producer.send(
+                new ProducerRecord<>(lane.topic.address, partition, key, value),
+                (metadata, error) -> answered(send, metadata, error));
     }
 
     private void answered(Send send, RecordMetadata metadata, Exception error) {
         if (error == null) {
             long offset = metadata.hasOffset() ? metadata.offset() : -1; // none with acks=0
-            send.ok(new Place(streams.id(metadata.topic(), metadata.partition()), offset));
+            send.ok(new MessagePosition(streams.id(metadata.topic(), metadata.partition()), offset));
         } else {
-            boolean isRefused = calling.get() == send;
-            send.failed(isRefused ? Layout.FAIL : outcomes.of(error), error);
+            send.failed(send.isInCall() ? Layout.FAIL : outcomes.of(error), error);
         }
     }
 

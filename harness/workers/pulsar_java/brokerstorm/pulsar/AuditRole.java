@@ -1,7 +1,7 @@
 package brokerstorm.pulsar;
 
 import brokerstorm.kit.LogCapture;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
 import java.util.ArrayList;
@@ -147,7 +147,7 @@ final class AuditRole {
     }
 
     private void take(Task task, Message<byte[]> message) {
-        Place place = streams.place(task.address, message.getMessageId());
+        MessagePosition place = streams.place(task.address, message.getMessageId());
         place.stream = task.bounds.streamId;
         place.clientSeq = message.getSequenceId();
         String producer = message.getProducerName();

@@ -3,7 +3,7 @@ package brokerstorm.pulsar;
 import brokerstorm.kit.Control;
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
 import java.util.concurrent.TimeUnit;
@@ -34,8 +34,8 @@ final class ConsumerRole {
     private final Streams streams;
     private final String receive;
     private final long workNs;
-    private volatile Settling settling;
-    private volatile Waiting waiting;
+    private volatile Acknowledger settling;
+    private volatile AckTimeoutExposure waiting;
     private volatile Consumer<byte[]> consumer;
     private final AtomicInteger listening = new AtomicInteger();
     private volatile boolean hasEnded;
@@ -88,8 +88,8 @@ final class ConsumerRole {
         options.apply(conf, "topicNames", "topicsPattern", "subscriptionName", "messageListener",
                 "consumerEventListener");
         Clients.refuseOthers(options);
-        settling = new Settling(session, journal);
-        waiting = new Waiting(conf.getAckTimeoutMillis(), conf.getReceiverQueueSize());
+        settling = new Acknowledger(session, journal);
+        waiting = new AckTimeoutExposure(conf.getAckTimeoutMillis(), conf.getReceiverQueueSize());
         for (String topic : session.spec.part.texts("topics")) {
             builder.topic(session.spec.topic(topic).address);
         }
@@ -109,7 +109,7 @@ final class ConsumerRole {
 
     /** A new epoch begins; stream 0 = the client does not say of which. */
     private void assigned(int stream) {
-        Place place = new Place(stream, -1);
+        MessagePosition place = new MessagePosition(stream, -1);
         place.ledger = -1;
         journal.nextEpoch();
         journal.note(Layout.ASSIGN, place);
@@ -139,7 +139,7 @@ final class ConsumerRole {
             return;
         }
         lookForReconnect();
-        Place place = streams.place(message.getTopicName(), message.getMessageId());
+        MessagePosition place = streams.place(message.getTopicName(), message.getMessageId());
         long number = journal.deliver(place, message.getData(), message.getRedeliveryCount());
         journal.expose("messages_waiting_past_ack_timeout", waiting.handedOver(place.stream, message.getPublishTime()));
         for (long end = System.nanoTime() + workNs, left = workNs; left > 0 && !control.isStopped(); ) {
@@ -178,7 +178,7 @@ final class ConsumerRole {
 
         @Override
         public void becameInactive(Consumer<?> of, int partition) {
-            journal.note(Layout.REVOKE, new Place(streams.stream(of.getTopic(), partition), -1));
+            journal.note(Layout.REVOKE, new MessagePosition(streams.stream(of.getTopic(), partition), -1));
             session.report.event("revoke", of.getTopic());
         }
     }

@@ -1,6 +1,6 @@
 package brokerstorm.pulsar;
 
-import brokerstorm.kit.Near;
+import brokerstorm.kit.DidYouMean;
 import brokerstorm.kit.WorkerFailure;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
@@ -63,7 +63,7 @@ final class Options {
         if (!left.isEmpty()) {
             String name = left.keySet().iterator().next();
             throw new WorkerFailure(
-                    "pulsar-client-java " + version + " has no option " + name + Near.guess(name, known),
+                    "pulsar-client-java " + version + " has no option " + name + DidYouMean.guess(name, known),
                     "options are fields of its ClientConfigurationData and of the configuration of the role");
         }
     }

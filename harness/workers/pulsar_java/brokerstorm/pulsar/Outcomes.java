@@ -4,7 +4,7 @@ import brokerstorm.kit.Layout;
 import java.util.Set;
 
 /**
- * What an exception of the client says about a send: fail (certainly not stored) or info (unknown).
+ * Outcome of a send by the exception of the client: fail (certainly not stored) or info (unknown).
  *
  * <p>Sources: ProducerImpl.java (which checks come before a message is queued, what a timeout and a close do to the
  * pending ones), PulsarClientException.java. By the class's name, since older clients lack some.

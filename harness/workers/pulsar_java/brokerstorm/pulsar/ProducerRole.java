@@ -1,9 +1,9 @@
 package brokerstorm.pulsar;
 
-import brokerstorm.kit.Failures;
+import brokerstorm.kit.ErrorTexts;
 import brokerstorm.kit.Lane;
 import brokerstorm.kit.OpenLoop;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Send;
 import brokerstorm.kit.Session;
 import java.util.ArrayList;
@@ -134,13 +134,13 @@ final class ProducerRole extends OpenLoop {
             if (error == null) {
                 send.ok(named(streams.place(target.address, id), target, sent));
             } else {
-                Throwable cause = Failures.cause(error);
-                send.failed(outcomes.of(cause), cause, named(new Place(), target, sent));
+                Throwable cause = ErrorTexts.cause(error);
+                send.failed(outcomes.of(cause), cause, named(new MessagePosition(), target, sent));
             }
         });
     }
 
-    private static Place named(Place place, Target target, Message<?> sent) {
+    private static MessagePosition named(MessagePosition place, Target target, Message<?> sent) {
         place.clientName = target.name;
         place.clientSeq = sent instanceof MessageImpl ? sequence((MessageImpl<?>) sent) : -1;
         return place;

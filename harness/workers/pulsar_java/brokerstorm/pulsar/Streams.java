@@ -1,6 +1,6 @@
 package brokerstorm.pulsar;
 
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
 import brokerstorm.kit.StreamIds;
@@ -32,9 +32,9 @@ final class Streams {
     }
 
     /** Ledger, entry and batch index; the stream from the partition that the id carries. */
-    Place place(String address, MessageId id) {
+    MessagePosition place(String address, MessageId id) {
         MessageIdImpl found = inner(id);
-        Place place = new Place(stream(address, found.getPartitionIndex()), found.getEntryId());
+        MessagePosition place = new MessagePosition(stream(address, found.getPartitionIndex()), found.getEntryId());
         place.ledger = found.getLedgerId();
         place.batch = found instanceof BatchMessageIdImpl ? ((BatchMessageIdImpl) found).getBatchIndex() : -1;
         place.clientSeq = -1;

@@ -1,6 +1,6 @@
 package brokerstorm.jms;
 
-import brokerstorm.kit.Near;
+import brokerstorm.kit.DidYouMean;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.WorkerFailure;
 import java.lang.reflect.Field;
@@ -56,7 +56,7 @@ final class Amqp0 extends Library {
                 choosesFailover |= name.equals("failover");
             } else if (!name.equals(MAX_PREFETCH)) { // 0.5 has a property only, see below
                 throw new WorkerFailure(
-                        "qpid-jms-legacy " + version() + " has no option " + name + Near.guess(name, known),
+                        "qpid-jms-legacy " + version() + " has no option " + name + DidYouMean.guess(name, known),
                         "options are those of its connection URL, broker.* of a broker, and qpid.* properties");
             }
         }

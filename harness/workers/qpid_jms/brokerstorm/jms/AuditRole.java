@@ -1,7 +1,7 @@
 package brokerstorm.jms;
 
 import brokerstorm.kit.LogCapture;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import java.util.ArrayList;
 import java.util.List;
@@ -33,7 +33,7 @@ final class AuditRole {
 
     void run() throws Exception {
         worker.report.counts(() -> java.util.Map.of("read", capture.read(), "streams_open", open()));
-        Link link = new Link(worker, false, javax.jms.Session.AUTO_ACKNOWLEDGE, () -> {});
+        JmsConnection link = new JmsConnection(worker, false, javax.jms.Session.AUTO_ACKNOWLEDGE, () -> {});
         link.session();
         worker.ready();
         worker.control.awaitStart();
@@ -73,7 +73,7 @@ final class AuditRole {
                 "this client cannot tell how deep a queue is", "audit with qpid-client 6.4.0");
     }
 
-    private void read(Link link, LogCapture.Bounds bounds) throws JMSException {
+    private void read(JmsConnection link, LogCapture.Bounds bounds) throws JMSException {
         javax.jms.Session session = link.session();
         MessageConsumer consumer = session.createConsumer(link.library().queue(session, bounds.stream));
         long movedNs = System.nanoTime();
@@ -82,7 +82,7 @@ final class AuditRole {
             if (message != null) {
                 movedNs = System.nanoTime();
                 capture.found(
-                        new Place(bounds.streamId, bounds.readTo), message.getJMSTimestamp(), Bytes.of(message));
+                        new MessagePosition(bounds.streamId, bounds.readTo), message.getJMSTimestamp(), Bytes.of(message));
                 bounds.readTo++;
             } else if (System.nanoTime() - movedNs > stallNs) {
                 bounds.why = "stall";

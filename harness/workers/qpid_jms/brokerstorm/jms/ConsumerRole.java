@@ -3,7 +3,7 @@ package brokerstorm.jms;
 import brokerstorm.kit.Control;
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
 import brokerstorm.kit.StreamIds;
@@ -33,8 +33,8 @@ final class ConsumerRole {
     private final List<String> topics;
     private final boolean isListener;
     private final long workNs;
-    private final Link link;
-    private final Settling settling;
+    private final JmsConnection link;
+    private final Settlement settling;
     private List<Source> sources = List.of();
     private volatile long lastNs = System.nanoTime();
     private volatile JMSException failure;
@@ -59,8 +59,8 @@ final class ConsumerRole {
         topics = part.texts("topics");
         isListener = isListener(part.text("receive", "loop"));
         workNs = (long) (part.decimal("work_s", 0) * 1e9);
-        settling = new Settling(worker, journal);
-        link = new Link(worker, settling.isTransacted(), settling.acknowledgeMode(), this::reconnected);
+        settling = new Settlement(worker, journal);
+        link = new JmsConnection(worker, settling.isTransacted(), settling.acknowledgeMode(), this::reconnected);
     }
 
     private static boolean isListener(String receive) {
@@ -112,7 +112,7 @@ final class ConsumerRole {
 
     private void assigned() {
         journal.nextEpoch();
-        journal.note(Layout.ASSIGN, new Place());
+        journal.note(Layout.ASSIGN, new MessagePosition());
     }
 
     /** The client made the connection again by itself; what it had prefetched comes again. */
@@ -168,7 +168,7 @@ final class ConsumerRole {
         lastNs = System.nanoTime();
         int redelivery = message.getJMSRedelivered() ? 1 : 0;
         long number = journal.deliver(
-                new Place(source.stream, -1), Bytes.of(message), redelivery, settling.transaction());
+                new MessagePosition(source.stream, -1), Bytes.of(message), redelivery, settling.transaction());
         for (long end = System.nanoTime() + workNs, left = workNs; left > 0 && !control.isStopped(); ) {
             LockSupport.parkNanos(left);
             left = end - System.nanoTime();

@@ -11,7 +11,7 @@ import javax.jms.Destination;
 import javax.jms.JMSException;
 
 /**
- * What differs between the clients: how a connection is made and how a queue is named. Which one this is tells the
+ * Differences between the clients: how a connection is made and how a queue is named. Which one this is tells the
  * class path.
  */
 abstract class Library {

@@ -5,7 +5,7 @@ import javax.jms.InvalidDestinationException;
 import javax.jms.MessageFormatException;
 
 /**
- * What an exception says about a message that was sent (JMS 1.1, chapter 11 and 4.4.13).
+ * Outcome of a send by its exception (JMS 1.1, chapter 11 and 4.4.13).
  *
  * <p>A transaction whose commit failed may have been committed before the answer was lost: unknown, whatever the
  * exception is called.

@@ -3,7 +3,7 @@ package brokerstorm.jms;
 import brokerstorm.kit.Lane;
 import brokerstorm.kit.Layout;
 import brokerstorm.kit.OpenLoop;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Send;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.StreamIds;
@@ -22,7 +22,7 @@ final class ProducerRole extends OpenLoop {
     private final int deliveryMode;
     private final int perTransaction;
     private final StreamIds streams;
-    private final Link link;
+    private final JmsConnection link;
     private final Map<String, MessageProducer> producers = new HashMap<>();
     private final List<Send> uncommitted = new ArrayList<>();
 
@@ -31,7 +31,7 @@ final class ProducerRole extends OpenLoop {
         deliveryMode = Options.deliveryMode(session.spec.options);
         perTransaction = Options.transacted(session.spec.options);
         streams = new StreamIds(session);
-        link = new Link(session, perTransaction > 0, javax.jms.Session.AUTO_ACKNOWLEDGE, () -> {});
+        link = new JmsConnection(session, perTransaction > 0, javax.jms.Session.AUTO_ACKNOWLEDGE, () -> {});
     }
 
     @Override
@@ -87,8 +87,8 @@ final class ProducerRole extends OpenLoop {
         }
     }
 
-    private Place place(Send send) {
-        return new Place(streams.id(send.lane.topic.name, Math.max(0, send.lane.partition)), -1);
+    private MessagePosition place(Send send) {
+        return new MessagePosition(streams.id(send.lane.topic.name, Math.max(0, send.lane.partition)), -1);
     }
 
     private void commit() {

@@ -19,23 +19,23 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 
 /** Every line the worker says: JSON, one a line, on stdout. A thread prints the stats each second. */
-public final class Report {
+public final class Reporter {
     private static final Path MEMORY = Paths.get("/proc/self/statm");
     private static final long PAGE_BYTES = 4096;
 
     private final OutputStream out = new FileOutputStream(FileDescriptor.out);
     private final Set<String> seen = ConcurrentHashMap.newKeySet();
-    private final FreezeWatch freeze = new FreezeWatch(this::frozen);
+    private final FreezeDetector freeze = new FreezeDetector(this::frozen);
     private volatile Supplier<Map<String, Object>> counts;
     private volatile Runnable everyTick = () -> {};
     private volatile boolean isClosed;
 
-    Report() {
+    Reporter() {
         // Whatever a client prints belongs into the log: stdout is for the protocol.
         System.setOut(new PrintStream(new FileOutputStream(FileDescriptor.err), true));
     }
 
-    public FreezeWatch freeze() {
+    public FreezeDetector freeze() {
         return freeze;
     }
 
@@ -59,8 +59,8 @@ public final class Report {
         long second = TimeUnit.SECONDS.toNanos(1);
         long nextStats = System.nanoTime() + second;
         while (!isClosed) {
-            LockSupport.parkNanos(FreezeWatch.TICK_NS);
-            freeze.look();
+            LockSupport.parkNanos(FreezeDetector.TICK_NS);
+            freeze.check();
             everyTick.run();
             if (System.nanoTime() >= nextStats && !isClosed) {
                 nextStats = Math.max(nextStats + second, System.nanoTime());
@@ -84,7 +84,7 @@ public final class Report {
             return;
         }
         Map<String, Object> line = line("stats");
-        line.put("cpu_s", Math.round(FreezeWatch.cpuNs() / 1e5) / 1e4);
+        line.put("cpu_s", Math.round(FreezeDetector.cpuNs() / 1e5) / 1e4);
         line.put("rss_bytes", residentBytes());
         line.put("frozen_ns", freeze.frozenNs());
         line.putAll(counts.get());

@@ -1,7 +1,7 @@
 package brokerstorm.kit;
 
-/** Where the client says a message is, in its own coordinates. Fields a client does not show keep their start. */
-public final class Place {
+/** Position of a message as the client shows it. Fields that a client does not show keep their first value. */
+public final class MessagePosition {
     /** Kafka offset, Pulsar entry id, ordinal in a queue; -1 unknown. */
     public long position = -1;
     /** Pulsar ledger id. */
@@ -15,9 +15,9 @@ public final class Place {
     /** Name id of the client's own producer name; 0 none. */
     public int clientName;
 
-    public Place() {}
+    public MessagePosition() {}
 
-    public Place(int stream, long position) {
+    public MessagePosition(int stream, long position) {
         this.stream = stream;
         this.position = position;
     }

@@ -6,11 +6,11 @@ import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
 
-/** Names that a mistyped one may have meant. */
-public final class Near {
+/** Suggestions for a mistyped name. */
+public final class DidYouMean {
     private static final int MOST = 3;
 
-    private Near() {}
+    private DidYouMean() {}
 
     /** {@code "; did you mean a, b?"}, or nothing when none is near. */
     public static String guess(String name, Collection<String> known) {

@@ -1,9 +1,9 @@
 package brokerstorm.pulsar;
 
-import brokerstorm.kit.Failures;
+import brokerstorm.kit.ErrorTexts;
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
 import brokerstorm.kit.WorkerFailure;
@@ -16,8 +16,8 @@ import java.util.concurrent.locks.LockSupport;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
 
-/** What the application does with a message it has worked on: acknowledge it, alone or with all before, or nack. */
-final class Settling {
+/** Acknowledges messages that the application has worked on, alone or with all before, or refuses them (nack). */
+final class Acknowledger {
     private static final long LAST_ACKS_NS = TimeUnit.SECONDS.toNanos(3);
     private static final long GLANCE_NS = 5_000_000;
 
@@ -34,16 +34,16 @@ final class Settling {
     private static final class Last {
         final Consumer<byte[]> consumer;
         final Message<byte[]> message;
-        final Place place;
+        final MessagePosition place;
 
-        Last(Consumer<byte[]> consumer, Message<byte[]> message, Place place) {
+        Last(Consumer<byte[]> consumer, Message<byte[]> message, MessagePosition place) {
             this.consumer = consumer;
             this.message = message;
             this.place = place;
         }
     }
 
-    Settling(Session session, Journal journal) {
+    Acknowledger(Session session, Journal journal) {
         Spec.Section part = session.spec.part;
         this.session = session;
         this.journal = journal;
@@ -56,7 +56,7 @@ final class Settling {
     }
 
     /** @param number of the hand-over in the session, from 1 */
-    void settle(Consumer<byte[]> consumer, Message<byte[]> message, Place place, long number) {
+    void settle(Consumer<byte[]> consumer, Message<byte[]> message, MessagePosition place, long number) {
         if (nackEvery > 0 && number % nackEvery == 0) {
             journal.note(Layout.NACK, place);
             consumer.negativeAcknowledge(message);
@@ -84,15 +84,15 @@ final class Settling {
         lasts.clear();
     }
 
-    private void confirmed(CompletableFuture<Void> answer, Place place) {
+    private void confirmed(CompletableFuture<Void> answer, MessagePosition place) {
         open.incrementAndGet();
         answer.whenComplete((nothing, error) -> {
             open.decrementAndGet();
             if (error == null) {
                 journal.note(Layout.ACK_CONFIRMED, place);
             } else {
-                Throwable cause = Failures.cause(error);
-                session.report.error(cause.getClass().getSimpleName(), "ack: " + Failures.text(cause));
+                Throwable cause = ErrorTexts.cause(error);
+                session.report.error(cause.getClass().getSimpleName(), "ack: " + ErrorTexts.text(cause));
             }
         });
     }

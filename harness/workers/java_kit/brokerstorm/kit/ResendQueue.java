@@ -8,25 +8,25 @@ import java.util.concurrent.atomic.LongAdder;
  * {@code results: resent}: the application sends what failed again, after a pause, with the same lane and seq and
  * the next attempt. In the order of the failures; nothing else is reordered.
  */
-final class Resends {
+final class ResendQueue {
     private static final int MOST_ATTEMPTS = 10;
     private static final long PAUSE_NS = 500_000_000;
 
     private final boolean isOn;
-    private final Queue<Owed> owed = new ConcurrentLinkedQueue<>();
+    private final Queue<PendingResend> owed = new ConcurrentLinkedQueue<>();
     private final LongAdder count = new LongAdder();
 
-    private static final class Owed {
+    private static final class PendingResend {
         final Send send;
         final long dueNs;
 
-        Owed(Send send, long dueNs) {
+        PendingResend(Send send, long dueNs) {
             this.send = send;
             this.dueNs = dueNs;
         }
     }
 
-    Resends(boolean isOn) {
+    ResendQueue(boolean isOn) {
         this.isOn = isOn;
     }
 
@@ -43,13 +43,13 @@ final class Resends {
     void failed(Send send) {
         if (isOn && send.attempt + 1 < MOST_ATTEMPTS) {
             Send again = new Send(send.sender, send.lane, send.seq, send.attempt + 1, send.kind, send.intendedNs);
-            owed.add(new Owed(again, System.nanoTime() + PAUSE_NS));
+            owed.add(new PendingResend(again, System.nanoTime() + PAUSE_NS));
         }
     }
 
     /** The next re-send whose pause is over, null when there is none. On the sending thread. */
     Send takeDue() {
-        Owed first = owed.peek();
+        PendingResend first = owed.peek();
         if (first == null || first.dueNs > System.nanoTime()) {
             return null;
         }

@@ -2,7 +2,7 @@ package brokerstorm.jms;
 
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
-import brokerstorm.kit.Place;
+import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
 import brokerstorm.kit.WorkerFailure;
@@ -10,12 +10,12 @@ import javax.jms.JMSException;
 import javax.jms.Message;
 
 /**
- * How the application settles what it was given, journaled just before the call and when it has returned.
+ * Settles what the application was given, journaled just before the call and when it has returned.
  *
  * <p>A session settles all it was given since the last time (JMS 1.1, 4.4.7 and 4.4.11): these rows have no stream.
  * Called by the thread that the session belongs to.
  */
-final class Settling {
+final class Settlement {
     private final Journal journal;
     private final String settle;
     private final int perTransaction;
@@ -25,7 +25,7 @@ final class Settling {
     private volatile int open;
     private Message last;
 
-    Settling(Session worker, Journal journal) {
+    Settlement(Session worker, Journal journal) {
         Spec.Section part = worker.spec.part;
         this.journal = journal;
         settle = part.text("settle", "auto");
@@ -128,6 +128,6 @@ final class Settling {
     }
 
     private void note(int kind, long ended) {
-        journal.note(kind, new Place(), ended);
+        journal.note(kind, new MessagePosition(), ended);
     }
 }

@@ -64,7 +64,7 @@ def _number(name: str, text: str) -> float:
         raise WorkerFailure(f"pika: {name}={text} must be a number") from None
 
 
-class Link:
+class AmqpConnection:
     """One connection at a time, to whichever broker serves; one channel on it."""
 
     def __init__(self, session: Session, options: Options) -> None:

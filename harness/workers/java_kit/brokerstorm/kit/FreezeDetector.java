@@ -3,8 +3,8 @@ package brokerstorm.kit;
 import java.lang.management.ManagementFactory;
 import java.util.function.LongConsumer;
 
-/** Notices that this process did not run for a while (SIGSTOP, a paused container, a starved machine). */
-public final class FreezeWatch {
+/** Detects that this process did not run for a while (SIGSTOP, a paused container, a starved machine). */
+public final class FreezeDetector {
     static final long TICK_NS = 50_000_000;
     /**
      * A gap this long in which the process also used no CPU is a freeze: above what a busy machine's scheduler
@@ -21,7 +21,7 @@ public final class FreezeWatch {
     private volatile long frozenNs;
 
     /** @param onFreeze is told of each freeze, in nanoseconds */
-    FreezeWatch(LongConsumer onFreeze) {
+    FreezeDetector(LongConsumer onFreeze) {
         this.onFreeze = onFreeze;
     }
 
@@ -36,7 +36,7 @@ public final class FreezeWatch {
     }
 
     /** Adds a freeze that ended just now, if there was one, and tells of it. */
-    public void look() {
+    public void check() {
         long frozen;
         synchronized (this) {
             long now = System.nanoTime();

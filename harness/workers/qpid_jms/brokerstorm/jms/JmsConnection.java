@@ -1,6 +1,6 @@
 package brokerstorm.jms;
 
-import brokerstorm.kit.Failures;
+import brokerstorm.kit.ErrorTexts;
 import brokerstorm.kit.Session;
 import java.util.concurrent.atomic.AtomicLong;
 import javax.jms.Connection;
@@ -10,7 +10,7 @@ import javax.jms.JMSException;
  * A connection and a session on it, and how an application comes to new ones when they are broken: a new session on
  * the same connection, if the client still has one, else a new connection; one try a call.
  */
-final class Link {
+final class JmsConnection {
     private static final long PAUSE_NS = 250_000_000;
 
     private final Session worker;
@@ -27,7 +27,7 @@ final class Link {
     private long notBeforeNs = Long.MIN_VALUE;
 
     /** @param onReconnect called, on any thread, when the client or this made a lost connection again */
-    Link(Session worker, boolean isTransacted, int acknowledgeMode, Runnable onReconnect) {
+    JmsConnection(Session worker, boolean isTransacted, int acknowledgeMode, Runnable onReconnect) {
         this.worker = worker;
         this.library = Library.of(worker);
         this.isTransacted = isTransacted;
@@ -117,7 +117,7 @@ final class Link {
     }
 
     private void lost(Connection from, JMSException error) {
-        worker.report.event("disconnect", Failures.text(error));
+        worker.report.event("disconnect", ErrorTexts.text(error));
         if (from == connection) {
             loss = error;
         }
@@ -132,7 +132,7 @@ final class Link {
     /** The session is of no use any more. */
     void broken(JMSException error) {
         lastError = error;
-        worker.report.error(error.getClass().getSimpleName(), Failures.text(error));
+        worker.report.error(error.getClass().getSimpleName(), ErrorTexts.text(error));
         javax.jms.Session old = session;
         session = null;
         quietly(() -> old.close());

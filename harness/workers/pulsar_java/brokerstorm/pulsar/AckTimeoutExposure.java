@@ -4,14 +4,14 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * How many messages must have waited inside the client for longer than the ack timeout before the application got
+ * Counts messages that must have waited inside the client for longer than the ack timeout before the application got
  * them: the chance that a client which counts from its own receipt redelivers too early.
  *
  * <p>A bound from below, stream by stream. While there is a backlog, the client asks for more when half of its queue
  * was handed over: message n lay in its queue at the latest when message n - size/2 was handed over, if it was
  * published by then.
  */
-final class Waiting {
+final class AckTimeoutExposure {
     private final long ackTimeoutMs;
     private final int half;
     private final Map<Integer, Ring> byStream = new HashMap<>();
@@ -28,7 +28,7 @@ final class Waiting {
     }
 
     /** @param ackTimeoutMs 0 = none, then nothing is counted */
-    Waiting(long ackTimeoutMs, int queueSize) {
+    AckTimeoutExposure(long ackTimeoutMs, int queueSize) {
         this.ackTimeoutMs = ackTimeoutMs;
         this.half = Math.max(1, queueSize / 2);
     }

@@ -4,11 +4,11 @@ import java.nio.file.FileSystemException;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 
-/** Words for exceptions. */
-public final class Failures {
+/** Texts of exceptions, for error ids and messages. */
+public final class ErrorTexts {
     private static final int LONGEST = 200;
 
-    private Failures() {}
+    private ErrorTexts() {}
 
     /** The exception that a future wrapped. */
     public static Throwable cause(Throwable error) {
