@@ -185,7 +185,7 @@ class ClusterOpener:
             offline=self._offline,
             on_progress=self._progress.download,
         )
-        cluster.facts = {"runtime": str(choice)}
+        cluster.facts = {**cluster.facts, "runtime": str(choice)}
         return cluster
 
     def _choice(self, plan: Plan) -> Choice:

@@ -8,10 +8,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import harness.clusters
+from commands.campaigns import ClusterOpener
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.plan.build import build_plan
+from harness.progress.view import BaseProgress
+from harness.rundir import RunDir
+from harness.scenario.model import Scenario
 from harness.toolchains import jars, maven
 from harness.toolchains.coordinates import Artifacts
 
@@ -235,3 +242,13 @@ def test_maven_takes_the_versions_that_a_project_was_built_with(
     assert "<scope>import</scope>" in management
     assert "dependencyManagement" not in poms[1]
     assert jars.jars_folder(managed) != jars.jars_folder(Artifacts(managed.coordinates))
+
+
+def test_a_run_notes_which_jars_its_brokers_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Beside the runtime and why it was chosen, which is the command's to say."""
+    plan = build_plan(Scenario.model_validate({"name": "mine"}), seed=1)
+    facts = {"runtime": "process", "broker jars": "2, sha256 0123456789abcdef"}
+    monkeypatch.setattr(harness.clusters, "open_cluster", lambda *_, **__: SimpleNamespace(facts=facts))
+    opener = ClusterOpener("process", [plan], offline=True, progress=BaseProgress())
+    opened = opener.open(plan, RunDir(tmp_path))
+    assert opened.facts == {**facts, "runtime": "process (asked for)"}
