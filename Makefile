@@ -48,7 +48,7 @@ check: lint ## format, lint, types and the tests that need no broker and no Java
 	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/cli
 
 test: lint ## format, lint, types and every test but the slow ones, on real brokers too
-	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
 
 bench: setup ## the figures of docs/performance.md (an hour)
 	@set -e; for name in capture_overhead clients seal analysis; do $(BIN)/python -m bench.$$name; done

@@ -26,6 +26,10 @@ def on_brokers(nodeid: str) -> bool:
     return nodeid.startswith(("tests/live/", "tests/docker/"))
 
 
+#: Held while a test leaves behind what `clean` would remove, and by who runs `clean` for all runs.
+ORPHANS: Final = FileLock(Path(tempfile.gettempdir()) / "brokerstorm-orphans.lock", timeout=LOCK_WAIT_S)
+
+
 @contextmanager
 def alone() -> Iterator[None]:
     """Hold the lock, unless whoever hands out the tests does."""

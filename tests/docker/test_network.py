@@ -28,6 +28,8 @@ from harness.protocols.cluster import TopicSettings
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 from harness.rundir import RunDir
 from tests.live.cluster_rig import fire, make_whole, new_run_id, sending, up, wait_until
+from tests.live.run_rig import brokerstorm
+from tests.machine import ORPHANS
 
 pytestmark = [
     pytest.mark.docker,
@@ -217,17 +219,17 @@ def test_a_harness_killed_amid_network_faults_leaves_nothing_after_clean(
     run_id = new_run_id()
     try:
         command = [sys.executable, "-c", HARNESS, run_id, str(tmp_path)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        assert len(docker_engine.containers(engine, run_id)) == 4
-        assert len(list(run_processes(run_id))) == 1  # the proxy before clients
-        assert len(rules_of(run_id)) == 2
-        command = [sys.executable, str(ROOT / "cli.py"), "clean"]
-        started = time.monotonic()
-        cleaned = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        with ORPHANS:
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+            assert done.returncode == -signal.SIGKILL, done.stderr
+            assert len(docker_engine.containers(engine, run_id)) == 4
+            assert len(list(run_processes(run_id))) == 1  # the proxy before clients
+            assert len(rules_of(run_id)) == 2
+            started = time.monotonic()
+            cleaned = brokerstorm("clean")
         assert time.monotonic() - started < CLEAN_S
-        assert cleaned.returncode == 0, cleaned.stderr
-        assert f"removed  {run_id}" in cleaned.stdout
+        assert cleaned.code == 0, cleaned.err
+        assert f"removed  {run_id}" in cleaned.out
     finally:
         leftovers.remove(leftovers.find(run_id))
     assert docker_engine.leftovers(engine, run_id) == {}

@@ -31,6 +31,7 @@ from harness.rundir import RunDir
 from harness.systems.kafka import SYSTEM as KAFKA
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, sending, wait_until
 from tests.live.run_rig import LiveRun
+from tests.machine import ORPHANS
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("plugin")]
 
@@ -43,15 +44,15 @@ topics:
   orders: {partitions: 6}
 load:
   rate: 2000
-  duration: 10s
+  duration: 8s
   warm_up: 1s
   producers:
     shop: {options: {acks: all, enable.idempotence: true, linger.ms: 5}}
   consumers:
     billing: {group: billing}
 faults:
-  - {fault: pause, target: "leader-of:orders", at: 2s, for: 3s}
-  - {fault: kill, target: random, at: 7s, for: 2s}
+  - {fault: pause, target: "leader-of:orders", at: 1s, for: 3s}
+  - {fault: kill, target: random, at: 6s, for: 1s, wait: 20s}
 require:
   rate_ratio: 0.5
 """
@@ -235,16 +236,17 @@ def test_a_harness_killed_while_compose_works_leaves_nothing_after_clean(
     kafka_image: Any, engine: Any, run_id: str, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", HARNESS, run_id, str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process, ORPHANS:
         wait_until("the first container", lambda: bool(docker_engine.containers(engine, run_id)))
         assert run_id not in {one.run_id for one in leftovers.find()}, "its harness lives"
         process.send_signal(signal.SIGKILL)
-    (mine,) = [one for one in leftovers.find() if one.run_id == run_id]
-    assert "containers" in mine.in_engine
-    assert "containers (" in mine.describe()
-    started = time.monotonic()
-    leftovers.remove([mine])
-    assert time.monotonic() - started < CLEAN_S
+        process.wait()
+        (mine,) = [one for one in leftovers.find() if one.run_id == run_id]
+        assert "containers" in mine.in_engine
+        assert "containers (" in mine.describe()
+        started = time.monotonic()
+        leftovers.remove([mine])
+        assert time.monotonic() - started < CLEAN_S
     assert docker_engine.leftovers(engine, run_id) == {}
     assert leftovers.find(run_id) == []
     assert run_id not in {claim.run_id for claim in addresses.claims()}
@@ -306,11 +308,12 @@ def test_a_run_in_containers_is_judged_as_any_other(run: LiveRun, engine: Any) -
 
 def test_clean_removes_a_run_whose_harness_was_killed_with_a_node_frozen(run: LiveRun, engine: Any) -> None:
     run.wait_for_fault()
-    run.signal(signal.SIGKILL)
-    run.process.wait()
-    assert len(docker_engine.containers(engine, run.root.name)) == 3
-    done = run.command("clean")
-    assert done.returncode == 0, done.stderr
-    assert f"removed  {run.root.name}" in done.stdout
+    with ORPHANS:
+        run.signal(signal.SIGKILL)
+        run.process.wait()
+        assert len(docker_engine.containers(engine, run.root.name)) == 3
+        done = run.command("clean")
+    assert done.code == 0, done.err
+    assert f"removed  {run.root.name}" in done.out
     assert docker_engine.leftovers(engine, run.root.name) == {}
     assert run.processes() == []

@@ -19,6 +19,7 @@ from harness.clusters.layout import addresses
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
 from tests.live.cluster_rig import UP_S, make_whole, new_run_id, up, wait_until
+from tests.machine import ORPHANS
 
 pytestmark = pytest.mark.live
 
@@ -234,17 +235,18 @@ def test_a_kept_cluster_can_be_taken_over(run_id: str, tmp_path: Path) -> None:
 def test_a_killed_harness_leaves_only_what_is_found_and_removed(
     whole: KafkaCluster, run_id: str, tmp_path: Path
 ) -> None:
-    with harness(run_id, tmp_path, "hold") as process:
+    with harness(run_id, tmp_path, "hold") as process, ORPHANS:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "up"
         assert run_id not in {one.run_id for one in leftovers.find()}, "its harness lives"
         process.send_signal(signal.SIGKILL)
-    mine = [one for one in leftovers.find() if one.run_id == run_id]
-    assert [len(one.processes) for one in mine] == [3]
-    assert len(mine[0].claims) == 1
-    started = time.monotonic()
-    leftovers.remove(mine)
-    assert time.monotonic() - started < 60.0
+        process.wait()
+        mine = [one for one in leftovers.find() if one.run_id == run_id]
+        assert [len(one.processes) for one in mine] == [3]
+        assert len(mine[0].claims) == 1
+        started = time.monotonic()
+        leftovers.remove(mine)
+        assert time.monotonic() - started < 60.0
     assert leftovers.find(run_id) == []
     assert not any(identity.is_alive() for identity in mine[0].processes)
     assert run_id not in {claim.run_id for claim in addresses.claims()}
