@@ -326,8 +326,20 @@ def spark_reason(error: BaseException) -> str:
     return (telling or lines or [type(error).__name__])[-1 if telling else 0][:400]
 
 
+def _active_session() -> SparkSession | None:
+    """The session of the caller's thread; nothing is imported to find that there is none."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
 class WarmSession:
-    """A session opened in the background. `start` on phase ``drain``, `get` when judging starts."""
+    """A session opened in the background. `start` on phase ``drain``, `get` when judging starts.
+
+    One that the caller's thread has open already is used, and left open.
+    """
 
     def __init__(self, master: str | None = None, *, driver_memory: str = DRIVER_MEMORY) -> None:
         self._master = master
@@ -338,7 +350,9 @@ class WarmSession:
 
     def start(self) -> None:
         """Begin to open the session; a second call does nothing."""
-        if self._thread is None:
+        if self._thread is None and self._session is None:
+            self._session = _active_session()
+        if self._thread is None and self._session is None:
             self._thread = threading.Thread(target=self._open, name="spark-session", daemon=True)
             self._thread.start()
 
@@ -355,8 +369,8 @@ class WarmSession:
             EnvironmentNotReady: as `open_session`.
         """
         self.start()
-        assert self._thread is not None
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         if self._error is not None:
             raise self._error
         assert self._session is not None
@@ -366,10 +380,9 @@ class WarmSession:
         """Stop the session if one was opened."""
         if self._thread is not None:
             self._thread.join()
-        if self._session is not None:
-            close_session(self._session)
-            self._session = None
-            self._thread = None
+            if self._session is not None:
+                close_session(self._session)
+        self._session = self._thread = None
 
     def __enter__(self) -> WarmSession:
         return self

@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 import faults
+from harness import waiting
 from harness.clusters import open_cluster
 from harness.clusters.cluster import BrokerCluster
 from harness.protocols.cluster import TopicSettings
@@ -50,10 +51,7 @@ def make_whole(cluster: BrokerCluster[Any], *names: str) -> None:
 
 
 def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < timeout_s, f"{what}: not within {timeout_s:.0f} s"
-        time.sleep(0.05)
+    assert waiting.wait_until(condition, timeout_s, every_s=0.05), f"{what}: not within {timeout_s:.0f} s"
 
 
 def storm_of(

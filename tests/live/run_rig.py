@@ -1,18 +1,24 @@
-"""Starts `brokerstorm run` as a user would, in a process of its own, and looks at it from outside."""
+"""Runs `brokerstorm` as a user would, in a process of its own or in this one, and looks at the outcome."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
+
+from cli import main
+from harness.clusters import leftovers
+from harness.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKERSTORM = [sys.executable, str(ROOT / "cli.py")]
@@ -24,7 +30,7 @@ topics:
   orders: {partitions: 6}
 load:
   rate: 2000
-  duration: 12s
+  duration: 8s
   warm_up: 1s
   producers:
     shop:
@@ -32,23 +38,60 @@ load:
   consumers:
     billing: {group: billing}
 faults:
-  - {fault: pause, target: "leader-of:orders", at: 2s, for: 5s}
+  - {fault: pause, target: "leader-of:orders", at: 1s, for: 4s}  # it is fenced after 3 s
 require:
   rate_ratio: 0.5  # the machine that runs the tests may be busy; rates are measured in bench/
 """
 
 
-class LiveRun:
-    """One ``brokerstorm run``; ``run_dir`` holds nothing else."""
+@dataclass(frozen=True)
+class Said:
+    """What a command wrote, and its exit code."""
 
-    def __init__(self, folder: Path, *, scenario: str = SCENARIO, runtime: str = "process") -> None:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document on stdout."""
+        assert self.out, self.err
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+def brokerstorm(*arguments: str) -> Said:
+    """A command in this process: quicker, where neither signals nor the process are the subject. What judges
+    uses the Spark session that is open (fixture `spark`)."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(arguments)
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+class LiveRun:
+    """One ``brokerstorm run`` in a process of its own; ``run_dir`` holds nothing else.
+
+    Args:
+        replay: an earlier one, to do again with its faults; else ``scenario`` is run.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        scenario: str = SCENARIO,
+        runtime: str = "process",
+        replay: LiveRun | None = None,
+    ) -> None:
+        folder.mkdir(exist_ok=True)
         self.run_dir = folder / "runs"
         path = folder / "rig.yaml"
         path.write_text(scenario)
         self.stdout = (folder / "stdout").open("w+")
         self.stderr = (folder / "stderr").open("w+")
-        command = [*BROKERSTORM, "--json", "--run-dir", str(self.run_dir), "run", str(path), "--seed", "3"]
-        command += ["--runtime", runtime]
+        what = ["--replay", str(replay.root)] if replay else [str(path), "--seed", "3"]
+        command = [*BROKERSTORM, "--json", "--run-dir", str(self.run_dir), "run", *what, "--runtime", runtime]
         self.process = subprocess.Popen(command, stdout=self.stdout, stderr=self.stderr, cwd=folder)
 
     @property
@@ -57,13 +100,13 @@ class LiveRun:
         return next(path for path in self.run_dir.iterdir() if not path.is_symlink())
 
     def wait_for(self, what: str, seen: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + RUN_TIMEOUT_S
-        while time.monotonic() < deadline:
+        def is_seen() -> bool:
             if self.run_dir.is_dir() and any(self.run_dir.iterdir()) and seen():
-                return
+                return True
             assert self.process.poll() is None, f"ended before {what}: {self.errors()}"
-            time.sleep(0.05)
-        raise AssertionError(f"no {what} in {RUN_TIMEOUT_S} s: {self.errors()}")
+            return False
+
+        assert wait_until(is_seen, RUN_TIMEOUT_S), f"no {what} in {RUN_TIMEOUT_S} s: {self.errors()}"
 
     def wait_for_phase(self, name: str) -> None:
         if name == "up":
@@ -114,15 +157,9 @@ class LiveRun:
                 continue
         return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Another command on the same run folder."""
-        return subprocess.run(
-            [*BROKERSTORM, "--run-dir", str(self.run_dir), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=RUN_TIMEOUT_S,
-            check=False,
-        )
+    def command(self, *arguments: str) -> Said:
+        """Another command on the same run folder, in this process."""
+        return brokerstorm("--run-dir", str(self.run_dir), *arguments)
 
     def __enter__(self) -> Self:
         return self
@@ -135,7 +172,7 @@ class LiveRun:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        if self.run_dir.is_dir():
-            self.command("clean")
+        if self.run_dir.is_dir() and any(self.run_dir.iterdir()) and leftovers.find(self.root.name):
+            self.command("clean", self.root.name)
         self.stdout.close()
         self.stderr.close()

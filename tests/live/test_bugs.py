@@ -6,51 +6,67 @@ One look at each (`--quick`); hit rates are measured by hand and stand in docs/k
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 
 from analysis.report.documents import SCHEMA_FOLDER
 from harness.errors import Exit
 from harness.scenario.bundled import bundled_bugs
+from tests.live.run_rig import brokerstorm
 
-pytestmark = pytest.mark.live
+#: All rounds are judged in one session.
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("spark")]
 
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 900.0
-#: The reports that this project began with, each with its first pair: every change is held to them.
-ALWAYS = [
-    (bug, "")
-    for bug in ("pulsar-12779", "pulsar-18911", "pulsar-async-unchecked", "sarama-2377", "qpid-1871")
-]
+#: The reports that this project began with: every change is held to the first pair of each. For one look less
+#: of the same is enough than in the bundled scenario, of which figures are published.
+ALWAYS: dict[str, dict[str, Any]] = {
+    "pulsar-12779": {  # as many unloads in half the time; the first hit comes within 3 to 12 s
+        "load": {"warm_up": "1s", "duration": "12s"},
+        "faults": [
+            {"fault": "unload-storm", "at": "1s", "times": 16, "pairs": True, "gap": ["300ms", "600ms"]}
+        ],
+    },
+    # 90 messages, 50 ms each: all but the first 20 wait for longer than the timeout.
+    "pulsar-18911": {"load": {"rate": 60, "duration": "1500ms"}},
+    "pulsar-async-unchecked": {"load": {"warm_up": "500ms", "duration": "9s"}},
+    "sarama-2377": {"limits": {"call": "10s"}},
+    "qpid-1871": {"load": {"rate": 400, "duration": "2s"}, "limits": {"drain": "15s"}},  # 133 rollbacks
+}
 
 
-def reproduce(folder: Path, bug: str, *options: str) -> tuple[int, dict[str, object], str]:
-    command = [sys.executable, str(ROOT / "cli.py"), "--json", "--run-dir", str(folder), "repro", bug]
-    done = subprocess.run(
-        [*command, "--quick", *options], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
-    return done.returncode, json.loads(done.stdout), done.stderr[-3000:]
+def first_pair(bug: str, changes: dict[str, Any]) -> str:
+    """The scenario of a bug with its first pair only, as YAML; ``changes``: keys laid over it."""
+    scenario = yaml.safe_load(bundled_bugs()[bug].read_text())
+    name, arms = next(iter(scenario["bug"]["pairs"].items()))
+    scenario["bug"]["pairs"] = {name: arms}
+    scenario["variants"] = {arm: scenario["variants"][arm] for arm in (arms["affected"], arms["fixed"])}
+    for key, value in changes.items():
+        scenario[key] = {**scenario.get(key, {}), **value} if isinstance(value, dict) else value
+    return yaml.safe_dump(scenario)
 
 
-def seen(folder: Path, bug: str, pair: str) -> None:
-    code, document, errors = reproduce(folder, bug, *(["--pair", pair] if pair else []))
-    assert code == Exit.PASS, errors
+def assert_seen(folder: Path, bug: str, *arguments: str) -> None:
+    said = brokerstorm("--json", "--run-dir", str(folder), "repro", *arguments, "--quick")
+    document = said.document
+    assert said.code == Exit.PASS, (document, said.err[-3000:])
     jsonschema.validate(document, json.loads((SCHEMA_FOLDER / "campaign.json").read_text()))
     assert (document["bug"], document["reproduced"], document["p_value"]) == (bug, None, None)
-    affected, fixed = document["variants"]  # type: ignore[misc]
+    affected, fixed = document["variants"]
     assert (affected["role"], fixed["role"]) == ("affected", "fixed")
     assert affected["hits"] >= 1
     assert (fixed["hits"], fixed["counted"]) == (0, 1)
     assert affected["runs"][-1]["witnesses"][affected["expect"]]["sentence"]
 
 
-@pytest.mark.parametrize(("bug", "pair"), ALWAYS, ids=[bug for bug, _ in ALWAYS])
-def test_a_known_bug_is_seen_in_the_affected_version_only(tmp_path: Path, bug: str, pair: str) -> None:
-    seen(tmp_path, bug, pair)
+@pytest.mark.parametrize("bug", ALWAYS)
+def test_a_known_bug_is_seen_in_the_affected_version_only(tmp_path: Path, bug: str) -> None:
+    path = tmp_path / f"{bug}.yaml"
+    path.write_text(first_pair(bug, ALWAYS[bug]))
+    assert_seen(tmp_path, bug, str(path))
 
 
 def every_pair() -> list[tuple[str, str]]:
@@ -60,11 +76,11 @@ def every_pair() -> list[tuple[str, str]]:
     for name in bundled_bugs():
         bug = read_scenario(name).bug
         assert bug is not None
-        found += [(name, pair) for number, pair in enumerate(bug.pairs) if number or (name, "") not in ALWAYS]
+        found += [(name, pair) for pair in bug.pairs]
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("bug", "pair"), every_pair(), ids=lambda value: str(value))
-def test_every_other_pair_too(tmp_path: Path, bug: str, pair: str) -> None:
-    seen(tmp_path, bug, pair)
+def test_every_pair_of_every_bundled_bug(tmp_path: Path, bug: str, pair: str) -> None:
+    assert_seen(tmp_path, bug, bug, "--pair", pair)

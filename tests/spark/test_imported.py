@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +15,7 @@ from analysis.spark.judge import judge
 from harness.errors import UsageError
 from harness.plan.model import Plan
 from harness.rundir import RunDir, read_json, write_jsonl
+from tests.live.run_rig import brokerstorm
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History
 
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 240.0
 
 #: What a tool that knows none of our finer points would have.
 COLUMNS = {
@@ -94,31 +89,25 @@ def test_without_bounds_the_tail_is_not_proved(spark: SparkSession, tmp_path: Pa
     assert [f.status for f in result.findings if f.cls == "acked-lost"] == [Status.SUSPECT]
 
 
-def test_the_command_makes_a_run_that_every_other_one_understands(tmp_path: Path) -> None:
-    """From a shell: a capture of another tool is judged, and judged again as the run it has become."""
-    flat(stream("acked-loss-last-two").history(), tmp_path / "source")
-
-    def brokerstorm(*arguments: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, str(ROOT / "cli.py"), "--json", "--run-dir", str(tmp_path / "runs")]
-        return subprocess.run(
-            [*argv, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=TIMEOUT_S
-        )
-
-    done = brokerstorm("analyze", "--import", "source")
-    document = json.loads(done.stdout)
-    assert (done.returncode, document["verdict"]) == (1, "fail"), done.stderr
+def test_the_command_makes_a_run_that_every_other_one_understands(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A capture of another tool is judged, and judged again as the run it has become."""
+    source, runs = flat(stream("acked-loss-last-two").history(), tmp_path / "source"), str(tmp_path / "runs")
+    done = brokerstorm("--json", "--run-dir", runs, "analyze", "--import", source)
+    document = done.document
+    assert (done.code, document["verdict"]) == (1, "fail"), done.err
     assert [(f["class"], f["count"]) for f in document["findings"] if f["status"] == "violation"] == [
         ("acked-lost", 2)
     ]
     assert (tmp_path / "runs" / "latest" / "report.html").exists()
-    again = brokerstorm("analyze")
-    assert json.loads(again.stdout)["run_id"] == document["run_id"]
-    assert again.returncode == 1, again.stderr
+    again = brokerstorm("--json", "--run-dir", runs, "analyze")
+    assert again.document["run_id"] == document["run_id"]
+    assert again.code == 1, again.err
+    assert spark.range(3).count() == 3, "a session that was open stays open"
 
-    both = brokerstorm("analyze", "latest", "--import", "source")
-    assert both.returncode == 2
-    nowhere = brokerstorm("analyze", "--import", "nowhere")
-    assert nowhere.returncode == 2
+    assert brokerstorm("--run-dir", runs, "analyze", "latest", "--import", source).code == 2
+    assert brokerstorm("--run-dir", runs, "analyze", "--import", str(tmp_path / "nowhere")).code == 2
     assert [p.name for p in (tmp_path / "runs").iterdir() if not p.is_symlink()] == [document["run_id"]]
 
 

@@ -110,7 +110,7 @@ class HungryRuntime(StateRuntime):
 
 @pytest.fixture
 def cluster() -> StateCluster:
-    found = StateCluster()
+    found = StateCluster(fence_s=0.0)  # else who looks often sees a node dead before its leaders have moved
     found.runtime = found.admin.runtime = HungryRuntime()
     return found
 
