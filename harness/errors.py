@@ -39,7 +39,10 @@ class Exit(IntEnum):
 #: Exit code -> (what it means, what to do), for docs/reference/exit-codes.md.
 EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     Exit.PASS: ("pass; of a scenario with variants: every variant came out as expected", ""),
-    Exit.FAIL: ("fail: a promise was broken, or a variant did not come out as expected", "read the report"),
+    Exit.FAIL: (
+        "fail: a promise was broken, a variant did not come out as expected, or a worker broke its contract",
+        "read the report",
+    ),
     Exit.USAGE: ("the command line, a scenario or a run folder cannot be used", "the message names the key"),
     Exit.UNKNOWN: (
         "unknown: the run could not have shown a failure",

@@ -13,7 +13,7 @@ at 1, 0 means none, and are global in the sealed form (``names.jsonl``). Times a
 nanoseconds, 0 meaning "never"; one machine clock serves every process of a run.
 
 docs/capture-format.md describes the same bytes for authors of workers in other languages; golden files
-in tests/data/golden hold it and the workers to it.
+in harness/contract/golden hold it and the workers to it.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ CHECK_TIMEOUT_S = 30.0
 KIT = environments.KIT
 #: Environment variable: folders of workers, separated as in PATH.
 VARIABLE = "BROKERSTORM_WORKERS"
+#: Of a worker's process: the options that it sets unless the scenario does, by role, as JSON.
+OPTIONS = "BROKERSTORM_WORKER_OPTIONS"
 #: Called with a text and the share done (None: not known).
 Progress = Callable[[str, float | None], None]
 Command = tuple[list[str], dict[str, str]]
@@ -132,9 +134,9 @@ def launch(
         UsageError: the repository has no such version; the hint lists some that it has.
         EnvironmentNotReady: no network, no Java, disk full.
     """
-    return TOOLCHAINS[worker.language].launch(
-        worker, client_version, offline, on_progress or (lambda text, share: None)
-    )
+    said = on_progress or (lambda text, share: None)
+    argv, env = TOOLCHAINS[worker.language].launch(worker, client_version, offline, said)
+    return argv, {**env, OPTIONS: json.dumps(worker.options)}
 
 
 def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:

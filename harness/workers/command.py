@@ -8,7 +8,6 @@ this version and these sources: ``build`` is run in it, once, and what it leaves
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 import subprocess
@@ -30,7 +29,7 @@ Progress = Callable[[str, float | None], None]
 def launch(
     worker: WorkerSpec, version: str, offline: bool, on_progress: Progress
 ) -> tuple[list[str], dict[str, str]]:
-    """The command of the worker; builds on first use. The worker's options go along in the environment.
+    """The command of the worker; builds on first use.
 
     Raises:
         UsageError: not a version.
@@ -47,8 +46,7 @@ def launch(
         on_progress(f"building {worker.library} {wanted}, once", None)
         _build_once(worker, wanted, made)
         on_progress(f"{worker.library} {wanted} built", 1.0)
-    options = {"BROKERSTORM_WORKER_OPTIONS": json.dumps(worker.options)}
-    return _filled(worker, wanted, build.command), options
+    return _filled(worker, wanted, build.command), {}
 
 
 def readiness(worker: WorkerSpec, version: str) -> Readiness:

@@ -14,7 +14,6 @@ worker imports as ``brokerstorm/kit``, lies beside it: the folder of a worker ma
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,8 +55,6 @@ def launch(
 ) -> tuple[list[str], dict[str, str]]:
     """The command of a Go worker; downloads modules and builds on first use.
 
-    The options of ``worker.toml`` go along in the environment: a binary has no folder to read them from.
-
     Raises:
         UsageError: not a version, or one that the module does not have.
         WorkerError: offline and not built, or it does not build.
@@ -74,7 +71,7 @@ def launch(
         on_progress(f"building {worker.library} {module.version} with Go, once", None)
         _build_once(worker, module, go, binary)
         on_progress(f"{worker.library} {module.version} built", 1.0)
-    return [str(binary)], {"BROKERSTORM_WORKER_OPTIONS": json.dumps(worker.options)}
+    return [str(binary)], {}
 
 
 def readiness(worker: WorkerSpec, version: str) -> Readiness:

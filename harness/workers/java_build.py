@@ -14,7 +14,6 @@ for as ``2.8.1`` (of the first client), as ``andes 3.0.2`` (of a client by its n
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -49,8 +48,6 @@ JVM = (
     "-Djava.awt.headless=true",
     "-Djava.net.preferIPv4Stack=true",
 )
-#: Variable of the worker's environment: by role, the options it sets unless the scenario does.
-DEFAULT_OPTIONS = "BROKERSTORM_DEFAULT_OPTIONS"
 _JDK_HINT = "install a JDK (Debian: apt install openjdk-17-jdk-headless) or set JAVA_HOME to one"
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z._-]{0,40}$")
 _MARKER = "complete"
@@ -93,7 +90,7 @@ def launch(
         _compile_once(worker, client, java, jars, classes)
         on_progress(f"{worker.library} compiled", 1.0)
     argv = [java.path, *JVM, *_build_of(worker).jvm, "-cp", f"{classes}:{jars}/*", worker.entry]
-    return argv, {DEFAULT_OPTIONS: json.dumps(worker.options)}
+    return argv, {}
 
 
 def readiness(worker: WorkerSpec, version: str) -> Readiness:

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from harness.contract.running import compare_with_golden
 from harness.records import RAW, Outcome, TableId
 from harness.run.worker_process import WorkerProcess
 from harness.waiting import wait_until
-from harness.workers import java_build
-from tests.golden import assert_golden
+from harness.workers import OPTIONS, java_build
 
 ECHO = Path(__file__).parents[1] / "data" / "java" / "Echo.java"
 pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
@@ -165,7 +165,7 @@ def test_a_jar_that_the_client_lacks_is_no_bug_of_the_worker(start: Start) -> No
 
 
 def test_defaults_of_the_worker_give_way_to_the_scenario(start: Start) -> None:
-    env = {java_build.DEFAULT_OPTIONS: json.dumps({"producer": {"answers": "never"}})}
+    env = {OPTIONS: json.dumps({"producer": {"answers": "never"}})}
     rows = run(start(env=env, rate_per_s=100), rows=75)
     assert set(rows["outcome"].tolist()) == {Outcome.OK}
 
@@ -189,7 +189,7 @@ def test_commands_it_does_not_know_and_stacks(start: Start) -> None:
 
 def test_the_self_test_writes_the_golden_bytes(command: list[str], tmp_path: Path) -> None:
     subprocess.run([*command, "--self-test", str(tmp_path)], check=True)
-    assert_golden(tmp_path)
+    compare_with_golden(tmp_path)
 
 
 def test_usage(command: list[str]) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness import records
-from harness.workers import launch, load_worker, worker_names
+from harness.contract.running import GOLDEN, self_test
+from harness.workers import load_worker, worker_names
 from harness.workers.python_kit.worker_kit import layouts as lay
-from tests.golden import GOLDEN
 
 
 def distinct(layout: struct.Struct) -> list[object]:
@@ -99,11 +97,8 @@ def test_sizes_and_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in worker_names() if load_worker(name).language == "python"])
-def test_every_python_worker_reproduces_the_golden_files(name: str, tmp_path: Path) -> None:
-    argv, env = launch(load_worker(name))
-    subprocess.run([*argv, "--self-test", str(tmp_path)], env=env, check=True, capture_output=True)
-    golden = {path.name: path.read_bytes() for path in GOLDEN.iterdir()}
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == golden
+def test_every_python_worker_reproduces_the_golden_files(name: str) -> None:
+    self_test(load_worker(name))
 
 
 def test_golden_segments_read_with_the_harness_dtypes() -> None:

@@ -12,7 +12,7 @@ const (
 	goldenNs       = 1_000_000_000_000
 )
 
-// writeGolden writes the files of tests/data/golden into a folder; docs/worker-protocol.md lists the inputs.
+// writeGolden writes the files of harness/contract/golden into a folder; docs/worker-protocol.md lists the inputs.
 func writeGolden(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

@@ -1,4 +1,4 @@
-"""`--self-test DIR`: files of fixed content, to compare with tests/data/golden byte by byte."""
+"""`--self-test DIR`: files of fixed content, to compare with harness/contract/golden byte by byte."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import java.util.Map;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/** {@code --self-test DIR}: files of fixed content, to compare with tests/data/golden byte by byte. */
+/** {@code --self-test DIR}: files of fixed content, to compare with harness/contract/golden byte by byte. */
 public final class Golden {
     private static final int RUN_TAG = 0xC0FFEE01;
     private static final int CAPACITY = 4;

@@ -91,7 +91,7 @@ public final class Spec {
 
     /** Options this worker sets unless the scenario does, by role: of its worker.toml. */
     private Map<?, ?> defaults() {
-        Object byRole = Json.read(System.getenv().getOrDefault("BROKERSTORM_DEFAULT_OPTIONS", "{}"));
+        Object byRole = Json.read(System.getenv().getOrDefault("BROKERSTORM_WORKER_OPTIONS", "{}"));
         Object ours = ((Map<?, ?>) byRole).get(role);
         return ours == null ? Map.of() : (Map<?, ?>) ours;
     }

@@ -1,0 +1,23 @@
+"""The worker contract (docs/worker-protocol.md) as checks that run against live brokers.
+
+One contract for every client: what differs between systems follows from `harness.systems`, what differs
+between clients from ``[contract]`` of their worker.toml. `brokerstorm check-worker` and tests/live run the
+same checks.
+"""
+
+from __future__ import annotations
+
+from harness.contract import consuming, ends, groups, outcomes, queues, reading, sending
+from harness.contract.checks import CHECKS, Check
+from harness.workers.spec import WorkerSpec
+
+__all__ = ["Check", "checks_of"]
+#: In the order in which a broken worker is understood best.
+_PARTS = [part.__name__ for part in (sending, ends, outcomes, groups, consuming, queues, reading)]
+
+
+def checks_of(worker: WorkerSpec) -> list[Check]:
+    """All that can be asked of a worker."""
+    return sorted(
+        (check for check in CHECKS if check.concerns(worker)), key=lambda check: _PARTS.index(check.part)
+    )

@@ -1,0 +1,85 @@
+"""Contract of consumers that settle each message (Pulsar): hand-over, acknowledgement, refusal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.contract.checks import check
+from harness.contract.driving import DrivenWorker, Rows, equal, expect, messages, places
+from harness.contract.rig import Rig
+from harness.records import Check as Payload
+from harness.records import Event
+from harness.systems import System
+
+
+def has_subscriptions(system: System) -> bool:
+    return not system.is_queue and system.subscription != "group"
+
+
+def entries(rows: Rows) -> set[tuple[int, ...]]:
+    """Places without the index in the batch."""
+    return {place[:3] for place in places(rows)}
+
+
+def _journalled(rig: Rig, receive: str) -> str:
+    """A topic of which a consumer got and acknowledged everything, as its journal says."""
+    topic = rig.topic()
+    consumer = rig.consumer(topic, receive=receive, settle="ack")
+    producer = rig.feed(topic, mode="key")
+    count = producer.done_message["ok"] + rig.partitions[topic]
+    consumer.wait_stats(lambda stats: stats["delivered"] >= count)
+    consumer.leave()
+    got = consumer.events(Event.DELIVER)
+    equal("checks of the payloads", set(got["check"].tolist()), {Payload.OK})
+    equal("messages handed over", sorted(messages(got["header"])), sorted(messages(producer.sends)))
+    equal("redelivery counts", set(got["redelivery"].tolist()), {0})
+    called = places(consumer.events(Event.ACK_CALLED))
+    equal("handed over and not acknowledged", sorted(set(places(got)) - set(called)), [])
+    equal("acknowledgements confirmed", sorted(places(consumer.events(Event.ACK_CONFIRMED))), sorted(called))
+    for stream in np.unique(got["stream"]):
+        seen = places(got[got["stream"] == stream])
+        expect(seen == sorted(seen), f"messages of stream {stream} are not in its order")
+    return topic
+
+
+@check("consumer", applies=has_subscriptions)
+def what_was_acknowledged_is_not_given_again(rig: Rig) -> None:
+    topic = _journalled(rig, "loop")
+    again = rig.consumer(topic)
+    count = rig.feed(topic, rate=50).done_message["ok"]
+    again.wait_stats(lambda stats: stats["delivered"] >= count)
+    again.leave()
+    equal("messages of the next session", len(again.events(Event.DELIVER)), count)
+
+
+def _receive_check(receive: str, slow: bool) -> None:
+    @check(
+        "consumer", cases={receive: {}}, supports={"receive": receive}, applies=has_subscriptions, slow=slow
+    )
+    def every_message_is_journalled_that_comes_by(rig: Rig) -> None:
+        _journalled(rig, receive)
+
+
+_receive_check("listener", slow=False)
+_receive_check("batch", slow=True)
+
+
+@check("consumer", "shared", applies=has_subscriptions)
+def refused_messages_come_again(rig: Rig) -> None:
+    topic = rig.topic(partitions=1)
+    options = rig.worker.contract.words("shared", ms=200)
+    consumer = rig.consumer(topic, settle="ack", nack_every=10, options=options)
+    producer = rig.feed(topic, rate=200)
+    count = producer.done_message["ok"]
+    consumer.wait_stats(lambda stats: stats["delivered"] >= count + count // 10)
+    consumer.leave()
+    _check_refused(consumer, producer, count)
+
+
+def _check_refused(consumer: DrivenWorker, producer: DrivenWorker, count: int) -> None:
+    got, refused = consumer.events(Event.DELIVER), consumer.events(Event.NACK)
+    equal("messages handed over", set(messages(got["header"])), set(messages(producer.sends)))
+    expect(len(refused) >= count // 10, f"{len(refused)} refused of {count}, asked for every tenth")
+    again = got[got["redelivery"] > 0]
+    expect(len(again) >= len(entries(refused)) // 2, f"{len(again)} came again of {len(refused)} refused")
+    equal("came again and not refused", entries(again) - entries(refused), set())

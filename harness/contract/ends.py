@@ -1,0 +1,146 @@
+"""Contract of producers: how their life goes and ends. Told to, frozen, without disk, without brokers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from harness.contract.checks import check
+from harness.contract.driving import DrivenWorker, NotHere, dense, equal, expect, outcomes
+from harness.contract.rig import Rig
+from harness.records import Outcome
+from harness.systems import System
+
+#: Refuses every connection.
+NOBODY = "127.0.0.1:1"
+SEGMENT_ROWS = 65_536
+
+
+def _running(rig: Rig) -> DrivenWorker:
+    producer = rig.producer(rig.topic(), load_s=30)
+    producer.begin()
+    producer.wait_stats(lambda stats: stats["attempted"] > rig.rate / 4)
+    return producer
+
+
+@check("producer", by_kit=True)
+def stop_load_ends_the_offering_and_drain_the_run(rig: Rig) -> None:
+    producer = _running(rig)
+    stopped_ns = time.monotonic_ns()
+    producer.tell("stop-load")
+    attempted = producer.wait_stats(lambda stats: stats["t_ns"] > stopped_ns + 1.2e9)["attempted"]
+    producer.finish()
+    sends = producer.sends
+    equal("rows", len(sends), attempted)
+    equal("ok", producer.done_message["ok"], attempted)
+    late_s = (int(sends["t_start_ns"].max()) - stopped_ns) / 1e9
+    expect(late_s < 0.5, f"a message was sent {late_s:.1f} s after stop-load")
+
+
+def _by_command(producer: DrivenWorker) -> None:
+    producer.tell("stop")
+
+
+def _by_signal(producer: DrivenWorker) -> None:
+    assert producer.pid is not None
+    os.kill(producer.pid, signal.SIGTERM)
+
+
+_ENDS = {"end of input": DrivenWorker.close_input, "stop": _by_command, "SIGTERM": _by_signal}
+
+
+@check("producer", cases={name: {"how": name} for name in _ENDS}, slow={"stop", "SIGTERM"}, by_kit=True)
+def it_ends_at_once_and_orderly_at(rig: Rig, how: str) -> None:
+    producer = _running(rig)
+    _ENDS[how](producer)
+    equal("exit code", producer.wait_end(10), 0)
+    expect(producer.done.is_set(), "ended without a done line")
+    equal("rows", len(producer.sends), producer.done_message["attempted"])
+
+
+@check("producer", by_kit=True)
+def a_frozen_process_reports_the_time(rig: Rig) -> None:
+    producer = _running(rig)
+    assert producer.pid is not None
+    begun_ns = time.monotonic_ns()
+    os.kill(producer.pid, signal.SIGSTOP)
+    time.sleep(1.5)
+    os.kill(producer.pid, signal.SIGCONT)
+    frozen_ns = producer.wait_stats(lambda stats: stats["frozen_ns"] > 0)["frozen_ns"]
+    most_ns = time.monotonic_ns() - begun_ns
+    expect(1.0e9 < frozen_ns < most_ns, f"frozen for 1.5 s, and it says {frozen_ns / 1e9:.1f} s")
+    expect(any(line.get("kind") == "frozen" for line in producer.said), "no event of kind frozen")
+    producer.finish()
+    late_s = max(line["late_max_ns"] for line in producer.said if line["type"] == "stats") / 1e9
+    expect(late_s < 1.0, f"frozen time was charged to the generator: late_max_ns {late_s:.1f} s")
+
+
+def is_fast(system: System) -> bool:
+    """A segment of rows is full in seconds."""
+    return not system.is_queue
+
+
+@check("producer", applies=is_fast, by_kit=True)
+def a_full_disk_is_a_clear_error_and_loses_nothing(rig: Rig) -> None:
+    if os.geteuid() != 0:
+        raise NotHere("needs root, to mount a small file system")
+    disk = rig.folder / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
+    try:
+        _fill(rig, disk)
+    finally:
+        rig.close()
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def _fill(rig: Rig, disk: Path) -> None:
+    """One segment of 6 MB fits, two do not."""
+    producer = rig.producer(rig.topic(), rate=0, warm_up_s=0, load_s=60, folder=disk / "p", payload=52)
+    producer.begin()
+    equal("exit code", producer.wait_end(60), 4)
+    error = producer.errors[-1]
+    expect(error["fatal"], "its error line does not say that it is fatal")
+    for word in ("No space left on device", "-000001"):
+        expect(word in error["text"], f"its error does not name {word}: {error['text']}")
+    expect(not producer.done.is_set(), "said done")
+    sends = producer.sends
+    equal("rows", len(sends), SEGMENT_ROWS)
+    expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
+    equal("outcomes (calls in flight are waited for)", outcomes(sends), {Outcome.OK})
+    equal("half-made files", [path.name for path in producer.folder.glob("*.part")], [])
+
+
+@check("producer")
+def an_option_that_the_client_lacks_ends_it_with_its_own_words(rig: Rig) -> None:
+    wrong, *near = [*rig.worker.contract.misspelt, "no.such.option"][:2]
+    error = rig.producer(rig.topic(), options={wrong: "1"}).refused()
+    said = f"{error['text']} {error.get('hint', '')}"
+    expect(wrong in error["text"], f"its error does not name the option {wrong}: {error['text']}")
+    if rig.worker.contract.misspelt[1:]:
+        expect(near[0] in said, f"its error does not name the near option {near[0]}: {said}")
+
+
+def _gives_up(rig: Rig) -> dict[str, str]:
+    return rig.worker.contract.words("gives_up", ms=3000, s=3)
+
+
+@check("producer", quick_with="gives_up")
+def brokers_that_do_not_answer_end_it_before_ready(rig: Rig) -> None:
+    bootstrap = rig.cluster.bootstrap.partition("://")
+    nobody = f"{bootstrap[0]}://{NOBODY}" if bootstrap[1] else NOBODY
+    rig.producer("nowhere", options=_gives_up(rig), bootstrap=nobody).refused()
+
+
+def makes_no_topics(system: System) -> bool:
+    """Of Pulsar a producer that asks for a topic makes it; Qpid has none of the name."""
+    return system.has_offsets
+
+
+@check("producer", applies=makes_no_topics)
+def an_unknown_topic_ends_it_before_ready(rig: Rig) -> None:
+    error = rig.producer("no-such-topic", options=_gives_up(rig)).refused()
+    expect("no-such-topic" in error["text"], f"its error does not name the topic: {error['text']}")

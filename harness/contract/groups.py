@@ -1,0 +1,133 @@
+"""Contract of members of a group (Kafka): they journal what they were handed and what they committed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+
+from harness.contract.checks import check
+from harness.contract.driving import DrivenWorker, equal, expect, messages
+from harness.contract.rig import Rig
+from harness.records import Check as Payload
+from harness.records import Event, TableId
+from harness.systems import System
+from harness.waiting import wait_until
+
+
+def has_groups(system: System) -> bool:
+    return system.subscription == "group"
+
+
+def positions(consumer: DrivenWorker) -> dict[int, list[int]]:
+    """Stream -> positions in the order of the journal, probes too."""
+    rows = consumer.rows(TableId.DELIVERIES)
+    rows = rows[rows["kind"] == Event.DELIVER]
+    return {int(s): rows["position"][rows["stream"] == s].tolist() for s in np.unique(rows["stream"])}
+
+
+@check("consumer", applies=has_groups)
+def a_member_journals_what_it_saw_and_committed(rig: Rig) -> None:
+    topic = rig.topic()
+    consumer = rig.consumer(topic)
+    producer = rig.feed(topic)
+    count = producer.done_message["ok"] + rig.partitions[topic]  # and a probe in each
+    stats = consumer.wait_stats(lambda stats: stats["delivered"] >= count)
+    equal("sum of the positions it tells", sum(stats["positions"].values()), count)
+    consumer.leave()
+    equal("delivered", consumer.done_message["delivered"], count)
+    _check_deliveries(rig, topic, consumer, producer)
+    _check_commits(consumer)
+
+    # the next session of the group goes on behind the commits
+    again = rig.consumer(topic)
+    more = rig.feed(topic, rate=100).done_message["ok"]
+    again.wait_stats(lambda stats: stats["delivered"] >= more)
+    again.leave()
+    for stream, seen in positions(again).items():
+        equal(
+            f"first position of the next session in stream {stream}",
+            seen[0],
+            len(positions(consumer)[stream]),
+        )
+
+
+def _check_deliveries(rig: Rig, topic: str, consumer: DrivenWorker, producer: DrivenWorker) -> None:
+    rows, got = consumer.rows(TableId.DELIVERIES), consumer.events(Event.DELIVER)
+    equal("checks of the payloads", set(got["check"].tolist()), {Payload.OK})
+    equal("messages handed over", sorted(messages(got["header"])), sorted(messages(producer.sends)))
+    for stream, seen in positions(consumer).items():
+        equal(f"positions in stream {stream}", seen, list(range(len(seen))))
+    for event in (Event.ASSIGN, Event.REVOKE):
+        equal(f"rows of {event.name}", len(rows[rows["kind"] == event]), rig.partitions[topic])
+    equal("epochs", len(set(got["epoch"].tolist())), 1)
+    for event in np.unique(rows["kind"]):
+        grows = (np.diff(rows["t_ns"][rows["kind"] == event]) >= 0).all()
+        expect(grows, f"times of {Event(event).name} rows go back")
+
+
+def _check_commits(consumer: DrivenWorker) -> None:
+    rows = consumer.rows(TableId.DELIVERIES)
+    called, confirmed = (rows[rows["kind"] == kind] for kind in (Event.COMMIT_CALLED, Event.COMMIT))
+    # a commit that was under way when the session ended is never confirmed
+    expect(0 < len(confirmed) <= len(called), f"{len(confirmed)} commits confirmed of {len(called)}")
+    asked, kept = ({(int(r["stream"]), int(r["position"])) for r in part} for part in (called, confirmed))
+    equal("commits confirmed that were not asked for", kept - asked, set())
+    for stream, seen in positions(consumer).items():
+        last = int(confirmed["position"][confirmed["stream"] == stream].max(initial=-1))
+        equal(f"last commit of stream {stream}", last, len(seen))
+
+
+@check("consumer", applies=has_groups)
+def a_second_member_takes_partitions_over(rig: Rig) -> None:
+    topic = rig.topic()
+    first, second = rig.consumer(topic), rig.consumer(topic)
+    count = rig.feed(topic).done_message["ok"] + rig.partitions[topic]
+
+    def delivered() -> int:
+        return sum(int(consumer.stats.get("delivered", 0)) for consumer in (first, second))
+
+    wait_until(lambda: delivered() >= count, 40)
+    for consumer in (first, second):
+        consumer.leave()
+    rows = first.rows(TableId.DELIVERIES)
+    expect(rows["epoch"].max() > 1 or (rows["kind"] == Event.REVOKE).any(), "the first saw no rebalance")
+    expect(positions(second), "the second was handed nothing")
+    together = sorted((s, p) for each in (first, second) for s, ps in positions(each).items() for p in ps)
+    equal("messages handed over", len(together), count)
+    equal("messages handed over twice", len(together) - len(set(together)), 0)
+
+
+@check("consumer", slow=True, applies=has_groups)
+def kill_9_of_a_member_leaves_its_journal(rig: Rig) -> None:
+    topic = rig.topic()
+    consumer = rig.consumer(topic)
+    count = rig.feed(topic).done_message["ok"] + rig.partitions[topic]
+    consumer.wait_stats(lambda stats: stats["delivered"] >= count)
+    assert consumer.pid is not None
+    os.kill(consumer.pid, signal.SIGKILL)
+    equal("exit code", consumer.wait_end(), -signal.SIGKILL)
+    equal("rows", sum(map(len, positions(consumer).values())), count)
+
+
+@check("consumer", applies=has_groups)
+def work_on_a_message_delays_neither_heartbeats_nor_commits(rig: Rig) -> None:
+    """An application that is slow: it keeps its partitions, and what it has done is committed meanwhile."""
+    topic = rig.topic()
+    consumer = rig.consumer(topic, work_s=0.02)
+    rig.feed(topic, rate=100)
+    begun = time.monotonic()
+    consumer.wait_stats(lambda stats: stats["delivered"] >= 50)
+    took_s = time.monotonic() - begun
+    expect(took_s < 30, f"50 messages with work of 20 ms took {took_s:.0f} s")
+    consumer.leave()
+    got = consumer.rows(TableId.DELIVERIES)
+    equal("epochs", len(set(got["epoch"][got["kind"] == Event.DELIVER].tolist())), 1)
+    seen = positions(consumer)
+    rows = got[got["kind"] == Event.COMMIT]
+    expect(len(rows) > 0, "nothing was committed")
+    for stream in np.unique(rows["stream"]):
+        last = int(rows["position"][rows["stream"] == stream].max())
+        expect(last <= len(seen[int(stream)]), f"committed more than was handed over of stream {stream}")

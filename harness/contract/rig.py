@@ -1,0 +1,236 @@
+"""Topics and workers on a live cluster, for one check."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.clusters import BrokerCluster
+from harness.contract.driving import READY_S, DrivenWorker, Rows, equal, expect
+from harness.protocols.cluster import TopicSettings
+from harness.records import Kind, TableId
+from harness.run.worker_specs import PROTOCOL_VERSION
+from harness.systems import SYSTEMS
+from harness.workers import load_worker
+from harness.workers.spec import WorkerSpec
+
+RUN_TAG: Final = 0xB0B5
+#: Messages a second; a queue is slower for its transactions.
+LOG_RATE, QUEUE_RATE = 1000.0, 200.0
+LOG_PARTITIONS: Final = 6
+KEYS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where workers are checked, and how.
+
+    Attributes:
+        folder: takes what they capture.
+        version: of the client under test; empty = the default of its worker.
+        offline: nothing is fetched or built.
+    """
+
+    cluster: BrokerCluster[Any]
+    folder: Path
+    version: str = ""
+    offline: bool = False
+
+
+class Rig:
+    """Topics and workers on one cluster; `close` ends every worker it made.
+
+    Attributes:
+        worker: the one under test.
+    """
+
+    def __init__(self, place: Place, worker: WorkerSpec) -> None:
+        self.place = place
+        self.cluster = place.cluster
+        self.folder = place.folder
+        self.worker = worker
+        self.version = place.version
+        self.system = SYSTEMS[place.cluster.system]
+        self.partitions: dict[str, int] = {}
+        self.started: list[DrivenWorker] = []
+
+    # -- topics
+
+    def topic(
+        self, *, partitions: int = 0, replication: int = 3, config: Mapping[str, str] | None = None
+    ) -> str:
+        """A new topic that every node knows, with one probe in each partition of a log."""
+        name = f"t-{uuid.uuid4().hex[:8]}"
+        count = partitions or (1 if self.system.is_queue else LOG_PARTITIONS)
+        copies = self.system.replication(replication, "", {})
+        settings = self.system.topic_config(config or {}, copies, {})
+        self.cluster.admin.create_topics([TopicSettings(name, count, copies, settings)])
+        self.partitions[name] = count
+        self.wait_ready(name)
+        return name
+
+    def wait_ready(self, topic: str) -> None:
+        """Until the topic works at every node."""
+        self.cluster.admin.wait_ready([topic], timeout_s=60, run_tag=RUN_TAG)
+
+    @contextmanager
+    def frozen_brokers(self, topic: str) -> Iterator[None]:
+        """Every broker stands still; whole again behind it."""
+        runtime = self.cluster.runtime
+        nodes = [node.name for node in runtime.nodes if "broker" in node.roles]
+        try:
+            for node in nodes:
+                runtime.pause(node)
+            yield
+        finally:
+            for node in nodes:
+                runtime.resume(node)
+            self.wait_ready(topic)
+
+    # -- workers
+
+    def start(
+        self,
+        role: str,
+        topic: str,
+        part: Mapping[str, Any],
+        *,
+        worker: WorkerSpec | None = None,
+        version: str | None = None,
+        name: str = "",
+        options: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        bootstrap: str = "",
+    ) -> DrivenWorker:
+        """A worker of a role; the one under test unless another is named."""
+        name = name or f"{role}-{len(self.started) + 1}"
+        count = self.partitions.get(topic, 1)
+        wanted = (self.version if worker is None else "") if version is None else version
+        tested = worker or self.worker
+        spec = {
+            "protocol": PROTOCOL_VERSION,
+            "run_id": "contract",
+            "run_tag": RUN_TAG,
+            "system": self.system.name,
+            "role": role,
+            "name": name,
+            "capture_dir": str(folder or self.folder / name),
+            "bootstrap": bootstrap or self.cluster.bootstrap,
+            "admin_url": self.cluster.admin_url,
+            "topics": {topic: {"address": self.system.address(topic, RUN_TAG), "partitions": count}},
+            "streams": {f"{topic}-{p}": p + 1 for p in range(count)},
+            "client": {"library": tested.library, "version": wanted, "options": dict(options or {})},
+            role: dict(part),
+        }
+        made = DrivenWorker(tested, spec, self.place.offline)
+        self.started.append(made)
+        return made
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        mode: str = "partition",
+        rate: float | None = None,
+        warm_up_s: float = 0.5,
+        load_s: float = 1.5,
+        payload: int = 150,
+        options: Mapping[str, str] | None = None,
+        worker: WorkerSpec | None = None,
+        asked: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> DrivenWorker:
+        """``asked``: further keys of a producer (when_full, results, calls, threads ...); ``more``: of
+        `start`."""
+        # a broker answers a connection's requests one by one: many tiny ones take long on a busy machine
+        linger = (worker or self.worker).contract.words("linger", ms=50)
+        count = self.partitions.get(topic, 1)
+        lanes = {"partition": count, "key": KEYS, "routed": 1}[mode]
+        part = {
+            "instance": len(self.started) + 1,
+            "lane_groups": [{"topic": topic, "mode": mode, "first": 0, "count": lanes, "partitions": count}],
+            "rate_per_s": self.rate if rate is None else rate,
+            "payload_bytes": payload,
+            "payload_max_bytes": payload,
+            "threads": 1,
+            "when_full": "wait",
+            "results": "checked",
+            "calls": "async",
+            "batch": 1,
+            "warm_up_s": warm_up_s,
+            "load_s": load_s,
+            "call_deadline_s": 60,
+            "capture": True,
+            **(asked or {}),
+        }
+        return self.start(
+            "producer", topic, part, worker=worker, options={**linger, **(options or {})}, **more
+        )
+
+    @property
+    def rate(self) -> float:
+        """Messages a second that every client manages."""
+        return QUEUE_RATE if self.system.is_queue else LOG_RATE
+
+    @property
+    def reference(self) -> WorkerSpec:
+        """The worker that audits the system: what is not under test is done by it."""
+        return load_worker(self.system.audit[0])
+
+    def feed(self, topic: str, **how: Any) -> DrivenWorker:
+        """The reference producer fills a topic; ``how`` as of `producer`."""
+        return self.producer(topic, worker=self.reference, version=self.system.audit[1], **how).send_all()
+
+    def consumer(self, topic: str, *, options: Mapping[str, str] | None = None, **how: Any) -> DrivenWorker:
+        """``how``: further keys of a consumer (receive, settle, work_s ...)."""
+        part = {
+            "session": len(self.started) + 1,
+            "group": f"g-{topic}",
+            "topics": [topic],
+            "commit_every_s": 0.3,
+            "settle": self.system.auto_settle,
+            **how,
+        }
+        always = self.worker.contract.words("consumer")
+        made = self.start("consumer", topic, part, options={**always, **(options or {})})
+        made.wait_ready(READY_S)
+        return made
+
+    def audit(self, topic: str, *, worker: WorkerSpec | None = None, **asked: Any) -> DrivenWorker:
+        """A whole audit, from start to done, by the reference reader unless another is named."""
+        made = self.auditor(topic, worker=worker, **asked)
+        made.wait_ready(READY_S)
+        made.tell("start 1")
+        expect(made.wait_done(60), f"the audit is not done; it said {made.said[-2:]}")
+        equal("exit code of the audit", made.wait_end(), 0)
+        return made
+
+    def auditor(
+        self, topic: str, *, worker: WorkerSpec | None = None, options: Mapping[str, str] | None = None,
+        isolation: str = "", stall_s: float = 10,
+    ) -> DrivenWorker:  # fmt: skip
+        """A reader of the whole topic that was not started yet."""
+        usual = "remaining" if self.system.is_queue else "read_uncommitted"
+        part = {
+            "reader": 1,
+            "streams": [f"{topic}-{p}" for p in range(self.partitions[topic])],
+            "isolation": isolation or usual,
+            "stall_s": stall_s,
+        }
+        reader = worker or self.reference
+        version = self.version if worker is self.worker else self.system.audit[1]
+        return self.start("audit", topic, part, worker=reader, version=version, options=options)
+
+    def stored(self, topic: str) -> Rows:
+        """What the log holds, or the queue still has; without probes."""
+        log = self.audit(topic).rows(TableId.LOG)
+        ours: Rows = log[log["header"]["kind"] != Kind.PROBE]
+        return ours
+
+    def close(self) -> None:
+        for worker in self.started:
+            worker.kill()

@@ -1,0 +1,205 @@
+"""Contract of producers: what they send and write down, rows, identity, payloads."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+
+from harness.contract.checks import check
+from harness.contract.driving import Rows, dense, equal, expect, messages, outcomes, places
+from harness.contract.rig import KEYS, Rig
+from harness.records import Check as Payload
+from harness.records import Kind, Outcome, TableId
+from harness.systems import System
+
+
+def is_log(system: System) -> bool:
+    return not system.is_queue
+
+
+@check("producer")
+def every_send_is_one_row_with_one_outcome(rig: Rig) -> None:
+    _whole(rig, "partition")
+
+
+@check(
+    "producer", cases={"key": {"mode": "key"}, "routed": {"mode": "routed"}}, slow={"routed"}, applies=is_log
+)
+def every_send_is_one_row_with_one_outcome_in_lanes_of(rig: Rig, mode: str) -> None:
+    _whole(rig, mode)
+
+
+def _whole(rig: Rig, mode: str) -> None:
+    topic = rig.topic()
+    producer = rig.producer(topic, mode=mode).send_all()
+    sends, count = producer.sends, int(2 * rig.rate)
+    for name, found in (
+        ("rows", len(sends)),
+        *((key, producer.done_message.get(key)) for key in ("attempted", "ok")),
+    ):
+        equal(f"{name} of {count} messages", found, count)
+    expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
+    lanes = {"partition": rig.partitions[topic], "key": KEYS, "routed": 1}[mode]
+    equal("lanes", set(sends["lane"].tolist()), set(range(lanes)))
+    equal("outcomes", outcomes(sends), {Outcome.OK})
+    equal(
+        "probes, warm-up and load", np.bincount(sends["kind"]).tolist(), [0, count // 4, count - count // 4]
+    )
+    _check_times(sends)
+    _check_stored(rig, topic, sends, mode)
+
+
+def _check_times(sends: Rows) -> None:
+    expect((np.diff(sends["t_intended_ns"]) > 0).all(), "t_intended_ns does not grow from row to row")
+    expect((sends["t_start_ns"] >= sends["t_intended_ns"]).all(), "a call began before its message was due")
+    expect((sends["t_done_ns"] >= sends["t_start_ns"]).all(), "a call was answered before it began")
+
+
+def _check_stored(rig: Rig, topic: str, sends: Rows, mode: str) -> None:
+    """What the client says is where the log has it."""
+    log = rig.stored(topic)
+    equal("checks of the payloads", set(log["check"].tolist()), {Payload.OK})
+    equal("messages stored", sorted(messages(log["header"])), sorted(messages(sends)))
+    dues = dict(zip(messages(sends), sends["t_intended_ns"].tolist(), strict=True))
+    equal(
+        "intended times stored",
+        dict(zip(messages(log["header"]), log["header"]["t_intended_ns"].tolist(), strict=True)),
+        dues,
+    )
+    if rig.system.is_queue:
+        return
+    found = dict(zip(messages(log["header"]), places(log), strict=True))
+    told = dict(zip(messages(sends), places(sends), strict=True))
+    equal(
+        "places of messages that are not where the client says", [m for m in told if told[m] != found[m]], []
+    )
+    if mode == "partition":
+        expect(
+            (sends["stream"] == sends["lane"] + 1).all(), "a message of a partition lane is in another one"
+        )
+    if mode == "key":
+        streams = {lane: len(set(sends["stream"][sends["lane"] == lane])) for lane in range(KEYS)}
+        equal("keys in several partitions", [lane for lane, count in streams.items() if count > 1], [])
+        expect(
+            (log["header"]["key"] == log["header"]["lane"]).all(), "headers do not have the number of the key"
+        )
+    _check_sequence_ids(log, sends)
+
+
+def _check_sequence_ids(log: Rows, sends: Rows) -> None:
+    """Of clients that show them (``client_name`` is not 0): those that the log has."""
+    if not sends["client_name"].any() or not log["client_name"].any():
+        return
+    shown = dict(zip(messages(sends), sends["client_seq"].tolist(), strict=True))
+    kept = dict(zip(messages(log["header"]), log["client_seq"].tolist(), strict=True))
+    equal("sequence ids that are not those of the log", [m for m in shown if shown[m] != kept[m]], [])
+
+
+@check("producer", supports={"threads": "many"})
+def threads_share_the_lanes(rig: Rig) -> None:
+    """Each has a schedule of its own, which may begin with one message more."""
+    topic, threads = rig.topic(), 4
+    producer = rig.producer(topic, asked={"threads": threads}).send_all()
+    sends, count = producer.sends, int(2 * rig.rate)
+    expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
+    more = len(sends) - count
+    expect(0 <= more <= threads, f"{len(sends)} rows of {count} messages with {threads} threads")
+    equal("ok", producer.done_message["ok"], len(sends))
+    equal("lanes", set(sends["lane"].tolist()), set(range(rig.partitions[topic])))
+    equal("messages stored", sorted(messages(rig.stored(topic)["header"])), sorted(messages(sends)))
+
+
+@check("producer", supports={"payload": "range"})
+def sizes_differ_by_message(rig: Rig) -> None:
+    topic, least, most = rig.topic(), 100, 2000
+    producer = rig.producer(topic, payload=least, asked={"payload_max_bytes": most}).send_all()
+    log = rig.stored(topic)
+    equal("checks of the payloads", set(log["check"].tolist()), {Payload.OK})
+    equal("messages stored", len(log), producer.done_message["ok"])
+    instance = producer.spec["producer"]["instance"]
+    told = zip(messages(log["header"]), log["header"]["length"].tolist(), strict=True)
+    wrong = {m: size for m, size in told if size != size_of(*m, instance, least, most)}
+    equal("messages of another size than theirs, by lane and seq", wrong, {})
+
+
+def size_of(lane: int, seq: int, instance: int, least: int, most: int) -> int:
+    """The size of a message as docs/worker-protocol.md has it (SplitMix64 of instance, lane and seq)."""
+    mixed = ((seq + 1) * 0x9E3779B97F4A7C15 + (instance << 32 | lane)) % 2**64
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
+    return least + ((mixed ^ mixed >> 31) >> 32) * (most - least + 1) // 2**32
+
+
+@check("producer", by_kit=True)
+def a_payload_size_and_an_unlimited_rate_without_capture(rig: Rig) -> None:
+    topic = rig.topic()
+    asked = {"capture": False}
+    producer = rig.producer(topic, rate=0, warm_up_s=0, load_s=0.4, payload=1000, asked=asked).send_all()
+    expect(not list(producer.folder.glob("*.seg")), "wrote rows although capture is off")
+    ok = producer.done_message["ok"]
+    equal("attempted", producer.done_message["attempted"], ok)
+    expect(ok > rig.rate / 10, f"sent {ok} messages in 0.4 s at an unlimited rate")
+    log = rig.stored(topic)
+    equal("messages stored", len(log), ok)
+    equal("payload lengths", set(log["header"]["length"].tolist()), {1000})
+    equal("kinds", set(log["header"]["kind"].tolist()), {Kind.LOAD})
+
+
+@check("producer", by_kit=True)
+def kill_9_leaves_readable_rows(rig: Rig) -> None:
+    topic = rig.topic()
+    producer = rig.producer(topic, load_s=30)
+    producer.begin()
+    producer.wait_stats(lambda stats: stats["ok"] > rig.rate / 2)
+    assert producer.pid is not None
+    os.kill(producer.pid, signal.SIGKILL)
+    equal("exit code", producer.wait_end(), -signal.SIGKILL)
+    expect(not producer.done.is_set(), "said done")
+    sends = producer.sends
+    expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
+    expect(outcomes(sends) <= {Outcome.NONE, Outcome.OK}, f"outcomes {outcomes(sends)}")
+    known = np.count_nonzero(sends["outcome"])
+    expect(
+        known >= producer.stats["ok"], f"{known} rows have an outcome, and it told of {producer.stats['ok']}"
+    )
+    stored = set(messages(rig.stored(topic)["header"]))
+    equal("stored without a row", sorted(stored - set(messages(sends))), [])
+    lost = set(messages(sends[sends["outcome"] == Outcome.OK])) - stored
+    equal("acknowledged and not stored", sorted(lost), [])
+
+
+@check("producer", "older_version")
+def an_older_version_writes_the_same_rows(rig: Rig) -> None:
+    version = rig.worker.contract.older_version
+    producer = rig.producer(rig.topic(), version=version).send_all()
+    said = producer.ready_message["client_version"]
+    expect(said.startswith(version), f"client_version {said}, asked for {version}")
+    sends = producer.sends
+    equal("rows", len(sends), producer.done_message["ok"])
+    equal("outcomes", outcomes(sends), {Outcome.OK})
+    expect((sends["stream"] > 0).all(), "a row without its stream")
+
+
+def _call_check(calls: str, batch: int) -> None:
+    @check("producer", cases={calls: {"batch": batch}}, supports={"calls": calls})
+    def a_call_is_made_when_its_last_message_is_due(rig: Rig, batch: int) -> None:
+        """The last call of warm-up and load is as long as the schedule has messages left."""
+        count = int(0.5 * 200) + int(1.55 * 200)
+        asked = {"calls": calls, "batch": batch}
+        # a call for one message must not wait for more of them
+        options = rig.worker.contract.words("linger", ms=0) if calls == "sync" else {}
+        producer = rig.producer(rig.topic(), rate=200, load_s=1.55, asked=asked, options=options).send_all()
+        sends = producer.rows(TableId.SENDS)
+        equal("rows", len(sends), count)
+        equal("ok", producer.done_message["ok"], count)
+        expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
+        for made in np.split(sends, range(batch, len(sends), batch)):
+            early = made["t_start_ns"].min() < made["t_intended_ns"].max()
+            expect(not early, "a call began before its last message was due")
+        expect(producer.done_message["blocked_ns"] > 0, "calls that wait for an answer took no time")
+
+
+_call_check("sync", 1)
+_call_check("batch", 25)

@@ -1,0 +1,300 @@
+"""Workers on real brokers: every one keeps the worker contract (`harness.contract`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import Producer
+
+from harness.clusters import BrokerCluster
+from harness.contract import Check, checks_of
+from harness.contract.driving import READY_S, NotHere, messages, outcomes, places
+from harness.contract.rig import RUN_TAG, Place, Rig
+from harness.contract.running import cluster_of, self_test
+from harness.records import Check as Payload
+from harness.records import Event, Outcome, TableId
+from harness.run.hangs import take_stacks
+from harness.run.liveness import CHECK_EVERY_S, HangDetector, SendSegments
+from harness.rundir import RunDir
+from harness.systems import DEFAULT
+from harness.workers import known_workers, load_worker
+from harness.workers.python_kit.worker_kit import payload
+from harness.workers.spec import WorkerSpec
+from tests.live.cluster_rig import new_run_id, wait_until
+
+pytestmark = pytest.mark.live
+
+
+class Clusters:
+    """One cluster at a time: that of the system which was asked for last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._up: BrokerCluster[Any] | None = None
+
+    def of(self, system: str) -> BrokerCluster[Any]:
+        if self._up is None or self._up.system != system:
+            self.close()
+            run_id = new_run_id()
+            self._up = self._stack.enter_context(cluster_of(system, run_id, self._folder / run_id))
+        return self._up
+
+    def close(self) -> None:
+        self._stack.close()
+        self._up = None
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    made = Clusters(tmp_path_factory.mktemp("clusters"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("worker", list(known_workers().values()), ids=lambda worker: worker.library)
+def test_the_self_test_writes_the_golden_files(worker: WorkerSpec) -> None:
+    self_test(worker)
+
+
+# ----- what only one worker is asked -------------------------------------------------------------------
+
+
+@pytest.fixture
+def rig(clusters: Clusters, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    """For the worker that the test is about: `about`."""
+    worker = load_worker(request.param)
+    made = Rig(Place(clusters.of(worker.system), tmp_path), worker)
+    yield made
+    made.close()
+
+
+def about(library: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("rig", [library], indirect=True)
+
+
+@about("confluent-kafka")
+def test_a_full_queue_may_be_a_fail(rig: Rig) -> None:
+    topic, options = rig.topic(), {"queue.buffering.max.messages": "50", "linger.ms": "20"}
+    asked = {"when_full": "fail"}
+    fails = rig.producer(topic, rate=5000, warm_up_s=0, load_s=1, options=options, asked=asked).send_all()
+    sends = fails.sends
+    assert outcomes(sends) == {Outcome.OK, Outcome.FAIL}
+    refused = sends[sends["outcome"] == Outcome.FAIL]
+    assert [text.partition(":")[0] for text in fails.errors_of(refused)] == ["_QUEUE_FULL"]
+    assert len(rig.stored(topic)) == fails.done_message["ok"]
+
+
+@about("confluent-kafka")
+def test_audit_names_what_is_not_ours(rig: Rig) -> None:
+    topic = rig.topic()
+    how = {"instance": 1, "lane": 0, "seq": 0, "t_intended_ns": 1, "length": 100}
+    ours, other = payload.encode(run_tag=RUN_TAG, **how), payload.encode(run_tag=1, **how)
+    producer = Producer({"bootstrap.servers": rig.cluster.bootstrap})
+    for value in (ours, ours[:-1] + bytes([ours[-1] ^ 1]), ours[:60], b"hello", None, other):
+        producer.produce(topic, value, b"k", 2)
+    assert producer.flush(10) == 0
+    audit = rig.audit(topic)
+    log = audit.rows(TableId.LOG)
+    log = log[log["stream"] == 3]
+    assert log["check"].tolist() == [
+        Payload.OK,
+        Payload.OK,
+        Payload.CORRUPT,
+        Payload.CORRUPT,
+        Payload.FOREIGN,
+        Payload.FOREIGN,
+        Payload.OTHER_RUN,
+    ]  # fmt: skip - the first is the probe
+    assert log["position"].tolist() == list(range(7))
+    assert (log["broker_time_ms"] > 1.6e12).all()
+    bounds = audit.bounds()[f"{topic}-2"]
+    assert (bounds["begin"], bounds["end"], bounds["read_to"], bounds["why"]) == (0, 7, 7, "end")
+    assert audit.bounds()[f"{topic}-0"]["why"] == "end"
+
+
+@about("confluent-kafka")
+def test_audit_of_transactions(rig: Rig) -> None:
+    topic = rig.topic()
+    producer = Producer({"bootstrap.servers": rig.cluster.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for commit in (True, False, True):
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce(topic, b"x", None, 0)
+        producer.flush(10)
+        (producer.commit_transaction if commit else producer.abort_transaction)(10)
+    for isolation, count in (("read_uncommitted", 30), ("read_committed", 20)):
+        audit = rig.audit(topic, isolation=isolation)
+        log = audit.rows(TableId.LOG)
+        assert np.count_nonzero(log["check"] == Payload.FOREIGN) == count
+        bounds = audit.bounds()[f"{topic}-0"]
+        assert (bounds["end"], bounds["read_to"], bounds["why"]) == (34, 34, "end"), (
+            "markers have offsets too"
+        )
+        assert bounds["isolation"] == isolation
+
+
+@pytest.mark.slow
+@about("confluent-kafka")
+def test_audit_gives_one_stalled_partition_up_and_reads_the_others(rig: Rig) -> None:
+    topic = rig.topic(replication=1)
+    rig.feed(topic, rate=20_000, warm_up_s=0, load_s=2)
+    leaders = rig.cluster.admin.leaders(topic)
+    node = leaders[0]
+    assert node is not None
+    # small fetches, so that the audit is still reading when the broker freezes
+    slow = {"fetch.message.max.bytes": "50000", "queued.min.messages": "1", "queued.max.messages.kbytes": "1"}
+    audit = rig.auditor(topic, stall_s=8, options=slow)
+    audit.wait_ready(READY_S)
+    audit.tell("start 1")
+    try:
+        audit.wait_stats(lambda stats: stats["read"] > 0)
+        rig.cluster.runtime.pause(node)
+        assert audit.wait_done(90)
+    finally:
+        rig.cluster.runtime.resume(node)
+        rig.wait_ready(topic)
+    bounds = audit.bounds()
+    stalled = {f"{topic}-{p}" for p, leader in leaders.items() if leader == node}
+    assert {name for name, row in bounds.items() if row["why"] == "stall"} == stalled
+    assert all(row["read_to"] == row["end"] for name, row in bounds.items() if name not in stalled)
+    assert all(row["read_to"] < row["end"] for name, row in bounds.items() if name in stalled)
+    log = audit.rows(TableId.LOG)
+    for row in bounds.values():
+        positions = log["position"][log["stream"] == row["stream_id"]]
+        assert positions.tolist() == list(range(row["read_to"]))
+
+
+AFFECTED, FIXED = "1.37.2", "1.38.0"
+IDEMPOTENT = {
+    "Producer.Idempotent": "true",
+    "Producer.RequiredAcks": "WaitForAll",
+    "Net.MaxOpenRequests": "1",
+    "Producer.Timeout": "2s",
+}
+
+
+@about("sarama")
+def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) -> None:
+    """sarama #2377: one replica of three is away, and three are demanded."""
+    topic = rig.topic(config={"min.insync.replicas": "3"})
+    calls = {"calls": "batch", "batch": 20}
+    asked = {AFFECTED: calls, FIXED: {**calls, "results": "resent"}}
+    runs = {
+        version: rig.producer(
+            topic, rate=200, load_s=60, options=IDEMPOTENT, version=version, name=version, asked=how
+        )
+        for version, how in asked.items()
+    }
+    judges = {version: HangDetector(SendSegments(worker.folder), 12) for version, worker in runs.items()}
+    for worker in runs.values():
+        worker.begin()
+    for worker in runs.values():
+        worker.wait_stats(lambda stats: stats["ok"] > 100, 40)
+    node = rig.cluster.runtime.nodes[0].name
+    rig.cluster.runtime.stop(node)
+    try:
+        hang = None
+        deadline = time.monotonic() + 60
+        while hang is None and time.monotonic() < deadline:
+            time.sleep(CHECK_EVERY_S)
+            now_ns = time.monotonic_ns()
+            hang = judges[AFFECTED].check(now_ns, is_stopped=runs[AFFECTED].is_stopped)
+            assert judges[FIXED].check(now_ns, is_stopped=False) is None
+        assert hang is not None
+        assert hang.count > 0
+        assert hang.last_progress_ns > 0
+        found = take_stacks(runs[AFFECTED], RunDir(rig.folder))
+        assert found["where"].startswith(
+            "github.com/Shopify/sarama.(*syncProducer).SendMessages (sync_producer.go:"
+        )
+        assert "goroutine" in found["thread"]
+        assert runs[AFFECTED].is_alive, "SIGQUIT ended it"
+        assert runs[FIXED].wait_stats(lambda stats: stats["fail"] + stats["info"] > 0)
+        assert runs[FIXED].stats["exposure"]["retriable_errors"] > 3
+    finally:
+        rig.cluster.runtime.start(node)
+        rig.wait_ready(topic)
+    assert runs[AFFECTED].exit_code is None
+    # What became due meanwhile for the first time is sent before what is sent again.
+    wait_until("a later attempt is stored", lambda: bool(sent_again(runs[FIXED].sends)))
+    runs[FIXED].tell("stop")
+    assert runs[FIXED].wait_end() == 0
+    runs[AFFECTED].tell("stop")
+    assert runs[AFFECTED].wait_end() == 0, "a blocked call must not keep the worker from ending"
+    assert runs[AFFECTED].done_message["open"] == hang.count
+    sends = runs[AFFECTED].sends
+    assert np.count_nonzero(sends["outcome"] == Outcome.NONE) == hang.count
+
+
+def sent_again(sends: np.ndarray) -> set[tuple[int, int]]:
+    """(lane, seq) of which the first attempt failed and a later one was stored."""
+
+    def names(rows: np.ndarray) -> set[tuple[int, int]]:
+        return {(int(row["lane"]), int(row["seq"])) for row in rows}
+
+    first, ok = sends["attempt"] == 0, sends["outcome"] == Outcome.OK
+    assert names(sends[~first]) <= names(sends[first & ~ok]), "sent again although it was stored"
+    return names(sends[first & ~ok]) & names(sends[~first & ok])
+
+
+# ----- what every worker is asked, one system after the other --------------------------------------------
+
+
+def asked() -> Iterator[Any]:
+    """Worker and check of everything that can be asked."""
+    for worker in sorted(known_workers().values(), key=lambda worker: (worker.system, worker.library)):
+        for check in checks_of(worker):
+            nightly = check.is_slow(worker) or (check.by_kit and worker.system != DEFAULT.name)
+            marks = [pytest.mark.slow] if nightly else []
+            name = f"{worker.library}: {check.name}"
+            if not check.missing(worker):
+                yield pytest.param(worker, check, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("worker", "check"), list(asked()))
+def test_contract(clusters: Clusters, worker: WorkerSpec, check: Check, tmp_path: Path) -> None:
+    rig = Rig(Place(clusters.of(worker.system), tmp_path), worker)
+    try:
+        check.run(rig)
+    except NotHere as error:
+        pytest.skip(str(error))
+    finally:
+        rig.close()
+
+
+@pytest.mark.slow
+@about("pulsar-client-java")
+def test_failover_gives_the_streams_to_who_is_left(rig: Rig) -> None:
+    """The Java client tells of its turns; all before a cumulative acknowledgement is settled."""
+    topic = rig.topic()
+    how, options = {"settle": "cumulative"}, {"subscriptionType": "Failover"}
+    first = rig.consumer(topic, **how, options={**options, "consumerName": "a"})
+    second = rig.consumer(topic, **how, options={**options, "consumerName": "b"})
+    before = rig.feed(topic, mode="key").done_message["ok"]
+    deadline = time.monotonic() + 60
+    while sum(consumer.stats.get("delivered", 0) for consumer in (first, second)) < before:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    first.tell("stop")
+    assert first.wait_end() == 0
+    after = rig.feed(topic, mode="key")
+    second.wait_stats(lambda stats: stats["delivered"] >= after.done_message["ok"], 60)
+    second.tell("stop")
+    assert second.wait_end() == 0
+    turns = second.events(Event.ASSIGN)
+    assert set(turns["stream"].tolist()) == set(range(1, 7))
+    assert (np.diff(turns["epoch"].astype(np.int64)) >= 1).all()
+    got = second.events(Event.DELIVER)
+    assert set(messages(after.sends)) <= set(messages(got["header"]))
+    confirmed = second.events(Event.ACK_CONFIRMED)
+    for stream in range(1, 7):
+        last = max(places(got[got["stream"] == stream]))
+        assert max(places(confirmed[confirmed["stream"] == stream])) == last
