@@ -40,7 +40,7 @@ class Exit(IntEnum):
 EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     Exit.PASS: ("pass; of a scenario with variants: every variant came out as expected", ""),
     Exit.FAIL: (
-        "fail: a promise was broken, a variant did not come out as expected, or a worker broke its contract",
+        "fail: a promise was broken, a variant was not as expected, or a worker broke its contract",
         "read the report",
     ),
     Exit.USAGE: ("the command line, a scenario or a run folder cannot be used", "the message names the key"),

@@ -1,4 +1,4 @@
-"""What a check of the worker contract is.
+"""Makes functions checks of the worker contract.
 
 A check is a function of a `Rig` with the worker under test. It raises `ContractBroken` with what it found.
 """

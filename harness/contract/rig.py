@@ -19,7 +19,7 @@ from harness.workers import load_worker
 from harness.workers.spec import WorkerSpec
 
 RUN_TAG: Final = 0xB0B5
-#: Messages a second; a queue is slower for its transactions.
+#: Messages per second; a queue is slower for its transactions.
 LOG_RATE, QUEUE_RATE = 1000.0, 200.0
 LOG_PARTITIONS: Final = 6
 KEYS: Final = 50
@@ -173,7 +173,7 @@ class Rig:
 
     @property
     def rate(self) -> float:
-        """Messages a second that every client manages."""
+        """Messages per second that every client manages."""
         return QUEUE_RATE if self.system.is_queue else LOG_RATE
 
     @property
