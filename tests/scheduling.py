@@ -17,18 +17,19 @@ from tests.docker import engine_rig
 TOGETHER: Final = {
     "tests/live/test_cluster.py": "a Kafka cluster",
     "tests/live/test_faults.py": "a Kafka cluster",
-    "tests/live/kafka_workers/": "Kafka workers",
     "tests/docker/": "containers",
     "tests/spark/": "Spark",
 }
+#: Tests of workers of one system share brokers: their ids begin with its name.
+WORKERS: Final = "tests/live/test_workers.py"
 #: Containers one at a time, beside the brokers: the images are built when the tests in them begin.
 IMAGES: Final = "tests/docker/test_images.py"
 #: The groups that take longest, in the order in which they are begun. Containers come last of those on
 #: brokers: their images are built meanwhile.
 LONGEST: Final = (
     "tests/live/test_bugs.py",
-    "Kafka workers",
-    "tests/live/test_worker_contract_pulsar.py",
+    "workers of kafka",
+    "workers of pulsar",
     "tests/live/test_run.py",
     "a Kafka cluster",
     IMAGES,
@@ -41,6 +42,8 @@ BROKERS_AT_A_TIME: Final = 2
 def group_of(nodeid: str) -> str:
     """The group of a test: its file, unless several share something."""
     path = nodeid.partition("::")[0]
+    if path == WORKERS:
+        return f"workers of {nodeid.partition('[')[2].partition(' ')[0]}"
     if path == IMAGES and engine_rig.is_required():  # else each process might start an engine of its own
         return path
     return next((group for prefix, group in TOGETHER.items() if path.startswith(prefix)), path)

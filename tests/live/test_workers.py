@@ -58,7 +58,12 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     made.close()
 
 
-@pytest.mark.parametrize("worker", list(known_workers().values()), ids=lambda worker: worker.library)
+def name_of(worker: WorkerSpec) -> str:
+    """Begins with the system: `tests.scheduling` divides the tests by it."""
+    return f"{worker.system} {worker.library}"
+
+
+@pytest.mark.parametrize("worker", list(known_workers().values()), ids=name_of)
 def test_the_self_test_writes_the_golden_files(worker: WorkerSpec) -> None:
     self_test(worker)
 
@@ -76,7 +81,7 @@ def rig(clusters: Clusters, request: pytest.FixtureRequest, tmp_path: Path) -> I
 
 
 def about(library: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("rig", [library], indirect=True)
+    return pytest.mark.parametrize("rig", [library], indirect=True, ids=[name_of(load_worker(library))])
 
 
 @about("confluent-kafka")
@@ -254,7 +259,7 @@ def asked() -> Iterator[Any]:
         for check in checks_of(worker):
             nightly = check.is_slow(worker) or (check.by_kit and worker.system != DEFAULT.name)
             marks = [pytest.mark.slow] if nightly else []
-            name = f"{worker.library}: {check.name}"
+            name = f"{worker.system} {worker.library}: {check.name}"
             if not check.missing(worker):
                 yield pytest.param(worker, check, id=name, marks=marks)
 
