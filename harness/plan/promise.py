@@ -86,18 +86,19 @@ class ClientSettings:
             return 0.0
         if facts.unit == "duration":
             try:
-                return float(str(parse_seconds(found.value)))
+                return float(str(parse_seconds(found.value))) * facts.times
             except ValueError as error:
                 raise ScenarioError(f"{found.text}: {error}") from error
         count = number(found)
         if count < 0:
             raise ScenarioError(f"{found.text}: must be 0 (never) or more")
-        return count / 1000.0 if facts.unit == "ms" else float(count)
+        return facts.times * (count / 1000.0 if facts.unit == "ms" else float(count))
 
     def _in_force(self, name: str, facts: SettingFacts) -> Setting:
         found = self._given(facts) or self._default(name, facts)
         for implied in facts.implied:
-            if (not found.given or found.value.lower() in implied.over) and (why := self._why(implied)):
+            gives_way = not found.given or {"*", found.value.lower()}.intersection(implied.over)
+            if gives_way and (why := self._why(implied)):
                 found = Setting(
                     implied.value, implied.because or f"{name}={implied.value} ({why})", given=False
                 )

@@ -46,7 +46,7 @@ class Implied(Versions):
     Attributes:
         when: the setting of ours that must be true.
         with_option: or the beginning of an option that must be given.
-        over: values that give way although they were given.
+        over: values that give way although they were given; ``*`` = any.
         because: for people; empty = the other setting in the client's own words.
     """
 
@@ -82,9 +82,15 @@ class SettingFacts(Part):
 
 
 class TimeFacts(SettingFacts):
-    """A time; ``unit``: of the client's number, or ``duration`` for texts such as ``30s``."""
+    """A time.
+
+    Attributes:
+        unit: of the client's number, or ``duration`` for texts such as ``30s``.
+        times: how often it may pass, one after the other, until the client gives up.
+    """
 
     unit: Literal["ms", "s", "duration"]
+    times: int = Field(1, ge=1)
 
 
 def version_numbers(text: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.systems import SYSTEMS
+from harness.workers import known_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FUNCTION_LINES = 55
@@ -58,7 +59,7 @@ BARE = (
     "harness/waiting.py",
 )
 #: Client and broker libraries: only who talks to brokers may know them.
-CLIENT_LIBRARIES = {"confluent_kafka", "kafka", "pika", "pulsar"}
+CLIENT_LIBRARIES = {module for worker in known_workers().values() for module in worker.python.imports}
 CLIENT_LIBRARIES_IN = ("harness/brokers", "harness/workers", "tests", "bench")
 OURS = ("cli", "commands", "harness", "faults", "analysis", "bench", "docs", "launcher", "tests")
 
@@ -114,9 +115,8 @@ def test_workers_import_only_their_client_and_the_kit() -> None:
     wrong = []
     for path in sorted(workers.glob("*/**/*.py")):
         folder = workers / path.relative_to(workers).parts[0]
-        own = {each.stem for each in folder.glob("*.py")} | CLIENT_LIBRARIES | {"worker_kit"}
-        if folder.name == "python_kit":
-            own -= CLIENT_LIBRARIES
+        client = next((w.python.imports for w in known_workers().values() if w.folder == folder), [])
+        own = {each.stem for each in folder.glob("*.py")} | {"worker_kit", *client}
         known = sys.stdlib_module_names | own
         wrong += [
             f"{name_of(path)}:{line} imports {module}"

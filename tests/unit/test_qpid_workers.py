@@ -14,7 +14,7 @@ from harness.workers.java_build import _renamed, client_of
 
 
 def test_workers_of_qpid() -> None:
-    assert worker_names("qpid") == ["pika", "qpid-jms-legacy"]
+    assert {"pika", "qpid-jms-legacy"} <= set(worker_names("qpid"))
     for name in worker_names("qpid"):
         worker = load_worker(name)
         assert {"producer", "consumer"} <= set(worker.roles)

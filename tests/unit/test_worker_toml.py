@@ -164,6 +164,13 @@ def test_what_the_worker_sets_by_itself_is_in_force_unless_the_scenario_sets_it(
     ("facts", "options", "seconds"),
     [
         ("", {}, 110),
+        ('send_timeout = { options = ["t"], default = "30", unit = "s", times = 2 }', {}, 70),
+        (
+            'send_timeout = { options = ["t"], default = "30", unit = "s", '
+            'implied = [{ when = "idempotence", value = "0", over = ["*"] }] }',
+            {"t": "5", "idempotent": "true", "acks": "all"},
+            110,
+        ),
         ('send_timeout = { options = ["t"], default = "30", unit = "s" }', {}, 40),
         ('send_timeout = { options = ["t"], default = "30", unit = "s" }', {"t": "0"}, 110),
         ('send_timeout = { options = ["t"], default = "2m", unit = "duration" }', {}, 130),
