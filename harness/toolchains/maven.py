@@ -39,6 +39,7 @@ _NO_NETWORK = re.compile(
 _MISSING = re.compile(
     r"Could not find artifact \S+|Failure to find \S+|\S+:\S+ was not found in|:: \S+: not found"
 )
+_NO_POM = re.compile(r"The POM for (\S+) is (?:missing|invalid)")
 _CUT = re.compile(r"Could not find artifact |Failure to find |:: |: not found| was not found in")
 
 
@@ -85,6 +86,31 @@ class Maven:
             EnvironmentNotReady: no network, or Maven's own words.
             UsageError: the repository lacks something.
         """
+        goal = ["copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+        self._with_pom(wanted, goal, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.jar)\b")
+
+    def check(self, wanted: Artifacts) -> None:
+        """Ask for every pom, and for no jar or archive.
+
+        Raises:
+            EnvironmentNotReady, UsageError: as `fetch`.
+        """
+        if wanted.archive:
+            with tempfile.TemporaryDirectory() as target:
+                self._copy(f"{wanted.title}:pom", wanted.title, Path(target), lambda text: None)
+        else:
+            with tempfile.TemporaryDirectory() as target:
+                goal = ["tree", "-Dscope=runtime", f"-DoutputFile={target}/tree.txt"]
+                said = self._with_pom(wanted, goal, lambda text: None, r"$^")
+                chosen = Path(target, "tree.txt").read_text()
+            # A tree is drawn without what the repository lacks: Maven only warns of it, and also of versions
+            # that it did not choose in the end.
+            for lacking in _NO_POM.findall(said):
+                if f"{lacking}:" in chosen:
+                    raise failure(f"Could not find artifact {lacking}", wanted.title)
+
+    def _with_pom(self, wanted: Artifacts, goal: Sequence[str], report: Report, downloaded: str) -> str:
+        """Run a goal of the plugin on a project that depends on the coordinates; what it said."""
         exclusions = "".join(
             "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(*one.split(":"))
             for one in wanted.exclude
@@ -101,12 +127,9 @@ class Maven:
                 f"<packaging>pom</packaging>{_management(wanted.managed)}"
                 f"<dependencies>{dependencies}</dependencies></project>"
             )
-            command = [
-                self._mvn(report), "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy-dependencies",
-                "-DincludeScope=runtime",
-                f"-DoutputDirectory={target}",
-            ]  # fmt: skip
-            _run(command, Path(work), wanted.title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.jar)\b")
+            name, *options = goal
+            command = [self._mvn(report), "-B", "-U", f"{_DEPENDENCY_PLUGIN}:{name}", *options]
+            return _run(command, Path(work), wanted.title, report, downloaded)
 
     def fetch_archive(self, wanted: Artifacts, target: Path, report: Report) -> Path:
         """Copy the archive, one file, into ``target``.
@@ -114,13 +137,16 @@ class Maven:
         Raises:
             EnvironmentNotReady, UsageError: as `fetch`.
         """
+        self._copy(wanted.archive, wanted.title, target, report)
+        return _only_file(target, wanted.title)
+
+    def _copy(self, artifact: str, title: str, target: Path, report: Report) -> None:
         with tempfile.TemporaryDirectory() as work:
             command = [
-                self._mvn(report), "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={wanted.archive}",
+                self._mvn(report), "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={artifact}",
                 f"-DoutputDirectory={target}",
             ]  # fmt: skip
-            _run(command, Path(work), wanted.title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.gz)\b")
-        return _only_file(target, wanted.title)
+            _run(command, Path(work), title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.gz)\b")
 
     def _mvn(self, report: Report) -> str:
         if self._command:
@@ -182,8 +208,12 @@ def _only_file(folder: Path, title: str) -> Path:
     raise EnvironmentNotReady(f"the resolver copied nothing for {title}")
 
 
-def _run(command: Sequence[str], folder: Path, title: str, report: Report, downloaded: str) -> None:
-    """Run a resolver, report each jar, and turn its failure into an error a person can act on."""
+def _run(command: Sequence[str], folder: Path, title: str, report: Report, downloaded: str) -> str:
+    """Run a resolver, report each jar, and turn its failure into an error a person can act on.
+
+    Returns:
+        The last lines that it wrote.
+    """
     pattern = re.compile(downloaded)
     deadline = time.monotonic() + TIMEOUT_S
     tail: deque[str] = deque(maxlen=400)
@@ -215,6 +245,7 @@ def _run(command: Sequence[str], folder: Path, title: str, report: Report, downl
         )
     if code != 0:
         raise failure("\n".join(tail), title)
+    return "\n".join(tail)
 
 
 def failure(output: str, title: str) -> EnvironmentNotReady | UsageError:

@@ -217,6 +217,28 @@ def test_a_maven_that_came_damaged_is_not_used(monkeypatch: pytest.MonkeyPatch, 
     assert list((tmp_path / "cache" / "tools").glob("apache-maven-*/*")) == []
 
 
+@pytest.mark.parametrize(("chosen", "is_there"), [("9.9.9", False), ("9.9.91", True), ("1.2.3", True)])
+def test_what_maven_chose_and_only_warns_of_is_not_there(
+    chosen: str, is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`dependency:tree` ends well without poms that are lacking, and warns of some that it does not need."""
+    mvn = tmp_path / "mvn"
+    mvn.write_text(
+        "#!/bin/sh\n"
+        'for a in "$@"; do case "$a" in -DoutputFile=*) out="${a#-DoutputFile=}";; esac; done\n'
+        f'echo "+- org.example:broker:jar:{chosen}:compile" > "$out"\n'
+        'echo "[WARNING] The POM for org.example:broker:jar:9.9.9 is missing, no dependency information"\n'
+    )
+    mvn.chmod(0o755)
+    monkeypatch.setattr(maven, "_versions", lambda title: "ask for another version")
+    wanted = Artifacts(("org.example:broker:9.9.9",))
+    if is_there:
+        maven.Maven(str(mvn)).check(wanted)
+        return
+    with pytest.raises(UsageError, match=r"there is no broker 9\.9\.9 in the Maven repository"):
+        maven.Maven(str(mvn)).check(wanted)
+
+
 def test_a_resolver_that_takes_too_long_is_ended_and_said_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
