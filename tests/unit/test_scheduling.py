@@ -11,8 +11,10 @@ import pytest
 from tests import machine
 from tests.scheduling import ByGroup, group_of, turn_of
 
-UNIT = [f"tests/unit/test_{name}.py::test_{n}" for name in "abcdef" for n in range(4)]
-BROKERS = [f"tests/live/test_{name}.py::test_{n}" for name in "uvwxyz" for n in range(4)]
+#: Folders of files that are made up.
+PLAIN, ON_BROKERS = "tests/unit", "tests/live"
+UNIT = [f"{PLAIN}/test_{name}.py::test_{n}" for name in "abcdef" for n in range(4)]
+BROKERS = [f"{ON_BROKERS}/test_{name}.py::test_{n}" for name in "uvwxyz" for n in range(4)]
 
 
 @dataclass
@@ -92,7 +94,7 @@ def test_a_process_for_which_there_is_nothing_ends() -> None:
 
 
 def test_the_longest_come_first_and_containers_last() -> None:
-    tests = ["tests/live/test_a.py::t", "tests/docker/test_runtime.py::t", "tests/live/test_bugs.py::t"]
+    tests = [f"{ON_BROKERS}/test_a.py::t", "tests/docker/test_runtime.py::t", "tests/live/test_bugs.py::t"]
     assert [group_of(test) for test in sorted(tests, key=turn_of)] == [
-        "tests/live/test_bugs.py", "tests/live/test_a.py", "containers",
+        "tests/live/test_bugs.py", f"{ON_BROKERS}/test_a.py", "containers",
     ]  # fmt: skip
