@@ -19,7 +19,7 @@ import numpy as np
 from harness.plan.model import Plan
 from harness.records import SEALED, Outcome, TableId
 from harness.rundir import RunDir, write_json, write_jsonl
-from tests.planted import emitting, journals
+from tests.planted import emitting, journals, sending
 from tests.planted.anomalies import ERRORS, Truth, plant_all
 from tests.planted.emitting import EPOCH_NS, Columns, World
 from tests.planted.plans import build_plan
@@ -187,7 +187,7 @@ def _write_bucket(
 ) -> None:
     view = [n for n, number in buckets.items() if number == bucket]
     chunks: dict[str, Iterable[Columns]] = {
-        "sends": _each(emitting.sends(world, view, p.instance) for p in plan.producers),
+        "sends": _each(sending.sends(world, view, p.instance) for p in plan.producers),
         "log": emitting.log(world, view, buckets, bucket),
     }
     if deliveries:
@@ -220,7 +220,7 @@ def _write_raw(run: RunDir, plan: Plan, world: World, bounds: list[dict[str, Any
         local = {first_error + ERRORS.index(text): n for n, text in enumerate(texts, start=len(streams) + 1)}
         write_worker_names(run, producer.name, streams + [("error", text) for text in texts])
         writer = SegmentWriter(run, producer.name, TableId.SENDS, producer.instance)
-        for columns in emitting.sends(world, view, producer.instance):
+        for columns in sending.sends(world, view, producer.instance):
             rows = raw_rows(TableId.SENDS, columns)
             for number in np.flatnonzero(columns["error"]).tolist():
                 rows["error"][number] = local[int(columns["error"][number])]

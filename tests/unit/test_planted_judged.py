@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from analysis.capture.capture import Capture
-from analysis.capture.context_files import load_context
 from analysis.findings import Result
-from analysis.spark.judge import read_files
-from analysis.spark.task import Task, judge_batches
-from analysis.verdict.result import grid_of, result_of
 from harness.plan.model import Plan
 from harness.rundir import RunDir
 from harness.seal.seal import seal
 from tests.planted.anomalies import ALL_KINDS, PLANTERS, Truth
+from tests.planted.judged import judge_here
 from tests.planted.large import plant
 
 _NAMELESS = "0/0/0"  # foreign rows and another run's: named by their place
-
-
-def judged(run: RunDir) -> Result:
-    """What `analysis.spark.judge` makes of a run, its tasks in this process."""
-    context, files, capture = load_context(run), read_files(run), Capture.find(run)
-    task = Task(capture.root_uri, capture.buckets(), context, grid_of(files, context))
-    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(task.order)))})
-    answers = [
-        a for batch in judge_batches(task, iter([numbers])) for a in batch.column("report").to_pylist()
-    ]
-    return result_of(files, context, capture, task.grid, [pickle.loads(a) for a in answers], 0.0)
 
 
 def counts(result: Result) -> dict[str, int]:
@@ -77,7 +60,7 @@ def test_every_message_is_found_and_nothing_else(tmp_path: Path, seed: int, raw:
     )
     if raw:
         seal(run, Plan.model_validate_json(run.plan.read_text()))
-    result = judged(run)
+    result = judge_here(run)
     assert counts(result) == truth.counts()
     assert witnesses(result) == planted_names(truth)
     assert {name: result.sends[name] for name in truth.sends} == truth.sends
@@ -89,7 +72,7 @@ def test_one_kind_alone_gives_its_own_class_only(tmp_path: Path, kind: str) -> N
     """Alone, so that no other anomaly can hide or cause it."""
     run = RunDir(tmp_path / "run")
     truth = plant(run.root, messages=800, partitions=2, anomalies={kind: 2}, seed=5)
-    result = judged(run)
+    result = judge_here(run)
     assert counts(result) == truth.counts()
     assert witnesses(result) == planted_names(truth)
 
@@ -97,4 +80,4 @@ def test_one_kind_alone_gives_its_own_class_only(tmp_path: Path, kind: str) -> N
 def test_a_run_without_anomalies_is_clean(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run")
     plant(run.root, messages=6_000, producers=2, partitions=3, seed=9)
-    assert judged(run).findings == []
+    assert judge_here(run).findings == []

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.capture.capture import Capture
-from analysis.capture.context_files import load_context
-from analysis.spark.judge import read_files
-from analysis.spark.task import Task, judge_bucket
-from analysis.verdict.result import grid_of
+from analysis.spark.task import judge_bucket
 from harness.plan.model import ConsumerPromise
 from harness.records import Event
 from harness.rundir import RunDir
 from tests.oracles.judging import all_witnesses
+from tests.planted.judged import task_of
 from tests.planted.pairs import Found, found
 from tests.planted.pulsar_stories import (
     FAILOVER,
@@ -166,13 +163,11 @@ RUNS = {
 
 def judged(run: RunDir) -> tuple[dict[tuple[str, str], list[str]], int]:
     """What is said of which message, each as often as it is said; rows."""
-    context = load_context(run)
-    capture = Capture.find(run, None)
-    task = Task(capture.root_uri, capture.buckets(), context, grid_of(read_files(run), context))
+    task = task_of(run)
     said: dict[tuple[str, str], list[str]] = {}
     rows = 0
     with all_witnesses():
-        for number in capture.buckets():
+        for number in task.order:
             report = judge_bucket(task, number)
             assert report.partial, report.error
             rows += sum(report.rows.values())

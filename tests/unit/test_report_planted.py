@@ -10,36 +10,16 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
-from analysis.capture.bucket import load_bucket
-from analysis.capture.capture import Capture
-from analysis.capture.context_files import load_context
 from analysis.findings import Result, Verdict
-from analysis.kernels.classify import classify
 from analysis.report.documents import SCHEMA_FOLDER, read_result, write_result
 from analysis.report.html import run_page
 from analysis.report.junit import run_xml
 from analysis.report.terminal import console, print_result
 from analysis.report.trace import trace
-from analysis.series import series_of
-from analysis.spark.judge import read_files
-from analysis.verdict.result import BucketReport, grid_of, result_of
-from harness.records import SEALED
-from harness.rundir import RunDir, read_json
+from harness.rundir import read_json
+from tests.planted.judged import judge_here
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History
-
-
-def judged(run: RunDir) -> Result:
-    """What `analysis.spark.judge` makes of a run, its tasks in this process."""
-    context, files, capture = load_context(run), read_files(run), Capture.find(run)
-    grid = grid_of(files, context)
-    reports = []
-    for number in capture.buckets():
-        bucket = load_bucket(capture.root_uri, number, context)
-        rows = {table: getattr(bucket, table).rows for table in SEALED}
-        series = series_of(bucket.sends, bucket.deliveries, grid, context.lane_streams())
-        reports.append(BucketReport(number, classify(bucket), series, rows))
-    return result_of(files, context, capture, grid, reports, 0.0)
 
 
 def terminal(result: Result) -> str:
@@ -51,7 +31,7 @@ def terminal(result: Result) -> str:
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda s: s.name)
 def test_every_surface_shows_what_was_planted(stream: PlantedStream, tmp_path: Path) -> None:
     run = stream.history().write(tmp_path / "run")
-    result = judged(run)
+    result = judge_here(run)
     write_result(run, result)
     assert read_result(run) == result
     schema = json.loads((SCHEMA_FOLDER / "run.json").read_text())
@@ -71,7 +51,7 @@ def test_every_surface_shows_what_was_planted(stream: PlantedStream, tmp_path: P
 
 def test_premature_reads_as_it_is_written_everywhere(tmp_path: Path) -> None:
     h = History().sent(6).log(0, 3, 1, 2, 3, 4, 5).deliver(0, 3, 1, 2, 3, 4, 5).commit(7)
-    result = judged(h.write(tmp_path / "run"))
+    result = judge_here(h.write(tmp_path / "run"))
     assert result.verdict is Verdict.FAIL
     assert "... 0 [3] 1 2 3 4 ..." in terminal(result)
     assert "... 0 [3] 1 2 3 4 ..." in run_page(result)
@@ -81,7 +61,7 @@ def test_premature_reads_as_it_is_written_everywhere(tmp_path: Path) -> None:
 def test_a_lost_message_reads_as_missing(tmp_path: Path) -> None:
     h = History().fault("kill", "kafka-1", at_ms=1, until_ms=3)
     h.sent(6).log(0, 1, 4, 5).deliver(0, 1, 4, 5).commit(4)
-    result = judged(h.write(tmp_path / "run"))
+    result = judge_here(h.write(tmp_path / "run"))
     text = terminal(result)
     assert "... 0 1 [2] (3) 4 5 ..." in text
     assert "1/0/2 on orders-0" in text

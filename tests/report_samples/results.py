@@ -1,4 +1,4 @@
-"""Results as a run would give them, for the tests of what people read. Pure data, fixed by a seed."""
+"""Whole results: a fail, a pass, one that proves nothing, and a campaign of two."""
 
 from __future__ import annotations
 
@@ -7,84 +7,11 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from analysis.findings import (
-    Attribution,
-    FaultRow,
-    Finding,
-    NearestFault,
-    Result,
-    Status,
-    Step,
-    Timeline,
-    Verdict,
-    Witness,
-)
+from analysis.findings import Result, Status, Timeline, Verdict
 from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
+from tests.report_samples.findings import duplicate_finding, fault_rows, lost_finding, reorder_finding
 
-HOSTILE = "\x1b[31m<script>alert('x')</script> & \"quoted\" [bold]{{ 7*7 }}[/bold]\nsecond line"
 LOAD_S = 35
-
-
-def steps(text: str, first_position: int = 41200) -> tuple[Step, ...]:
-    """``1 [4] 2 3 4+ (5)`` -> steps; positions count on from ``first_position``. ``[(4)]`` is a missing
-    witness."""
-    made = []
-    position = first_position
-    for word in text.split():
-        mark = {"[": "!", "(": "-"}.get(word[0], "+" if word.endswith("+") else "")
-        gone = "(" in word
-        seq, _, attempt = word.strip("[]()+").partition(".")
-        made.append(
-            Step(
-                seq=int(seq),
-                attempt=int(attempt or 0),
-                position="" if gone else str(position),
-                mark=mark,
-            )
-        )
-        position += not gone
-    return tuple(made)
-
-
-def fault_rows() -> list[FaultRow]:
-    return [
-        FaultRow(
-            id=1,
-            kind="kill",
-            target="leader-of:orders",
-            t_s=8.0,
-            until_s=15.2,
-            effective=True,
-            healed=True,
-            evidence="process 4711 of kafka-1 gone; 4 partitions changed leader",
-            outage_s=3.1,
-            recovery_s=6.7,
-        ),
-        FaultRow(
-            id=2,
-            kind="pause",
-            target="kafka-3",
-            t_s=20.0,
-            until_s=25.0,
-            effective=True,
-            healed=True,
-            evidence="state T for 5.0 s; ISR of 8 partitions shrank",
-            outage_s=5.1,
-            recovery_s=0.8,
-        ),
-        FaultRow(
-            id=3,
-            kind="leader-move",
-            target="orders",
-            t_s=30.0,
-            until_s=30.4,
-            effective=True,
-            healed=True,
-            evidence="12 of 12 partitions changed leader",
-            outage_s=0.3,
-            recovery_s=0.4,
-        ),
-    ]
 
 
 def timeline(rate: int = 50_000, *, lossy: bool = False) -> Timeline:
@@ -114,107 +41,6 @@ def timeline(rate: int = 50_000, *, lossy: bool = False) -> Timeline:
 def percentiles() -> list[tuple[float, float]]:
     quantiles = [0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0]
     return [(q, round(4 + 13 * q + 4400 * math.pow(q, 60), 3)) for q in quantiles]
-
-
-def near(fault: int, delta_ms: float) -> NearestFault:
-    row = fault_rows()[fault - 1]
-    return NearestFault(fault=row.id, kind=row.kind, target=row.target, delta_ms=delta_ms)
-
-
-def lost_finding() -> Finding:
-    witnesses = tuple(
-        Witness(
-            message=f"1/{3 + i}/{88121 + 40 * i}",
-            where=f"orders-{3 + i}",
-            sentence=f"1/{3 + i}/{88121 + 40 * i} on orders-{3 + i}: acknowledged, and not in the log",
-            outcome="ok",
-            error="",
-            acked_position=str(41203 + i),
-            t_s=8.012 + i * 0.004,
-            around=steps(
-                f"{88119 + 40 * i} {88120 + 40 * i} [({88121 + 40 * i})] ({88122 + 40 * i}) "
-                f"{88190 + 40 * i} {88191 + 40 * i}"
-            ),
-            near=near(1, 12.4 + i * 4),
-            symptoms=("not-dispatched",),
-        )
-        for i in range(4)
-    )
-    return Finding(
-        cls="acked-lost",
-        status=Status.VIOLATION,
-        count=1486,
-        sentence="acknowledged, and not in the log",
-        promise="breaks delivery: required by the scenario",
-        evidence="audit reached the end of 12 of 12 partitions",
-        episodes=7,
-        split={"middle": 1402, "tail": 84},
-        attribution=(
-            Attribution(
-                kind="kill", inside=7, episodes=7, chance_share=0.18, p_value=0.003, not_attributable=False
-            ),
-            Attribution(
-                kind="leader-move",
-                inside=0,
-                episodes=7,
-                chance_share=0.6,
-                p_value=None,
-                not_attributable=True,
-            ),
-        ),
-        witnesses=witnesses,
-    )
-
-
-def reorder_finding() -> Finding:
-    return Finding(
-        cls="premature-then-repeat",
-        status=Status.VIOLATION,
-        count=3,
-        sentence="stored too early and then again in its place",
-        promise="breaks order: required by the scenario",
-        evidence="audit reached the end of 12 of 12 partitions",
-        episodes=1,
-        witnesses=(
-            Witness(
-                message="1/5/4",
-                where="orders-5",
-                sentence="1/5/4 on orders-5: stored too early and then again in its place",
-                outcome="ok",
-                error="",
-                acked_position="41204",
-                t_s=30.112,
-                around=steps("0 1 [4] 2 3 4+ 5"),
-                near=near(3, 112.0),
-                symptoms=("write-duplicate", "producer-reorder"),
-            ),
-        ),
-    )
-
-
-def duplicate_finding() -> Finding:
-    return Finding(
-        cls="write-duplicate",
-        status=Status.PERMITTED,
-        count=142,
-        sentence="stored more than once",
-        promise="not promised; dedup: enable.idempotence=false",
-        evidence="audit reached the end of 12 of 12 partitions",
-        episodes=5,
-        witnesses=(
-            Witness(
-                message="1/2/70212",
-                where="orders-2",
-                sentence="1/2/70212 on orders-2: stored more than once (33871 and 33902)",
-                outcome="info",
-                error=HOSTILE,
-                acked_position="",
-                t_s=20.4,
-                around=steps("70210 70211 70212 [70212]"),
-                near=near(2, 400.0),
-            ),
-        ),
-    )
 
 
 def failing(**changes: Any) -> Result:
