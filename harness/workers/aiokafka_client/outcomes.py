@@ -1,0 +1,27 @@
+"""Maps exceptions of aiokafka to outcomes of a send: fail (certainly not stored) or info (unknown).
+
+An exception out of ``send`` itself means that the message was not put into a batch (too large, no room within
+request_timeout_ms, no such partition): fail. That of the future is judged by its code. Sources:
+aiokafka/producer/producer.py (`send`), message_accumulator.py (`add_message`), sender.py (`_can_retry`: every
+error that is retriable is retried, until the batch expires) and errors.py (`errno`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from worker_kit.kafka_codes import outcome_of
+from worker_kit.layouts import FAIL
+
+_VARYING = re.compile(r"TopicPartition\([^)]*\)|0x[0-9a-f]+|\d+")
+
+
+def outcome(error: BaseException, *, refused: bool) -> int:
+    """Outcome of a send; ``refused`` by the call itself."""
+    return FAIL if refused else outcome_of(getattr(error, "errno", None), retries=True)
+
+
+def error_text(error: BaseException) -> str:
+    """Class and first line, the text behind an error id, without what differs from message to message."""
+    text = str(error).partition("\n")[0].removeprefix(f"{type(error).__name__}: ")
+    return f"{type(error).__name__}: {_VARYING.sub('*', text)[:200]}"
