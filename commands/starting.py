@@ -29,7 +29,7 @@ KINDS = ("scenarios", "bugs", "faults", "workers", "systems", "runs", "classes")
 @command("list", example="brokerstorm list faults")
 @click.argument("kind", type=click.Choice(KINDS), default="scenarios")
 def list_(settings: Settings, kind: str) -> int:
-    """Show scenarios, bugs, faults, workers, systems, runs or classes."""
+    """Show what there is: scenarios, bugs, faults, workers, runs."""
     from commands import inventory
 
     items = getattr(inventory, kind)(settings)

@@ -34,7 +34,7 @@ ALWAYS: dict[str, dict[str, Any]] = {
     "pulsar-18911": {"load": {"rate": 60, "duration": "1500ms"}},
     "pulsar-async-unchecked": {"load": {"warm_up": "500ms", "duration": "9s"}},
     "sarama-2377": {"limits": {"call": "10s"}},
-    "qpid-1871": {"load": {"rate": 400, "duration": "2s"}, "limits": {"drain": "15s"}},  # 133 rollbacks
+    "qpid-1871": {"load": {"rate": 270, "duration": "3s"}, "limits": {"drain": "15s"}},  # 135 rollbacks
 }
 
 

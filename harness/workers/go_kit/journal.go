@@ -31,7 +31,10 @@ type Journal struct {
 func NewJournal(session *Session) *Journal {
 	part := session.Spec.Consumer
 	journal := &Journal{
-		session: session, positions: map[TopicPartition]int64{}, uncommitted: map[TopicPartition]int64{}, assigned: map[TopicPartition]bool{},
+		session:     session,
+		positions:   map[TopicPartition]int64{},
+		uncommitted: map[TopicPartition]int64{},
+		assigned:    map[TopicPartition]bool{},
 		segments: &Segments{
 			folder: session.Spec.Folder, table: tableDeliveries, owner: part.Session, runTag: session.Spec.RunTag,
 			subscription: uint32(session.Names.ID("subscription", part.Group)), capacity: defaultCapacity,

@@ -18,7 +18,7 @@ type pendingResend struct {
 	dueNs  int64
 }
 
-// resendQueue: `results: resent`. The application sends what failed again, after a pause, with the same lane and seq and
+// resendQueue: `results: resent`. The application sends what failed again, after a pause, with the same lane, seq and
 // the next attempt. In the order of the failures; nothing else is reordered.
 type resendQueue struct {
 	on    bool

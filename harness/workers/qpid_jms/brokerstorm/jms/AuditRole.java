@@ -82,7 +82,9 @@ final class AuditRole {
             if (message != null) {
                 movedNs = System.nanoTime();
                 capture.found(
-                        new MessagePosition(bounds.streamId, bounds.readTo), message.getJMSTimestamp(), Bytes.of(message));
+                        new MessagePosition(bounds.streamId, bounds.readTo),
+                        message.getJMSTimestamp(),
+                        Bytes.of(message));
                 bounds.readTo++;
             } else if (System.nanoTime() - movedNs > stallNs) {
                 bounds.why = "stall";
