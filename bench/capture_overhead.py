@@ -15,7 +15,7 @@ import sys
 from statistics import median
 
 from bench.arms import cluster_of
-from bench.producing import Sample, run_producer
+from bench.producing import Sample, producers_of, run_producer
 from harness.records import RAW_SENDS
 
 UNLIMITED, STEADY = 0.0, 50_000.0
@@ -65,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--client", default="confluent-kafka", choices=["confluent-kafka", "kafka-clients"])
+    parser.add_argument("--client", default="confluent-kafka", choices=producers_of("kafka"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--payload", type=int, default=150)

@@ -1,12 +1,12 @@
-"""Our unlimited workers, Python and Java, against Kafka's own Java load tools, interleaved on one cluster.
+"""Our unlimited workers against Kafka's own Java load tools, interleaved on one cluster.
 
-    python -m bench.clients [--rounds 3] [--messages 2000000] [--json]
+    python -m bench.clients [--client confluent-kafka --client ...] [--rounds 3] [--messages 2000000] [--json]
 
 VerifiableProducer (the producer of Kafka's system tests) writes what became of each message as a JSON line,
 so it is the tool of our kind; ProducerPerformance counts only. Ours records every send. Same cluster, fresh
 topic each, acks=all and idempotence everywhere, 150-byte payloads, except that VerifiableProducer cannot
 make messages larger than a number: its own are some 7 bytes. So ours is also run with its smallest payload,
-52 bytes, and confluent-kafka with two processes on the topic. Our Java worker has the client of the tools.
+52 bytes, and the first client with two processes on the topic. kafka-clients is the client of the tools.
 Rates leave out start-up (each tool's own clock). Target: at least 1x VerifiableProducer.
 """
 
@@ -17,19 +17,20 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from bench.arms import cluster_of, interleaved
-from bench.producing import fresh_topic, run_producer
+from bench.producing import fresh_topic, producers_of, run_producer
 from harness.clusters.kafka import KafkaCluster
 from harness.records import MIN_PAYLOAD_BYTES
 from harness.toolchains import jars
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.java import find_java
 
-OURS, JAVA = "ours", "ours, Java"
+CLIENTS = ("confluent-kafka", "kafka-clients")
 TOOLS = ("VerifiableProducer", "ProducerPerformance")
 OURS_S = 8.0
 TIMEOUT_S = 300.0
@@ -98,23 +99,21 @@ class JavaTools:
         return float(found[-1])
 
 
-def measure(rounds: int, messages: int, payload: int) -> dict[str, list[float]]:
-    """Rates by tool."""
+def measure(clients: Sequence[str], rounds: int, messages: int, payload: int) -> dict[str, list[float]]:
+    """Rates by tool; of the first client also with two processes on the topic."""
     with cluster_of("kafka") as (cluster, root):
         tools = JavaTools(cluster, root, messages, payload)
 
-        def ours(payload: int = payload, producers: int = 1, library: str = "confluent-kafka") -> float:
+        def ours(library: str, payload: int = payload, producers: int = 1) -> float:
             return run_producer(
                 cluster, root / f"run-{time.monotonic_ns()}", rate=0, seconds=OURS_S, payload=payload,
                 capture=True, producers=producers, library=library,
             ).rate_per_s  # fmt: skip
 
         arms: list[tuple[str, Callable[[], float]]] = [
-            (OURS, ours),
-            (f"{OURS}, {MIN_PAYLOAD_BYTES} B", lambda: ours(MIN_PAYLOAD_BYTES)),
-            (f"{OURS}, two", lambda: ours(producers=2)),
-            (JAVA, lambda: ours(library="kafka-clients")),
-            (f"{JAVA}, {MIN_PAYLOAD_BYTES} B", lambda: ours(MIN_PAYLOAD_BYTES, library="kafka-clients")),
+            *((name, partial(ours, name)) for name in clients),
+            *((f"{name}, {MIN_PAYLOAD_BYTES} B", partial(ours, name, MIN_PAYLOAD_BYTES)) for name in clients),
+            (f"{clients[0]}, two", partial(ours, clients[0], producers=2)),
             (TOOLS[0], tools.verifiable),
             (TOOLS[1], tools.performance),
         ]
@@ -125,12 +124,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--client", action="append", choices=producers_of("kafka"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--payload", type=int, default=150)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    rates = measure(args.rounds, args.messages, args.payload)
+    rates = measure(args.client or CLIENTS, args.rounds, args.messages, args.payload)
     middle = {name: median(values) for name, values in rates.items()}
     ratios = {
         f"{ours} / {tool}": round(median(a / b for a, b in zip(rates[ours], rates[tool], strict=True)), 3)

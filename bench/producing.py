@@ -11,12 +11,11 @@ from typing import Any
 from harness.clusters.kafka import KafkaCluster
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import WorkerProcess
-from harness.workers import launch, load_worker
+from harness.workers import launch, load_worker, worker_names
 
 PARTITIONS = 12
 WARM_UP_S = 2.0
-#: What every client gets, under the names of both libraries: durable, and time to fill a batch.
-OPTIONS = {"acks": "all", "enable.idempotence": "true", "linger.ms": "10"}
+LINGER_MS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +27,11 @@ class Sample:
     rate_per_s: float
     cpu_us: float
     late_max_ms: float
+
+
+def producers_of(system: str) -> list[str]:
+    """The clients of a system that can be measured."""
+    return [name for name in worker_names(system) if "producer" in load_worker(name).roles]
 
 
 def fresh_topic(cluster: KafkaCluster) -> str:
@@ -51,8 +55,8 @@ def run_producer(
 ) -> Sample:
     """Warm up, send for ``seconds``, drain; the numbers are those of the load phase.
 
-    ``producers``: worker processes on one topic, each at ``rate``; their numbers are added up. A Java client
-    is of the brokers' version.
+    Every client gets its own options for: durable, and time to fill a batch. ``producers``: worker processes
+    on one topic, each at ``rate``; their numbers are added up.
 
     Raises:
         WorkerError: a worker did not start.
@@ -96,26 +100,34 @@ def _spec(
     library: str,
 ) -> dict[str, Any]:
     group = {"topic": topic, "mode": "partition", "first": 0, "count": PARTITIONS, "partitions": PARTITIONS}
+    words = load_worker(library).contract
+    options = {**words.words("durable"), **words.words("linger", ms=LINGER_MS)}
     return {
         "protocol": 1,
         "run_id": "bench",
         "run_tag": 1,
+        "system": "kafka",
+        "admin_url": "",
+        "topics": {topic: {"address": topic, "partitions": PARTITIONS}},
         "role": "producer",
         "name": folder.name,
         "capture_dir": str(folder),
         "bootstrap": cluster.bootstrap,
         "streams": {f"{topic}-{p}": p + 1 for p in range(PARTITIONS)},
-        "client": {"library": library, "version": _version(cluster, library), "options": OPTIONS},
+        "client": {"library": library, "version": _version(cluster, library), "options": options},
         "producer": {
             "instance": instance, "lane_groups": [group], "rate_per_s": rate, "payload_bytes": payload,
             "when_full": "wait", "results": "checked", "calls": "async", "batch": 1, "warm_up_s": WARM_UP_S,
-            "load_s": seconds, "call_deadline_s": 60, "capture": capture,
+            "load_s": seconds, "call_deadline_s": 60, "capture": capture, "payload_max_bytes": payload,
+            "threads": 1,
         },
     }  # fmt: skip
 
 
 def _version(cluster: KafkaCluster, library: str) -> str:
-    return cluster.version if load_worker(library).language == "java" else ""
+    """Of Kafka's own client that of the brokers, else the default."""
+    build = load_worker(library).java
+    return cluster.version if build and build.clients[0].name == "kafka-clients" else ""
 
 
 def _start(spec: dict[str, Any]) -> tuple[WorkerProcess, list[dict[str, Any]]]:

@@ -9,8 +9,10 @@ import pytest
 
 from harness import records
 from harness.contract.running import GOLDEN, self_test
-from harness.workers import load_worker, worker_names
+from harness.workers import known_workers
+from harness.workers.environments import is_beside
 from harness.workers.python_kit.worker_kit import layouts as lay
+from harness.workers.spec import WorkerSpec
 
 
 def distinct(layout: struct.Struct) -> list[object]:
@@ -96,9 +98,13 @@ def test_sizes_and_numbers() -> None:
         assert getattr(lay, name) == records.Event[name]
 
 
-@pytest.mark.parametrize("name", [name for name in worker_names() if load_worker(name).language == "python"])
-def test_every_python_worker_reproduces_the_golden_files(name: str) -> None:
-    self_test(load_worker(name))
+@pytest.mark.parametrize(
+    "worker",
+    [w for w in known_workers().values() if w.language == "python" and is_beside(w, w.default_version)],
+    ids=lambda worker: worker.library,
+)
+def test_every_python_worker_that_needs_no_download_reproduces_the_golden_files(worker: WorkerSpec) -> None:
+    self_test(worker)
 
 
 def test_golden_segments_read_with_the_harness_dtypes() -> None:
