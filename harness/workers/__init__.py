@@ -65,13 +65,14 @@ def known_workers(folders: Sequence[str | Path] = ()) -> Mapping[str, WorkerSpec
         UsageError: a folder without workers, a ``worker.toml`` that cannot be used, or two of one library.
     """
     ours = os.environ.get(VARIABLE, "").split(os.pathsep)
-    return _known(tuple(str(folder) for folder in (*ours, *folders) if str(folder)))
+    named = (Path(folder).expanduser().resolve() for folder in (*ours, *folders) if str(folder))
+    return _known(tuple(dict.fromkeys(named)))
 
 
 @cache
-def _known(folders: tuple[str, ...]) -> Mapping[str, WorkerSpec]:
+def _known(folders: tuple[Path, ...]) -> Mapping[str, WorkerSpec]:
     found = {worker.library: worker for worker in map(WorkerSpec.read, _folders_in(FOLDER))}
-    for path in dict.fromkeys(Path(folder).expanduser().resolve() for folder in folders):
+    for path in folders:
         own = _folders_in(path)
         if not own:
             raise UsageError(
