@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.installed import build, install
+from tests.machine import ORPHANS
 
 pytestmark = pytest.mark.live
 
@@ -22,4 +23,5 @@ def test_an_installed_command_runs_and_judges(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         assert json.loads(done.stdout)["verdict"] == "pass"
     finally:
-        installed.call(*words, "clean")
+        with ORPHANS:
+            installed.call(*words, "clean")
