@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
-from harness.records import RAW, TABLE_NAMES, VALID_FIELD, Kind, TableId
+from harness.records import RAW, TABLE_NAMES, VALID_FIELD, Kind, Outcome, TableId
 from harness.run.worker_process import WorkerProcess
 from harness.waiting import wait_until
 from harness.workers import launch
@@ -43,6 +44,8 @@ def equal(what: str, found: object, wanted: object) -> None:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, set) and value and all(isinstance(each, IntEnum) for each in value):
+        return ", ".join(sorted(each.name for each in value))
     text = str(value)
     return text if len(text) <= 150 else f"{text[:147]}..."
 
@@ -182,5 +185,6 @@ def places(rows: Rows) -> list[tuple[int, ...]]:
     return [tuple(map(int, row)) for row in rows[["stream", "ledger", "position", "batch"]]]
 
 
-def outcomes(rows: Rows) -> set[int]:
-    return set(rows["outcome"].tolist())
+def outcomes(rows: Rows) -> set[Outcome]:
+    """Which outcomes rows have."""
+    return set(map(Outcome, rows["outcome"].tolist()))

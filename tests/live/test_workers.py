@@ -16,7 +16,7 @@ from harness.clusters import BrokerCluster
 from harness.contract import Check, checks_of
 from harness.contract.driving import READY_S, NotHere, messages, outcomes, places
 from harness.contract.rig import RUN_TAG, Place, Rig
-from harness.contract.running import cluster_of, self_test
+from harness.contract.running import cluster_of, run_checks, self_test
 from harness.records import Check as Payload
 from harness.records import Event, Outcome, TableId
 from harness.run.hangs import take_stacks
@@ -27,6 +27,7 @@ from harness.workers import known_workers, load_worker
 from harness.workers.python_kit.worker_kit import payload
 from harness.workers.spec import WorkerSpec
 from tests.live.cluster_rig import new_run_id, wait_until
+from tests.page_worker import write_page_worker
 
 pytestmark = pytest.mark.live
 
@@ -248,6 +249,34 @@ def sent_again(sends: np.ndarray) -> set[tuple[int, int]]:
     first, ok = sends["attempt"] == 0, sends["outcome"] == Outcome.OK
     assert names(sends[~first]) <= names(sends[first & ~ok]), "sent again although it was stored"
     return names(sends[first & ~ok]) & names(sends[~first & ok])
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "check", "words"),
+    [
+        (
+            "told.offset,",
+            "told.offset + 1,",
+            "every send is one row with one outcome",
+            "not where the client says",
+        ),
+        ("lay.FAIL, f", "lay.INFO, f", "too large for the client is a fail", "outcomes: INFO, must be FAIL"),
+    ],
+    ids=["kafka a wrong place", "kafka a refusal that is called unknown"],
+)
+def test_a_worker_that_breaks_the_contract_is_found(
+    clusters: Clusters, tmp_path: Path, right: str, wrong: str, check: str, words: str
+) -> None:
+    """That of docs/howto/add-a-worker.md, with one thing wrong."""
+    folder = write_page_worker(tmp_path)
+    program = folder / "worker.py"
+    assert right in program.read_text()
+    program.write_text(program.read_text().replace(right, wrong))
+    worker = WorkerSpec.read(folder)
+    chosen = next(each for each in checks_of(worker) if each.name == check)
+    (result,) = run_checks([chosen], Place(clusters.of(worker.system), tmp_path), worker)
+    assert result.outcome == "broken"
+    assert words in result.text
 
 
 # ----- what every worker is asked, one system after the other --------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,8 @@ import pytest
 from cli import main
 from harness.workers.facts import SettingFacts, TimeFacts
 from harness.workers.spec import Contract
+from tests.page_worker import PAGE, write_page_worker
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "howto" / "add-a-worker.md").read_text()
-#: A block of the page; its first line is a comment that names the file.
-BLOCK = re.compile(r"^```\w+\n# \./(\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAME = "kafka-python-plain"
 Capsys = pytest.CaptureFixture[str]
 SCENARIO = f"""
@@ -29,14 +25,10 @@ load: {{rate: 100, duration: 5s, producers: {{p: {{client: {NAME}}}}}}}
 @pytest.fixture
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the worker of the page in clients/plain/ and a scenario that names it; we are in it."""
-    for name, text in BLOCK.findall(PAGE):
-        path = tmp_path / "clients" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # the version that lies beside brokerstorm needs no download
-        path.write_text(text.replace("3.0.12", metadata.version("kafka-python")))
+    folder = write_page_worker(tmp_path / "clients")
     (tmp_path / "mine.yaml").write_text(SCENARIO)
     monkeypatch.chdir(tmp_path)
-    return tmp_path / "clients" / "plain"
+    return folder
 
 
 def test_plan_says_what_its_settings_promise(outside: Path, capsys: Capsys) -> None:

@@ -22,12 +22,21 @@ def producer(number: int, promise: dict[str, Any] = DURABLE, **options: str) -> 
 
 
 def test_each_producer_with_client_options_and_promise() -> None:
-    plan = {"producers": [producer(1, acks="all", linger="5"), producer(2, LEADER, acks="1")]}
+    unknown = {"delivery": "unknown", "order": None, "dedup": None}
+    plan = {
+        "producers": [
+            producer(1, acks="all", linger="5"),
+            producer(2, LEADER, acks="1"),
+            producer(3, unknown),
+        ]
+    }
     assert producers_of(plan, {}) == {
         "producer p-1": "confluent-kafka 2.15.0; acks=all, linger=5; promises: an acknowledged message is on "
         "every in-sync replica, order is kept, nothing is stored twice",
         "producer p-2": "confluent-kafka 2.15.0; acks=1; promises: an acknowledged message is on the leader "
         "only, order is not promised, duplicates are allowed",
+        "producer p-3": "confluent-kafka 2.15.0; promises: what an acknowledgement promises is not known, "
+        "whether order is kept is not known, whether duplicates are allowed is not known",
     }
 
 
