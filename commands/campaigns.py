@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.clusters.runtime_choice import Choice
     from harness.plan.model import Plan
     from harness.progress.view import BaseProgress
-    from harness.protocols.cluster import Cluster, FaultStorm
+    from harness.protocols.cluster import Cluster, FaultInjector
     from harness.run.campaign import Campaign, CampaignHooks
 
 
@@ -93,7 +93,7 @@ def _hooks(
 
     opener = ClusterOpener(options.runtime, plans, offline=options.offline, progress=progress)
 
-    def storm(plan: Plan, cluster: Cluster, run: RunDir) -> FaultStorm:
+    def injector(plan: Plan, cluster: Cluster, run: RunDir) -> FaultInjector:
         words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
         progress.begin(
             " · ".join(word for word in words if word),
@@ -103,7 +103,9 @@ def _hooks(
         )
         timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
         stopping, hurry = settings.interrupts.stop, settings.interrupts.hurry
-        return faults.Storm(timeline, cluster, run, on_event=progress.fault, stopping=stopping, hurry=hurry)
+        return faults.Injector(
+            timeline, cluster, run, on_event=progress.fault, stopping=stopping, hurry=hurry
+        )
 
     def on_phase(name: str) -> None:
         if name == "ready":
@@ -114,7 +116,7 @@ def _hooks(
     def judge(run: RunDir) -> Result:
         return judge_run(run, session, in_campaign=run.root != root.root)
 
-    return CampaignHooks(opener.open, storm, judge, on_phase)
+    return CampaignHooks(opener.open, injector, judge, on_phase)
 
 
 def choose_runtime(

@@ -8,8 +8,8 @@ from typing import Any
 
 from docs.markdown import MADE, item, paragraph
 from faults.kinds import KINDS
+from faults.kit.cluster_view import ability_text
 from faults.kit.params import Schedule, in_units
-from faults.kit.site import ability_text
 from faults.schedule.mix import MixParams
 from faults.schedule.reference import MIX_ABOUT, keys
 

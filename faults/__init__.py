@@ -2,13 +2,13 @@
 
 timeline = faults.compile(scenario.faults, seed=7, load_s=60, topics=plan.topics, nodes=names)
 faults.refuse_unsupported(timeline, cluster)
-storm = faults.Storm(timeline, cluster, run, on_event=progress.fault)
+injector = faults.Injector(timeline, cluster, run, on_event=progress.fault)
 """
 
+from faults.engine.injector import Injector
 from faults.engine.ledger import heal_from_ledger
 from faults.engine.once import inject_once
 from faults.engine.replay import load_replay
-from faults.engine.storm import Storm
 from faults.schedule.reference import kinds, schema
 from faults.schedule.timeline import (
     Firing,
@@ -23,7 +23,7 @@ from faults.schedule.timeline import (
 
 __all__ = [
     "Firing",
-    "Storm",
+    "Injector",
     "Timeline",
     "commands_of",
     "compile",

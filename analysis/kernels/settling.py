@@ -121,7 +121,7 @@ class _Verdicts:
         premature = (in_time | young) & ~nacked & self._quiet() & by_client
         confirmed = self._confirmed < self._now
         overdue = timed & ~in_time & ~young
-        told = confirmed & ~premature & ~nacked & ~overdue & self._unhurt(self._handed, self._confirmed)
+        told = confirmed & ~premature & ~nacked & ~overdue & self._undisturbed(self._handed, self._confirmed)
         rest = ~premature & ~told
         return [
             ("premature-redelivery", "acknowledged in time", np.flatnonzero(premature & in_time)),
@@ -135,7 +135,7 @@ class _Verdicts:
     def _after_ack(self, told: Array) -> list[tuple[str, str, Array]]:
         if not self._reading.acks_confirmed:
             return [("delivery-duplicate", "no receipt", np.flatnonzero(told))]
-        crashed = self._met("at-risk")
+        crashed = self._fault_between("at-risk")
         return [
             ("redelivered-after-ack", "confirmed", np.flatnonzero(told & ~crashed)),
             ("redelivered-after-ack", "after a crash", np.flatnonzero(told & crashed)),
@@ -148,9 +148,9 @@ class _Verdicts:
         moved = (table["session"][now] == table["session"][before]) & (
             table["epoch"][now] != table["epoch"][before]
         )
-        return np.asarray(self._unhurt(self._before, self._now) & ~moved)
+        return np.asarray(self._undisturbed(self._before, self._now) & ~moved)
 
-    def _unhurt(self, start: Array, end: Array) -> Array:
+    def _undisturbed(self, start: Array, end: Array) -> Array:
         """No fault was applied, and the first consumer did not end, between two times. Clients that
         reconnect after a fault may still hold messages that the broker has sent to others."""
         context = self._given.history.context
@@ -163,7 +163,7 @@ class _Verdicts:
             quiet &= (self._session != number) | (end_ns >= end)
         return quiet
 
-    def _met(self, *acks: ConfirmedAcks, effective: bool = True) -> Array:
+    def _fault_between(self, *acks: ConfirmedAcks, effective: bool = True) -> Array:
         """Repeats with such a fault between the confirmed acknowledgement and the second delivery."""
         found = np.zeros(len(self._now), np.bool_)
         for fault in self._given.history.context.faults:
@@ -177,7 +177,9 @@ class _Verdicts:
         context, group = self._given.history.context, self._given.group
         found = np.zeros(len(self._now), np.uint16)
         if cls == "redelivered-after-ack":
-            doubt = self._met("at-risk", "unknown", effective=False) & ~self._met("at-risk")
+            doubt = self._fault_between("at-risk", "unknown", effective=False) & ~self._fault_between(
+                "at-risk"
+            )
             found[doubt] = BITS["acks-kept"]
         elif cls == "premature-redelivery":
             whole = all(s.complete for s in context.group_sessions().get(group, []))

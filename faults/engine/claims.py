@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from faults.kit.errors import NotNow
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped
 from faults.kit.injection import Injection
-from faults.kit.site import Site
 from harness.protocols.cluster import Killable
 
 
@@ -20,34 +20,36 @@ class NodeClaims:
     def nodes(self) -> frozenset[str]:
         return frozenset(self._held)
 
-    def claim(self, fault_id: int, injection: Injection, site: Site) -> None:
+    def claim(self, fault_id: int, injection: Injection, view: ClusterView) -> None:
         """Hold the nodes that an injection takes away.
 
         Two nodes away at once would leave fewer than two in-sync replicas of three: what was meant to be a
         harmless fault could then lose data by design. So only a step that says ``together`` may do it.
 
         Raises:
-            NotNow: a node is held by another fault or died by itself, or another node is away.
+            FiringSkipped: a node is held by another fault or died by itself, or another node is away.
         """
         if not injection.away:
             return
         ours = set(injection.away)
         with self._lock:
             if taken := sorted(ours & self._held.keys()):
-                raise NotNow(f"{taken[0]} is held by fault {self._held[taken[0]]}")
-            if dead := sorted(node for node in ours if not site.killable.is_running(node)):
-                raise NotNow(f"{dead[0]} is not running, and no fault did that")
+                raise FiringSkipped(f"{taken[0]} is held by fault {self._held[taken[0]]}")
+            if dead := sorted(node for node in ours if not view.killable.is_running(node)):
+                raise FiringSkipped(f"{dead[0]} is not running, and no fault did that")
             if not injection.params.get("together"):
-                self._refuse_second(ours, site.killable, site)
+                self._refuse_second(ours, view.killable, view)
             self._held |= {node: fault_id for node in ours}
 
-    def _refuse_second(self, ours: set[str], killable: Killable, site: Site) -> None:
-        others = [node for node in site.nodes if node not in ours]
+    def _refuse_second(self, ours: set[str], killable: Killable, view: ClusterView) -> None:
+        others = [node for node in view.nodes if node not in ours]
         for node in others:
             if node in self._held:
-                raise NotNow(f"{node} is still away (fault {self._held[node]}); `together: true` allows it")
+                raise FiringSkipped(
+                    f"{node} is still away (fault {self._held[node]}); `together: true` allows it"
+                )
             if not killable.is_running(node):
-                raise NotNow(f"{node} is not running; `together: true` allows it")
+                raise FiringSkipped(f"{node} is not running; `together: true` allows it")
 
     def release(self, fault_id: int) -> None:
         """Give a fault's nodes back. Idempotent."""

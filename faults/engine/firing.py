@@ -13,9 +13,9 @@ from faults.engine.journal import Journal
 from faults.engine.ledger import Ledger
 from faults.engine.prover import Prover
 from faults.kinds import KINDS
-from faults.kit.errors import NotNow
+from faults.kit.cluster_view import POLL_S, ClusterView
+from faults.kit.errors import FiringSkipped
 from faults.kit.injection import Injection
-from faults.kit.site import POLL_S, Site
 from faults.schedule.timeline import Firing
 from harness.errors import BrokerstormError
 from harness.waiting import wait_until
@@ -31,9 +31,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """Shared by the executions of one storm."""
+    """Shared by the executions of one timeline."""
 
-    site: Site
+    view: ClusterView
     journal: Journal
     ledger: Ledger
     claims: NodeClaims
@@ -58,7 +58,7 @@ class FaultExecution(threading.Thread):
     def run(self) -> None:
         try:
             injection = self._prepare_in_time()
-        except NotNow as reason:
+        except FiringSkipped as reason:
             self._context.journal.skipped(self.firing, str(reason))
             return
         except Exception as error:  # noqa: BLE001 - a thread's end: what is not recorded here is lost
@@ -80,28 +80,28 @@ class FaultExecution(threading.Thread):
         while True:
             try:
                 return self._prepare()
-            except NotNow:
-                if time.monotonic() >= deadline or self._context.site.stopping.wait(POLL_S):
+            except FiringSkipped:
+                if time.monotonic() >= deadline or self._context.view.stopping.wait(POLL_S):
                     raise
 
     def _prepare(self) -> Injection:
         """Resolve the targets, claim them and write the ledger entry.
 
         Raises:
-            NotNow: nothing was changed and nothing will be.
+            FiringSkipped: nothing was changed and nothing will be.
         """
-        kind, site = KINDS[self.firing.kind], self._context.site
+        kind, view = KINDS[self.firing.kind], self._context.view
         try:
             params = kind.params.model_validate(dict(self.firing.params))
-            injection = kind.prepare(params, site, self.firing.draw)
+            injection = kind.prepare(params, view, self.firing.draw)
         except BrokerstormError as error:
-            raise NotNow(f"the targets could not be resolved: {error}") from error
-        self._context.claims.claim(self.firing.id, injection, site)
+            raise FiringSkipped(f"the targets could not be resolved: {error}") from error
+        self._context.claims.claim(self.firing.id, injection, view)
         try:
-            if site.stopping.is_set():
-                raise NotNow("the run was already healing")
+            if view.stopping.is_set():
+                raise FiringSkipped("the run was already healing")
             if objection := injection.objection():
-                raise NotNow(objection)
+                raise FiringSkipped(objection)
             self._record(injection)
         except BaseException:
             self._context.claims.release(self.firing.id)
@@ -127,7 +127,7 @@ class FaultExecution(threading.Thread):
             prover.trouble = f"could not be applied, internal error: {error!r}"
 
     def _hold(self, injection: Injection, prover: Prover) -> None:
-        stopping = self._context.site.stopping
+        stopping = self._context.view.stopping
         if prover.trouble:
             return
         if self._leave or not injection.lasts:

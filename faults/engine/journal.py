@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Journal:
-    """Appends rows; tells ``on_event`` of each. Used by every thread of a storm."""
+    """Appends rows; tells ``on_event`` of each. Used by every thread that executes a fault."""
 
     def __init__(self, run: RunDir, on_event: OnEvent) -> None:
         self._path = run.faults

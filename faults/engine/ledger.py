@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import psutil
 
-from faults.kit.site import find_ability
+from faults.kit.cluster_view import find_ability
 from harness.errors import BrokerstormError, UsageError
 from harness.protocols.cluster import Cluster, Killable, Pausable
 from harness.protocols.limits import LiftsLimits

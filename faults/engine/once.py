@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from faults.engine.injector import Injector, ignore
 from faults.engine.journal import OnEvent
 from faults.engine.ledger import Ledger
-from faults.engine.storm import Storm, ignore
+from faults.kit.cluster_view import find_ability
 from faults.kit.errors import StepProblem
-from faults.kit.params import Shape, keys_of
-from faults.kit.site import find_ability
+from faults.kit.params import Inventory, keys_of
 from faults.schedule.steps import find_kind, read_step
 from faults.schedule.timeline import Firing, Timeline, refuse_unsupported
 from harness.errors import HealError, ScenarioError
@@ -49,19 +49,19 @@ def inject_once(
     """
     seed = time.time_ns() if seed is None else seed
     fault_id = 1 + max((fault.id for fault in read_faults(run.faults)), default=0)
-    firing, shape, leave = _firing(kind, params, cluster, for_s, fault_id, seed)
-    timeline = Timeline((firing,), seed, 0.0, shape)
+    firing, inventory, leave = _firing(kind, params, cluster, for_s, fault_id, seed)
+    timeline = Timeline((firing,), seed, 0.0, inventory)
     refuse_unsupported(timeline, cluster)
-    storm = Storm(timeline, cluster, run, on_event=on_event)
+    injector = Injector(timeline, cluster, run, on_event=on_event)
     failures: list[str] = []
     arrived = False
     try:
-        storm.fire(firing, leave=leave)
-        storm.join()
+        injector.fire(firing, leave=leave)
+        injector.join()
         arrived = True
     finally:
         if not (leave and arrived):  # an interrupted one must not stay
-            failures = storm.heal_all(30.0)
+            failures = injector.heal_all(30.0)
     if failures:
         raise HealError("; ".join(failures), hint="`brokerstorm clean` tries again and removes the cluster")
     return _outcome(run, firing)
@@ -69,7 +69,7 @@ def inject_once(
 
 def _firing(
     name: str, params: Mapping[str, Any], cluster: Cluster, for_s: float | None, fault_id: int, seed: int
-) -> tuple[Firing, Shape, bool]:
+) -> tuple[Firing, Inventory, bool]:
     try:
         keys = keys_of(find_kind(name).params)
         timed = dict(params)
@@ -78,26 +78,26 @@ def _firing(
             if not key:
                 raise StepProblem("for", f"{name} ends by itself")
             timed[key] = for_s
-        shape = _shape(cluster)
-        kind, _, complete = read_step({"fault": name, "at": 0, **timed}, shape)
+        inventory = _inventory(cluster)
+        kind, _, complete = read_step({"fault": name, "at": 0, **timed}, inventory)
     except StepProblem as problem:
         raise ScenarioError(f"{problem.key}: {problem}", hint="see `brokerstorm list faults`") from None
     dumped = complete.model_dump(mode="json", by_alias=True)
     firing = Firing(fault_id, name, kind.target(complete), 0.0, kind.lasts_s(complete), dumped, 0, seed)
-    return firing, shape, "for" in keys and "for" not in timed
+    return firing, inventory, "for" in keys and "for" not in timed
 
 
-def _shape(cluster: Cluster) -> Shape:
+def _inventory(cluster: Cluster) -> Inventory:
     """The topics that the cluster has, internal ones left out."""
     lists, placement = find_ability(cluster, HasTopics), find_ability(cluster, HasPlacement)
     held: dict[str, list[int]] = {}
     if lists is not None and placement is not None:
-        topics = sorted(name for name in lists.topics() if not name.startswith("__"))
-        for stream, state in placement.partition_states(topics).items():
+        found = sorted(name for name in lists.topics() if not name.startswith("__"))
+        for stream, state in placement.partition_states(found).items():
             held.setdefault(stream.rpartition("-")[0], []).append(len(state.replicas))
-    shapes = tuple(TopicSettings(name, len(copies), max(1, *copies)) for name, copies in sorted(held.items()))
+    topics = tuple(TopicSettings(name, len(copies), max(1, *copies)) for name, copies in sorted(held.items()))
     roles = {node.name: node.roles for node in cluster.runtime.nodes}
-    return Shape(shapes, tuple(sorted(roles)), roles)
+    return Inventory(topics, tuple(sorted(roles)), roles)
 
 
 def _outcome(run: RunDir, firing: Firing) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import time
 from typing import Final
 
 from faults.engine.journal import Journal
+from faults.kit.cluster_view import POLL_S
 from faults.kit.injection import Injection
-from faults.kit.site import POLL_S
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import Proof
 

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from faults.kinds import KINDS
-from faults.kit.params import Shape
+from faults.kit.params import Inventory
 from faults.schedule.timeline import Firing, Timeline
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord, read_faults
@@ -41,7 +41,7 @@ def load_replay(run: RunDir) -> Timeline:
     except (KeyError, TypeError, ValidationError) as error:
         raise UsageError(f"{run.faults} or {run.plan} cannot be read by this version: {error!r}") from error
     firings.sort(key=lambda firing: firing.t_s)
-    return Timeline(tuple(firings), seed, load_s, Shape(tuple(topics), ()))
+    return Timeline(tuple(firings), seed, load_s, Inventory(tuple(topics), ()))
 
 
 def _firing(fault: FaultRecord, epoch_ns: int) -> Firing:

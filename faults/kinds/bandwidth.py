@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from faults.kit.cluster_view import ClusterView
 from faults.kit.network import Impaired, NetworkFault, NetworkParams
-from faults.kit.site import Site
 from harness.protocols.cluster import Cluster
 from harness.protocols.network import Flow, Impairment
 
@@ -68,7 +68,7 @@ class Bandwidth(NetworkFault[BandwidthParams]):
         return f"pass {params.rate} kB/s per connection of the bytes"
 
     def impaired(
-        self, site: Site, targets: tuple[str, ...], params: BandwidthParams, flows: Sequence[Flow]
+        self, view: ClusterView, targets: tuple[str, ...], params: BandwidthParams, flows: Sequence[Flow]
     ) -> Throttled:
         impairment = Impairment(self.how, kilobytes_per_s=params.rate)
-        return Throttled(site, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)
+        return Throttled(view, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from faults.kit.cluster_view import ClusterView
 from faults.kit.network import Impaired, NetworkFault, NetworkParams
-from faults.kit.site import Site
 from harness.protocols.network import Flow, Impairment
 
 
@@ -25,7 +25,7 @@ class Blackhole(NetworkFault[BlackholeParams]):
         return "swallow all bytes"
 
     def impaired(
-        self, site: Site, targets: tuple[str, ...], params: BlackholeParams, flows: Sequence[Flow]
+        self, view: ClusterView, targets: tuple[str, ...], params: BlackholeParams, flows: Sequence[Flow]
     ) -> Impaired:
         dumped = params.model_dump(mode="json", by_alias=True)
-        return Impaired(site, targets, dumped, flows, Impairment(self.how))
+        return Impaired(view, targets, dumped, flows, Impairment(self.how))

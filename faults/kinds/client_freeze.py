@@ -17,11 +17,11 @@ import psutil
 from pydantic import Field, model_validator
 
 from faults.kit.clients import ClientFault, ClientParams, matching_workers, worker_names
-from faults.kit.errors import NotNow
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped
 from faults.kit.identity import process_identity
 from faults.kit.injection import Injection
-from faults.kit.params import Shape
-from faults.kit.site import Site
+from faults.kit.params import Inventory
 from harness.durations import Seconds
 from harness.errors import HealError
 from harness.faultlog import ConfirmedAcks
@@ -47,8 +47,10 @@ class ClientFreezeParams(ClientParams):
 class Frozen(Injection):
     """SIGSTOP and SIGCONT in turn, of every chosen process at once."""
 
-    def __init__(self, site: Site, processes: dict[str, int], draw: int, params: dict[str, Any]) -> None:
-        super().__init__(site, sorted(processes), params)
+    def __init__(
+        self, view: ClusterView, processes: dict[str, int], draw: int, params: dict[str, Any]
+    ) -> None:
+        super().__init__(view, sorted(processes), params)
         self._identities = {name: process_identity(pid) for name, pid in processes.items()}
         self._random = random.Random(draw)
         self._over = threading.Event()
@@ -134,15 +136,15 @@ class ClientFreeze(ClientFault[ClientFreezeParams]):
     def lasts_s(self, params: ClientFreezeParams) -> float | None:
         return params.for_
 
-    def commands(self, params: ClientFreezeParams, shape: Shape) -> list[str]:
+    def commands(self, params: ClientFreezeParams, inventory: Inventory) -> list[str]:
         shortest, longest = params.period
         return [
             f"SIGSTOP {params.target}, SIGCONT {params.freeze:g} s later; again every "
             f"{shortest:g} to {longest:g} s for {params.for_:g} s"
         ]
 
-    def prepare(self, params: ClientFreezeParams, site: Site, draw: int) -> Frozen:
-        chosen = matching_workers(params.target, site)
+    def prepare(self, params: ClientFreezeParams, view: ClusterView, draw: int) -> Frozen:
+        chosen = matching_workers(params.target, view)
         if not chosen:
-            raise NotNow(f"no {params.target} runs; there are: {worker_names(site)}")
-        return Frozen(site, chosen, draw, params.model_dump(mode="json", by_alias=True))
+            raise FiringSkipped(f"no {params.target} runs; there are: {worker_names(view)}")
+        return Frozen(view, chosen, draw, params.model_dump(mode="json", by_alias=True))

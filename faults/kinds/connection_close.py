@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from faults.kit.clients import ClientFault, ClientParams, matching_workers, worker_names
-from faults.kit.errors import NotNow
+from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.errors import FiringSkipped
 from faults.kit.injection import Instant
-from faults.kit.params import Shape
-from faults.kit.site import Site, find_ability
+from faults.kit.params import Inventory
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import ClientConnection, HasConnections, Proof
 
@@ -18,9 +18,9 @@ class ConnectionCloseParams(ClientParams):
     """The keys of every fault on clients."""
 
 
-def connections(site: Site) -> HasConnections:
+def connections(view: ClusterView) -> HasConnections:
     """The part of the cluster that knows its clients' connections."""
-    found = find_ability(site.cluster, HasConnections)
+    found = find_ability(view.cluster, HasConnections)
     assert isinstance(found, HasConnections)
     return found
 
@@ -29,19 +29,23 @@ class ConnectionsClosed(Instant):
     """The connections of some workers, closed by the broker; connecting again is the clients' part."""
 
     def __init__(
-        self, site: Site, workers: Sequence[str], chosen: Sequence[ClientConnection], params: dict[str, Any]
+        self,
+        view: ClusterView,
+        workers: Sequence[str],
+        chosen: Sequence[ClientConnection],
+        params: dict[str, Any],
     ) -> None:
-        super().__init__(site, workers, params)
+        super().__init__(view, workers, params)
         self.chosen = tuple(chosen)
         self._gone: set[str] = set()
 
     def apply(self) -> None:
         for connection in self.chosen:
-            connections(self.site).close_connection(connection)
+            connections(self.view).close_connection(connection)
 
     def proof(self) -> Proof:
         """Effective when the broker does not list a closed connection any more."""
-        there = {(found.port, found.id) for found in connections(self.site).connections()}
+        there = {(found.port, found.id) for found in connections(self.view).connections()}
         self._gone |= {one.id for one in self.chosen if (one.port, one.id) not in there}
         text = f"{len(self._gone)} of {len(self.chosen)} connections of {', '.join(self.targets)} closed"
         return Proof(bool(self._gone), text, {"closed": sorted(self._gone)})
@@ -61,17 +65,17 @@ class ConnectionClose(ClientFault[ConnectionCloseParams]):
     abilities = (HasConnections,)
     params = ConnectionCloseParams
 
-    def commands(self, params: ConnectionCloseParams, shape: Shape) -> list[str]:
+    def commands(self, params: ConnectionCloseParams, inventory: Inventory) -> list[str]:
         return [f"DELETE /api/latest/connection/{{each connection of {params.target} then}}"]
 
-    def prepare(self, params: ConnectionCloseParams, site: Site, draw: int) -> ConnectionsClosed:
-        wanted = matching_workers(params.target, site)
+    def prepare(self, params: ConnectionCloseParams, view: ClusterView, draw: int) -> ConnectionsClosed:
+        wanted = matching_workers(params.target, view)
         pids = set(wanted.values())
         chosen = [
             found
-            for found in connections(site).connections()
+            for found in connections(view).connections()
             if found.pid in pids or found.client_name in wanted
         ]
         if not chosen:
-            raise NotNow(f"no connection of {params.target}; clients: {worker_names(site)}")
-        return ConnectionsClosed(site, sorted(wanted), chosen, params.model_dump(mode="json"))
+            raise FiringSkipped(f"no connection of {params.target}; clients: {worker_names(view)}")
+        return ConnectionsClosed(view, sorted(wanted), chosen, params.model_dump(mode="json"))

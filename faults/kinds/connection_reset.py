@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from faults.kit.cluster_view import ClusterView
 from faults.kit.network import Impaired, NetworkFault, NetworkParams
-from faults.kit.site import Site
 from harness.durations import Seconds
 from harness.protocols.network import Flow, Impairment
 
@@ -29,7 +29,11 @@ class ConnectionReset(NetworkFault[ConnectionResetParams]):
         return "close connections, reset new ones at the first byte"
 
     def impaired(
-        self, site: Site, targets: tuple[str, ...], params: ConnectionResetParams, flows: Sequence[Flow]
+        self,
+        view: ClusterView,
+        targets: tuple[str, ...],
+        params: ConnectionResetParams,
+        flows: Sequence[Flow],
     ) -> Impaired:
         dumped = params.model_dump(mode="json", by_alias=True)
-        return Impaired(site, targets, dumped, flows, Impairment(self.how))
+        return Impaired(view, targets, dumped, flows, Impairment(self.how))

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.kit.params import NodeParams, Shape
+from faults.kit.cluster_view import ClusterView
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
-from faults.kit.site import Site
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable
@@ -27,9 +27,9 @@ class CpuLimitParams(NodeParams):
 class CpuLimited(ResourceLimited):
     """Nodes under a quota; one that wants more is held back until the next period."""
 
-    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
-        super().__init__(site, targets, params)
-        self._cpu: LimitsCpu = ability(site, LimitsCpu)
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(view, targets, params)
+        self._cpu: LimitsCpu = ability(view, LimitsCpu)
         self._at_first = {node: self._cpu.cpu_use(node) for node in targets}
         self._limited = False
 
@@ -80,11 +80,11 @@ class CpuLimit(ResourceFault[CpuLimitParams]):
     def lasts_s(self, params: CpuLimitParams) -> float | None:
         return params.for_
 
-    def commands(self, params: CpuLimitParams, shape: Shape) -> list[str]:
+    def commands(self, params: CpuLimitParams, inventory: Inventory) -> list[str]:
         return [
-            f"CPU quota of {params.cores * 100:g} ms each 100 ms for {target_text(params.target, shape)}",
+            f"CPU quota of {params.cores * 100:g} ms each 100 ms for {target_text(params.target, inventory)}",
             f"after {params.for_:g} s: no quota",
         ]
 
-    def injection(self, site: Site, targets: tuple[str, ...], params: CpuLimitParams) -> CpuLimited:
-        return CpuLimited(site, targets, params.model_dump(mode="json", by_alias=True))
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: CpuLimitParams) -> CpuLimited:
+        return CpuLimited(view, targets, params.model_dump(mode="json", by_alias=True))

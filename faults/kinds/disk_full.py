@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from faults.kit.cluster_view import ClusterView, Snapshot
 from faults.kit.node_loss import changes_text
-from faults.kit.params import NodeParams, Shape
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
-from faults.kit.site import Site, Snapshot
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
@@ -33,9 +33,9 @@ class DiskFullParams(NodeParams):
 class DiskFilled(ResourceLimited):
     """Nodes whose volume holds a ballast file and no free block. Kafka takes its log dir offline and ends."""
 
-    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
-        super().__init__(site, targets, params)
-        self._disk: FillsDisk = ability(site, FillsDisk)
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(view, targets, params)
+        self._disk: FillsDisk = ability(view, FillsDisk)
         self._said = ""
         self._freed_s: float | None = None
         self._restarted = False
@@ -66,7 +66,7 @@ class DiskFilled(ResourceLimited):
         of them the failing write is all there is to see."""
         if self._said != "ENOSPC":
             return ""
-        below = not set(self.targets) & set(self.site.brokers)
+        below = not set(self.targets) & set(self.view.brokers)
         noticed = below or self._died or changes_text(self._changed)
         return "no space left on its data volume (a write got ENOSPC)" if noticed else ""
 
@@ -78,10 +78,10 @@ class DiskFilled(ResourceLimited):
     def heal(self) -> None:
         """Give the space back, start crashed nodes, restart survivors that do not recover."""
         if self._is_stuck():
-            self._note_change(self.site.snapshot())
+            self._note_change(self.view.snapshot())
             self._restarted = True  # what changes from here on is our doing
             for node in set(self.targets) - set(self._died):
-                self.site.killable.kill(node)
+                self.view.killable.kill(node)
         super().heal()
         self._freed_s = self._freed_s or time.monotonic()
 
@@ -126,11 +126,11 @@ class DiskFull(ResourceFault[DiskFullParams]):
     def lasts_s(self, params: DiskFullParams) -> float | None:
         return params.for_
 
-    def commands(self, params: DiskFullParams, shape: Shape) -> list[str]:
+    def commands(self, params: DiskFullParams, inventory: Inventory) -> list[str]:
         return [
-            f"fallocate a ballast file until ENOSPC, data volume of {target_text(params.target, shape)}",
+            f"fallocate a ballast file until ENOSPC, data volume of {target_text(params.target, inventory)}",
             f"after {params.for_:g} s: delete it; start the node again if it died or does not get in sync",
         ]
 
-    def injection(self, site: Site, targets: tuple[str, ...], params: DiskFullParams) -> DiskFilled:
-        return DiskFilled(site, targets, params.model_dump(mode="json", by_alias=True))
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: DiskFullParams) -> DiskFilled:
+        return DiskFilled(view, targets, params.model_dump(mode="json", by_alias=True))

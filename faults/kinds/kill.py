@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
+from faults.kit.cluster_view import ClusterView
 from faults.kit.node_loss import NodeFault, NodeLoss
-from faults.kit.params import NodeParams, Shape
-from faults.kit.site import Site
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
@@ -26,18 +26,18 @@ class Killed(NodeLoss):
 
     def apply(self) -> None:
         for node in self.targets:
-            self.site.killable.kill(node)
-        self._gone = not any(self.site.killable.is_running(node) for node in self.targets)
+            self.view.killable.kill(node)
+        self._gone = not any(self.view.killable.is_running(node) for node in self.targets)
 
     def process_evidence(self) -> str:
         return "process gone" if self._gone else ""
 
     def heal(self) -> None:
         for node in self.targets:
-            self.site.killable.start(node)
+            self.view.killable.start(node)
 
     def is_undone(self) -> bool:
-        return all(self.site.killable.is_running(node) for node in self.targets)
+        return all(self.view.killable.is_running(node) for node in self.targets)
 
     def confirmed_acks(self) -> ConfirmedAcks:
         return "at-risk" if self.hits_broker() else "unknown"
@@ -56,8 +56,11 @@ class Kill(NodeFault[KillParams]):
     def lasts_s(self, params: KillParams) -> float | None:
         return params.for_
 
-    def commands(self, params: KillParams, shape: Shape) -> list[str]:
-        return [f"SIGKILL {target_text(params.target, shape)}", f"after {params.for_:g} s: start it again"]
+    def commands(self, params: KillParams, inventory: Inventory) -> list[str]:
+        return [
+            f"SIGKILL {target_text(params.target, inventory)}",
+            f"after {params.for_:g} s: start it again",
+        ]
 
-    def injection(self, site: Site, targets: tuple[str, ...], params: KillParams) -> Killed:
-        return Killed(site, targets, params.model_dump(mode="json", by_alias=True))
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: KillParams) -> Killed:
+        return Killed(view, targets, params.model_dump(mode="json", by_alias=True))

@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from faults.kit.cluster_view import ClusterView
 from faults.kit.network import Impaired, NetworkFault, NetworkParams, Way
-from faults.kit.site import Site
 from harness.durations import Seconds
 from harness.protocols.network import Flow, Impairment
 
@@ -61,7 +61,7 @@ class Latency(NetworkFault[LatencyParams]):
         return f"delay by {params.delay * 1e3:g} ms{jitter} all bytes"
 
     def impaired(
-        self, site: Site, targets: tuple[str, ...], params: LatencyParams, flows: Sequence[Flow]
+        self, view: ClusterView, targets: tuple[str, ...], params: LatencyParams, flows: Sequence[Flow]
     ) -> Delayed:
         impairment = Impairment(self.how, delay_s=params.delay, jitter_s=params.delay_jitter)
-        return Delayed(site, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)
+        return Delayed(view, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)

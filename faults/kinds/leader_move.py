@@ -8,10 +8,10 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from faults.kit.errors import NotNow, StepProblem
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.leadership import LeaderChange, TopicFault
-from faults.kit.params import Shape, TopicParams, names
-from faults.kit.site import Site
+from faults.kit.params import Inventory, TopicParams, names
 from harness.protocols.cluster import HasLeaders, PartitionState
 
 
@@ -31,7 +31,7 @@ class LeaderMoved(LeaderChange):
     """Partitions reassigned with the wanted leader first (no data moves), then elected."""
 
     def apply(self) -> None:
-        self.site.leaders.move_leaders(self.topic, self.wanted)
+        self.view.leaders.move_leaders(self.topic, self.wanted)
 
 
 class LeaderMove(TopicFault[LeaderMoveParams]):
@@ -41,9 +41,9 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
     abilities = (HasLeaders,)
     params = LeaderMoveParams
 
-    def complete(self, params: LeaderMoveParams, shape: Shape) -> LeaderMoveParams:
-        params = super().complete(params, shape)
-        topic = shape.topic(params.topic)
+    def complete(self, params: LeaderMoveParams, inventory: Inventory) -> LeaderMoveParams:
+        params = super().complete(params, inventory)
+        topic = inventory.topic(params.topic)
         assert topic is not None
         if topic.replication < 2:
             raise StepProblem("topic", f"{topic.name} has one replica: its leaders cannot move")
@@ -52,20 +52,20 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
                 raise StepProblem(
                     "moves", f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}"
                 )
-            if node not in shape.nodes:
-                raise StepProblem("moves", f"no node {node!r}. Nodes: {names(shape.nodes)}")
+            if node not in inventory.nodes:
+                raise StepProblem("moves", f"no node {node!r}. Nodes: {names(inventory.nodes)}")
         return params
 
     def choices(self, params: LeaderMoveParams) -> list[str]:
         moves = ", ".join(f"{partition} -> {node}" for partition, node in params.moves.items())
         return [moves] if moves else super().choices(params)
 
-    def commands(self, params: LeaderMoveParams, shape: Shape) -> list[str]:
+    def commands(self, params: LeaderMoveParams, inventory: Inventory) -> list[str]:
         name = params.topic
         if params.moves:
             order = [f"{name}-{p} -> [{node}, its other replicas]" for p, node in params.moves.items()]
         else:
-            topic = shape.topic(name)
+            topic = inventory.topic(name)
             count = params.partitions or (topic.partitions if topic else 0)
             order = [f"{name}, {count} partitions -> [another replica first], chosen then"]
         return [
@@ -73,14 +73,14 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
             f"ElectLeaders preferred {name}, the same",
         ]
 
-    def prepare(self, params: LeaderMoveParams, site: Site, draw: int) -> LeaderMoved:
-        states = site.states_of(params.topic)
+    def prepare(self, params: LeaderMoveParams, view: ClusterView, draw: int) -> LeaderMoved:
+        states = view.states_of(params.topic)
         count = params.partitions or len(states)
-        wanted = params.moves or _choose(states, site.faulted(), count, random.Random(draw))
+        wanted = params.moves or _choose(states, view.faulted(), count, random.Random(draw))
         if not wanted:
-            raise NotNow(f"no partition of {params.topic} has another in-sync replica right now")
+            raise FiringSkipped(f"no partition of {params.topic} has another in-sync replica right now")
         resolved: dict[str, Any] = {"topic": params.topic, "moves": {str(p): n for p, n in wanted.items()}}
-        return LeaderMoved(site, params.topic, states, wanted, resolved)
+        return LeaderMoved(view, params.topic, states, wanted, resolved)
 
 
 def _choose(

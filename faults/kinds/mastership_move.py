@@ -6,10 +6,10 @@ import random
 
 from pydantic import Field
 
-from faults.kit.errors import NotNow, StepProblem
+from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import FaultKind, Instant
-from faults.kit.params import Params, Shape, names
-from faults.kit.site import Site, find_ability
+from faults.kit.params import Inventory, Params, names
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasMastership, Proof
 
@@ -18,9 +18,9 @@ class MastershipMoveParams(Params):
     to: str = Field("other", description="a node, or `other`: any but the master")
 
 
-def mastership(site: Site) -> HasMastership:
+def mastership(view: ClusterView) -> HasMastership:
     """The part of the cluster that knows its master."""
-    found = find_ability(site.cluster, HasMastership)
+    found = find_ability(view.cluster, HasMastership)
     assert isinstance(found, HasMastership)
     return found
 
@@ -28,17 +28,17 @@ def mastership(site: Site) -> HasMastership:
 class MastershipMoved(Instant):
     """A replica was asked to become the master."""
 
-    def __init__(self, site: Site, old: str, new: str) -> None:
-        super().__init__(site, [new], {"to": new})
+    def __init__(self, view: ClusterView, old: str, new: str) -> None:
+        super().__init__(view, [new], {"to": new})
         self.old, self.new = old, new
         self._seen = ""
 
     def apply(self) -> None:
-        mastership(self.site).move_mastership(self.new)
+        mastership(self.view).move_mastership(self.new)
 
     def proof(self) -> Proof:
         """Effective when another node than before was seen as the master."""
-        master = mastership(self.site).master()
+        master = mastership(self.view).master()
         if master not in (None, self.old):
             self._seen = self._seen or str(master)
         if not self._seen:
@@ -51,7 +51,7 @@ class MastershipMoved(Instant):
         return "kept"
 
     def missing(self) -> str:
-        return "" if mastership(self.site).master() else "no node is the master"
+        return "" if mastership(self.view).master() else "no node is the master"
 
 
 class MastershipMove(FaultKind[MastershipMoveParams]):
@@ -61,30 +61,32 @@ class MastershipMove(FaultKind[MastershipMoveParams]):
     abilities = (HasMastership,)
     params = MastershipMoveParams
 
-    def complete(self, params: MastershipMoveParams, shape: Shape) -> MastershipMoveParams:
-        if len(shape.nodes) < 2:
+    def complete(self, params: MastershipMoveParams, inventory: Inventory) -> MastershipMoveParams:
+        if len(inventory.nodes) < 2:
             raise StepProblem(
                 "to", "the cluster has one node: the mastership cannot move; see cluster.topology"
             )
-        if params.to != "other" and params.to not in shape.nodes:
-            raise StepProblem("to", f"no node {params.to!r}. Allowed: {names(['other', *shape.nodes])}")
+        if params.to != "other" and params.to not in inventory.nodes:
+            raise StepProblem("to", f"no node {params.to!r}. Allowed: {names(['other', *inventory.nodes])}")
         return params
 
     def target(self, params: MastershipMoveParams) -> str:
         return params.to
 
-    def commands(self, params: MastershipMoveParams, shape: Shape) -> list[str]:
+    def commands(self, params: MastershipMoveParams, inventory: Inventory) -> list[str]:
         to = params.to if params.to != "other" else "{a replica, chosen then}"
         return [f'PUT /api/latest/virtualhostnode/{to} {{"role": "MASTER"}}']
 
-    def prepare(self, params: MastershipMoveParams, site: Site, draw: int) -> MastershipMoved:
-        group = mastership(site)
+    def prepare(self, params: MastershipMoveParams, view: ClusterView, draw: int) -> MastershipMoved:
+        group = mastership(view)
         master = group.master()
         if master is None:
-            raise NotNow("no node is the master right now")
-        followers = sorted(set(group.roles()) - {master} - site.faulted())
+            raise FiringSkipped("no node is the master right now")
+        followers = sorted(set(group.roles()) - {master} - view.faulted())
         if params.to != "other":
             followers = [node for node in followers if node == params.to]
         if not followers:
-            raise NotNow(f"{'no replica' if params.to == 'other' else params.to} can become the master now")
-        return MastershipMoved(site, master, random.Random(draw).choice(followers))
+            raise FiringSkipped(
+                f"{'no replica' if params.to == 'other' else params.to} can become the master now"
+            )
+        return MastershipMoved(view, master, random.Random(draw).choice(followers))

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.kit.params import NodeParams, Shape, Size, in_units
+from faults.kit.cluster_view import ClusterView
+from faults.kit.params import Inventory, NodeParams, Size, in_units
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
-from faults.kit.site import Site
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable
@@ -30,9 +30,9 @@ class MemoryLimitParams(NodeParams):
 class MemoryLimited(ResourceLimited):
     """Nodes under a memory limit: the kernel takes their page cache, and kills one that wants still more."""
 
-    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
-        super().__init__(site, targets, params)
-        self._memory: LimitsMemory = ability(site, LimitsMemory)
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(view, targets, params)
+        self._memory: LimitsMemory = ability(view, LimitsMemory)
         self._at_first = {node: self._memory.memory_use(node) for node in targets}
         self._limits: dict[str, int] = {}
         self._seen: dict[str, MemoryUse] = {}
@@ -98,13 +98,15 @@ class MemoryLimit(ResourceFault[MemoryLimitParams]):
     def lasts_s(self, params: MemoryLimitParams) -> float | None:
         return params.for_
 
-    def commands(self, params: MemoryLimitParams, shape: Shape) -> list[str]:
+    def commands(self, params: MemoryLimitParams, inventory: Inventory) -> list[str]:
         fixed = f"what it cannot give back then + {in_units(params.headroom)}"
         limit = in_units(params.limit) if params.limit else fixed
         return [
-            f"memory limit of {limit} for {target_text(params.target, shape)}",
+            f"memory limit of {limit} for {target_text(params.target, inventory)}",
             f"after {params.for_:g} s: no limit; start it again if the kernel killed it",
         ]
 
-    def injection(self, site: Site, targets: tuple[str, ...], params: MemoryLimitParams) -> MemoryLimited:
-        return MemoryLimited(site, targets, params.model_dump(mode="json", by_alias=True))
+    def injection(
+        self, view: ClusterView, targets: tuple[str, ...], params: MemoryLimitParams
+    ) -> MemoryLimited:
+        return MemoryLimited(view, targets, params.model_dump(mode="json", by_alias=True))

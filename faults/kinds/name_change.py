@@ -7,9 +7,9 @@ from typing import Literal, cast
 
 from pydantic import Field
 
+from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.network import Impaired, NetworkFault, NetworkParams
-from faults.kit.params import Shape
-from faults.kit.site import Site, find_ability
+from faults.kit.params import Inventory
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable, Proof
@@ -53,7 +53,7 @@ class Renamed(Impaired):
         return Proof(True, text, {**proof.details, "found_by": sorted(self._found)})
 
     def _names(self) -> RenamesNodes:
-        return cast("RenamesNodes", find_ability(self.site.cluster, RenamesNodes))
+        return cast("RenamesNodes", find_ability(self.view.cluster, RenamesNodes))
 
 
 class NameChange(NetworkFault[NameChangeParams]):
@@ -65,17 +65,17 @@ class NameChange(NetworkFault[NameChangeParams]):
     takes_nodes = True
     params = NameChangeParams
 
-    def commands(self, params: NameChangeParams, shape: Shape) -> list[str]:
-        who = target_text(params.target, shape)
+    def commands(self, params: NameChangeParams, inventory: Inventory) -> list[str]:
+        who = target_text(params.target, inventory)
         return [
             f"toxiproxy: listen at another address for {who}, close the old one; hosts files say so",
             f"after {params.for_:g} s: the old address again",
         ]
 
     def impaired(
-        self, site: Site, targets: tuple[str, ...], params: NameChangeParams, flows: Sequence[Flow]
+        self, view: ClusterView, targets: tuple[str, ...], params: NameChangeParams, flows: Sequence[Flow]
     ) -> Renamed:
         # Only what others open to the node goes by its name.
         to_node = [flow for flow in flows if flow.wire.target in targets]
         dumped = params.model_dump(mode="json", by_alias=True)
-        return Renamed(site, targets, dumped, to_node, Impairment("hold"))
+        return Renamed(view, targets, dumped, to_node, Impairment("hold"))

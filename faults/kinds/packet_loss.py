@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from pydantic import Field
 
-from faults.kit.errors import NotNow
+from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.errors import FiringSkipped
 from faults.kit.network import Link, Way
 from faults.kit.node_loss import NodeFault, NodeLoss
-from faults.kit.params import NodeParams, Shape
-from faults.kit.site import Site, find_ability
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
@@ -33,10 +33,10 @@ class PacketLossParams(NodeParams):
 class PacketsLost(NodeLoss):
     """Nodes whose packets get lost on their way. Nothing is away: TCP goes on, slowly."""
 
-    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
-        super().__init__(site, targets, params)
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(view, targets, params)
         self.away = ()
-        self.packets = packets(site.cluster)
+        self.packets = packets(view.cluster)
         self.name = f"fault-{uuid.uuid4().hex[:8]}"
         self._lost = 0
 
@@ -88,8 +88,8 @@ class PacketLoss(NodeFault[PacketLossParams]):
     abilities = (LosesPackets, Killable, HasPlacement)
     params = PacketLossParams
 
-    def complete(self, params: PacketLossParams, shape: Shape) -> PacketLossParams:
-        target_text(params.target, shape)  # several nodes at once are no loss of nodes
+    def complete(self, params: PacketLossParams, inventory: Inventory) -> PacketLossParams:
+        target_text(params.target, inventory)  # several nodes at once are no loss of nodes
         return params
 
     def lasts_s(self, params: PacketLossParams) -> float | None:
@@ -98,16 +98,16 @@ class PacketLoss(NodeFault[PacketLossParams]):
     def refusal(self, params: PacketLossParams, cluster: Cluster) -> str:
         return packets(cluster).why_not(params.link)
 
-    def commands(self, params: PacketLossParams, shape: Shape) -> list[str]:
+    def commands(self, params: PacketLossParams, inventory: Inventory) -> list[str]:
         words = {"both": "to and from", "in": "to", "out": "from"}[params.way]
         who = {"clients": "of clients", "peers": "of other nodes", "all": "of anybody"}[params.link]
-        where = f"{words} {target_text(params.target, shape)}, connections {who}"
+        where = f"{words} {target_text(params.target, inventory)}, connections {who}"
         return [
             f"iptables: drop {params.share:.1%} of packets {where}",
             f"after {params.for_:g} s: delete it",
         ]
 
-    def injection(self, site: Site, targets: tuple[str, ...], params: PacketLossParams) -> NodeLoss:
-        if not any(packets(site.cluster).has_ports(node, params.link) for node in targets):
-            raise NotNow(f"no connections of {params.link} to {', '.join(targets)}")
-        return PacketsLost(site, targets, params.model_dump(mode="json", by_alias=True))
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: PacketLossParams) -> NodeLoss:
+        if not any(packets(view.cluster).has_ports(node, params.link) for node in targets):
+            raise FiringSkipped(f"no connections of {params.link} to {', '.join(targets)}")
+        return PacketsLost(view, targets, params.model_dump(mode="json", by_alias=True))

@@ -7,10 +7,10 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from faults.kit.errors import NotNow
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped
 from faults.kit.network import Impaired, NetworkFault, NetworkParams, Way, detours
-from faults.kit.params import Shape
-from faults.kit.site import Site
+from faults.kit.params import Inventory
 from faults.kit.targets import target_text
 from harness.protocols.network import CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
 
@@ -75,34 +75,34 @@ class Partition(NetworkFault[PartitionParams]):
     def action(self, params: PartitionParams) -> str:
         return "hold all bytes"
 
-    def complete(self, params: PartitionParams, shape: Shape) -> PartitionParams:
+    def complete(self, params: PartitionParams, inventory: Inventory) -> PartitionParams:
         """A ring is of all brokers whatever is written; that they are cut together is its meaning."""
         if params.shape == "ring":
             return params.model_copy(update={"target": "all"})
-        return super().complete(params, shape)
+        return super().complete(params, inventory)
 
     def target(self, params: PartitionParams) -> str:
         return "all" if params.shape == "ring" else params.target
 
-    def commands(self, params: PartitionParams, shape: Shape) -> list[str]:
+    def commands(self, params: PartitionParams, inventory: Inventory) -> list[str]:
         if params.shape == "node":
-            return super().commands(params, shape)
+            return super().commands(params, inventory)
         what = {
             "ring": "hold all bytes to each broker from those outside of its majority",
-            "bridge": f"hold all bytes between brokers other than {target_text(params.target, shape)}",
+            "bridge": f"hold all bytes between brokers other than {target_text(params.target, inventory)}",
         }[params.shape]
         return [f"{self.tool(params)}: {what}", f"after {params.for_:g} s: remove it"]
 
     def impaired(
-        self, site: Site, targets: tuple[str, ...], params: PartitionParams, flows: Sequence[Flow]
+        self, view: ClusterView, targets: tuple[str, ...], params: PartitionParams, flows: Sequence[Flow]
     ) -> Partitioned:
-        wires, brokers = detours(site.cluster).wires(), site.brokers
+        wires, brokers = detours(view.cluster).wires(), view.brokers
         if params.shape != "node":
             if len(brokers) < 3:
-                raise NotNow(f"a {params.shape} needs three brokers, there are {len(brokers)}")
+                raise FiringSkipped(f"a {params.shape} needs three brokers, there are {len(brokers)}")
             flows = ring(wires, brokers) if params.shape == "ring" else bridge(wires, brokers, targets[0])
             targets = brokers if params.shape == "ring" else tuple(b for b in brokers if b != targets[0])
         # A replay reads it again: a ring has no target.
         kept = params.model_copy(update={"target": "all"}) if params.shape == "ring" else params
         dumped = kept.model_dump(mode="json", by_alias=True)
-        return Partitioned(site, targets, dumped, flows, Impairment(self.how))
+        return Partitioned(view, targets, dumped, flows, Impairment(self.how))

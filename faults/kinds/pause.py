@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
+from faults.kit.cluster_view import ClusterView
 from faults.kit.identity import process_identity
 from faults.kit.node_loss import NodeFault, NodeLoss
-from faults.kit.params import NodeParams, Shape
-from faults.kit.site import Site
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable, Pausable, Proof
@@ -23,15 +23,15 @@ class PauseParams(NodeParams):
 class Paused(NodeLoss):
     """SIGSTOPped nodes: sockets stay open, nothing answers."""
 
-    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
-        super().__init__(site, targets, params)
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(view, targets, params)
         self._stopped = False
         self._silent = False
 
     def apply(self) -> None:
         for node in self.targets:
-            self.site.pausable.pause(node)
-        self._stopped = all(self.site.pausable.is_paused(node) for node in self.targets)
+            self.view.pausable.pause(node)
+        self._stopped = all(self.view.pausable.is_paused(node) for node in self.targets)
 
     def process_evidence(self) -> str:
         return "process stopped (state T)" if self._stopped else ""
@@ -56,24 +56,24 @@ class Paused(NodeLoss):
 
     def _nobody_answers(self) -> bool:
         """Asked of a stopped process only: the silence of one that was just resumed proves nothing."""
-        if not all(self.site.pausable.is_paused(node) for node in self.targets):
+        if not all(self.view.pausable.is_paused(node) for node in self.targets):
             return False
-        silent = [self.site.answers(node) is False for node in self.targets]
-        return all(silent) and all(self.site.pausable.is_paused(node) for node in self.targets)
+        silent = [self.view.answers(node) is False for node in self.targets]
+        return all(silent) and all(self.view.pausable.is_paused(node) for node in self.targets)
 
     def heal(self) -> None:
         for node in self.targets:
-            self.site.pausable.resume(node)
+            self.view.pausable.resume(node)
 
     def is_undone(self) -> bool:
-        return not any(self.site.pausable.is_paused(node) for node in self.targets)
+        return not any(self.view.pausable.is_paused(node) for node in self.targets)
 
     def missing(self) -> str:
-        paused = [node for node in self.targets if self.site.pausable.is_paused(node)]
+        paused = [node for node in self.targets if self.view.pausable.is_paused(node)]
         return f"{', '.join(paused)} still stopped" if paused else super().missing()
 
     def ledger_entry(self) -> dict[str, Any]:
-        pids = {node: self.site.cluster.runtime.pid(node) for node in self.targets}
+        pids = {node: self.view.cluster.runtime.pid(node) for node in self.targets}
         return {"paused": [{"node": n, **process_identity(pid)} for n, pid in pids.items() if pid]}
 
 
@@ -87,8 +87,8 @@ class Pause(NodeFault[PauseParams]):
     def lasts_s(self, params: PauseParams) -> float | None:
         return params.for_
 
-    def commands(self, params: PauseParams, shape: Shape) -> list[str]:
-        return [f"SIGSTOP {target_text(params.target, shape)}", f"after {params.for_:g} s: SIGCONT"]
+    def commands(self, params: PauseParams, inventory: Inventory) -> list[str]:
+        return [f"SIGSTOP {target_text(params.target, inventory)}", f"after {params.for_:g} s: SIGCONT"]
 
-    def injection(self, site: Site, targets: tuple[str, ...], params: PauseParams) -> Paused:
-        return Paused(site, targets, params.model_dump(mode="json", by_alias=True))
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: PauseParams) -> Paused:
+        return Paused(view, targets, params.model_dump(mode="json", by_alias=True))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from faults.kit.errors import NotNow
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped
 from faults.kit.leadership import LeaderChange, TopicFault
-from faults.kit.params import Shape, TopicParams
-from faults.kit.site import Site
+from faults.kit.params import Inventory, TopicParams
 from harness.protocols.cluster import HasLeaders, PartitionState
 
 
@@ -20,7 +20,7 @@ class PreferredElected(LeaderChange):
     """An election of the first replica of each partition."""
 
     def apply(self) -> None:
-        self.site.leaders.elect_preferred(self.topic, sorted(self.wanted))
+        self.view.leaders.elect_preferred(self.topic, sorted(self.wanted))
 
 
 class PreferredElection(TopicFault[PreferredParams]):
@@ -30,19 +30,19 @@ class PreferredElection(TopicFault[PreferredParams]):
     abilities = (HasLeaders,)
     params = PreferredParams
 
-    def commands(self, params: PreferredParams, shape: Shape) -> list[str]:
+    def commands(self, params: PreferredParams, inventory: Inventory) -> list[str]:
         count = f"{params.partitions} of the partitions" if params.partitions else "every partition"
         return [f"ElectLeaders preferred {params.topic}: {count} that another replica leads then"]
 
-    def prepare(self, params: PreferredParams, site: Site, draw: int) -> PreferredElected:
-        states = site.states_of(params.topic)
+    def prepare(self, params: PreferredParams, view: ClusterView, draw: int) -> PreferredElected:
+        states = view.states_of(params.topic)
         wanted = _misled(states)
         if not wanted:
-            raise NotNow(f"every partition of {params.topic} is led by its preferred replica already")
+            raise FiringSkipped(f"every partition of {params.topic} is led by its preferred replica already")
         count = min(params.partitions or len(wanted), len(wanted))
         chosen = random.Random(draw).sample(sorted(wanted), count)
         return PreferredElected(
-            site,
+            view,
             params.topic,
             states,
             {partition: wanted[partition] for partition in sorted(chosen)},

@@ -8,9 +8,9 @@ from typing import Final
 from pydantic import Field
 
 from faults.kinds.kill import Killed
+from faults.kit.cluster_view import ClusterView
 from faults.kit.node_loss import NodeFault
-from faults.kit.params import NodeParams, Shape
-from faults.kit.site import Site
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
@@ -34,7 +34,7 @@ class Stopped(Killed):
     def stop(self, node: str) -> float:
         """Stop one node; seconds that it took."""
         start = time.monotonic()
-        by_itself = self.site.stoppable.stop(node, timeout_s=float(self.params["stop_within"]))
+        by_itself = self.view.stoppable.stop(node, timeout_s=float(self.params["stop_within"]))
         took_s = time.monotonic() - start
         self._orderly = self._orderly is not False and by_itself and took_s < _ORDERLY_S
         return took_s
@@ -49,7 +49,7 @@ class Stopped(Killed):
         start = time.monotonic()
         for node in self.targets:
             self.stop(node)
-        self._gone = not any(self.site.killable.is_running(node) for node in self.targets)
+        self._gone = not any(self.view.killable.is_running(node) for node in self.targets)
         self._stopped_s = time.monotonic() - start
 
     def process_evidence(self) -> str:
@@ -67,13 +67,13 @@ class Restart(NodeFault[RestartParams]):
     def lasts_s(self, params: RestartParams) -> float | None:
         return params.down
 
-    def commands(self, params: RestartParams, shape: Shape) -> list[str]:
-        stop = f"SIGTERM {target_text(params.target, shape)}"
+    def commands(self, params: RestartParams, inventory: Inventory) -> list[str]:
+        stop = f"SIGTERM {target_text(params.target, inventory)}"
         later = f"{params.down:g} s later: " if params.down else "then "
         return [
             f"{stop}; SIGKILL if it has not stopped within {params.stop_within:g} s",
             f"{later}start it again",
         ]
 
-    def injection(self, site: Site, targets: tuple[str, ...], params: RestartParams) -> Stopped:
-        return Stopped(site, targets, params.model_dump(mode="json", by_alias=True))
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: RestartParams) -> Stopped:
+        return Stopped(view, targets, params.model_dump(mode="json", by_alias=True))

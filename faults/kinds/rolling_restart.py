@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import Field
 
 from faults.kinds.restart import Stopped
+from faults.kit.cluster_view import POLL_S, ClusterView
 from faults.kit.injection import FaultKind
 from faults.kit.node_loss import changes_text, cluster_changes
-from faults.kit.params import Params, Shape
-from faults.kit.site import POLL_S, Site
+from faults.kit.params import Inventory, Params
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
@@ -28,8 +28,8 @@ class RollingRestartParams(Params):
 class Rolled(Stopped):
     """One node after the other; the next only when the one before is in sync again."""
 
-    def __init__(self, site: Site, params: dict[str, Any]) -> None:
-        super().__init__(site, site.brokers, params)
+    def __init__(self, view: ClusterView, params: dict[str, Any]) -> None:
+        super().__init__(view, view.brokers, params)
         self._done: dict[str, dict[str, Any]] = {}
 
     def objection(self) -> str:
@@ -38,20 +38,20 @@ class Rolled(Stopped):
 
     def apply(self) -> None:
         for node in self.targets:
-            if self.site.stopping.is_set():
+            if self.view.stopping.is_set():
                 return
             self._roll(node)
 
     def _roll(self, node: str) -> None:
-        before, start = self.site.snapshot(), time.monotonic()
+        before, start = self.view.snapshot(), time.monotonic()
         stopped_s = self.stop(node)
-        now = self.site.snapshot()
+        now = self.view.snapshot()
         changed = cluster_changes(before, now, [node]) if before and now else {}
-        self.site.stopping.wait(float(self.params["down"]))
-        self.site.killable.start(node)
+        self.view.stopping.wait(float(self.params["down"]))
+        self.view.killable.start(node)
         limit_s = float(self.params["ready_within"])
-        missing = wait_while(self.missing, limit_s, every_s=POLL_S, stop=self.site.stopping)
-        if missing and not self.site.stopping.is_set():
+        missing = wait_while(self.missing, limit_s, every_s=POLL_S, stop=self.view.stopping)
+        if missing and not self.view.stopping.is_set():
             raise EnvironmentNotReady(f"{node} was not ready {limit_s:g} s after its restart: {missing}")
         away_s = time.monotonic() - start
         self._done[node] = {"stopped_s": round(stopped_s, 2), "ready_s": round(away_s, 2), **changed}
@@ -81,18 +81,18 @@ class RollingRestart(FaultKind[RollingRestartParams]):
         """As long as the nodes take."""
         return None
 
-    def commands(self, params: RollingRestartParams, shape: Shape) -> list[str]:
+    def commands(self, params: RollingRestartParams, inventory: Inventory) -> list[str]:
         stop = f"SIGTERM, SIGKILL after {params.stop_within:g} s"
         ready = f"wait until it is in sync, {params.ready_within:g} s at most"
         later = f" {params.down:g} s later" if params.down else " again"
         steps = f"{stop}; start it{later}; {ready}"
-        return [f"{node}: {steps}" for node in target_text("all", shape).split(", ")]
+        return [f"{node}: {steps}" for node in target_text("all", inventory).split(", ")]
 
-    def complete(self, params: RollingRestartParams, shape: Shape) -> RollingRestartParams:
+    def complete(self, params: RollingRestartParams, inventory: Inventory) -> RollingRestartParams:
         return params
 
     def target(self, params: RollingRestartParams) -> str:
         return "all"
 
-    def prepare(self, params: RollingRestartParams, site: Site, draw: int) -> Rolled:
-        return Rolled(site, params.model_dump(mode="json"))
+    def prepare(self, params: RollingRestartParams, view: ClusterView, draw: int) -> Rolled:
+        return Rolled(view, params.model_dump(mode="json"))

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from faults.kit.params import NodeParams, Shape, Size, in_units
+from faults.kit.cluster_view import ClusterView
+from faults.kit.params import Inventory, NodeParams, Size, in_units
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
-from faults.kit.site import Site
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Killable
@@ -30,9 +30,9 @@ class SlowDiskParams(NodeParams):
 class DiskSlowed(ResourceLimited):
     """Nodes whose volume is throttled."""
 
-    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
-        super().__init__(site, targets, params)
-        self._disk: SlowsDisk = ability(site, SlowsDisk)
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(view, targets, params)
+        self._disk: SlowsDisk = ability(view, SlowsDisk)
         self._before_s = max(self._disk.try_write(node, _PROBE_BYTES)[1] for node in targets)
         self._longest_s = 0.0
         self._written = {node: self._disk.written(node) for node in targets}
@@ -84,12 +84,12 @@ class SlowDisk(ResourceFault[SlowDiskParams]):
     def lasts_s(self, params: SlowDiskParams) -> float | None:
         return params.for_
 
-    def commands(self, params: SlowDiskParams, shape: Shape) -> list[str]:
-        device = f"the device of the data volume of {target_text(params.target, shape)}"
+    def commands(self, params: SlowDiskParams, inventory: Inventory) -> list[str]:
+        device = f"the device of the data volume of {target_text(params.target, inventory)}"
         return [
             f"throttle {device} to {in_units(params.rate)}/s, reading and writing",
             f"after {params.for_:g} s: full speed",
         ]
 
-    def injection(self, site: Site, targets: tuple[str, ...], params: SlowDiskParams) -> DiskSlowed:
-        return DiskSlowed(site, targets, params.model_dump(mode="json", by_alias=True))
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: SlowDiskParams) -> DiskSlowed:
+        return DiskSlowed(view, targets, params.model_dump(mode="json", by_alias=True))

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from faults.kinds.transfer import bundle_target
 from faults.kit.bundles import NAMESPACE_URL, ServiceUnit, bundle_rule, choose_bundle
+from faults.kit.cluster_view import ClusterView
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Shape
+from faults.kit.params import Inventory, Params
 from faults.kit.reload import Reload
-from faults.kit.site import Site
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import HasBundles, Proof
 
@@ -23,21 +23,21 @@ class SplitBundleParams(Params):
 class Split(Reload):
     """One bundle halved and unloaded."""
 
-    def __init__(self, site: Site, bundle: str) -> None:
+    def __init__(self, view: ClusterView, bundle: str) -> None:
         target = f"bundle:{bundle}"
-        super().__init__(site, [target], ServiceUnit("bundle", bundle).streams(site), {"target": target})
+        super().__init__(view, [target], ServiceUnit("bundle", bundle).streams(view), {"target": target})
         self.bundle = bundle
-        self._bundles_before = len(site.bundles.bundle_owners())
+        self._bundles_before = len(view.bundles.bundle_owners())
 
     def apply(self) -> None:
-        self.site.bundles.split_bundle(self.bundle)
+        self.view.bundles.split_bundle(self.bundle)
         self.done = 1
 
     def proof(self) -> Proof:
         """Effective when the bundle is gone and there are more: the brokers answer before they split."""
         proof = super().proof()
         try:
-            now = self.site.bundles.bundle_owners()
+            now = self.view.bundles.bundle_owners()
         except BrokerstormError as error:
             return Proof(False, f"the cluster does not answer: {error}")
         split = self.bundle not in now and len(now) > self._bundles_before
@@ -52,15 +52,15 @@ class SplitBundle(FaultKind[SplitBundleParams]):
     abilities = (HasBundles,)
     params = SplitBundleParams
 
-    def complete(self, params: SplitBundleParams, shape: Shape) -> SplitBundleParams:
-        bundle_target(params.target, shape)
+    def complete(self, params: SplitBundleParams, inventory: Inventory) -> SplitBundleParams:
+        bundle_target(params.target, inventory)
         return params
 
     def target(self, params: SplitBundleParams) -> str:
         return params.target
 
-    def commands(self, params: SplitBundleParams, shape: Shape) -> list[str]:
+    def commands(self, params: SplitBundleParams, inventory: Inventory) -> list[str]:
         return [f"PUT {NAMESPACE_URL}/{bundle_rule(params.target)}/split?unload=true"]
 
-    def prepare(self, params: SplitBundleParams, site: Site, draw: int) -> Split:
-        return Split(site, choose_bundle(params.target, site, random.Random(draw)))
+    def prepare(self, params: SplitBundleParams, view: ClusterView, draw: int) -> Split:
+        return Split(view, choose_bundle(params.target, view, random.Random(draw)))

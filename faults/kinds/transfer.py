@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import Field
 
 from faults.kit.bundles import NAMESPACE_URL, ServiceUnit, bundle_rule, choose_bundle, parse_unit
-from faults.kit.errors import NotNow, StepProblem
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Shape, names
+from faults.kit.params import Inventory, Params, names
 from faults.kit.reload import Reload
-from faults.kit.site import Site
 from harness.protocols.cluster import HasTransfers, Proof
 
 
@@ -24,13 +24,13 @@ class TransferParams(Params):
 class Transferred(Reload):
     """One bundle, unloaded with a wanted owner."""
 
-    def __init__(self, site: Site, bundle: str, to: str) -> None:
+    def __init__(self, view: ClusterView, bundle: str, to: str) -> None:
         params = {"target": f"bundle:{bundle}", "to": to}
-        super().__init__(site, [params["target"]], ServiceUnit("bundle", bundle).streams(site), params)
+        super().__init__(view, [params["target"]], ServiceUnit("bundle", bundle).streams(view), params)
         self.bundle, self.to = bundle, to
 
     def apply(self) -> None:
-        self.site.transfers.transfer_bundle(self.bundle, self.to)
+        self.view.transfers.transfer_bundle(self.bundle, self.to)
         self.done = 1
 
     def proof(self) -> Proof:
@@ -59,9 +59,9 @@ class Transfer(FaultKind[TransferParams]):
     abilities = (HasTransfers,)
     params = TransferParams
 
-    def complete(self, params: TransferParams, shape: Shape) -> TransferParams:
-        bundle_target(params.target, shape)
-        brokers = [node for node in shape.nodes if "broker" in shape.roles.get(node, ("broker",))]
+    def complete(self, params: TransferParams, inventory: Inventory) -> TransferParams:
+        bundle_target(params.target, inventory)
+        brokers = [node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))]
         if params.to != "other" and params.to not in brokers:
             raise StepProblem("to", f"no broker {params.to!r}. Allowed: {names(['other', *brokers])}")
         return params
@@ -72,31 +72,31 @@ class Transfer(FaultKind[TransferParams]):
     def choices(self, params: TransferParams) -> list[str]:
         return [f"to {params.to}"]
 
-    def commands(self, params: TransferParams, shape: Shape) -> list[str]:
+    def commands(self, params: TransferParams, inventory: Inventory) -> list[str]:
         to = params.to if params.to != "other" else "{a broker that does not own it, chosen then}"
         return [f"PUT {NAMESPACE_URL}/{bundle_rule(params.target)}/unload?destinationBroker={to}"]
 
-    def prepare(self, params: TransferParams, site: Site, draw: int) -> Transferred:
+    def prepare(self, params: TransferParams, view: ClusterView, draw: int) -> Transferred:
         rng = random.Random(draw)
-        bundle = choose_bundle(params.target, site, rng)
-        if not ServiceUnit("bundle", bundle).streams(site):
-            raise NotNow(f"bundle {bundle} holds no topic of the run")
-        owner = site.bundles.bundle_owners().get(bundle)
-        others = [node for node in site.brokers if node != owner and node not in site.faulted()]
+        bundle = choose_bundle(params.target, view, rng)
+        if not ServiceUnit("bundle", bundle).streams(view):
+            raise FiringSkipped(f"bundle {bundle} holds no topic of the run")
+        owner = view.bundles.bundle_owners().get(bundle)
+        others = [node for node in view.brokers if node != owner and node not in view.faulted()]
         if params.to == "other" and not others:
-            raise NotNow("there is no other broker")
+            raise FiringSkipped("there is no other broker")
         to = rng.choice(others) if params.to == "other" else params.to
         if to == owner:
-            raise NotNow(f"{to} owns bundle {bundle} already")
-        return Transferred(site, bundle, to)
+            raise FiringSkipped(f"{to} owns bundle {bundle} already")
+        return Transferred(view, bundle, to)
 
 
-def bundle_target(text: str, shape: Shape) -> Any:
+def bundle_target(text: str, inventory: Inventory) -> Any:
     """Check a target that must be a bundle.
 
     Raises:
         StepProblem: it is none.
     """
-    unit = parse_unit(text, shape, extra=("random",))
+    unit = parse_unit(text, inventory, extra=("random",))
     if unit is not None and unit.form != "bundle":
         raise StepProblem("target", f"must be random, bundle-of:TOPIC or bundle:RANGE, got {text!r}")

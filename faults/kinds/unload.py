@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import Field
 
 from faults.kit.bundles import ServiceUnit, choose_unit, parse_unit, unload_requests
+from faults.kit.cluster_view import ClusterView
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Shape
+from faults.kit.params import Inventory, Params
 from faults.kit.reload import Reload
-from faults.kit.site import Site
 from harness.protocols.cluster import HasBundles
 
 
@@ -25,12 +25,12 @@ class UnloadParams(Params):
 class Unloaded(Reload):
     """One unload of a topic, a bundle or the namespace."""
 
-    def __init__(self, site: Site, unit: ServiceUnit, params: dict[str, Any]) -> None:
-        super().__init__(site, unit.targets(site), unit.streams(site), params)
+    def __init__(self, view: ClusterView, unit: ServiceUnit, params: dict[str, Any]) -> None:
+        super().__init__(view, unit.targets(view), unit.streams(view), params)
         self.unit = unit
 
     def apply(self) -> None:
-        self.unit.unload(self.site)
+        self.unit.unload(self.view)
         self.done = 1
 
 
@@ -41,16 +41,16 @@ class Unload(FaultKind[UnloadParams]):
     abilities = (HasBundles,)
     params = UnloadParams
 
-    def complete(self, params: UnloadParams, shape: Shape) -> UnloadParams:
-        parse_unit(params.target, shape, extra=("random",))
+    def complete(self, params: UnloadParams, inventory: Inventory) -> UnloadParams:
+        parse_unit(params.target, inventory, extra=("random",))
         return params
 
     def target(self, params: UnloadParams) -> str:
         return params.target
 
-    def commands(self, params: UnloadParams, shape: Shape) -> list[str]:
-        return unload_requests(params.target, shape)
+    def commands(self, params: UnloadParams, inventory: Inventory) -> list[str]:
+        return unload_requests(params.target, inventory)
 
-    def prepare(self, params: UnloadParams, site: Site, draw: int) -> Unloaded:
-        unit = choose_unit(params.target, site, random.Random(draw))
-        return Unloaded(site, unit, {"target": str(unit)})
+    def prepare(self, params: UnloadParams, view: ClusterView, draw: int) -> Unloaded:
+        unit = choose_unit(params.target, view, random.Random(draw))
+        return Unloaded(view, unit, {"target": str(unit)})

@@ -9,11 +9,11 @@ from typing import Any, Final, Self
 from pydantic import Field, model_validator
 
 from faults.kit.bundles import ServiceUnit, parse_unit, unload_requests, used_bundles
-from faults.kit.errors import NotNow
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Shape
+from faults.kit.params import Inventory, Params
 from faults.kit.reload import Reload
-from faults.kit.site import Site
 from harness.durations import Seconds
 from harness.errors import BrokerstormError, EnvironmentNotReady
 from harness.protocols.cluster import HasBundles, Proof
@@ -48,13 +48,15 @@ class UnloadStormParams(Params):
 class Stormed(Reload):
     """Many unloads; each choice and each gap is the seed's."""
 
-    def __init__(self, site: Site, units: list[ServiceUnit], draw: int, params: dict[str, Any]) -> None:
+    def __init__(
+        self, view: ClusterView, units: list[ServiceUnit], draw: int, params: dict[str, Any]
+    ) -> None:
         self._random = random.Random(draw)
         self._order = self._rounds(units, int(params["times"]))
         # What is not unloaded is not looked at.
-        streams = list(dict.fromkeys(stream for unit in self._order for stream in unit.streams(site)))
-        targets = units[0].targets(site) if len(units) == 1 else [str(params["target"])]
-        super().__init__(site, targets, streams, params)
+        streams = list(dict.fromkeys(stream for unit in self._order for stream in unit.streams(view)))
+        targets = units[0].targets(view) if len(units) == 1 else [str(params["target"])]
+        super().__init__(view, targets, streams, params)
         self._took_s: float | None = None
 
     def apply(self) -> None:
@@ -86,11 +88,11 @@ class Stormed(Reload):
     def _pause(self, key: str) -> bool:
         """Wait for a gap; True when everything must be healed."""
         shortest, longest = self.params[key]
-        return self.site.stopping.wait(self._random.uniform(float(shortest), float(longest)))
+        return self.view.stopping.wait(self._random.uniform(float(shortest), float(longest)))
 
     def _unload(self, unit: ServiceUnit) -> None:
         try:
-            unit.unload(self.site)
+            unit.unload(self.view)
             self.done += 1
         except BrokerstormError as error:  # one that fails must not end the storm
             self.failed, self.why = self.failed + 1, str(error)
@@ -103,8 +105,8 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
     abilities = (HasBundles,)
     params = UnloadStormParams
 
-    def complete(self, params: UnloadStormParams, shape: Shape) -> UnloadStormParams:
-        parse_unit(params.target, shape, extra=_ALL)
+    def complete(self, params: UnloadStormParams, inventory: Inventory) -> UnloadStormParams:
+        parse_unit(params.target, inventory, extra=_ALL)
         return params
 
     def target(self, params: UnloadStormParams) -> str:
@@ -117,22 +119,22 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
         """How long the brokers take for each unload is theirs."""
         return None
 
-    def commands(self, params: UnloadStormParams, shape: Shape) -> list[str]:
+    def commands(self, params: UnloadStormParams, inventory: Inventory) -> list[str]:
         what = {"topics": "random", "bundles": "bundle:random"}.get(params.target, params.target)
         times = f"{params.times} times, {params.gap[0]:g} to {params.gap[1]:g} s apart"
         again = ""
         if params.pairs:
             again = f"; each again {params.pair_gap[0]:g} to {params.pair_gap[1]:g} s later"
-        return [f"{request} ({times}{again})" for request in unload_requests(what, shape)]
+        return [f"{request} ({times}{again})" for request in unload_requests(what, inventory)]
 
-    def prepare(self, params: UnloadStormParams, site: Site, draw: int) -> Stormed:
-        unit = parse_unit(params.target, site.shape, extra=_ALL)
+    def prepare(self, params: UnloadStormParams, view: ClusterView, draw: int) -> Stormed:
+        unit = parse_unit(params.target, view.inventory, extra=_ALL)
         if unit:
             units = [unit]
         elif params.target == "bundles":
-            units = [ServiceUnit("bundle", name) for name in used_bundles(site)]
+            units = [ServiceUnit("bundle", name) for name in used_bundles(view)]
         else:
-            units = [ServiceUnit("topic", topic.name) for topic in site.shape.topics]
+            units = [ServiceUnit("topic", topic.name) for topic in view.inventory.topics]
         if not units:
-            raise NotNow("there are no topics")
-        return Stormed(site, units, draw, params.model_dump(mode="json"))
+            raise FiringSkipped("there are no topics")
+        return Stormed(view, units, draw, params.model_dump(mode="json"))

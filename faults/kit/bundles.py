@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from faults.kit.errors import NotNow, StepProblem
-from faults.kit.params import Shape, names
-from faults.kit.site import Site
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped, StepProblem
+from faults.kit.params import Inventory, names
 from harness.errors import did_you_mean
 
 _TOPIC, _BUNDLE, _BUNDLE_OF = "topic:", "bundle:", "bundle-of:"
@@ -28,42 +28,42 @@ class ServiceUnit:
     def __str__(self) -> str:
         return "namespace" if self.form == "namespace" else f"{self.form}:{self.name}"
 
-    def streams(self, site: Site) -> list[str]:
+    def streams(self, view: ClusterView) -> list[str]:
         """The streams of the run's topics that it holds."""
-        everything = streams_of(site.shape)
+        everything = streams_of(view.inventory)
         if self.form == "namespace":
             return everything
         if self.form == "topic":
-            topic = site.shape.topic(self.name)
-            found = [self.name] if topic is None else streams_of(Shape((topic,), ()))
+            topic = view.inventory.topic(self.name)
+            found = [self.name] if topic is None else streams_of(Inventory((topic,), ()))
             return [stream for stream in found if stream in everything]
-        return [stream for stream, at in site.bundles.bundles_of(everything).items() if at == self.name]
+        return [stream for stream, at in view.bundles.bundles_of(everything).items() if at == self.name]
 
-    def targets(self, site: Site) -> list[str]:
+    def targets(self, view: ClusterView) -> list[str]:
         """What the journal names."""
-        return self.streams(site) if self.form == "topic" else [str(self)]
+        return self.streams(view) if self.form == "topic" else [str(self)]
 
-    def unload(self, site: Site) -> None:
+    def unload(self, view: ClusterView) -> None:
         """Close it at its owner; returns when done.
 
         Raises:
             BrokerstormError: the brokers refuse or do not answer.
         """
         if self.form == "namespace":
-            site.bundles.unload_namespace()
+            view.bundles.unload_namespace()
         elif self.form == "bundle":
-            site.bundles.unload_bundle(self.name)
+            view.bundles.unload_bundle(self.name)
         else:
-            for stream in self.streams(site):
-                site.bundles.unload_stream(stream)
+            for stream in self.streams(view):
+                view.bundles.unload_stream(stream)
 
 
-def streams_of(shape: Shape) -> list[str]:
-    """Every stream of the topics of a shape."""
-    return [f"{topic.name}-{number}" for topic in shape.topics for number in range(topic.partitions)]
+def streams_of(inventory: Inventory) -> list[str]:
+    """Every stream of the topics of an inventory."""
+    return [f"{topic.name}-{number}" for topic in inventory.topics for number in range(topic.partitions)]
 
 
-def parse_unit(text: str, shape: Shape, *, extra: Sequence[str] = ()) -> ServiceUnit | None:
+def parse_unit(text: str, inventory: Inventory, *, extra: Sequence[str] = ()) -> ServiceUnit | None:
     """Check the names in a target; None for one of ``extra``, or when a bundle is to be looked up later.
 
     Raises:
@@ -75,13 +75,13 @@ def parse_unit(text: str, shape: Shape, *, extra: Sequence[str] = ()) -> Service
         return ServiceUnit("namespace")
     if text.startswith(_TOPIC):
         name = text.removeprefix(_TOPIC)
-        known = [topic.name for topic in shape.topics]
-        if name not in known and name not in streams_of(shape):
+        known = [topic.name for topic in inventory.topics]
+        if name not in known and name not in streams_of(inventory):
             near = did_you_mean(name, known, label="topics")
             raise StepProblem("target", f"no topic {name!r}; {near}")
         return ServiceUnit("topic", name)
     if text.startswith(_BUNDLE_OF):
-        parse_unit(_TOPIC + text.removeprefix(_BUNDLE_OF), shape)
+        parse_unit(_TOPIC + text.removeprefix(_BUNDLE_OF), inventory)
         return None
     if text.startswith(_BUNDLE) and _RANGE.fullmatch(text.removeprefix(_BUNDLE)):
         return ServiceUnit("bundle", text.removeprefix(_BUNDLE))
@@ -89,48 +89,48 @@ def parse_unit(text: str, shape: Shape, *, extra: Sequence[str] = ()) -> Service
     raise StepProblem("target", f"must be one of {names(allowed)}, got {text!r}")
 
 
-def choose_unit(text: str, site: Site, rng: random.Random) -> ServiceUnit:
+def choose_unit(text: str, view: ClusterView, rng: random.Random) -> ServiceUnit:
     """The unit that a target means now; ``random`` is a topic.
 
     Raises:
-        NotNow: there are no topics.
+        FiringSkipped: there are no topics.
     """
     if text.startswith(_BUNDLE_OF):
-        return ServiceUnit("bundle", _bundle_of(text.removeprefix(_BUNDLE_OF), site))
-    unit = parse_unit(text, site.shape, extra=("random",))
+        return ServiceUnit("bundle", _bundle_of(text.removeprefix(_BUNDLE_OF), view))
+    unit = parse_unit(text, view.inventory, extra=("random",))
     if unit is not None:
         return unit
-    known = sorted(topic.name for topic in site.shape.topics)
+    known = sorted(topic.name for topic in view.inventory.topics)
     if not known:
-        raise NotNow("there are no topics")
+        raise FiringSkipped("there are no topics")
     return ServiceUnit("topic", rng.choice(known))
 
 
-def choose_bundle(text: str, site: Site, rng: random.Random) -> str:
+def choose_bundle(text: str, view: ClusterView, rng: random.Random) -> str:
     """The bundle that a target means now; ``random`` is one that holds a topic and has an owner.
 
     Raises:
-        NotNow: there is none.
+        FiringSkipped: there is none.
     """
     if text.startswith((_BUNDLE, _BUNDLE_OF)):
-        return choose_unit(text, site, rng).name
-    owners = site.bundles.bundle_owners()
-    candidates = [bundle for bundle in used_bundles(site) if owners.get(bundle)]
+        return choose_unit(text, view, rng).name
+    owners = view.bundles.bundle_owners()
+    candidates = [bundle for bundle in used_bundles(view) if owners.get(bundle)]
     if not candidates:
-        raise NotNow("no bundle with a topic of the run has an owner right now")
+        raise FiringSkipped("no bundle with a topic of the run has an owner right now")
     return rng.choice(candidates)
 
 
-def used_bundles(site: Site) -> list[str]:
+def used_bundles(view: ClusterView) -> list[str]:
     """The bundles that hold a topic of the run."""
-    return sorted(set(site.bundles.bundles_of(streams_of(site.shape)).values()))
+    return sorted(set(view.bundles.bundles_of(streams_of(view.inventory)).values()))
 
 
-def _bundle_of(name: str, site: Site) -> str:
-    streams = ServiceUnit("topic", name).streams(site)
+def _bundle_of(name: str, view: ClusterView) -> str:
+    streams = ServiceUnit("topic", name).streams(view)
     if not streams:
-        raise NotNow(f"there is no topic {name}")
-    return site.bundles.bundles_of(streams[:1])[streams[0]]
+        raise FiringSkipped(f"there is no topic {name}")
+    return view.bundles.bundles_of(streams[:1])[streams[0]]
 
 
 #: Pulsar's admin API below a broker's web address; the namespace is made for the run.
@@ -145,7 +145,7 @@ def bundle_rule(text: str) -> str:
     return name if name != "random" else "{a bundle with a topic, chosen then}"
 
 
-def unload_requests(text: str, shape: Shape) -> list[str]:
+def unload_requests(text: str, inventory: Inventory) -> list[str]:
     """What unloading a target sends, for `plan`; ``random`` is a topic."""
     if text == "namespace":
         return [f"PUT {NAMESPACE_URL}/unload"]
@@ -155,9 +155,9 @@ def unload_requests(text: str, shape: Shape) -> list[str]:
     if text == "random":
         return [f"PUT {topics}/{{each partition of a topic, chosen then}}/unload"]
     name = text.removeprefix(_TOPIC)
-    topic = shape.topic(name)
+    topic = inventory.topic(name)
     if topic is None:  # one stream
-        topic, numbers = shape.topic(name.rpartition("-")[0]), [int(name.rpartition("-")[2])]
+        topic, numbers = inventory.topic(name.rpartition("-")[0]), [int(name.rpartition("-")[2])]
     else:
         numbers = list(range(topic.partitions))
     assert topic is not None  # checked when compiled

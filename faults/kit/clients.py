@@ -6,10 +6,10 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from pydantic import Field
 
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Shape
-from faults.kit.site import Site
+from faults.kit.params import Inventory, Params
 
 _ALL, _ONE = "client", "client:"
 _WORKERS: Final = ("producer", "consumer")
@@ -33,7 +33,7 @@ class ClientFault(FaultKind[C], Generic[C]):
 
     abilities: ClassVar[tuple[type, ...]] = ()
 
-    def complete(self, params: C, shape: Shape) -> C:
+    def complete(self, params: C, inventory: Inventory) -> C:
         if params.target != _ALL and not params.target.removeprefix(_ONE).startswith(_WORKERS):
             raise StepProblem(
                 "target", f"must be client, client:producer-1 or the like, got {params.target!r}"
@@ -44,9 +44,9 @@ class ClientFault(FaultKind[C], Generic[C]):
         return params.target
 
 
-def matching_workers(target: str, site: Site) -> dict[str, int]:
+def matching_workers(target: str, view: ClusterView) -> dict[str, int]:
     """Process ids of the live workers that a target stands for."""
-    live, name = dict(site.clients()), target.removeprefix(_ONE)
+    live, name = dict(view.clients()), target.removeprefix(_ONE)
     return live if target == _ALL else {one: pid for one, pid in live.items() if is_named(one, name)}
 
 
@@ -55,6 +55,6 @@ def is_named(worker: str, name: str) -> bool:
     return worker == name or (worker.rpartition("-")[0] == name and worker.rpartition("-")[2].isdigit())
 
 
-def worker_names(site: Site) -> str:
+def worker_names(view: ClusterView) -> str:
     """Names of the live workers, for an error."""
-    return ", ".join(sorted(dict(site.clients()))) or "none"
+    return ", ".join(sorted(dict(view.clients()))) or "none"

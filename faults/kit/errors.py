@@ -1,4 +1,4 @@
-"""Errors of a fault step, before (`StepProblem`) and during (`NotNow`) a run."""
+"""Errors of a fault step, before (`StepProblem`) and during (`FiringSkipped`) a run."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ class StepProblem(ValueError):
         self.key = key
 
 
-class NotNow(Exception):
+class FiringSkipped(Exception):
     """A firing has no target at the moment it is due; it is skipped and the reason recorded."""

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from faults.kit.params import Params, Shape
-from faults.kit.site import Site
+from faults.kit.cluster_view import ClusterView
+from faults.kit.params import Inventory, Params
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, Proof
 
@@ -30,8 +30,8 @@ class Injection(ABC):
     lasts: ClassVar[bool] = True
     away: Sequence[str] = ()
 
-    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
-        self.site = site
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+        self.view = view
         self.targets = tuple(targets)
         self.params = params
 
@@ -125,7 +125,7 @@ class FaultKind(ABC, Generic[P]):
         return (cls.__doc__ or "").strip().splitlines()[0]
 
     @abstractmethod
-    def complete(self, params: P, shape: Shape) -> P:
+    def complete(self, params: P, inventory: Inventory) -> P:
         """Check names against the plan and fill in what it decides (the only topic, ...).
 
         Raises:
@@ -155,7 +155,7 @@ class FaultKind(ABC, Generic[P]):
         return self.lasts_s(params) or 0.0
 
     @abstractmethod
-    def commands(self, params: P, shape: Shape) -> list[str]:
+    def commands(self, params: P, inventory: Inventory) -> list[str]:
         """What would be sent, in order, for `plan`; nothing is asked or touched.
 
         A target that is decided when the fault fires is named by its rule
@@ -171,13 +171,13 @@ class FaultKind(ABC, Generic[P]):
         return ""
 
     @abstractmethod
-    def prepare(self, params: P, site: Site, draw: int) -> Injection:
+    def prepare(self, params: P, view: ClusterView, draw: int) -> Injection:
         """Choose targets as the cluster is now, changing nothing.
 
         Args:
             draw: seed of every choice.
 
         Raises:
-            NotNow: there is nobody to hit.
+            FiringSkipped: there is nobody to hit.
             BrokerstormError: the cluster does not answer.
         """

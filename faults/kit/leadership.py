@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Instant
-from faults.kit.params import Shape, TopicParams, names
-from faults.kit.site import Site
+from faults.kit.params import Inventory, TopicParams, names
 from harness.errors import did_you_mean
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import PartitionState, Proof
@@ -21,13 +21,13 @@ class LeaderChange(Instant):
 
     def __init__(
         self,
-        site: Site,
+        view: ClusterView,
         topic: str,
         before: Mapping[int, PartitionState],
         wanted: Mapping[int, str],
         params: dict[str, Any],
     ) -> None:
-        super().__init__(site, [f"{topic}-{partition}" for partition in sorted(wanted)], params)
+        super().__init__(view, [f"{topic}-{partition}" for partition in sorted(wanted)], params)
         self.topic = topic
         self.before = {partition: before[partition].leader for partition in wanted if partition in before}
         self.wanted = dict(wanted)
@@ -35,7 +35,7 @@ class LeaderChange(Instant):
         self._unled: list[int] = sorted(wanted)
 
     def _look(self) -> None:
-        leaders = self.site.placement.leaders(self.topic)
+        leaders = self.view.placement.leaders(self.topic)
         for partition in self.wanted:
             leader = leaders.get(partition)
             if leader is not None and leader != self.before.get(partition):
@@ -65,13 +65,13 @@ class LeaderChange(Instant):
 class TopicFault(FaultKind[T], Generic[T]):
     """Base of the kinds with a topic as target."""
 
-    def complete(self, params: T, shape: Shape) -> T:
-        known = [topic.name for topic in shape.topics]
+    def complete(self, params: T, inventory: Inventory) -> T:
+        known = [topic.name for topic in inventory.topics]
         if not params.topic:
             if len(known) != 1:
                 raise StepProblem("topic", f"must be given, there are several topics: {names(known)}")
             params = params.model_copy(update={"topic": known[0]})
-        topic = shape.topic(params.topic)
+        topic = inventory.topic(params.topic)
         if topic is None:
             near = did_you_mean(params.topic, known, label="topics")
             raise StepProblem("topic", f"no topic {params.topic!r}; {near}")

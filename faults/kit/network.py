@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, cast
 
 from pydantic import Field
 
-from faults.kit.errors import NotNow
+from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.errors import FiringSkipped
 from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
-from faults.kit.params import NodeParams, Shape
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.round_trips import ANSWER_S, measure
-from faults.kit.site import Site, find_ability
 from faults.kit.targets import parse, target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
@@ -91,15 +91,15 @@ class Impaired(NodeLoss):
 
     def __init__(
         self,
-        site: Site,
+        view: ClusterView,
         targets: Sequence[str],
         params: dict[str, Any],
         flows: Sequence[Flow],
         impairment: Impairment,
     ) -> None:
-        super().__init__(site, targets, params)
+        super().__init__(view, targets, params)
         if not flows:
-            raise NotNow(f"{', '.join(targets)} has no connections of {params['link']}")
+            raise FiringSkipped(f"{', '.join(targets)} has no connections of {params['link']}")
         # Clients that cannot reach a node take no copy of anything away.
         among_nodes = any(flow.wire.source != CLIENTS for flow in flows)
         self.away = self.targets if self.silences and among_nodes else ()
@@ -122,7 +122,7 @@ class Impaired(NodeLoss):
 
     def look(self) -> dict[str, float | None]:
         """A request on each wire, now."""
-        ask, connect = self.site.cluster.request, detours(self.site.cluster).connect
+        ask, connect = self.view.cluster.request, detours(self.view.cluster).connect
         return measure(ask, self.wires, timeout_s=self.timeout_s, ballast=self.ballast, connect=connect)
 
     def objection(self) -> str:
@@ -132,7 +132,7 @@ class Impaired(NodeLoss):
         return super().objection() if self.away else ""
 
     def apply(self) -> None:
-        detours(self.site.cluster).impair(self.name, self.flows, self.impairment)
+        detours(self.view.cluster).impair(self.name, self.flows, self.impairment)
         self._applied = True
 
     def shows_effect(self, name: str, took_s: float | None) -> bool:
@@ -150,10 +150,10 @@ class Impaired(NodeLoss):
             now = self.look()
             affected = {name: took for name, took in now.items() if self.shows_effect(name, took)}
             # Else it was healed meanwhile, or the machine stood still.
-            if affected and detours(self.site.cluster).is_impaired(self.name):
+            if affected and detours(self.view.cluster).is_impaired(self.name):
                 self._worst = self.sentence(affected)
         if self.away:
-            self._note_change(self.site.snapshot())
+            self._note_change(self.view.snapshot())
         changed = changes_text(self._changed) if self._changed else ""
         evidence = "; ".join(text for text in (self._worst, changed) if text)
         who = ", ".join(self.targets)
@@ -164,10 +164,10 @@ class Impaired(NodeLoss):
         return self._worst
 
     def heal(self) -> None:
-        detours(self.site.cluster).repair(self.name)
+        detours(self.view.cluster).repair(self.name)
 
     def is_undone(self) -> bool:
-        return not detours(self.site.cluster).is_impaired(self.name)
+        return not detours(self.view.cluster).is_impaired(self.name)
 
     def missing(self) -> str:
         """Toxics gone, requests as before, and what a node lacks that was away."""
@@ -201,11 +201,11 @@ class NetworkFault(NodeFault[N], Generic[N]):
     def needs_for(self, params: N) -> frozenset[str]:
         return _NEEDS[params.link]
 
-    def complete(self, params: N, shape: Shape) -> N:
+    def complete(self, params: N, inventory: Inventory) -> N:
         if params.link == "clients":
-            parse(params.target, shape)
+            parse(params.target, inventory)
             return params
-        return super().complete(params, shape)
+        return super().complete(params, inventory)
 
     def lasts_s(self, params: N) -> float | None:
         return params.for_
@@ -221,10 +221,10 @@ class NetworkFault(NodeFault[N], Generic[N]):
         lacking = [side for side in ("clients", "peers") if params.link in (side, "all") and side not in have]
         return f"it was not started with detours for {' and '.join(lacking)}" if lacking else ""
 
-    def commands(self, params: N, shape: Shape) -> list[str]:
+    def commands(self, params: N, inventory: Inventory) -> list[str]:
         way = _WORDS[getattr(params, "way", "both")]
         who = {"clients": "clients", "peers": "the other nodes", "all": "clients and the other nodes"}
-        where = f"{way} {target_text(params.target, shape)}, of connections with {who[params.link]}"
+        where = f"{way} {target_text(params.target, inventory)}, of connections with {who[params.link]}"
         return [f"{self.tool(params)}: {self.action(params)} {where}", f"after {params.for_:g} s: remove it"]
 
     def tool(self, params: N) -> str:
@@ -235,10 +235,12 @@ class NetworkFault(NodeFault[N], Generic[N]):
         """The action on bytes, for `plan`."""
         raise NotImplementedError
 
-    def injection(self, site: Site, targets: tuple[str, ...], params: N) -> NodeLoss:
-        flows = flows_of(detours(site.cluster).wires(), targets, params.link, getattr(params, "way", "both"))
-        return self.impaired(site, targets, params, flows)
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss:
+        flows = flows_of(detours(view.cluster).wires(), targets, params.link, getattr(params, "way", "both"))
+        return self.impaired(view, targets, params, flows)
 
-    def impaired(self, site: Site, targets: tuple[str, ...], params: N, flows: Sequence[Flow]) -> Impaired:
+    def impaired(
+        self, view: ClusterView, targets: tuple[str, ...], params: N, flows: Sequence[Flow]
+    ) -> Impaired:
         """The injection on these flows."""
         raise NotImplementedError

@@ -7,10 +7,10 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from faults.kit.cluster_view import ClusterView, Snapshot
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Injection
-from faults.kit.params import NodeParams, Shape
-from faults.kit.site import Site, Snapshot
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import parse, resolve
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Proof
@@ -58,10 +58,10 @@ def changes_text(changed: dict[str, Any]) -> str:
 class NodeLoss(Injection):
     """Stops its targets from serving. Sub-classes say how, and how they see that it happened."""
 
-    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
-        super().__init__(site, targets, params)
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(view, targets, params)
         self.away = self.targets
-        self.before = site.snapshot()
+        self.before = view.snapshot()
         self._changed: dict[str, Any] = {}
         self._keeping = threading.Lock()
 
@@ -81,7 +81,7 @@ class NodeLoss(Injection):
 
     def proof(self) -> Proof:
         """Effective when the process is seen away *and* the cluster reacted."""
-        self._note_change(self.site.snapshot())
+        self._note_change(self.view.snapshot())
         self._note_silence()
         seen, changed = self.process_evidence(), changes_text(self._changed) if self._mattered() else ""
         who = ", ".join(self.targets)
@@ -98,15 +98,15 @@ class NodeLoss(Injection):
     def _note_silence(self) -> None:
         """Nodes below the brokers (bookies, ZooKeeper) lead nothing: their loss shows in unanswered requests.
         Of all brokers at once, nobody is left to tell of a change. Remembered from while they are away."""
-        mute = [node for node in self.targets if node not in self.site.brokers]
-        if set(self.site.brokers) <= set(self.targets):
+        mute = [node for node in self.targets if node not in self.view.brokers]
+        if set(self.view.brokers) <= set(self.targets):
             mute = list(self.targets)
         if mute and self.is_silent(mute):
             self._keep({"silent": mute})
 
     def is_silent(self, nodes: Sequence[str]) -> bool:
         """Whether none of the nodes answers now."""
-        return all(self.site.answers(node) is False for node in nodes)
+        return all(self.view.answers(node) is False for node in nodes)
 
     def _note_change(self, now: Snapshot | None) -> None:
         """Keep the largest change seen: leaders may be back before the next look."""
@@ -124,7 +124,7 @@ class NodeLoss(Injection):
             self._changed = kept
 
     def hits_broker(self) -> bool:
-        return not set(self.targets).isdisjoint(self.site.brokers)
+        return not set(self.targets).isdisjoint(self.view.brokers)
 
     def confirmed_acks(self) -> ConfirmedAcks:
         """At risk once another node was seen in the place of a target, which goes on or ended without it."""
@@ -132,13 +132,13 @@ class NodeLoss(Injection):
 
     def missing(self) -> str:
         """Processes, registration and ISR of the targets."""
-        down = [node for node in self.targets if not self.site.killable.is_running(node)]
+        down = [node for node in self.targets if not self.view.killable.is_running(node)]
         if down:
             return f"{', '.join(down)} not running"
         # Asked first: while nobody leads the cluster, the others go on telling what was true before.
-        if silent := [node for node in self.targets if self.site.answers(node) is False]:
+        if silent := [node for node in self.targets if self.view.answers(node) is False]:
             return f"{', '.join(silent)} not answering"
-        now = self.site.snapshot()
+        now = self.view.snapshot()
         if now is None:
             return "the cluster does not answer"
         self._note_change(now)
@@ -155,9 +155,9 @@ class NodeFault(FaultKind[N], Generic[N]):
 
     takes_nodes = True
 
-    def complete(self, params: N, shape: Shape) -> N:
-        target = parse(params.target, shape)
-        if target.form == "all" and not params.together and len(shape.nodes) > 1:
+    def complete(self, params: N, inventory: Inventory) -> N:
+        target = parse(params.target, inventory)
+        if target.form == "all" and not params.together and len(inventory.nodes) > 1:
             raise StepProblem("target", "'all' takes every node away at once; say so with together: true")
         return params
 
@@ -167,12 +167,12 @@ class NodeFault(FaultKind[N], Generic[N]):
     def sentence(self, params: N, for_s: float | None) -> str:
         return super().sentence(params, for_s) + (" (together with others)" if params.together else "")
 
-    def prepare(self, params: N, site: Site, draw: int) -> Injection:
+    def prepare(self, params: N, view: ClusterView, draw: int) -> Injection:
         # Checked when compiled; parsed again with the names of the cluster that runs.
-        target = parse(params.target, site.shape)
-        targets = resolve(target, site, draw)
+        target = parse(params.target, view.inventory)
+        targets = resolve(target, view, draw)
         chosen = targets[0] if target.form != "all" else "all"
-        return self.injection(site, targets, params.model_copy(update={"target": chosen}))
+        return self.injection(view, targets, params.model_copy(update={"target": chosen}))
 
     @abstractmethod
-    def injection(self, site: Site, targets: tuple[str, ...], params: N) -> NodeLoss: ...
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss: ...

@@ -54,7 +54,7 @@ Size = Annotated[
 ]
 
 
-class TopicShape(Protocol):
+class InventoryTopic(Protocol):
     """A topic as steps are checked against it; a plan's topics have these attributes."""
 
     @property
@@ -66,10 +66,10 @@ class TopicShape(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Inventory:
     """Names that a step may use."""
 
-    topics: tuple[TopicShape, ...]
+    topics: tuple[InventoryTopic, ...]
     nodes: tuple[str, ...]
     #: Node -> what it is (broker, bookie ...), where the system has several kinds.
     roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Shape:
     def role_names(self) -> list[str]:
         return sorted({role for roles in self.roles.values() for role in roles})
 
-    def topic(self, name: str) -> TopicShape | None:
+    def topic(self, name: str) -> InventoryTopic | None:
         return next((topic for topic in self.topics if topic.name == name), None)
 
 

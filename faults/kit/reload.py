@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from faults.kit.cluster_view import ClusterView
 from faults.kit.injection import Instant
-from faults.kit.site import Site
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Proof
 
@@ -23,14 +23,14 @@ class Reload(Instant):
     """
 
     def __init__(
-        self, site: Site, targets: Sequence[str], streams: Sequence[str], params: dict[str, Any]
+        self, view: ClusterView, targets: Sequence[str], streams: Sequence[str], params: dict[str, Any]
     ) -> None:
-        super().__init__(site, targets, params)
+        super().__init__(view, targets, params)
         self.done, self.failed, self.why = 0, 0, ""
         self.streams = list(streams)
         step = max(1, len(self.streams) // _SAMPLE)
         self._sample = self.streams[::step][:_SAMPLE]
-        self._before = {stream: site.bundles.incarnation(stream) for stream in self._sample}
+        self._before = {stream: view.bundles.incarnation(stream) for stream in self._sample}
         self.owners_before = self.owners()
         self._reloaded: set[str] = set()
         self._after: Mapping[str, str | None] = {}
@@ -38,7 +38,7 @@ class Reload(Instant):
     def owners(self) -> dict[str, str | None]:
         """Stream -> its owner now, of all streams that this is about."""
         topics = list(dict.fromkeys(stream.rpartition("-")[0] for stream in self.streams))
-        states = self.site.placement.partition_states(topics)
+        states = self.view.placement.partition_states(topics)
         return {stream: states[stream].leader for stream in self.streams if stream in states}
 
     def _look(self) -> None:
@@ -47,7 +47,7 @@ class Reload(Instant):
             if stream in self._reloaded and self._after.get(stream):
                 continue
             # Also loads it: without clients nobody else would.
-            if self.site.bundles.incarnation(stream) != self._before[stream]:
+            if self.view.bundles.incarnation(stream) != self._before[stream]:
                 self._reloaded.add(stream)
 
     def moved(self) -> dict[str, list[str | None]]:

@@ -6,18 +6,18 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
 from faults.kit.params import NodeParams
-from faults.kit.site import Site, find_ability
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, Proof
 
 N = TypeVar("N", bound=NodeParams)
 
 
-def ability(site: Site, kind: type) -> Any:
+def ability(view: ClusterView, kind: type) -> Any:
     """The part of the cluster that has an ability; the engine refused clusters without it."""
-    return find_ability(site.cluster, kind)
+    return find_ability(view.cluster, kind)
 
 
 class ResourceFault(NodeFault[N], Generic[N]):
@@ -35,8 +35,8 @@ class ResourceLimited(NodeLoss):
     Like a node that is away, a limited one is claimed: taking another away could lose data by design.
     """
 
-    def __init__(self, site: Site, targets: Sequence[str], params: dict[str, Any]) -> None:
-        super().__init__(site, targets, params)
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+        super().__init__(view, targets, params)
         self._died: list[str] = []
 
     @abstractmethod
@@ -55,7 +55,7 @@ class ResourceLimited(NodeLoss):
 
     def proof(self) -> Proof:
         """Effective when the machine shows the shortage; what the cluster made of it stands beside."""
-        self._note_change(self.site.snapshot())
+        self._note_change(self.view.snapshot())
         self.note()
         shown, who = self.shortage(), ", ".join(self.targets)
         if not shown:
@@ -75,25 +75,25 @@ class ResourceLimited(NodeLoss):
         """Remember what is seen only while it lasts. Also asked before the heal: who looks at the cluster may
         have to wait for its answer until all is over."""
         for node in self.targets:
-            if node not in self._died and not self.site.killable.is_running(node):
+            if node not in self._died and not self.view.killable.is_running(node):
                 self._died.append(node)
 
     def heal(self) -> None:
         self.note()
         for node in self.targets:
             self.restore(node)
-            if not self.site.killable.is_running(node):
-                self.site.killable.start(node)
+            if not self.view.killable.is_running(node):
+                self.view.killable.start(node)
 
     def is_undone(self) -> bool:
-        return all(self.is_restored(node) and self.site.killable.is_running(node) for node in self.targets)
+        return all(self.is_restored(node) and self.view.killable.is_running(node) for node in self.targets)
 
     def missing(self) -> str:
         held = [node for node in self.targets if not self.is_restored(node)]
         return f"{', '.join(held)} still limited" if held else super().missing()
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        is_dead = not set(self._died).isdisjoint(self.site.brokers)
+        is_dead = not set(self._died).isdisjoint(self.view.brokers)
         return "at-risk" if is_dead else super().confirmed_acks()
 
     def ledger_entry(self) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from faults.kit.errors import NotNow, StepProblem
-from faults.kit.params import Shape, names
-from faults.kit.site import Site
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped, StepProblem
+from faults.kit.params import Inventory, names
 from harness.errors import did_you_mean
 
 _LEADER, _OWNER, _ROLE = "leader-of:", "owner-of:", "role:"
@@ -27,7 +27,7 @@ class Target:
     partition: int | None = None
 
 
-def parse(text: str, shape: Shape) -> Target:
+def parse(text: str, inventory: Inventory) -> Target:
     """Check the names in a target.
 
     Raises:
@@ -41,24 +41,24 @@ def parse(text: str, shape: Shape) -> Target:
         return Target("all")
     for prefix in (_LEADER, _OWNER):
         if text.startswith(prefix):
-            return _parse_leader(text.removeprefix(prefix), shape)
-    if text.startswith(_ROLE) and text.removeprefix(_ROLE) in shape.role_names():
+            return _parse_leader(text.removeprefix(prefix), inventory)
+    if text.startswith(_ROLE) and text.removeprefix(_ROLE) in inventory.role_names():
         return Target("role", node=text.removeprefix(_ROLE))
-    if text in shape.nodes:
+    if text in inventory.nodes:
         return Target("node", node=text)
-    roles = [f"{_ROLE}{role}" for role in shape.role_names()]
-    topics = [f"{_LEADER}{topic.name}" for topic in shape.topics]
-    known = [*shape.nodes, "random", "controller", "all", *roles, *topics]
+    roles = [f"{_ROLE}{role}" for role in inventory.role_names()]
+    topics = [f"{_LEADER}{topic.name}" for topic in inventory.topics]
+    known = [*inventory.nodes, "random", "controller", "all", *roles, *topics]
     raise StepProblem("target", f"no node {text!r}; {did_you_mean(text, known, label='allowed')}")
 
 
-def _parse_leader(rest: str, shape: Shape) -> Target:
-    if shape.topic(rest):
+def _parse_leader(rest: str, inventory: Inventory) -> Target:
+    if inventory.topic(rest):
         return Target("leader", topic=rest)
     topic_name, _, number = rest.rpartition("-")
-    topic = shape.topic(topic_name)
+    topic = inventory.topic(topic_name)
     if topic is None or not number.isdigit():
-        known = [t.name for t in shape.topics]
+        known = [t.name for t in inventory.topics]
         raise StepProblem("target", f"no topic {rest!r}; {did_you_mean(rest, known, label='topics')}")
     if int(number) >= topic.partitions:
         raise StepProblem(
@@ -67,17 +67,17 @@ def _parse_leader(rest: str, shape: Shape) -> Target:
     return Target("leader", topic=topic.name, partition=int(number))
 
 
-def target_text(text: str, shape: Shape) -> str:
+def target_text(text: str, inventory: Inventory) -> str:
     """A target for `plan`: names where they are known, else the rule by which they are chosen.
 
     Raises:
         StepProblem: as `parse`.
     """
-    target = parse(text, shape)
+    target = parse(text, inventory)
     if target.form == "node":
         return target.node
     if target.form == "all":
-        brokers = [node for node in shape.nodes if "broker" in shape.roles.get(node, ("broker",))]
+        brokers = [node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))]
         return names(brokers)
     if target.form == "leader":
         what = target.topic if target.partition is None else f"{target.topic}-{target.partition}"
@@ -93,28 +93,28 @@ def target_text(text: str, shape: Shape) -> str:
     return f"{rule}, chosen then"
 
 
-def resolve(target: Target, site: Site, draw: int) -> tuple[str, ...]:
+def resolve(target: Target, view: ClusterView, draw: int) -> tuple[str, ...]:
     """The nodes meant now. Candidates are sorted, the choice among them is the seed's.
 
     Raises:
-        NotNow: nobody fits (no leader, no controller, every node is faulted already).
+        FiringSkipped: nobody fits (no leader, no controller, every node is faulted already).
     """
     if target.form == "node":
         return (target.node,)
     if target.form == "all":
-        return site.brokers
+        return view.brokers
     if target.form in ("random", "role"):
-        among = site.brokers if target.form == "random" else site.with_role(target.node)
-        candidates = [node for node in among if node not in site.faulted()]
+        among = view.brokers if target.form == "random" else view.with_role(target.node)
+        candidates = [node for node in among if node not in view.faulted()]
         return (_pick(candidates, draw, "every node is faulted already"),)
     if target.form == "controller":
-        controller = site.placement.controller()
+        controller = view.placement.controller()
         return (_pick([controller] if controller else [], draw, "no controller is known right now"),)
-    return (_leader(target, site, draw),)
+    return (_leader(target, view, draw),)
 
 
-def _leader(target: Target, site: Site, draw: int) -> str:
-    leaders = site.placement.leaders(target.topic)
+def _leader(target: Target, view: ClusterView, draw: int) -> str:
+    leaders = view.placement.leaders(target.topic)
     if target.partition is not None:
         leader = leaders.get(target.partition)
         reason = f"{target.topic}-{target.partition} has no leader right now"
@@ -127,5 +127,5 @@ def _leader(target: Target, site: Site, draw: int) -> str:
 
 def _pick(candidates: list[str], draw: int, reason: str) -> str:
     if not candidates:
-        raise NotNow(reason)
+        raise FiringSkipped(reason)
     return random.Random(draw).choice(candidates)

@@ -26,7 +26,7 @@ from pydantic import Field, model_validator
 
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Schedule, Shape, keys_of, names
+from faults.kit.params import Inventory, Params, Schedule, keys_of, names
 from faults.schedule.steps import find_kind, validated
 from faults.schedule.times import MAX_FIRINGS
 from harness.durations import Seconds
@@ -122,7 +122,7 @@ class Mix:
         return periods
 
 
-def read_mix(step: Mapping[str, Any], shape: Shape) -> Mix:
+def read_mix(step: Mapping[str, Any], inventory: Inventory) -> Mix:
     """A checked mix from a raw step ``{mix: {...}}``.
 
     Raises:
@@ -139,13 +139,13 @@ def read_mix(step: Mapping[str, Any], shape: Shape) -> Mix:
     entries = []
     for number, raw in enumerate(params.of):
         try:
-            entries.append(_entry(raw, shape))
+            entries.append(_entry(raw, inventory))
         except StepProblem as problem:
             raise _inside(f"mix.of[{number}]", problem) from None
     return Mix(params, tuple(entries))
 
 
-def _entry(raw: Mapping[str, Any], shape: Shape) -> Entry:
+def _entry(raw: Mapping[str, Any], inventory: Inventory) -> Entry:
     kind = find_kind(raw.get("fault"))
     for key in raw:
         if key in keys_of(Schedule):
@@ -154,7 +154,7 @@ def _entry(raw: Mapping[str, Any], shape: Shape) -> Entry:
             raise StepProblem(str(key), f"unknown key. Keys of {kind.kind}: {names(known)}")
     weight = validated(Weight, {"weight": raw["weight"]} if "weight" in raw else {}).weight
     rest = {key: value for key, value in raw.items() if key not in ("fault", "weight")}
-    params = kind.complete(validated(kind.params, rest), shape)
+    params = kind.complete(validated(kind.params, rest), inventory)
     ends_s = kind.ends_within_s(params)
     if ends_s is None:
         text = f"how long {kind.kind} takes is not known: give it a step of its own, with `at` or `every`"

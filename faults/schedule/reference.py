@@ -8,9 +8,9 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 
 from faults.kinds import KINDS
+from faults.kit.cluster_view import ability_text
 from faults.kit.injection import FaultKind
 from faults.kit.params import Params, Schedule, parse_size
-from faults.kit.site import ability_text
 from faults.schedule.mix import MixParams, Weight
 from harness.durations import parse_seconds
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from faults.kinds import KINDS
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Schedule, Shape, keys_of, names
+from faults.kit.params import Inventory, Params, Schedule, keys_of, names
 from harness.errors import did_you_mean
 
 #: pydantic's words for programmers -> ours for people.
@@ -30,7 +30,7 @@ _SENTENCES: Final = {
 M = TypeVar("M", bound=Params)
 
 
-def read_step(step: Any, shape: Shape) -> tuple[FaultKind[Any], Schedule, Any]:
+def read_step(step: Any, inventory: Inventory) -> tuple[FaultKind[Any], Schedule, Any]:
     """Kind, schedule and complete parameters of one raw step.
 
     Raises:
@@ -47,7 +47,7 @@ def read_step(step: Any, shape: Shape) -> tuple[FaultKind[Any], Schedule, Any]:
             raise StepProblem(str(key), f"unknown key; {near}")
     schedule = validated(Schedule, {key: value for key, value in step.items() if key in schedule_keys})
     rest = {key: value for key, value in step.items() if key not in ("fault", *schedule_keys)}
-    return kind, schedule, kind.complete(validated(kind.params, rest), shape)
+    return kind, schedule, kind.complete(validated(kind.params, rest), inventory)
 
 
 def find_kind(name: object) -> FaultKind[Any]:

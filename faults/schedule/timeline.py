@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from faults.kinds import KINDS
+from faults.kit.cluster_view import ability_text, find_ability
 from faults.kit.errors import StepProblem
-from faults.kit.params import Shape, TopicShape
-from faults.kit.site import ability_text, find_ability
+from faults.kit.params import Inventory, InventoryTopic
 from faults.schedule.mix import Draw, draws, read_mix
 from faults.schedule.steps import read_step
 from faults.schedule.times import MAX_FIRINGS, firing_times
@@ -59,7 +59,7 @@ class Timeline:
     firings: tuple[Firing, ...]
     seed: int
     load_s: float
-    shape: Shape
+    inventory: Inventory
     quiet: tuple[tuple[float, float], ...] = ()
 
 
@@ -68,7 +68,7 @@ def compile(
     *,
     seed: int,
     load_s: float,
-    topics: Sequence[TopicShape],
+    topics: Sequence[InventoryTopic],
     nodes: Sequence[str] | Mapping[str, Sequence[str]],
 ) -> Timeline:
     """Check every step and lay out its firings.
@@ -81,10 +81,10 @@ def compile(
     Raises:
         ScenarioError: names the step and the key, ``faults[2].target: ...``.
     """
-    shape = Shape(tuple(topics), tuple(sorted(nodes)), nodes if isinstance(nodes, Mapping) else {})
+    inventory = Inventory(tuple(topics), tuple(sorted(nodes)), nodes if isinstance(nodes, Mapping) else {})
     drafts: list[Firing] = []
     for index, step in enumerate(steps):
-        drafts += _firings(index, step, seed, load_s, shape)
+        drafts += _firings(index, step, seed, load_s, inventory)
         if len(drafts) > MAX_FIRINGS:
             raise ScenarioError(
                 f"faults[{index}]: more than {MAX_FIRINGS:,} firings in all",
@@ -92,20 +92,20 @@ def compile(
             )
     drafts.sort(key=lambda draft: (draft.t_s, draft.step))
     firings = tuple(_numbered(draft, number) for number, draft in enumerate(drafts, start=1))
-    return Timeline(firings, seed, load_s, shape, tuple(_quiet(steps, load_s, shape)))
+    return Timeline(firings, seed, load_s, inventory, tuple(_quiet(steps, load_s, inventory)))
 
 
 def _numbered(draft: Firing, number: int) -> Firing:
     return replace(draft, id=number)
 
 
-def _firings(index: int, step: Any, seed: int, load_s: float, shape: Shape) -> list[Firing]:
+def _firings(index: int, step: Any, seed: int, load_s: float, inventory: Inventory) -> list[Firing]:
     """The firings of one step, not numbered yet."""
     try:
         if isinstance(step, Mapping) and "mix" in step:
-            drawn = draws(read_mix(step, shape), f"{seed}:{index}", load_s)
+            drawn = draws(read_mix(step, inventory), f"{seed}:{index}", load_s)
         else:
-            kind, schedule, params = read_step(step, shape)
+            kind, schedule, params = read_step(step, inventory)
             times = firing_times(schedule, f"{seed}:{index}", load_s, kind.lasts_s(params) or 0.0)
             drawn = [Draw(t_s, kind, params, schedule.wait) for t_s in times]
     except StepProblem as problem:
@@ -127,16 +127,16 @@ def _firings(index: int, step: Any, seed: int, load_s: float, shape: Shape) -> l
     ]
 
 
-def _quiet(steps: Sequence[Any], load_s: float, shape: Shape) -> list[tuple[float, float]]:
+def _quiet(steps: Sequence[Any], load_s: float, inventory: Inventory) -> list[tuple[float, float]]:
     """The quiet periods of every mix; the steps were checked."""
-    mixes = [read_mix(step, shape) for step in steps if "mix" in step]
+    mixes = [read_mix(step, inventory) for step in steps if "mix" in step]
     return sorted(period for mix in mixes for period in mix.quiet_periods(load_s))
 
 
 def commands_of(firing: Firing, timeline: Timeline) -> list[str]:
     """The commands that one firing would send, in order; what is decided only then is named by its rule."""
     kind = KINDS[firing.kind]
-    return kind.commands(kind.params.model_validate(dict(firing.params)), timeline.shape)
+    return kind.commands(kind.params.model_validate(dict(firing.params)), timeline.inventory)
 
 
 def needs_of(timelines: Iterable[Timeline]) -> frozenset[str]:

@@ -312,7 +312,7 @@ class Proof:
 Clients = Callable[[], Mapping[str, int]]
 
 
-class FaultStorm(Protocol):
+class FaultInjector(Protocol):
     """The faults of one run, as the run sees them: it knows neither kinds nor targets."""
 
     def start(self, epoch_ns: int, clients: Clients = dict) -> None:
@@ -328,7 +328,7 @@ class FaultStorm(Protocol):
         """Heal and verify whatever is applied; what could not be healed, as text. Idempotent, bounded."""
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the threads of the storm to end."""
+        """Wait for the threads of the faults to end."""
 
 
 class Progress(Protocol):

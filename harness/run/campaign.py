@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from harness.errors import BrokerstormError, HealError
 from harness.plan.model import Plan
-from harness.protocols.cluster import Cluster, FaultStorm, HasNamespaces, Progress
+from harness.protocols.cluster import Cluster, FaultInjector, HasNamespaces, Progress
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import LiveRun, OnPhase, RunOutcome
 from harness.rundir import RunDir, write_json
@@ -39,13 +39,13 @@ class CampaignHooks(Generic[ResultT]):
 
     Attributes:
         open_cluster: plan and folder -> a cluster that is not up yet.
-        storm: the faults of a round.
+        injector: the faults of a round.
         judge: sealed run -> result.
         on_phase: told of every phase of every round.
     """
 
     open_cluster: Callable[[Plan, RunDir], Cluster]
-    storm: Callable[[Plan, Cluster, RunDir], FaultStorm]
+    injector: Callable[[Plan, Cluster, RunDir], FaultInjector]
     judge: Callable[[RunDir], ResultT]
     on_phase: OnPhase
 
@@ -101,7 +101,7 @@ class Campaign(Generic[ResultT]):
             plan,
             run,
             cluster,
-            self._hooks.storm(plan, cluster, run),
+            self._hooks.injector(plan, cluster, run),
             progress=self._progress,
             interrupts=self._interrupts,
             command=self._command,

@@ -1,6 +1,6 @@
 """One run on a cluster that is up: ready, warm-up, load + faults, heal, recover, drain, audit.
 
-Knows neither Spark nor a fault kind: it is handed a `FaultStorm`, and it tells `on_phase` where it is so
+Knows neither Spark nor a fault kind: it is handed a `FaultInjector`, and it tells `on_phase` where it is so
 that the caller can do other things meanwhile (warm the Spark session on ``drain``). All a run leaves is in
 its folder; judging reads nothing else.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.plan.model import Plan
-from harness.protocols.cluster import Cluster, FaultStorm, HasNamespaces, Progress, TopicSettings
+from harness.protocols.cluster import Cluster, FaultInjector, HasNamespaces, Progress, TopicSettings
 from harness.run.draining import DrainCheck
 from harness.run.interrupts import Interrupts
 from harness.run.liveness import CHECK_EVERY_S
@@ -57,7 +57,7 @@ class LiveRun:
         plan: Plan,
         run: RunDir,
         cluster: Cluster,
-        storm: FaultStorm,
+        injector: FaultInjector,
         *,
         progress: Progress,
         interrupts: Interrupts,
@@ -68,7 +68,7 @@ class LiveRun:
         self._plan = plan
         self._run = run.create()
         self._cluster = cluster
-        self._storm = storm
+        self._injector = injector
         self._progress = progress
         self._interrupts = interrupts
         self._on_phase = on_phase
@@ -153,7 +153,7 @@ class LiveRun:
         self._stalls.start()
         self._watch_until(self._epoch_ns)
         self._phase("load")
-        self._storm.start(self._epoch_ns, pool.pids)
+        self._injector.start(self._epoch_ns, pool.pids)
         self._watch_until(self._epoch_ns + int(plan.load_s * 1e9) + OFFER_SLACK_NS)
         pool.command(pool.producers, "stop-load")
 
@@ -182,8 +182,8 @@ class LiveRun:
 
     def _heal(self) -> None:
         self._phase("recovery", "healing every fault, waiting until the cluster works again")
-        self._storm.stop()
-        self._not_healed = self._storm.heal_all(self._budget_s("recovery"))
+        self._injector.stop()
+        self._not_healed = self._injector.heal_all(self._budget_s("recovery"))
         for text in self._not_healed:
             self._manifest.problem("not-healed", text)
         names = [topic.name for topic in self._plan.topics]
@@ -256,11 +256,11 @@ class LiveRun:
 
     def _close(self, status: str) -> None:
         """Leave nothing running and nothing unsaved, whatever happened before."""
-        self._storm.stop()
-        self._not_healed = self._storm.heal_all(HURRIED_S)
+        self._injector.stop()
+        self._not_healed = self._injector.heal_all(HURRIED_S)
         for text in self._not_healed:
             self._manifest.problem("not-healed", text)
-        self._storm.join(HURRIED_S)
+        self._injector.join(HURRIED_S)
         self._hangs.stop()
         self._stalls.stop()
         if self._interrupts.hurry.is_set():

@@ -54,24 +54,24 @@ def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 90.0
     assert waiting.wait_until(condition, timeout_s, every_s=0.05), f"{what}: not within {timeout_s:.0f} s"
 
 
-def storm_of(
+def injector_of(
     cluster: BrokerCluster[Any], run: RunDir, topics: Sequence[TopicSettings], *steps: dict[str, Any]
-) -> faults.Storm:
-    """The steps as a storm that is about to start."""
+) -> faults.Injector:
+    """An injector of the steps that is about to start."""
     nodes = {node.name: node.roles for node in cluster.runtime.nodes}
     timeline = faults.compile(list(steps), seed=7, load_s=300, topics=list(topics), nodes=nodes)
     faults.refuse_unsupported(timeline, cluster)
-    return faults.Storm(timeline, cluster, run)
+    return faults.Injector(timeline, cluster, run)
 
 
 def fire(
     cluster: BrokerCluster[Any], run: RunDir, topics: Sequence[TopicSettings], step: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """One fault from injected to healed; the last row of each event."""
-    storm = storm_of(cluster, run, topics, {"at": 0, **step})
-    storm.start(time.monotonic_ns())
-    storm.join(UP_S)
-    assert storm.heal_all(UP_S) == []
+    injector = injector_of(cluster, run, topics, {"at": 0, **step})
+    injector.start(time.monotonic_ns())
+    injector.join(UP_S)
+    assert injector.heal_all(UP_S) == []
     rows = {row["event"]: row for row in read_jsonl(run.faults)}
     assert rows.get("healed", {}).get("ok"), rows
     return rows

@@ -17,7 +17,7 @@ from faults.engine.ledger import Ledger
 from harness.clusters.kafka import KafkaCluster
 from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
-from tests.live.cluster_rig import storm_of, up, wait_until
+from tests.live.cluster_rig import injector_of, up, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -33,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def rig_of(cluster: KafkaCluster) -> Iterator[Callable[..., Rig]]:
-    """Starts a storm of steps in a run."""
+    """Starts an injector of steps in a run."""
     made: list[Rig] = []
 
     def start(run: RunDir, *steps: dict[str, Any]) -> Rig:
@@ -42,7 +42,7 @@ def rig_of(cluster: KafkaCluster) -> Iterator[Callable[..., Rig]]:
 
     yield start
     for rig in made:
-        rig.storm.heal_all(60)
+        rig.injector.heal_all(60)
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def run(tmp_path: Path, cluster: KafkaCluster) -> RunDir:
 
 
 class Rig:
-    """A storm on the cluster; `rig_of` ends it whatever the test does."""
+    """An injector on the cluster; `rig_of` ends it whatever the test does."""
 
     def __init__(self, cluster: KafkaCluster, run: RunDir, *steps: dict[str, Any]) -> None:
         self.cluster, self.run = cluster, run
-        self.storm = storm_of(cluster, run, [ORDERS], *steps)
-        self.storm.start(time.monotonic_ns())
+        self.injector = injector_of(cluster, run, [ORDERS], *steps)
+        self.injector.start(time.monotonic_ns())
 
     def wait_for(self, event: str, timeout_s: float = 30) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
@@ -72,8 +72,8 @@ class Rig:
     def finish(self, *, now: bool = False) -> None:
         """Everything came, took effect, and is healed; ``now``: do not wait for the time to heal."""
         if not now:
-            self.storm.join(280)
-        assert self.storm.heal_all(120) == [], read_jsonl(self.run.faults)
+            self.injector.join(280)
+        assert self.injector.heal_all(120) == [], read_jsonl(self.run.faults)
         rows = read_jsonl(self.run.faults)
         assert [row for row in rows if row["event"] == "skipped"] == []
         assert [row["evidence"] for row in rows if row["event"] == "effect" and not row["effective"]] == []
@@ -202,11 +202,11 @@ def test_heal_all_in_the_middle_of_everything(
     while len(Ledger(run).entries()) < 2:
         time.sleep(0.05)
     time.sleep(0.5)
-    assert rig.storm.heal_all(90) == [], read_jsonl(run.faults)
+    assert rig.injector.heal_all(90) == [], read_jsonl(run.faults)
     cluster.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
     assert_whole(cluster)
     assert Ledger(run).entries() == []
-    assert rig.storm.heal_all(1) == []
+    assert rig.injector.heal_all(1) == []
 
 
 HARNESS = """
@@ -221,8 +221,8 @@ nodes = [node.name for node in cluster.runtime.nodes]
 topics = [TopicSettings("orders", 12, 3)]
 step = {"fault": sys.argv[3], "target": "kafka-2", "at": 0, "for": "100s"}
 timeline = faults.compile([step], seed=1, load_s=200, topics=topics, nodes=nodes)
-storm = faults.Storm(timeline, cluster, run, on_event=lambda row: print(row["event"], flush=True))
-storm.start(time.monotonic_ns())
+injector = faults.Injector(timeline, cluster, run, on_event=lambda row: print(row["event"], flush=True))
+injector.start(time.monotonic_ns())
 time.sleep(200)
 """
 

@@ -53,11 +53,11 @@ def test_each_takes_effect_and_heals(
 ) -> None:
     run = RunDir(tmp_path / "run").create()
     faults.refuse_unsupported(timeline, cluster)
-    storm = faults.Storm(timeline, cluster, run)
+    injector = faults.Injector(timeline, cluster, run)
     with sending(cluster, ORDERS):
-        storm.start(time.monotonic_ns())
-        storm.join(180)
-        assert storm.heal_all(60) == []
+        injector.start(time.monotonic_ns())
+        injector.join(180)
+        assert injector.heal_all(60) == []
     rows = read_jsonl(run.faults)
     said = {row["id"]: row for row in rows if row["event"] == "effect"}
     assert [said[number]["effective"] for number in (1, 2, 3, 4)] == [True] * 4, rows

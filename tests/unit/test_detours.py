@@ -13,7 +13,7 @@ import faults
 from faults.kinds.partition import Partition, PartitionParams, bridge, ring
 from faults.kit.errors import StepProblem
 from faults.kit.network import flows_of, wires_of
-from faults.kit.params import Shape
+from faults.kit.params import Inventory
 from faults.schedule.timeline import needs_of
 from harness.clusters.cluster import spec_of
 from harness.clusters.docker.wiring import DockerWiring
@@ -220,8 +220,8 @@ def test_all_nodes_may_be_cut_from_clients_at_once() -> None:
 
 def test_a_ring_is_told_of_all() -> None:
     params = PartitionParams(shape="ring", link="peers")
-    shape = Shape((), NODES)
-    assert Partition().target(Partition().complete(params, shape)) == "all"
-    assert "outside of its majority" in Partition().commands(params, shape)[0]
+    inventory = Inventory((), NODES)
+    assert Partition().target(Partition().complete(params, inventory)) == "all"
+    assert "outside of its majority" in Partition().commands(params, inventory)[0]
     with pytest.raises(StepProblem):
-        Partition().complete(PartitionParams(target="kafka-9"), shape)
+        Partition().complete(PartitionParams(target="kafka-9"), inventory)

@@ -18,9 +18,9 @@ from faults.kinds import KINDS
 from faults.kinds.connection_close import ConnectionsClosed
 from faults.kinds.packet_loss import PacketsLost
 from faults.kit.bundles import ServiceUnit
-from faults.kit.errors import NotNow
-from faults.kit.params import Shape
-from faults.kit.site import Site
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped
+from faults.kit.params import Inventory
 from harness.brokers.pulsar_names import bundle_of, bundles_between
 from harness.errors import EnvironmentNotReady, ScenarioError
 from harness.protocols.cluster import Endpoint, Node, PartitionState, TopicSettings
@@ -34,7 +34,7 @@ NODES = {
     "zookeeper": ("zookeeper",),
 }
 TOPICS = [TopicSettings("orders", 1, 1), TopicSettings("clicks", 3, 1)]
-SHAPE = Shape(tuple(TOPICS), tuple(sorted(NODES)), NODES)
+INVENTORY = Inventory(tuple(TOPICS), tuple(sorted(NODES)), NODES)
 
 
 class BundleAdmin:
@@ -127,18 +127,18 @@ def cluster() -> BundleCluster:
 
 
 @pytest.fixture
-def site(cluster: BundleCluster) -> Site:
-    return Site(cluster, SHAPE)  # type: ignore[arg-type]
+def view(cluster: BundleCluster) -> ClusterView:
+    return ClusterView(cluster, INVENTORY)  # type: ignore[arg-type]
 
 
 def timeline(*steps: dict[str, Any]) -> faults.Timeline:
     return faults.compile([{"at": 0, **s} for s in steps], seed=1, load_s=60, topics=TOPICS, nodes=NODES)
 
 
-def injection(site: Site, step: dict[str, Any], draw: int = 1) -> Any:
+def injection(view: ClusterView, step: dict[str, Any], draw: int = 1) -> Any:
     firing = timeline(step).firings[0]
     kind = KINDS[firing.kind]
-    return kind.prepare(kind.params.model_validate(dict(firing.params)), site, draw)
+    return kind.prepare(kind.params.model_validate(dict(firing.params)), view, draw)
 
 
 @pytest.mark.parametrize(
@@ -169,20 +169,20 @@ def test_a_timeline_says_what_a_storm_does() -> None:
     ]
 
 
-def test_random_and_all_mean_brokers_and_a_role_its_nodes(site: Site) -> None:
-    hit = {injection(site, {"fault": "kill"}, draw).targets for draw in range(20)}
+def test_random_and_all_mean_brokers_and_a_role_its_nodes(view: ClusterView) -> None:
+    hit = {injection(view, {"fault": "kill"}, draw).targets for draw in range(20)}
     assert hit == {("broker-1",), ("broker-2",)}
-    assert injection(site, {"fault": "pause", "target": "role:zookeeper"}).targets == ("zookeeper",)
+    assert injection(view, {"fault": "pause", "target": "role:zookeeper"}).targets == ("zookeeper",)
     everybody = {"fault": "pause", "target": "all", "together": True}
-    assert set(injection(site, everybody).targets) == {"broker-1", "broker-2"}
-    assert injection(site, {"fault": "kill", "target": "owner-of:orders"}).targets == ("broker-1",)
+    assert set(injection(view, everybody).targets) == {"broker-1", "broker-2"}
+    assert injection(view, {"fault": "kill", "target": "owner-of:orders"}).targets == ("broker-1",)
 
 
 @pytest.mark.parametrize(
     "target", ["topic:orders", "topic:clicks-1", "bundle-of:clicks", "namespace", "random"]
 )
-def test_an_unload_took_effect_when_streams_were_loaded_anew(site: Site, target: str) -> None:
-    one = injection(site, {"fault": "unload", "target": target})
+def test_an_unload_took_effect_when_streams_were_loaded_anew(view: ClusterView, target: str) -> None:
+    one = injection(view, {"fault": "unload", "target": target})
     assert not one.proof().effective
     one.apply()
     proof = one.proof()
@@ -191,16 +191,16 @@ def test_an_unload_took_effect_when_streams_were_loaded_anew(site: Site, target:
     assert one.missing() == ""
 
 
-def test_an_unload_that_changes_nothing_is_vacuous(cluster: BundleCluster, site: Site) -> None:
+def test_an_unload_that_changes_nothing_is_vacuous(cluster: BundleCluster, view: ClusterView) -> None:
     cluster.admin.deaf = True
-    one = injection(site, {"fault": "unload", "target": "namespace"})
+    one = injection(view, {"fault": "unload", "target": "namespace"})
     one.apply()
     assert not one.proof().effective
 
 
-def test_a_storm_goes_round_all_topics_and_in_pairs(cluster: BundleCluster, site: Site) -> None:
+def test_a_storm_goes_round_all_topics_and_in_pairs(cluster: BundleCluster, view: ClusterView) -> None:
     step = {"fault": "unload-storm", "times": 4, "pairs": True, "gap": [0, 0.001], "pair_gap": [0, 0.001]}
-    one = injection(site, step)
+    one = injection(view, step)
     one.apply()
     assert cluster.admin.calls.count("orders-0") == 4, "two rounds of two topics, each twice"
     proof = one.proof()
@@ -209,8 +209,8 @@ def test_a_storm_goes_round_all_topics_and_in_pairs(cluster: BundleCluster, site
 
 
 @pytest.mark.parametrize("draw", range(4))
-def test_a_storm_shorter_than_a_round_is_judged_by_what_it_unloads(site: Site, draw: int) -> None:
-    one = injection(site, {"fault": "unload-storm", "times": 1, "gap": [0, 0.001]}, draw)
+def test_a_storm_shorter_than_a_round_is_judged_by_what_it_unloads(view: ClusterView, draw: int) -> None:
+    one = injection(view, {"fault": "unload-storm", "times": 1, "gap": [0, 0.001]}, draw)
     one.apply()
     proof = one.proof()
     assert proof.effective
@@ -218,9 +218,11 @@ def test_a_storm_shorter_than_a_round_is_judged_by_what_it_unloads(site: Site, d
     assert proof.details["reloaded"] == sorted(proof.details["looked_at"])
 
 
-def test_a_storm_of_bundles_goes_round_those_that_hold_a_topic(cluster: BundleCluster, site: Site) -> None:
+def test_a_storm_of_bundles_goes_round_those_that_hold_a_topic(
+    cluster: BundleCluster, view: ClusterView
+) -> None:
     step = {"fault": "unload-storm", "target": "bundles", "times": 6, "gap": [0, 0.001]}
-    one = injection(site, step)
+    one = injection(view, step)
     one.apply()
     streams = [f"{topic.name}-{p}" for topic in TOPICS for p in range(topic.partitions)]
     used = set(cluster.admin.bundles_of(streams).values())
@@ -230,17 +232,17 @@ def test_a_storm_of_bundles_goes_round_those_that_hold_a_topic(cluster: BundleCl
     assert one.proof().effective
 
 
-def test_a_storm_goes_on_when_an_unload_fails_and_says_so(cluster: BundleCluster, site: Site) -> None:
-    one = injection(site, {"fault": "unload-storm", "times": 3, "gap": [0, 0.001]})
+def test_a_storm_goes_on_when_an_unload_fails_and_says_so(cluster: BundleCluster, view: ClusterView) -> None:
+    one = injection(view, {"fault": "unload-storm", "times": 3, "gap": [0, 0.001]})
     cluster.admin.fails = True
     with pytest.raises(EnvironmentNotReady, match="none of 3 unloads was carried out: 500 no"):
         one.apply()
     assert "3 failed" in one.proof().evidence
 
 
-def test_a_storm_ends_when_everything_is_to_be_healed(site: Site) -> None:
-    one = injection(site, {"fault": "unload-storm", "times": 1000, "gap": ["1s", "1s"]})
-    site.stopping.set()
+def test_a_storm_ends_when_everything_is_to_be_healed(view: ClusterView) -> None:
+    one = injection(view, {"fault": "unload-storm", "times": 1000, "gap": ["1s", "1s"]})
+    view.stopping.set()
     start = time.monotonic()
     one.apply()
     assert time.monotonic() - start < 60
@@ -249,57 +251,59 @@ def test_a_storm_ends_when_everything_is_to_be_healed(site: Site) -> None:
 
 @pytest.mark.parametrize("kind", ["unload", "unload-storm", "transfer", "split-bundle"])
 def test_topics_that_were_closed_kept_their_acknowledgements(
-    cluster: BundleCluster, site: Site, kind: str
+    cluster: BundleCluster, view: ClusterView, kind: str
 ) -> None:
     step = {"fault": kind, "times": 1, "gap": [0, 0]} if kind == "unload-storm" else {"fault": kind}
-    one = injection(site, step)
+    one = injection(view, step)
     assert one.confirmed_acks() == "unknown"
     one.apply()
     assert one.confirmed_acks() == "kept"
     cluster.admin.fails = True
-    failed = injection(site, step)
+    failed = injection(view, step)
     with pytest.raises(EnvironmentNotReady):
         failed.apply()
     assert failed.confirmed_acks() == "unknown"
 
 
-def test_a_bookie_that_is_killed_is_no_broker_that_loses_acknowledgements(site: Site) -> None:
-    assert injection(site, {"fault": "kill", "target": "broker-1"}).confirmed_acks() == "at-risk"
-    assert injection(site, {"fault": "kill", "target": "role:bookie"}).confirmed_acks() == "unknown"
+def test_a_bookie_that_is_killed_is_no_broker_that_loses_acknowledgements(view: ClusterView) -> None:
+    assert injection(view, {"fault": "kill", "target": "broker-1"}).confirmed_acks() == "at-risk"
+    assert injection(view, {"fault": "kill", "target": "role:bookie"}).confirmed_acks() == "unknown"
 
 
-def test_what_happens_to_clients_costs_a_broker_no_acknowledgements(site: Site) -> None:
-    site.clients = lambda: {"producer-1": 1}
-    assert injection(site, {"fault": "client-freeze"}).confirmed_acks() == "kept"
-    assert ConnectionsClosed(site, ["producer-1"], [], {}).confirmed_acks() == "kept"
-    assert PacketsLost(site, ["broker-1"], {"link": "clients"}).confirmed_acks() == "kept"
-    assert PacketsLost(site, ["broker-1"], {"link": "all"}).confirmed_acks() == "unknown"
+def test_what_happens_to_clients_costs_a_broker_no_acknowledgements(view: ClusterView) -> None:
+    view.clients = lambda: {"producer-1": 1}
+    assert injection(view, {"fault": "client-freeze"}).confirmed_acks() == "kept"
+    assert ConnectionsClosed(view, ["producer-1"], [], {}).confirmed_acks() == "kept"
+    assert PacketsLost(view, ["broker-1"], {"link": "clients"}).confirmed_acks() == "kept"
+    assert PacketsLost(view, ["broker-1"], {"link": "all"}).confirmed_acks() == "unknown"
 
 
-def test_a_transfer_took_effect_when_another_broker_owns_it(cluster: BundleCluster, site: Site) -> None:
-    one = injection(site, {"fault": "transfer", "target": "bundle-of:orders"})
+def test_a_transfer_took_effect_when_another_broker_owns_it(
+    cluster: BundleCluster, view: ClusterView
+) -> None:
+    one = injection(view, {"fault": "transfer", "target": "bundle-of:orders"})
     one.apply()
     proof = one.proof()
     assert proof.effective
     assert proof.evidence == "owner broker-1 -> broker-2"
     assert proof.details["arrived"]
     cluster.admin.deaf = True  # brokers answer "done" also when they did not do it
-    other = injection(site, {"fault": "transfer", "target": "bundle-of:orders"})
+    other = injection(view, {"fault": "transfer", "target": "bundle-of:orders"})
     other.apply()
     assert not other.proof().effective
 
 
-def test_a_transfer_to_the_owner_is_skipped(site: Site) -> None:
-    with pytest.raises(NotNow, match="broker-1 owns bundle"):
-        injection(site, {"fault": "transfer", "target": "bundle-of:orders", "to": "broker-1"})
+def test_a_transfer_to_the_owner_is_skipped(view: ClusterView) -> None:
+    with pytest.raises(FiringSkipped, match="broker-1 owns bundle"):
+        injection(view, {"fault": "transfer", "target": "bundle-of:orders", "to": "broker-1"})
 
 
-def test_a_split_took_effect_when_there_are_more_bundles(cluster: BundleCluster, site: Site) -> None:
-    one = injection(site, {"fault": "split-bundle", "target": "bundle-of:orders"})
+def test_a_split_took_effect_when_there_are_more_bundles(cluster: BundleCluster, view: ClusterView) -> None:
+    one = injection(view, {"fault": "split-bundle", "target": "bundle-of:orders"})
     one.apply()
     assert one.proof().details["bundles"] == [2, 4]
     cluster.admin.deaf = True
-    again = injection(site, {"fault": "split-bundle", "target": "bundle-of:orders"})
+    again = injection(view, {"fault": "split-bundle", "target": "bundle-of:orders"})
     again.apply()
     assert not again.proof().effective
 
@@ -322,10 +326,10 @@ def test_a_client_is_frozen_in_pulses_and_runs_afterwards(
 ) -> None:
     run = RunDir(tmp_path / "run").create()
     steps = timeline({"fault": "client-freeze", "for": "1s", "target": "client:producer"})
-    storm = faults.Storm(steps, cluster, run)  # type: ignore[arg-type]
-    storm.start(time.monotonic_ns(), lambda: {"producer-1": process.pid, "consumer-1": 1})
-    storm.join(60)
-    assert storm.heal_all(10) == []
+    injector = faults.Injector(steps, cluster, run)  # type: ignore[arg-type]
+    injector.start(time.monotonic_ns(), lambda: {"producer-1": process.pid, "consumer-1": 1})
+    injector.join(60)
+    assert injector.heal_all(10) == []
     rows = {row["event"]: row for row in read_jsonl(run.faults)}
     assert rows["inject"]["targets"] == ["producer-1"]
     assert rows["effect"]["effective"], rows["effect"]
@@ -335,17 +339,17 @@ def test_a_client_is_frozen_in_pulses_and_runs_afterwards(
 
 
 def test_a_freeze_left_by_a_killed_harness_is_healed_from_the_ledger(
-    cluster: BundleCluster, site: Site, process: subprocess.Popen[bytes], tmp_path: Path
+    cluster: BundleCluster, view: ClusterView, process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     run = RunDir(tmp_path / "run").create()
-    site.clients = lambda: {"producer-1": process.pid}
-    one = injection(site, {"fault": "client-freeze"})
+    view.clients = lambda: {"producer-1": process.pid}
+    one = injection(view, {"fault": "client-freeze"})
     Ledger(run).write(1, {"kind": "client-freeze", "targets": ["producer-1"], **one.ledger_entry()})
     psutil.Process(process.pid).suspend()
     assert heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
     assert psutil.Process(process.pid).status() != psutil.STATUS_STOPPED
 
 
-def test_a_freeze_without_clients_is_skipped(site: Site) -> None:
-    with pytest.raises(NotNow, match=r"no client runs; there are: none"):
-        injection(site, {"fault": "client-freeze"})
+def test_a_freeze_without_clients_is_skipped(view: ClusterView) -> None:
+    with pytest.raises(FiringSkipped, match=r"no client runs; there are: none"):
+        injection(view, {"fault": "client-freeze"})

@@ -10,8 +10,8 @@ import pytest
 
 from faults.kinds.connection_close import ConnectionClose, ConnectionCloseParams
 from faults.kinds.mastership_move import MastershipMove, MastershipMoveParams
-from faults.kit.errors import NotNow, StepProblem
-from faults.kit.params import Shape
+from faults.kit.errors import FiringSkipped, StepProblem
+from faults.kit.params import Inventory
 from harness.brokers.qpid import QpidAdmin, queue_config
 from harness.clusters import spec_of
 from harness.errors import EnvironmentNotReady, UsageError
@@ -135,7 +135,7 @@ class Cluster:
 
 
 class Place:
-    """As much of a site as these kinds use."""
+    """As much of a view as these kinds use."""
 
     def __init__(self, group: Any, clients: Mapping[str, int] | None = None) -> None:
         self.cluster = Cluster(group)
@@ -156,13 +156,13 @@ def test_mastership_goes_to_a_replica_and_is_proved_by_the_group(monkeypatch: py
     assert not moved.proof().effective
     answers.views = {**WHOLE, "qpid-1": ("REPLICA", {}), "qpid-3": ("MASTER", {})}
     assert moved.proof().evidence == "master qpid-1 -> qpid-3"
-    with pytest.raises(NotNow, match="qpid-3 can"):
+    with pytest.raises(FiringSkipped, match="qpid-3 can"):
         MastershipMove().prepare(MastershipMoveParams(to="qpid-3"), place, draw=1)
 
 
 def test_a_single_broker_has_no_mastership_to_move() -> None:
     with pytest.raises(StepProblem, match="one node"):
-        MastershipMove().complete(MastershipMoveParams(), Shape((), ("qpid-1",)))
+        MastershipMove().complete(MastershipMoveParams(), Inventory((), ("qpid-1",)))
 
 
 class Listed:
@@ -193,5 +193,5 @@ def test_connections_of_a_worker_are_closed_and_no_others() -> None:
     both = ConnectionClose().prepare(ConnectionCloseParams(), place, draw=1)
     both.apply()
     assert [found.id for found in listed.there] == ["[3] c"]
-    with pytest.raises(NotNow, match="no connection"):
+    with pytest.raises(FiringSkipped, match="no connection"):
         ConnectionClose().prepare(ConnectionCloseParams(), place, draw=1)

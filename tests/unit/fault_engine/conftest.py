@@ -12,7 +12,7 @@ from tests.unit.fault_cluster import StateCluster
 
 #: Module -> its waits, in seconds. They are meant for brokers; nodes that are only state change at once.
 FAST = {
-    "kit.site": {"POLL_S": 0.01},
+    "kit.cluster_view": {"POLL_S": 0.01},
     "engine.firing": {"POLL_S": 0.01, "_RETRY_S": 0.05},
     "engine.prover": {"POLL_S": 0.01, "_SETTLE_S": 0.2},
     "kinds.disk_full": {"_NOTICED_S": 0.6, "_CATCH_UP_S": 0.7},

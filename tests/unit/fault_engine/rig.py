@@ -1,4 +1,4 @@
-"""A storm on a cluster that is only state, and a kill to plan."""
+"""A fault injector on a cluster that is only state, and a kill to plan."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TOPICS = [TopicSettings("orders", 6, 3)]
 
 
 class Rig:
-    """A storm that started, and what it wrote."""
+    """An injector that started, and what it wrote."""
 
     def __init__(self, cluster: StateCluster, run: RunDir, *steps: dict[str, Any], **more: Any) -> None:
         self.run = run
         timeline = faults.compile(list(steps), seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
-        self.storm = faults.Storm(timeline, cluster, run, **more)  # type: ignore[arg-type]
+        self.injector = faults.Injector(timeline, cluster, run, **more)  # type: ignore[arg-type]
         self.epoch_ns = time.monotonic_ns()
-        self.storm.start(self.epoch_ns)
+        self.injector.start(self.epoch_ns)
 
     def rows(self, event: str = "", fault_id: int = 0) -> list[dict[str, Any]]:
         rows = read_jsonl(self.run.faults)

@@ -19,10 +19,10 @@ def test_heal_all_heals_at_once_and_again_does_nothing(cluster: StateCluster, ru
     rig = Rig(cluster, run, kill(0.0, 300.0), kill(55.0))
     rig.wait_for("effect")
     start = time.monotonic()
-    assert rig.storm.heal_all(60) == []
+    assert rig.injector.heal_all(60) == []
     assert time.monotonic() - start < 60
     calls = list(cluster.runtime.calls)
-    assert rig.storm.heal_all(5) == []
+    assert rig.injector.heal_all(5) == []
     assert cluster.runtime.calls == calls
     assert rig.rows("healed")[0]["ok"] is True
     assert rig.rows("skipped")[0]["reason"] == "the run stopped before it was due"
@@ -31,17 +31,17 @@ def test_heal_all_heals_at_once_and_again_does_nothing(cluster: StateCluster, ru
 
 def test_heal_all_before_start_and_without_faults(cluster: StateCluster, run: RunDir) -> None:
     timeline = faults.compile([], seed=1, load_s=10, topics=TOPICS, nodes=NAMES)
-    storm = faults.Storm(timeline, cluster, run)  # type: ignore[arg-type]
-    assert storm.heal_all(1) == []
-    storm.join(1)
-    storm.stop()
+    injector = faults.Injector(timeline, cluster, run)  # type: ignore[arg-type]
+    assert injector.heal_all(1) == []
+    injector.join(1)
+    injector.stop()
 
 
 def test_heal_all_from_several_threads(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(cluster, run, {"fault": "pause", "at": 0.0, "for": 30})
     rig.wait_for("inject")
     results: list[list[str]] = []
-    threads = [threading.Thread(target=lambda: results.append(rig.storm.heal_all(5))) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: results.append(rig.injector.heal_all(5))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -58,7 +58,7 @@ def test_what_recovers_late_is_undone_and_no_failure(run: RunDir) -> None:
     rig = Rig(cluster, run, kill(0.0, 30.0))
     rig.wait_for("effect")
     cluster.admin.join_s = 30.0
-    assert rig.storm.heal_all(0.3) == []
+    assert rig.injector.heal_all(0.3) == []
     assert cluster.runtime.running == set(NAMES)
     (healed,) = rig.rows("healed")
     assert healed["ok"] is False
@@ -73,12 +73,12 @@ def test_a_node_that_runs_for_a_moment_and_dies_of_its_start_is_left_behind(run:
     rig = Rig(cluster, run, kill(0.0, 30.0, target="kafka-2"))
     rig.wait_for("effect")
     cluster.admin.join_s = 30.0
-    assert rig.storm.heal_all(0.3) == []
+    assert rig.injector.heal_all(0.3) == []
     cluster.runtime.running.discard("kafka-2")
-    (left,) = rig.storm.heal_all(0.3)
+    (left,) = rig.injector.heal_all(0.3)
     assert left == "fault 1 (kill kafka-2): kafka-2 not running"
     cluster.runtime.running.add("kafka-2")
-    assert rig.storm.heal_all(0.3) == []
+    assert rig.injector.heal_all(0.3) == []
 
 
 def test_who_is_in_a_hurry_does_not_wait_for_the_cluster(run: RunDir) -> None:
@@ -88,7 +88,7 @@ def test_who_is_in_a_hurry_does_not_wait_for_the_cluster(run: RunDir) -> None:
     cluster.admin.join_s = 300.0
     threading.Timer(0.2, hurry.set).start()
     start = time.monotonic()
-    assert rig.storm.heal_all(200) == []
+    assert rig.injector.heal_all(200) == []
     assert time.monotonic() - start < 100
     assert cluster.runtime.running == set(NAMES)
 
@@ -96,14 +96,14 @@ def test_who_is_in_a_hurry_does_not_wait_for_the_cluster(run: RunDir) -> None:
 def test_a_stop_that_comes_while_healing_shortens_the_wait(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faults.engine.storm.STOPPING_S", 0.5)
+    monkeypatch.setattr("faults.engine.injector.STOPPING_S", 0.5)
     cluster, stopping = StateCluster(join_s=0.0), threading.Event()
     rig = Rig(cluster, run, kill(0.0, 30.0), stopping=stopping)
     rig.wait_for("effect")
     cluster.admin.join_s = 300.0
     threading.Timer(0.2, stopping.set).start()
     start = time.monotonic()
-    assert rig.storm.heal_all(300) == []
+    assert rig.injector.heal_all(300) == []
     assert time.monotonic() - start < 100
     assert cluster.runtime.running == set(NAMES)
     assert rig.rows("healed")[0]["ok"] is False
@@ -113,20 +113,20 @@ def test_a_stop_that_takes_longer_than_there_is_time(cluster: StateCluster, run:
     cluster.runtime.stop_takes_s = 1.5
     rig = Rig(cluster, run, {"fault": "restart", "at": 0, "target": "kafka-1"})
     rig.wait_for("inject")
-    (failure,) = rig.storm.heal_all(0.1)
+    (failure,) = rig.injector.heal_all(0.1)
     assert failure.startswith("fault 1 (restart kafka-1): still being applied")
     assert len(Ledger(run).entries()) == 1
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert cluster.runtime.running == set(NAMES)
-    assert rig.storm.heal_all(1) == []
+    assert rig.injector.heal_all(1) == []
     assert Ledger(run).entries() == []
 
 
 def test_a_node_that_never_comes_back(cluster: StateCluster, run: RunDir) -> None:
     cluster.runtime.start_fails = 10**9
     rig = Rig(cluster, run, kill(0.0, 0.1, target="kafka-2"), kill(0.5, 0.1, target="kafka-1"), verify_s=0.3)
-    rig.storm.join(20)
-    (failure,) = rig.storm.heal_all(1)
+    rig.injector.join(20)
+    (failure,) = rig.injector.heal_all(1)
     assert failure == "fault 1 (kill kafka-2): kafka-2 not running (kafka-2 died at start)"
     assert [entry["down"] for entry in Ledger(run).entries()] == [["kafka-2"]]
     assert rig.rows("skipped")[0]["reason"].startswith("kafka-2 is still away (fault 1)")
@@ -135,7 +135,7 @@ def test_a_node_that_never_comes_back(cluster: StateCluster, run: RunDir) -> Non
 def test_a_start_that_fails_is_tried_again(cluster: StateCluster, run: RunDir) -> None:
     cluster.runtime.start_fails = 2
     rig = Rig(cluster, run, kill(0.0, 0.1))
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("healed")[0]["ok"] is True
 
 
@@ -146,7 +146,7 @@ def test_an_apply_that_breaks_is_healed(cluster: StateCluster, run: RunDir) -> N
 
     cluster.runtime.pause = half  # type: ignore[method-assign]
     rig = Rig(cluster, run, {"fault": "pause", "at": 0, "for": 30})
-    rig.storm.join(20)
+    rig.injector.join(20)
     (effect,) = rig.rows("effect")
     assert effect["effective"] is False
     assert "broke in the middle" in effect["evidence"]
@@ -161,11 +161,11 @@ def test_bugs_in_a_kind_are_recorded_and_nothing_stays(
         raise KeyError("oh")
 
     monkeypatch.setattr("faults.kit.node_loss.NodeLoss.proof", broken)
-    Rig(cluster, run, kill(0.0, 0.1)).storm.join(20)
+    Rig(cluster, run, kill(0.0, 0.1)).injector.join(20)
     monkeypatch.setattr("faults.kit.node_loss.NodeLoss.__init__", broken)
     second = RunDir(run.root.parent / "second").create()
     rig = Rig(cluster, second, kill(0.0, 0.1))
-    rig.storm.join(20)
+    rig.injector.join(20)
     effect = next(row for row in read_jsonl(run.faults) if row["event"] == "effect")
     assert (effect["effective"], effect["evidence"]) == (
         False,
@@ -188,14 +188,14 @@ def test_a_heal_that_breaks_is_tried_again_and_told(cluster: StateCluster, run: 
 
     cluster.runtime.start = breaks  # type: ignore[method-assign]
     rig = Rig(cluster, run, kill(0.0, 0.1))
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("healed")[0]["ok"] is True
 
     left[0] = 10**9
     second = RunDir(run.root.parent / "second").create()
     rig = Rig(cluster, second, kill(0.0, 0.1, target="kafka-1"), verify_s=0.3)
-    rig.storm.join(20)
-    (failure,) = rig.storm.heal_all(1)
+    rig.injector.join(20)
+    (failure,) = rig.injector.heal_all(1)
     assert (
         failure
         == "fault 1 (kill kafka-1): kafka-1 not running (internal error: RuntimeError('broke while healing'))"
@@ -216,9 +216,9 @@ def test_an_engine_that_goes_away_leaves_its_faults_in_the_ledger_and_says_so(
 
     monkeypatch.setattr(cluster.runtime, "is_running", gone)
     monkeypatch.setattr(cluster.runtime, "start", gone)
-    rig.storm.join(20)
+    rig.injector.join(20)
     said = "cannot ask for the state of kafka-1: the engine does not answer"
-    assert [said in failure for failure in rig.storm.heal_all(1)] == [True]
+    assert [said in failure for failure in rig.injector.heal_all(1)] == [True]
     assert rig.rows("healed")[0]["ok"] is False
     assert said in rig.rows("healed")[0]["evidence"]
     assert len(Ledger(run).entries()) == 1
@@ -241,13 +241,13 @@ def test_brokers_that_do_not_answer_are_neither_a_proof_nor_a_bug(
     rig = Rig(cluster, run, {"fault": "leader-move", "partitions": 2, "at": 0})
     rig.wait_for("heal")
     silent.clear()
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert [row["ok"] for row in rig.rows("healed")] == [True]
     assert not [record for record in caplog.records if record.exc_info]
     silent.set()
     second = RunDir(run.root.parent / "second").create()
     rig = Rig(cluster, second, {"fault": "leader-move", "partitions": 2, "at": 0}, verify_s=0.2)
-    rig.storm.join(20)
+    rig.injector.join(20)
     said = "the cluster does not answer: no broker answers at its admin endpoint"
     assert rig.rows("effect")[0]["evidence"] == said
     assert said in rig.rows("healed")[0]["evidence"]

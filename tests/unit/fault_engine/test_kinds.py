@@ -14,7 +14,7 @@ from tests.unit.fault_engine.rig import Rig, kill
 
 def test_pause_that_moves_nothing_is_vacuous(run: RunDir) -> None:
     rig = Rig(StateCluster(fence_s=30.0, join_s=0.0), run, {"fault": "pause", "at": 0, "for": 0.1})
-    rig.storm.join(20)
+    rig.injector.join(20)
     (effect,) = rig.rows("effect")
     assert effect["effective"] is False
     assert "but no leader moved and no ISR shrank" in effect["evidence"]
@@ -23,7 +23,7 @@ def test_pause_that_moves_nothing_is_vacuous(run: RunDir) -> None:
 def test_restart_counts_down_after_the_stop(cluster: StateCluster, run: RunDir) -> None:
     cluster.runtime.stop_takes_s = 0.15
     rig = Rig(cluster, run, {"fault": "restart", "at": 0, "down": 0.1, "target": "controller"})
-    rig.storm.join(20)
+    rig.injector.join(20)
     inject, heal = rig.rows("inject")[0], rig.rows("heal")[0]
     assert inject["targets"] == ["kafka-1"]
     assert (heal["t_ns"] - inject["t_ns"]) / 1e9 >= 0.25
@@ -33,7 +33,7 @@ def test_restart_counts_down_after_the_stop(cluster: StateCluster, run: RunDir) 
 
 def test_controller_kill(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(cluster, run, {"fault": "controller-kill", "at": 0, "for": 0.2})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("inject")[0]["targets"] == ["kafka-1"]
     assert rig.rows("effect")[0]["details"]["controller"] == "kafka-1 -> kafka-2"
 
@@ -49,7 +49,7 @@ def test_rolling_restart_takes_one_after_the_other(cluster: StateCluster, run: R
     cluster.runtime.stop = stop_and_look  # type: ignore[method-assign]
     cluster.admin.fence_s = 0.0  # an orderly stop hands over at once
     rig = Rig(cluster, run, {"fault": "rolling-restart", "at": 0})
-    rig.storm.join(10)
+    rig.injector.join(10)
     assert cluster.runtime.calls == [f"{call} {node}" for node in NAMES for call in ("stop", "start")]
     assert away == [set(), set(), set()]
     (effect,) = rig.rows("effect")
@@ -62,7 +62,7 @@ def test_rolling_restart_stops_rolling_when_everything_heals(run: RunDir) -> Non
     cluster = StateCluster(join_s=0.3)
     rig = Rig(cluster, run, {"fault": "rolling-restart", "at": 0})
     rig.wait_for("inject")
-    assert rig.storm.heal_all(5) == []
+    assert rig.injector.heal_all(5) == []
     assert cluster.runtime.running == set(NAMES)
     assert "stop kafka-3" not in cluster.runtime.calls
     assert rig.rows("effect")[0]["effective"] is False
@@ -70,7 +70,7 @@ def test_rolling_restart_stops_rolling_when_everything_heals(run: RunDir) -> Non
 
 def test_leader_move_is_proved_by_who_leads(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(cluster, run, {"fault": "leader-move", "topic": "orders", "partitions": 4, "at": 0})
-    rig.storm.join(20)
+    rig.injector.join(20)
     (effect,) = rig.rows("effect")
     assert effect["details"]["moved"] == 4
     moves = rig.rows("inject")[0]["params"]["moves"]
@@ -85,7 +85,7 @@ def test_leader_move_that_nobody_carried_out(
     monkeypatch.setattr("faults.engine.firing.PROOF_S", 0.1)
     cluster.admin.moves_ignored = True
     rig = Rig(cluster, run, {"fault": "leader-move", "at": 0})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("effect")[0]["effective"] is False
     assert rig.rows("effect")[0]["evidence"] == "0 of 6 leaders changed"
 
@@ -93,7 +93,7 @@ def test_leader_move_that_nobody_carried_out(
 def test_leader_move_goes_to_nodes_that_can_lead(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(cluster, run, kill(0.0, 30, target="kafka-1"), {"fault": "leader-move", "at": 0.3})
     rig.wait_for("inject", 2)
-    rig.storm.heal_all(5)
+    rig.injector.heal_all(5)
     moves = rig.rows("inject", 2)[0]["params"]["moves"]
     assert moves
     assert "kafka-1" not in moves.values()
@@ -104,7 +104,7 @@ def test_preferred_election(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(
         cluster, run, {"fault": "preferred-election", "at": 0}, {"fault": "preferred-election", "at": 0.5}
     )
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("inject")[0]["targets"] == ["orders-1", "orders-2", "orders-4", "orders-5"]
     assert rig.rows("effect")[0]["effective"] is True
     assert "already" in rig.rows("skipped")[0]["reason"]
@@ -131,13 +131,13 @@ def test_a_fault_says_what_it_does_to_acknowledgements(
     cluster: StateCluster, run: RunDir, step: dict[str, Any], said: list[str]
 ) -> None:
     rig = Rig(cluster, run, step)
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert said_of_acks(rig) == said
 
 
 def test_of_a_pause_that_was_not_seen_to_move_anything_nobody_knows(run: RunDir) -> None:
     rig = Rig(StateCluster(fence_s=30.0, join_s=0.0), run, {"fault": "pause", "at": 0, "for": 0.1})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert said_of_acks(rig) == ["unknown", "unknown"]
 
 
@@ -150,5 +150,5 @@ def test_a_stop_that_was_cut_short_may_cost_acknowledgements(
     if why == "too long":
         monkeypatch.setattr(sys.modules["faults.kinds.restart"], "_ORDERLY_S", 0.0)
     rig = Rig(cluster, run, {"fault": kind, "at": 0})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert said_of_acks(rig) == ["unknown", "at-risk"]

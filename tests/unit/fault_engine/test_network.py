@@ -82,7 +82,7 @@ def test_a_partition_is_proved_by_silence_and_healed(
     cluster: StateCluster, detours: StateDetours, run: RunDir
 ) -> None:
     rig = Rig(cluster, run, {"fault": "partition", "target": "kafka-2", "at": 0, "for": 0.2})
-    rig.storm.join(20)
+    rig.injector.join(20)
     (effect,), (healed,) = rig.rows("effect"), rig.rows("healed")
     assert effect["effective"]
     assert "no answer on 1 of 1 wires (clients -> kafka-2)" in effect["evidence"]
@@ -93,14 +93,14 @@ def test_a_partition_is_proved_by_silence_and_healed(
 def test_latency_says_how_much(cluster: StateCluster, detours: StateDetours, run: RunDir) -> None:
     step = {"fault": "latency", "target": "kafka-1", "delay": 0.2, "at": 0, "for": 0.2}
     rig = Rig(cluster, run, step)
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert "a request takes 201 ms, 1 ms before" in rig.rows("effect")[0]["evidence"]
 
 
 def test_what_nobody_notices_is_vacuous(cluster: StateCluster, detours: StateDetours, run: RunDir) -> None:
     detours.ignored = True
     rig = Rig(cluster, run, {"fault": "blackhole", "target": "kafka-1", "at": 0, "for": 0.2})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("effect")[0]["effective"] is False
     assert "no effect was observed" in rig.rows("effect")[0]["evidence"]
 
@@ -110,7 +110,7 @@ def test_a_wire_that_was_silent_before_proves_nothing(
 ) -> None:
     detours.deaf.add("clients -> kafka-1")
     rig = Rig(cluster, run, {"fault": "partition", "target": "kafka-1", "at": 0, "for": 0.2})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert "no answer from clients -> kafka-1 before" in rig.rows("skipped")[0]["reason"]
     assert detours.applied == {}
 
@@ -125,7 +125,7 @@ def test_a_node_cut_from_its_peers_is_away_and_one_cut_from_clients_is_not(
         {"fault": "partition", "target": "kafka-2", "link": "peers", "at": 0.05, "for": 0.5},
         {"fault": "kill", "target": "kafka-3", "at": 0.2, "for": 0.1},
     )
-    rig.storm.join(20)
+    rig.injector.join(20)
     (skipped,) = rig.rows("skipped")
     assert skipped["kind"] == "kill"
     assert "kafka-2 is still away" in skipped["reason"]
@@ -137,7 +137,7 @@ def test_shapes_of_many_can_be_replayed(
 ) -> None:
     step = {"fault": "partition", "shape": shape, "link": "peers", "at": 0, "for": 0.2}
     rig = Rig(cluster, run, step)
-    rig.storm.join(20)
+    rig.injector.join(20)
     (inject,) = rig.rows("inject")
     assert rig.rows("effect")[0]["effective"]
     assert len(inject["targets"]) == (3 if shape == "ring" else 2)
@@ -160,7 +160,7 @@ def test_one_that_a_killed_process_left_is_healed_from_the_ledger(
 def test_a_heal_that_fails_is_tried_again(cluster: StateCluster, detours: StateDetours, run: RunDir) -> None:
     detours.repairs_fail = 2
     rig = Rig(cluster, run, {"fault": "connection-reset", "target": "kafka-1", "at": 0, "for": 0.1})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("healed")[0]["ok"]
 
 
@@ -218,7 +218,7 @@ def test_a_broker_that_only_clients_cannot_reach_keeps_its_acknowledgements(
     cluster: StateCluster, detours: StateDetours, run: RunDir, kind: str, link: str, said: str
 ) -> None:
     rig = Rig(cluster, run, {"fault": kind, "target": "kafka-2", "link": link, "at": 0, "for": 0.05})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert [rig.rows(event)[0]["confirmed_acks"] for event in ("inject", "healed")] == [said, said]
 
 
@@ -229,5 +229,5 @@ def test_a_broker_that_was_replaced_while_it_was_cut_off_may_have_lost_some(
     rig = Rig(cluster, run, step)
     rig.wait_for("inject")
     cluster.admin.leader = dict.fromkeys(range(6), "kafka-2")
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("healed")[0]["confirmed_acks"] == "at-risk"

@@ -23,7 +23,7 @@ def test_replay_hits_the_same_nodes_at_the_real_times(tmp_path: Path, run: RunDi
         kill(0.15, 0.2, target="kafka-1"),
     ]
     first = Rig(StateCluster(), run, *steps)
-    first.storm.join(10)
+    first.injector.join(10)
     write_json(run.manifest, {"epoch_ns": first.epoch_ns})
     topics = [{"name": "orders", "partitions": 6, "replication": 3, "config": {}}]
     write_json(run.plan, {"topics": topics, "seed": 7, "load_s": 60.0})
@@ -36,9 +36,9 @@ def test_replay_hits_the_same_nodes_at_the_real_times(tmp_path: Path, run: RunDi
         r["params"].get("moves") or r["targets"][0] for r in injected
     ]
     again = RunDir(tmp_path / "again").create()
-    storm = faults.Storm(timeline, StateCluster(), again)  # type: ignore[arg-type]
-    storm.start(time.monotonic_ns())
-    storm.join(10)
+    injector = faults.Injector(timeline, StateCluster(), again)  # type: ignore[arg-type]
+    injector.start(time.monotonic_ns())
+    injector.join(10)
     repeated = [row for row in read_jsonl(again.faults) if row["event"] == "inject"]
     assert [row["targets"] for row in repeated] == [row["targets"] for row in injected]
     assert [row["params"] for row in repeated] == [row["params"] for row in injected]
@@ -90,7 +90,7 @@ def test_inject_refuses(
 def test_inject_that_cannot_be_healed(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faults.engine.storm.VERIFY_S", 0.2)
+    monkeypatch.setattr("faults.engine.injector.VERIFY_S", 0.2)
     cluster.runtime.start_fails = 10**9
     with pytest.raises(HealError, match="kafka-1 not running"):
         faults.inject_once("kill", {"target": "kafka-1"}, cluster, run, 0.1)  # type: ignore[arg-type]

@@ -140,7 +140,7 @@ def test_it_takes_effect_and_is_given_back(
     monkeypatch.setattr("faults.engine.prover._FOLLOW_S", 0.02)  # leaders move a moment after a node died
     hungry(cluster).dies_of = {dies_of}
     rig = Rig(cluster, run, step(kind))
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("effect")[0]["effective"] is True, rig.rows()
     assert says in rig.rows("effect")[-1]["evidence"]
     assert rig.rows("healed")[0]["ok"] is True
@@ -156,7 +156,7 @@ def test_a_node_that_lives_on_without_its_disk_and_does_not_come_back_is_started
     """Of a replica that no longer fetches, its leader hears nothing for seconds: it is in sync until then."""
     hungry(cluster).gives_up, hungry(cluster).given_up_s = True, noticed_s
     rig = Rig(cluster, run, step("disk-full"))
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("effect")[-1]["effective"] is True, rig.rows()
     assert "died" not in rig.rows("effect")[-1]["evidence"]
     assert rig.rows("healed")[0]["ok"] is True
@@ -180,7 +180,7 @@ def test_a_node_that_wants_nothing_is_no_effect(
 ) -> None:
     hungry(cluster).idle = True
     rig = Rig(cluster, run, step(kind))
-    rig.storm.join(20)
+    rig.injector.join(20)
     (effect,) = rig.rows("effect")
     assert effect["effective"] is False
     assert says in effect["evidence"]
@@ -207,7 +207,7 @@ def test_it_is_proved_also_when_the_cluster_answers_only_after_the_heal(
 
     monkeypatch.setattr(cluster.admin, "partition_states", late)
     rig = Rig(cluster, run, step(kind))
-    rig.storm.join(30)
+    rig.injector.join(30)
     assert rig.rows("effect")[-1]["effective"] is True, rig.rows()
     assert says in rig.rows("effect")[-1]["evidence"]
     assert runtime.untouched()
@@ -215,7 +215,7 @@ def test_it_is_proved_also_when_the_cluster_answers_only_after_the_heal(
 
 def test_a_starved_node_is_claimed(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(cluster, run, step("cpu-limit"), {"fault": "kill", "at": 0.1, "target": "kafka-3", "for": 0.1})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert "kafka-2 is still away" in rig.rows("skipped", 2)[0]["reason"]
 
 
@@ -223,9 +223,9 @@ def test_a_starved_node_is_claimed(cluster: StateCluster, run: RunDir) -> None:
 def test_a_later_process_heals_it_on_a_kept_cluster(cluster: StateCluster, run: RunDir, kind: str) -> None:
     hungry(cluster).dies_of = {"disk"}
     timeline = faults.compile([step(kind)], seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
-    storm = faults.Storm(timeline, cluster, run)  # type: ignore[arg-type]
-    storm.fire(timeline.firings[0], leave=True)
-    storm.join(20)
+    injector = faults.Injector(timeline, cluster, run)  # type: ignore[arg-type]
+    injector.fire(timeline.firings[0], leave=True)
+    injector.join(20)
     assert not hungry(cluster).untouched()
     assert heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
     assert hungry(cluster).untouched()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from faults.kit.params import Shape
+from faults.kit.params import Inventory
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import (
     Clients,
@@ -66,8 +66,8 @@ class Snapshot:
         return set(state.in_sync) if state else set()
 
 
-class Site:
-    """What a fault may use. Shared by the threads of a storm; holds no state but ``stopping``.
+class ClusterView:
+    """What a fault may use. Shared by the threads of a run's faults; holds no state but ``stopping``.
 
     Attributes:
         faulted: the nodes that a fault holds now.
@@ -78,21 +78,21 @@ class Site:
     def __init__(
         self,
         cluster: Cluster,
-        shape: Shape,
+        inventory: Inventory,
         *,
         faulted: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         self.cluster = cluster
-        self._topics = shape.topics
+        self._topics = inventory.topics
         self.faulted = faulted
         self.clients: Clients = dict
         self.stopping = threading.Event()
 
     @property
-    def shape(self) -> Shape:
+    def inventory(self) -> Inventory:
         """The run's topics and the nodes of the cluster that runs, which a replay does not know before."""
         roles = {node.name: node.roles for node in self.cluster.runtime.nodes}
-        return Shape(self._topics, self.nodes, roles)
+        return Inventory(self._topics, self.nodes, roles)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -161,6 +161,6 @@ class Site:
 
     def _snapshot(self) -> Snapshot:
         source = self.placement
-        states = source.partition_states([topic.name for topic in self.shape.topics])
+        states = source.partition_states([topic.name for topic in self.inventory.topics])
         registered = frozenset(self.cluster.admin.registered())
         return Snapshot(states, source.controller(), registered)

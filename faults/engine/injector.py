@@ -11,7 +11,7 @@ from faults.engine.claims import NodeClaims
 from faults.engine.firing import ExecutionContext, FaultExecution
 from faults.engine.journal import Journal, OnEvent
 from faults.engine.ledger import Ledger
-from faults.kit.site import Site
+from faults.kit.cluster_view import ClusterView
 from faults.schedule.timeline import Firing, Timeline
 from harness.protocols.cluster import Clients, Cluster
 from harness.rundir import RunDir
@@ -29,8 +29,8 @@ def ignore(row: Mapping[str, Any]) -> None:
     """A listener that does nothing."""
 
 
-class Storm:
-    """The faults of one run (`harness.protocols.cluster.FaultStorm`).
+class Injector:
+    """The faults of one run (`harness.protocols.cluster.FaultInjector`).
 
     Firings start at absolute times, each in a thread of its own. `heal_all` may be called at any time, from
     any thread and again; what it cannot heal in its time stays in the ledger.
@@ -51,9 +51,9 @@ class Storm:
         ``hurry``: once set, it undoes but no longer waits at all."""
         self._timeline = timeline
         claims = NodeClaims()
-        site = Site(cluster, timeline.shape, faulted=claims.nodes)
+        view = ClusterView(cluster, timeline.inventory, faulted=claims.nodes)
         self._context = ExecutionContext(
-            site, Journal(run, on_event), Ledger(run), claims, VERIFY_S if verify_s is None else verify_s
+            view, Journal(run, on_event), Ledger(run), claims, VERIFY_S if verify_s is None else verify_s
         )
         self._executions: list[FaultExecution] = []
         self._stopped = threading.Event()
@@ -65,7 +65,7 @@ class Storm:
     def start(self, epoch_ns: int, clients: Clients = dict) -> None:
         """Begin; ``epoch_ns`` (CLOCK_MONOTONIC) is the timeline's t = 0. Once."""
         self._epoch_ns = epoch_ns
-        self._context.site.clients = clients
+        self._context.view.clients = clients
         self._scheduler.start()
 
     def _schedule(self) -> None:
@@ -95,7 +95,7 @@ class Storm:
         """
         deadline = time.monotonic() + timeout_s
         self.stop()
-        self._context.site.stopping.set()
+        self._context.view.stopping.set()
         if self._scheduler.ident is not None:
             self._scheduler.join(_left(deadline))
         executions = list(self._executions)

@@ -1,4 +1,4 @@
-"""A storm from its first row to its last: order of events, claims on nodes, refusals, the ledger."""
+"""An injector from its first row to its last: order of events, claims on nodes, refusals, the ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import faults
 from faults.engine.ledger import Ledger
 from faults.kinds import KINDS
-from faults.kit.site import Site
+from faults.kit.cluster_view import ClusterView
 from harness.errors import ScenarioError
 from harness.protocols.cluster import PartitionState
 from harness.rundir import RunDir
@@ -25,7 +25,7 @@ def test_kill_from_inject_to_healed(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(
         cluster, run, kill(0.05, target="leader-of:orders-1"), on_event=lambda row: seen.append(row["event"])
     )
-    rig.storm.join(20)
+    rig.injector.join(20)
     inject, effect, heal, healed = rig.rows()
     assert inject["kind"] == "kill"
     assert inject["target"] == "leader-of:orders-1"
@@ -40,7 +40,7 @@ def test_kill_from_inject_to_healed(cluster: StateCluster, run: RunDir) -> None:
     assert cluster.runtime.calls == ["kill kafka-2", "start kafka-2"]
     assert seen == ["inject", "effect", "heal", "healed"]
     assert Ledger(run).entries() == []
-    assert rig.storm.heal_all(1) == []
+    assert rig.injector.heal_all(1) == []
 
 
 def test_the_ledger_is_written_before_and_struck_out_after(cluster: StateCluster, run: RunDir) -> None:
@@ -53,7 +53,7 @@ def test_the_ledger_is_written_before_and_struck_out_after(cluster: StateCluster
 
     cluster.runtime.kill = kill_and_look  # type: ignore[method-assign]
     rig = Rig(cluster, run, kill(0.0, target="kafka-3"))
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert [(e["id"], e["kind"], e["targets"], e["down"]) for e in entries] == [
         (1, "kill", ["kafka-3"], ["kafka-3"])
     ]
@@ -64,7 +64,7 @@ def test_a_second_node_is_not_taken_away(cluster: StateCluster, run: RunDir) -> 
     pause = {"fault": "pause", "at": 0.1, "for": 0.1, "target": "kafka-2"}
     rig = Rig(cluster, run, kill(0.0, 30, target="kafka-1"), pause)
     rig.wait_for("skipped")
-    rig.storm.heal_all(5)
+    rig.injector.heal_all(5)
     (skipped,) = rig.rows("skipped")
     assert skipped["kind"] == "pause"
     assert skipped["reason"] == "kafka-1 is still away (fault 1); `together: true` allows it"
@@ -74,7 +74,7 @@ def test_a_second_node_is_not_taken_away(cluster: StateCluster, run: RunDir) -> 
 def test_a_firing_may_wait_for_its_turn(cluster: StateCluster, run: RunDir) -> None:
     pause = {"fault": "pause", "at": 0.05, "for": 0.1, "target": "kafka-2", "wait": "20s"}
     rig = Rig(cluster, run, kill(0.0, 0.5, target="kafka-1"), pause)
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("skipped") == []
     paused, whole = rig.rows("inject", 2)[0], rig.rows("healed", 1)[0]
     assert paused["t_ns"] > whole["t_ns"]
@@ -84,7 +84,7 @@ def test_a_firing_may_wait_for_its_turn(cluster: StateCluster, run: RunDir) -> N
 def test_who_waits_is_skipped_when_everything_heals(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(cluster, run, kill(0.0, 30, target="kafka-1"), kill(0.05, target="kafka-2", wait="20s"))
     rig.wait_for("effect")
-    assert rig.storm.heal_all(10) == []
+    assert rig.injector.heal_all(10) == []
     assert len(rig.rows("skipped")) == 1
     assert "kill kafka-2" not in cluster.runtime.calls
 
@@ -99,7 +99,7 @@ def test_together_allows_it_but_never_the_same_node(cluster: StateCluster, run: 
     )
     rig.wait_for("skipped")
     rig.wait_for("effect", 2)
-    assert rig.storm.heal_all(5) == []
+    assert rig.injector.heal_all(5) == []
     assert rig.events(2) == ["inject", "effect", "heal", "healed"]
     assert rig.rows("skipped")[0]["reason"] == "kafka-1 is held by fault 1"
 
@@ -107,14 +107,14 @@ def test_together_allows_it_but_never_the_same_node(cluster: StateCluster, run: 
 def test_a_node_that_died_by_itself_counts_as_away(cluster: StateCluster, run: RunDir) -> None:
     cluster.runtime.kill("kafka-3")
     rig = Rig(cluster, run, kill(0.0, target="kafka-1"))
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("skipped")[0]["reason"].startswith("kafka-3 is not")
 
 
 def test_a_target_that_died_by_itself_is_no_target(cluster: StateCluster, run: RunDir) -> None:
     cluster.runtime.kill("kafka-3")
     rig = Rig(cluster, run, {"fault": "pause", "at": 0, "target": "kafka-3", "together": True})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("skipped")[0]["reason"] == "kafka-3 is not running, and no fault did that"
 
 
@@ -122,13 +122,13 @@ def test_a_follower_out_of_sync_counts_as_away(run: RunDir) -> None:
     cluster = StateCluster(join_s=30.0)
     cluster.runtime.changed_at["kafka-3"] = time.monotonic()  # came back just now
     rig = Rig(cluster, run, kill(0.0, target="kafka-1"))
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("skipped")[0]["reason"].startswith("kafka-3 is not in sync for orders-0")
 
 
 def test_all_together(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(cluster, run, {"fault": "pause", "at": 0, "for": 0.2, "target": "all", "together": True})
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert rig.rows("inject")[0]["targets"] == list(NAMES)
     assert cluster.runtime.paused == set()
 
@@ -147,7 +147,7 @@ def test_of_all_at_once_nobody_is_left_to_tell(
     monkeypatch.setattr(cluster.runtime, "kill", lambda node: (cluster.admin.silent.set(), end(node)))
     monkeypatch.setattr(cluster.runtime, "start", lambda node: (begin(node), cluster.admin.silent.clear()))
     rig = Rig(cluster, run, kill(0.0, 0.5, target="all", together=True))
-    rig.storm.join(20)
+    rig.injector.join(20)
     evidence = rig.rows("effect")[0]["evidence"]
     assert ("process gone; no answer from kafka-1, kafka-2, kafka-3" in evidence) is not answers, rig.rows()
 
@@ -156,9 +156,9 @@ def test_random_is_seeded(cluster: StateCluster) -> None:
     def chosen(seed: int) -> list[str]:
         steps = [kill(at) for at in range(20)]
         timeline = faults.compile(steps, seed=seed, load_s=60, topics=TOPICS, nodes=NAMES)
-        site = Site(cluster, timeline.shape)  # type: ignore[arg-type]
+        view = ClusterView(cluster, timeline.inventory)  # type: ignore[arg-type]
         kind, params = KINDS["kill"], KINDS["kill"].params.model_validate({})
-        return [kind.prepare(params, site, firing.draw).targets[0] for firing in timeline.firings]
+        return [kind.prepare(params, view, firing.draw).targets[0] for firing in timeline.firings]
 
     assert chosen(7) == chosen(7) != chosen(8)
     assert set(chosen(7)) == set(NAMES)
@@ -177,14 +177,14 @@ def test_a_slow_admin_delays_no_other_firing(cluster: StateCluster, run: RunDir)
     rig.wait_for("healed")
     assert [row["id"] for row in rig.rows("inject")] == [2]
     answered.set()
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert [row["id"] for row in rig.rows("inject")] == [2, 1]
 
 
 def test_a_cluster_that_does_not_say_whom_to_hit(cluster: StateCluster, run: RunDir) -> None:
     cluster.admin.silent.set()
     rig = Rig(cluster, run, kill(0.0, target="leader-of:orders"))
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert "no broker answers" in rig.rows("skipped")[0]["reason"]
     assert cluster.runtime.calls == []
 
@@ -194,7 +194,7 @@ def test_a_broken_listener_keeps_nothing_from_healing(cluster: StateCluster, run
         raise RuntimeError("broken")
 
     rig = Rig(cluster, run, kill(0.0, 0.1), on_event=listener)
-    rig.storm.join(20)
+    rig.injector.join(20)
     assert cluster.runtime.running == set(NAMES)
     assert rig.events(1) == ["inject", "effect", "heal", "healed"] or rig.rows("healed")[0]["ok"]
 
