@@ -24,6 +24,7 @@ from cli import cli  # noqa: E402 - run as a script, the tree is not on the path
 from commands.console import Command  # noqa: E402
 from docs.anomalies_page import anomalies_page  # noqa: E402
 from docs.fault_page import faults_page  # noqa: E402
+from docs.history_page import history_page  # noqa: E402
 from docs.markdown import MADE, item  # noqa: E402
 from faults.schedule.reference import schema  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
@@ -45,6 +46,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "exit-codes.md": exit_codes_page(),
         REFERENCE / "faults.md": faults_page(),
         REFERENCE / "exposure.md": exposure_page(),
+        REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),
         SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
     }

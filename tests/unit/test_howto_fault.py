@@ -15,7 +15,10 @@ from tests.howto import files_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "howto" / "add-a-fault.md"
-COPIED = ("analysis", "commands", "compose", "docs", "faults", "harness", "scenarios", "tests", "cli.py")
+COPIED = (
+    *("analysis", "commands", "compose", "docs", "faults"),
+    *("harness", "history", "scenarios", "tests", "cli.py"),
+)
 COPIED_TOO = ("pyproject.toml", "brokerstorm", "README.md", "CHANGELOG.md")
 
 

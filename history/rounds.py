@@ -1,0 +1,309 @@
+"""One round as the history keeps it, and how it is read from a finished run.
+
+What a run did not measure is None (an empty mapping, where there are several), never zero: a missing
+latency must not look like a fast one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from analysis.findings import Finding, Result
+from analysis.report.documents import read_result
+from harness.errors import UsageError
+from harness.rundir import RunDir, read_json, read_jsonl, reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A class that a round shows, with its earliest witness (empty where there is none)."""
+
+    cls: str
+    status: str  # analysis.findings.Status
+    count: int
+    episodes: int = 0
+    sentence: str = ""
+    message: str = ""  # "<instance>/<lane>/<seq>"; `trace` takes it
+    where: str = ""
+    said: str = ""  # the witness in one line
+
+    @classmethod
+    def of(cls, finding: Finding) -> Found:
+        first = min(finding.witnesses, key=lambda witness: witness.t_s, default=None)
+        return cls(
+            cls=finding.cls,
+            status=finding.status.value,
+            count=finding.count,
+            episodes=finding.episodes,
+            sentence=finding.sentence,
+            message=first.message if first else "",
+            where=first.where if first else "",
+            said=first.sentence if first else "",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """What the suite says of a round; a run alone cannot know it.
+
+    ``night``: text that sorts by time, the same for all rounds of a night. ``cell``: the stable name of what
+    is repeated each night; it holds no resolved version, or each release would begin a cell of its own.
+    """
+
+    night: str
+    suite: str
+    cell: str
+    round: int = 1  # from 1, within night and cell
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what the cell sets beside the scenario
+    is_sticky: bool = False  # repeats the seed of an earlier red round: no fresh sample
+    is_control: bool = False  # a cell that shows what the machine does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One row of the history. Times are UTC in ISO 8601; None = not known, or not measured.
+
+    ``key`` names the round for good: the start of its load by the wall clock and its run id, so that a run
+    that is judged or imported again stays one row.
+    """
+
+    key: str
+    night: str
+    suite: str
+    cell: str
+    scenario: str
+    variant: str = ""
+    expect: str = ""  # "clean", a class, or nothing expected
+    client: str = ""  # of the workers under load, e.g. "confluent-kafka"; several are joined by ", "
+    client_version: str | None = None  # as resolved
+    system: str = ""
+    broker_version: str | None = None
+    runtime: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    round: int = 1
+    seed: int | None = None
+    is_sticky: bool = False
+    is_control: bool = False
+    folder: str = ""  # of the run; empty where it never came to one
+    started: str | None = None
+    ended: str | None = None
+    duration_s: float | None = None  # of the whole round, judging included
+    verdict: str | None = None  # pass, fail, unknown; None: it was not judged
+    exit_code: int | None = None  # None: it did not finish
+    reasons: list[str] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    untested: dict[str, str] = field(default_factory=dict)  # class -> why nothing found proves nothing
+    sends: dict[str, int] = field(default_factory=dict)
+    exposure: dict[str, int] = field(default_factory=dict)
+    rate_asked_per_s: float | None = None  # None: as fast as the client can
+    rate_held_per_s: float | None = None
+    latency_ms: dict[str, float] = field(default_factory=dict)  # p50, p90, p99, p999, max, send_delay_p99
+    outages_s: list[float] = field(default_factory=list)  # of each fault that has one
+    longest_outage_s: float | None = None
+    recoveries_s: list[float] = field(default_factory=list)  # of each fault that was healed and recovered
+    faults_fired: int | None = None
+    faults_effective: int | None = None
+    cpu_clients_s: float | None = None
+    cpu_brokers_s: float | None = None
+    machine: str | None = None  # fingerprint: a figure of another machine is no trend
+    versions: dict[str, str] = field(default_factory=dict)
+    command: str = ""  # repeats the round
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the round says something of the classes: *unknown* could not have shown a failure."""
+        return self.verdict in ("pass", "fail")
+
+
+def broken_round(labels: Labels, *, scenario: str, exit_code: int, reason: str, **known: Any) -> Round:
+    """A round that ended without a result (exit codes 4, 5, 70 ...); ``known``: fields of `Round`."""
+    key = f"{labels.night} {labels.suite} {labels.cell} {labels.round}"
+    facts = {"key": key, "scenario": scenario, "exit_code": exit_code, "reasons": [reason], **known}
+    return Round(**_labelled(labels), **facts)
+
+
+def rounds_of(run: RunDir, labels: Labels) -> list[Round]:
+    """Every judged round of a run folder; a campaign has one a variant and round.
+
+    A variant's cell is named ``<cell>/<variant>`` where the campaign has several.
+
+    Raises:
+        UsageError: the run is not judged yet, or its files are damaged.
+    """
+    if not run.campaign.exists():
+        return [round_of(run, labels)]
+    runs = [each for each in run.rounds() if each.result.exists()]
+    if not runs:
+        raise UsageError(
+            f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"
+        )
+    variants = [str(read_json(each.plan).get("variant", "")) for each in runs]
+    several = len(set(variants)) > 1
+    numbers: dict[str, int] = defaultdict(lambda: labels.round - 1)
+    made = []
+    for each, variant in zip(runs, variants, strict=True):
+        numbers[variant] += 1
+        cell = f"{labels.cell}/{variant}" if several and variant else labels.cell
+        made.append(round_of(each, labels, cell=cell, number=numbers[variant]))
+    return made
+
+
+def round_of(run: RunDir, labels: Labels, *, cell: str = "", number: int = 0) -> Round:
+    """A judged run as a row of the history; ``cell`` and ``number`` in place of those of the labels.
+
+    Raises:
+        UsageError: the run is not judged yet, or its files are damaged.
+    """
+    result = read_result(run)
+    manifest, plan = read_json(run.manifest), read_json(run.plan)
+    with reading(run):
+        named = _labelled(labels) | ({"cell": cell} if cell else {}) | ({"round": number} if number else {})
+        return Round(
+            **named,
+            **_identity(run, result, manifest, plan),
+            **_judged(result),
+            **_measured(result),
+            **_cpu(read_jsonl(run.metrics)),
+        )
+
+
+def derived_labels(run: RunDir) -> Labels:
+    """Labels for a run that no suite started: the night is the day it began, the cell its scenario, client,
+    broker and runtime.
+
+    Raises:
+        UsageError: the run's files are damaged.
+    """
+    first = next(iter(run.rounds()), run)
+    manifest, plan = read_json(first.manifest), read_json(first.plan)
+    with reading(first):
+        clients, _ = _clients(manifest, plan)
+        parts = [str(plan["scenario"]), clients, str(plan["system"]), _runtime(manifest)]
+        return Labels(
+            night=str(manifest["epoch_wall"])[:10], suite="imported", cell=" ".join(filter(None, parts))
+        )
+
+
+def _labelled(labels: Labels) -> dict[str, Any]:
+    return {
+        "night": labels.night,
+        "suite": labels.suite,
+        "cell": labels.cell,
+        "round": labels.round,
+        "settings": dict(labels.settings),
+        "is_sticky": labels.is_sticky,
+        "is_control": labels.is_control,
+    }
+
+
+def _identity(
+    run: RunDir, result: Result, manifest: Mapping[str, Any], plan: Mapping[str, Any]
+) -> dict[str, Any]:
+    clients, versions = _clients(manifest, plan)
+    found = manifest.get("versions") or {}
+    system = str(plan.get("system", ""))
+    phases = [phase for phase in manifest.get("phases") or () if phase.get("end_ns")]
+    epoch = datetime.fromisoformat(str(manifest["epoch_wall"])).astimezone(UTC)
+    start = min((int(phase["start_ns"]) for phase in phases), default=None)
+    end = max((int(phase["end_ns"]) for phase in phases), default=None)
+    return {
+        "key": f"{epoch.isoformat()} {result.run_id}",
+        "scenario": result.scenario,
+        "variant": result.variant,
+        "expect": str(plan.get("expect") or ""),
+        "client": clients,
+        "client_version": versions or None,
+        "system": system,
+        "broker_version": found.get(system) or plan.get("version") or None,
+        "runtime": _runtime(manifest),
+        "seed": result.seed,
+        "folder": str(run.root),
+        "started": _wall(epoch, int(manifest["epoch_ns"]), start),
+        "ended": _wall(epoch, int(manifest["epoch_ns"]), end),
+        "duration_s": round(sum(result.duration_s.values()), 3) if result.duration_s else None,
+        "machine": fingerprint(manifest.get("machine") or {}),
+        "versions": {str(name): str(value) for name, value in found.items()},
+        "command": result.command,
+    }
+
+
+def _judged(result: Result) -> dict[str, Any]:
+    fired = [fault for fault in result.faults if not fault.skipped]
+    return {
+        "verdict": result.verdict.value,
+        "exit_code": result.exit_code,
+        "reasons": list(result.reasons),
+        "found": [Found.of(finding) for finding in result.findings if finding.count],
+        "untested": dict(result.untested),
+        "sends": dict(result.sends),
+        "exposure": dict(result.exposure),
+        "faults_fired": len(fired),
+        "faults_effective": sum(fault.effective for fault in fired),
+        "outages_s": [fault.outage_s for fault in fired if fault.outage_s is not None],
+        "recoveries_s": [fault.recovery_s for fault in fired if fault.recovery_s is not None],
+    }
+
+
+def _measured(result: Result) -> dict[str, Any]:
+    has_sends = bool(result.latency_ms)
+    return {
+        "rate_asked_per_s": result.rate.get("target_per_s") or None,
+        "rate_held_per_s": result.rate.get("achieved_per_s"),
+        "latency_ms": dict(result.latency_ms),
+        "longest_outage_s": result.rate.get("longest_outage_s") if has_sends else None,
+    }
+
+
+def _cpu(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """CPU seconds of all workers and of all nodes; a process that starts again counts from nothing again."""
+    sums: dict[str, float] = {}
+    last: dict[tuple[str, str], float] = {}
+    for row in metrics:
+        if "cpu_s" not in row or not ("worker" in row or "node" in row):
+            continue
+        kind = "worker" if "worker" in row else "node"
+        who, seconds = (kind, str(row[kind])), float(row["cpu_s"])
+        before = last.get(who, 0.0)
+        sums[kind] = sums.get(kind, 0.0) + (seconds - before if seconds >= before else seconds)
+        last[who] = seconds
+    return {"cpu_clients_s": _rounded(sums.get("worker")), "cpu_brokers_s": _rounded(sums.get("node"))}
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+def _clients(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[str, str]:
+    """Clients and versions under load; the audit's reader is none of them."""
+    loaded = [w for w in manifest.get("workers") or () if w.get("role") != "audit"]
+    loaded = loaded or [*(plan.get("producers") or ()), *(plan.get("consumers") or ())]
+    pairs = dict.fromkeys((str(w.get("client", "")), str(w.get("client_version") or "")) for w in loaded)
+    names = ", ".join(dict.fromkeys(client for client, _ in pairs if client))
+    return names, ", ".join(version for _, version in pairs if version)
+
+
+def _runtime(manifest: Mapping[str, Any]) -> str:
+    """``process`` or ``docker``, without how it was chosen."""
+    return str((manifest.get("machine") or {}).get("runtime") or "").partition(" ")[0]
+
+
+def fingerprint(machine: Mapping[str, Any]) -> str | None:
+    """A machine in one line, from the manifest; None where the run does not say."""
+    if not machine:
+        return None
+    memory = machine.get("memory_bytes")
+    parts = [
+        f"{machine.get('system', '')} {machine.get('kernel', '')}".strip(),
+        f"{machine['cpus']} CPUs" if machine.get("cpus") else "",
+        f"{int(memory) / 2**30:.1f} GiB" if memory else "",
+        f"Python {machine['python']}" if machine.get("python") else "",
+    ]
+    return ", ".join(filter(None, parts)) or None
+
+
+def _wall(epoch: datetime, epoch_ns: int, t_ns: int | None) -> str | None:
+    return None if t_ns is None else (epoch + timedelta(microseconds=(t_ns - epoch_ns) / 1e3)).isoformat()
