@@ -75,7 +75,7 @@ class Attribution:
     """Share of a class's episodes inside a fault kind's windows, beside chance.
 
     ``p_value``: share of 1,000 circular shifts of the schedule with at least as many episodes inside;
-    None with ``not_attributable`` (the windows cover more than half of the run).
+    None with ``not_attributable``: ``why_not`` says what speaks against it.
     """
 
     kind: str
@@ -84,6 +84,35 @@ class Attribution:
     chance_share: float
     p_value: float | None
     not_attributable: bool
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCount:
+    """Messages of a class in one partition, topic or queue, by time.
+
+    ``stream``: empty for ``streams`` others taken together. ``windows``: (start in s since the start of
+    load, messages), `Finding.window_s` wide, only those with any; a message without a time is in none.
+    """
+
+    stream: str
+    count: int
+    windows: list[tuple[int, int]]
+    streams: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultCount:
+    """Messages of a class whose episode began within the window of a fault, as attribution draws it.
+
+    Of several windows, that of `NearestFault`. ``fault``: its id, 0 = no window.
+    """
+
+    fault: int
+    count: int
+    episodes: int
+    first_s: float  # since start of load
+    last_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +127,9 @@ class Finding:
     evidence: str  # what was checked, or what is missing when suspect
     episodes: int = 0
     split: dict[str, int] = field(default_factory=dict)  # e.g. prefix/middle/tail, or by cause
+    window_s: int = 1
+    by_stream: tuple[StreamCount, ...] = ()  # most messages first
+    by_fault: tuple[FaultCount, ...] = ()  # in order of time
     attribution: tuple[Attribution, ...] = ()
     witnesses: tuple[Witness, ...] = ()
 
@@ -148,6 +180,18 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """CPU and memory of one process over time: equal lists. ``cpu``: cores in use since the sample before;
+    None where that is not known (the first sample, a restart)."""
+
+    name: str
+    role: str  # node, client
+    t_s: list[float]
+    cpu: list[float | None]
+    rss_bytes: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """Everything said of a run."""
 
@@ -168,11 +212,14 @@ class Result:
     hangs: list[HangRow] = field(default_factory=list)
     timeline: Timeline
     coverage: list[dict[str, Any]]  # {name, ok, text}
-    rows: dict[str, int]  # sends, log, deliveries
+    rows: dict[str, int]  # sends, log, deliveries; log_probes: of the log's rows, the harness's own probes
+    usage: list[Usage] = field(default_factory=list)
     exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
     duration_s: dict[str, float]  # phases, judging
     environment: dict[str, str]
     command: str
+    about: str = ""  # what the scenario says of itself, or of the variant
+    started: str = ""  # start of load, ISO 8601
 
     def document(self) -> dict[str, Any]:
         """The public JSON document."""

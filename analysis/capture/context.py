@@ -16,6 +16,8 @@ import numpy.typing as npt
 from harness.faultlog import ConfirmedAcks
 
 _NS = 1_000_000_000
+#: Windows that hits are counted by over the load, at most: what a chart can show.
+_MOST_WINDOWS = 600
 #: No audit row for a stream: nothing of it was read.
 UNREAD = "missing"
 
@@ -213,6 +215,11 @@ class Context:
     stall_ns: int = 15 * _NS
     readiness_restored: bool = True
     drained: bool = True
+
+    @cached_property
+    def window_s(self) -> int:
+        """Whole seconds that hits are counted by: 1, in a load of more than ten minutes more."""
+        return max(1, -(-(self.load_end_ns - self.epoch_ns) // (_MOST_WINDOWS * _NS)))
 
     @cached_property
     def n_lanes(self) -> int:

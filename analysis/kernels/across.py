@@ -26,6 +26,7 @@ from analysis.capture.bucket import Bucket, Columns, chunks, open_tables
 from analysis.capture.context import Context
 from analysis.kernels.labels import place_text
 from analysis.kernels.partial import GAP_NS, WITNESSES_AN_EPISODE, Episode, RawWitness
+from analysis.kernels.windows import counts_by_window
 from harness.records import Check, Event
 
 Array = npt.NDArray[np.int64]
@@ -165,7 +166,7 @@ def judge_split(root_uri: str, split: Split, context: Context) -> tuple[list[Epi
         if stream in deliveries:
             own = np.concatenate([deliveries[stream], everywhere])
             own = own[_promised_in_order(whole["deliveries"]["session"][own], context)]
-            episodes += _reordered(whole["deliveries"], own, stream, name)
+            episodes += _reordered(whole["deliveries"], own, stream, context)
     return episodes, contradictions
 
 
@@ -271,7 +272,7 @@ def _order_of(keys: Sequence[Array]) -> npt.NDArray[np.intp]:
     return np.lexsort(varied[::-1]) if varied else np.arange(len(keys[0]))
 
 
-def _reordered(table: _Whole, rows: Array, stream: int, name: str) -> Iterator[Episode]:
+def _reordered(table: _Whole, rows: Array, stream: int, context: Context) -> Iterator[Episode]:
     rows = rows[_order_of([table[key][rows] for key in ("session", "ordinal")])]
     event = table["event"][rows]
     assignment = _assignments(event, table["session"][rows], table["epoch"][rows])
@@ -284,7 +285,7 @@ def _reordered(table: _Whole, rows: Array, stream: int, name: str) -> Iterator[E
     bucket = table.bucket(rows)
     seen_in_bucket, _ = _late(assignment * (int(bucket.max()) + 1) + bucket, rank)
     hits = np.flatnonzero(late & ~seen_in_bucket)
-    found = _Found(table, rows[hits], rows[behind[hits]], stream, name)
+    found = _Found(table, rows[hits], rows[behind[hits]], stream, context)
     yield from found.episodes()
 
 
@@ -337,7 +338,7 @@ class _Found:
     late: Array
     behind: Array
     stream: int
-    name: str
+    context: Context
 
     def episodes(self) -> Iterator[Episode]:
         """By (session, instance, lane), less than `GAP_NS` apart."""
@@ -368,6 +369,7 @@ class _Found:
             first_ns=int(times.min()),
             last_ns=int(times.max()),
             count=len(own),
+            windows=counts_by_window(self.context, np.full(len(own), self.stream), times),
             witnesses=tuple(map(self._witness, own[:WITNESSES_AN_EPISODE], times.tolist())),
         )
 
@@ -375,5 +377,8 @@ class _Found:
         before = int(self.behind[i])
         detail = f"after {self.table.message(before)} at position {self.table.place(before)}"
         return RawWitness(
-            message=self.table.message(int(self.late[i])), where=self.name, t_ns=t_ns, detail=detail
+            message=self.table.message(int(self.late[i])),
+            where=self.context.stream_name(self.stream),
+            t_ns=t_ns,
+            detail=detail,
         )

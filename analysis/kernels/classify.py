@@ -192,6 +192,7 @@ def _counts(history: History) -> dict[str, int]:
         "delivered": int(np.count_nonzero(deliveries["event"] == Event.DELIVER)),
         "send_rows": sends.rows,
         "log_rows": history.bucket.log.rows,
+        "log_probes": int(np.count_nonzero(history.bucket.log["kind"] == Kind.PROBE)),
         "rollback_rows": int(np.count_nonzero(np.isin(deliveries["event"], _ROLLBACKS))),
         "transaction_rows": int(np.count_nonzero(history.bucket.log["txn"])),
         "numbered_rows": int(np.count_nonzero(history.bucket.log["client_name"])),

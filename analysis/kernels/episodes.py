@@ -20,6 +20,7 @@ from analysis.kernels.partial import (
     Episode,
     RawWitness,
 )
+from analysis.kernels.windows import counts_by_window
 from analysis.kernels.witness import Witnesses
 
 
@@ -134,5 +135,6 @@ def _episode(history: History, hits: Hits, own: Array, witnesses: tuple[RawWitne
         first_ns=int(times.min()),
         last_ns=int(times.max()),
         count=len(own),
+        windows=counts_by_window(history.context, hits.stream[own], times),
         witnesses=witnesses,
     )

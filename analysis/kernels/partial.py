@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from analysis.findings import Step
+from analysis.kernels.windows import WindowCounts
 
 #: Hits of one class and lane further apart than this are separate episodes.
 GAP_NS = 1_000_000_000
@@ -57,6 +58,7 @@ class Episode:
         stream: of the first hit; 0 unknown.
         session: consumer session, 0 when the class is about the log.
         count: messages (or windows), exact.
+        windows: those of ``count`` with a time, by stream and window.
         episodes: 1; more in a row that stands for episodes beyond `MAX_EPISODES`.
     """
 
@@ -70,6 +72,7 @@ class Episode:
     first_ns: int
     last_ns: int
     count: int
+    windows: WindowCounts = ()
     episodes: int = 1
     witnesses: tuple[RawWitness, ...] = ()
 

@@ -139,9 +139,9 @@ def beyond(witness: Witness, class_sentence: str) -> str:
 
 def attribution(item: Attribution) -> str:
     """One sentence of what the fault windows explain."""
-    if item.not_attributable:
-        return f"{item.kind}: not attributable, its windows cover more than half of the run"
     share = f"{count(item.inside)} of {plural(item.episodes, 'episode')} within the windows of {item.kind}"
+    if item.not_attributable:
+        return f"{share}: not attributable, {item.why_not}"
     chance = f"by chance {percent(item.chance_share)}"
     if item.p_value is not None:
         chance += f", {probability(item.p_value)}"

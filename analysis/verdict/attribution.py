@@ -23,6 +23,8 @@ LEAD_NS = 1_000_000_000
 SHIFTS = 1_000
 #: Windows over more of the run than this would be hit by anything.
 MAX_COVER = 0.5
+#: One window, turned round the run, is met as often as it is wide: p says nothing but that.
+LEAST_FAULTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ def attribute(
     """One row a fault kind, for the episodes (by their first time) of one class.
 
     The p value is the share of `SHIFTS` turned schedules, the real one counted among them, with at least
-    as many episodes inside, so it is never 0.
+    as many episodes inside, so it is never 0. There is none for windows over more than `MAX_COVER` of the
+    run, nor for a kind that fired less than `LEAST_FAULTS` times.
     """
     if not times_ns or not faults:
         return ()
@@ -93,21 +96,32 @@ def attribute(
     shifts = np.random.default_rng(seed).integers(0, span.length_ns, SHIFTS - 1)
     rows = []
     for kind in sorted({f.kind for f in faults}):
-        intervals = windows((f for f in faults if f.kind == kind), span)
+        own = [f for f in faults if f.kind == kind]
+        intervals = windows(own, span)
         here = int(inside(times, intervals, span, np.zeros(1, np.int64))[0])
         turned = inside(times, intervals, span, shifts)
-        covered = sum(end - start for start, end in intervals) > MAX_COVER * span.length_ns
+        why_not = ""
+        if sum(end - start for start, end in intervals) > MAX_COVER * span.length_ns:
+            why_not = "its windows cover more than half of the run"
+        elif len(own) < LEAST_FAULTS:
+            why_not = "it fired once"
         rows.append(
             Attribution(
                 kind=kind,
                 inside=here,
                 episodes=len(times),
                 chance_share=round(float(turned.mean()) / len(times), 4),
-                p_value=None if covered else (1 + int((turned >= here).sum())) / SHIFTS,
-                not_attributable=covered,
+                p_value=None if why_not else (1 + int((turned >= here).sum())) / SHIFTS,
+                not_attributable=bool(why_not),
+                why_not=why_not,
             )
         )
     return tuple(rows)
+
+
+def within(t_ns: int, fault: FaultWindow) -> bool:
+    """Whether a time lies in the window that attribution gives to a fault."""
+    return fault.start_ns - LEAD_NS <= t_ns < fault.end_ns + SETTLE_NS
 
 
 def nearest(t_ns: int, faults: Sequence[FaultWindow]) -> NearestFault | None:

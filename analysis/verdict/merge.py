@@ -11,6 +11,7 @@ from analysis.classes import CLASSES, status_of, why_evidence, why_promise
 from analysis.findings import MAX_WITNESSES, Finding, Status, Witness
 from analysis.kernels.partial import Episode, RawWitness
 from analysis.verdict.attribution import Span, attribute, nearest
+from analysis.verdict.spread import by_fault, by_stream
 
 #: What a reader must see first.
 _ORDER = (
@@ -80,6 +81,9 @@ def _finding(
         evidence=_texts(why_evidence(cls, _unmet(e, context)) for e in episodes),
         episodes=sum(e.episodes for e in episodes),
         split=dict(split.most_common()),
+        window_s=context.window_s,
+        by_stream=by_stream(episodes, context),
+        by_fault=by_fault(episodes, faults, context),
         attribution=attribute([e.first_ns for e in episodes if e.first_ns], faults, span, seed),
         witnesses=tuple(_witness(cls, raw, faults, context) for raw in _chosen(episodes)),
     )

@@ -23,6 +23,7 @@ from analysis.verdict.fault_rows import fault_rows
 from analysis.verdict.merge import findings_of
 from analysis.verdict.rate import rate_of
 from analysis.verdict.untested import untested
+from analysis.verdict.usage import usage_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
 from harness.faultlog import FaultRecord
@@ -125,6 +126,7 @@ def _assembled(
     checks = coverage(facts)
     verdict, reasons = decide(findings, checks)
     found = {finding.cls for finding in findings if finding.count}
+    counts = _summed(r.partial.counts for r in reports if r.partial)
     applied = [str(p["text"]) for p in files.manifest.get("problems", ()) if p.get("kind") == "not-healed"]
     return Result(
         run_id=context.run_id,
@@ -140,15 +142,18 @@ def _assembled(
         percentiles=_percentiles(series),
         findings=findings,
         faults=fault_rows(files.faults, series.outages, context.epoch_ns),
-        untested=untested(context, _summed(r.partial.counts for r in reports if r.partial), found),
+        untested=untested(context, counts, found),
         hangs=hang_rows(files.events, context.epoch_ns),
         timeline=_timeline(series, facts.grid, files, files.load_end_ns(context)),
         coverage=[check.document() for check in checks],
-        rows=rows,
+        rows=rows | {"log_probes": counts.get("log_probes", 0)},
+        usage=usage_of(files.metrics, context.epoch_ns),
         exposure=exposure_of((r.partial.counts for r in reports if r.partial), files.faults, files.manifest),
         duration_s=_durations_s(files) | {"judging": round(judging_s, 3)},
         environment=_environment(files.manifest) | producers_of(files.plan, files.manifest),
         command=str(files.manifest.get("command", "")),
+        about=str(files.plan.get("about", "")),
+        started=str(files.manifest.get("epoch_wall", "")),
     )
 
 

@@ -113,6 +113,7 @@ def lost_finding() -> Finding:
                 chance_share=0.6,
                 p_value=None,
                 not_attributable=True,
+                why_not="it fired once",
             ),
         ),
         witnesses=witnesses,

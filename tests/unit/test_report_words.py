@@ -65,6 +65,13 @@ def test_attribution_says_chance_or_that_it_cannot_be_told() -> None:
     text = "7 of 7 episodes within the windows of kill (by chance 18.0 %, p < 0.001)"
     assert words.attribution(near) == text
     wide = Attribution(
-        kind="kill", inside=7, episodes=7, chance_share=0.7, p_value=None, not_attributable=True
+        kind="kill",
+        inside=7,
+        episodes=7,
+        chance_share=0.7,
+        p_value=None,
+        not_attributable=True,
+        why_not="it fired once",
     )
-    assert words.attribution(wide).startswith("kill: not attributable")
+    text = "7 of 7 episodes within the windows of kill: not attributable, it fired once"
+    assert words.attribution(wide) == text
