@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from harness.clusters import BrokerCluster
 from harness.clusters.kafka import KafkaCluster
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import WorkerProcess
@@ -20,13 +23,15 @@ LINGER_MS = 10
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A producer's load phase. ``cpu_us`` is CPU time of the whole process a message."""
+    """A producer's load phase. ``cpu_us`` is CPU time of the whole process a message, ``brokers_cpu_us`` that
+    of all nodes together; 0 = not measured."""
 
     sent: int
     ok: int
     rate_per_s: float
     cpu_us: float
     late_max_ms: float
+    brokers_cpu_us: float = 0.0
 
 
 def producers_of(system: str) -> list[str]:
@@ -34,10 +39,17 @@ def producers_of(system: str) -> list[str]:
     return [name for name in worker_names(system) if "producer" in load_worker(name).roles]
 
 
-def fresh_topic(cluster: KafkaCluster) -> str:
+def nodes_cpu_s(cluster: BrokerCluster[Any]) -> float:
+    """CPU seconds that the nodes of a cluster have used so far, in all."""
+    runtime = cluster.runtime
+    pids = [pid for node in runtime.nodes if (pid := runtime.pid(node.name))]
+    return sum(times.user + times.system for times in (psutil.Process(pid).cpu_times() for pid in pids))
+
+
+def fresh_topic(cluster: KafkaCluster, partitions: int = PARTITIONS) -> str:
     """A new topic that works: leaders, replicas, a probe through every partition."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
-    cluster.admin.create_topics([TopicSettings(name, PARTITIONS, 3, {"min.insync.replicas": "2"})])
+    cluster.admin.create_topics([TopicSettings(name, partitions, 3, {"min.insync.replicas": "2"})])
     cluster.admin.wait_ready([name], timeout_s=60, run_tag=1)
     return name
 
@@ -52,6 +64,8 @@ def run_producer(
     capture: bool,
     producers: int = 1,
     library: str = "confluent-kafka",
+    partitions: int = PARTITIONS,
+    linger_ms: int = LINGER_MS,
 ) -> Sample:
     """Warm up, send for ``seconds``, drain; the numbers are those of the load phase.
 
@@ -62,30 +76,43 @@ def run_producer(
         WorkerError: a worker did not start.
         RuntimeError: one did not end in time.
     """
-    topic = fresh_topic(cluster)
-    specs = [
-        _spec(cluster, topic, folder / f"p-{n}", n, rate, seconds, payload, capture, library)
+    topic = fresh_topic(cluster, partitions)
+    batching = (partitions, linger_ms)
+    workers = [
+        _start(
+            _spec(cluster, topic, folder / f"p-{n}", n, rate, seconds, payload, capture, library, *batching)
+        )
         for n in range(1, producers + 1)
     ]
-    workers = [_start(spec) for spec in specs]
     try:
-        for worker, _ in workers:
-            worker.wait_ready(30)
-        t0_ns = time.monotonic_ns() + 200_000_000
-        for worker, _ in workers:
-            worker.tell(f"start {t0_ns}")
-        time.sleep(WARM_UP_S + seconds + 0.3)
-        for worker, _ in workers:
-            worker.tell(f"drain {time.monotonic_ns() + 60 * 10**9}")
-        for worker, _ in workers:
-            if not worker.wait_done(70):
-                raise RuntimeError(f"the producer did not end: {worker.why()}")
+        t0_ns, brokers_s = _send(cluster, [worker for worker, _ in workers], seconds)
     finally:
         for worker, _ in workers:
             worker.stop()
         cluster.admin.delete_topics([topic])
     begin_ns, end_ns = (t0_ns + int(s * 1e9) for s in (WARM_UP_S, WARM_UP_S + seconds))
-    return _together([sample_of(stats, begin_ns, end_ns) for _, stats in workers])
+    sample = _together([sample_of(stats, begin_ns, end_ns) for _, stats in workers])
+    return replace(sample, brokers_cpu_us=brokers_s / (sample.rate_per_s * seconds) * 1e6)
+
+
+def _send(cluster: KafkaCluster, workers: list[WorkerProcess], seconds: float) -> tuple[int, float]:
+    """Warm-up, load and drain; when the first began, and the CPU seconds of all nodes during the load."""
+    for worker in workers:
+        worker.wait_ready(30)
+    t0_ns = time.monotonic_ns() + 200_000_000
+    for worker in workers:
+        worker.tell(f"start {t0_ns}")
+    time.sleep(WARM_UP_S + 0.2)
+    before_s = nodes_cpu_s(cluster)
+    time.sleep(seconds)
+    brokers_s = nodes_cpu_s(cluster) - before_s
+    time.sleep(0.1)
+    for worker in workers:
+        worker.tell(f"drain {time.monotonic_ns() + 60 * 10**9}")
+    for worker in workers:
+        if not worker.wait_done(70):
+            raise RuntimeError(f"the producer did not end: {worker.why()}")
+    return t0_ns, brokers_s
 
 
 def _spec(
@@ -98,22 +125,24 @@ def _spec(
     payload: int,
     capture: bool,
     library: str,
+    partitions: int,
+    linger_ms: int,
 ) -> dict[str, Any]:
-    group = {"topic": topic, "mode": "partition", "first": 0, "count": PARTITIONS, "partitions": PARTITIONS}
+    group = {"topic": topic, "mode": "partition", "first": 0, "count": partitions, "partitions": partitions}
     words = load_worker(library).contract
-    options = {**words.words("durable"), **words.words("linger", ms=LINGER_MS)}
+    options = {**words.words("durable"), **words.words("linger", ms=linger_ms)}
     return {
         "protocol": 1,
         "run_id": "bench",
         "run_tag": 1,
         "system": "kafka",
         "admin_url": "",
-        "topics": {topic: {"address": topic, "partitions": PARTITIONS}},
+        "topics": {topic: {"address": topic, "partitions": partitions}},
         "role": "producer",
         "name": folder.name,
         "capture_dir": str(folder),
         "bootstrap": cluster.bootstrap,
-        "streams": {f"{topic}-{p}": p + 1 for p in range(PARTITIONS)},
+        "streams": {f"{topic}-{p}": p + 1 for p in range(partitions)},
         "client": {"library": library, "version": _version(cluster, library), "options": options},
         "producer": {
             "instance": instance, "lane_groups": [group], "rate_per_s": rate, "payload_bytes": payload,

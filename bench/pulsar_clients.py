@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,7 +27,7 @@ from typing import Any
 import psutil
 
 from bench.arms import cluster_of, interleaved
-from bench.producing import Sample, sample_of
+from bench.producing import Sample, nodes_cpu_s, sample_of
 from harness.clusters.pulsar import PulsarCluster
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import WorkerProcess
@@ -39,13 +40,23 @@ WARM_UP_S = 10.0
 PENDING = 1000
 BATCH_MS = 5
 #: What pulsar-perf gets from its own arguments, in the client's words.
+JAVA = "pulsar-client-java"
 OPTIONS = {
-    "batchingMaxPublishDelayMicros": str(BATCH_MS * 1000),
-    "maxPendingMessages": str(PENDING),
-    "blockIfQueueFull": "true",
-    "memoryLimitBytes": "0",
-    "sendTimeoutMs": "0",
-    "numIoThreads": "1",
+    JAVA: {
+        "batchingMaxPublishDelayMicros": "{ms}000",
+        "maxPendingMessages": str(PENDING),
+        "blockIfQueueFull": "true",
+        "memoryLimitBytes": "0",
+        "sendTimeoutMs": "0",
+        "numIoThreads": "1",
+    },
+    "pulsar-client": {
+        "batching_enabled": "true",
+        "batching_max_publish_delay_ms": "{ms}",
+        "max_pending_messages": str(PENDING),
+        "block_if_queue_full": "true",
+        "send_timeout_millis": "0",
+    },
 }
 #: More than any client can: pulsar-perf has no word for "unlimited".
 PERF_RATE = 10_000_000
@@ -76,31 +87,37 @@ class Arms:
         finally:
             admin.drop_namespace(namespace)
 
-    def ours(self) -> Sample:
+    def ours(self, library: str = JAVA, *, rate: float = 0, delay_ms: int = BATCH_MS) -> Sample:
         """Raises: RuntimeError, WorkerError: it did not start or end."""
         stats: list[dict[str, Any]] = []
         folder = self.folder / f"ours-{time.monotonic_ns()}"
         with self._fresh_topics() as where:
             worker = WorkerProcess(
-                folder.name, "producer", self._spec(folder, where), folder,
+                folder.name, "producer", self._spec(folder, where, library, rate, delay_ms), folder,
                 on_message=lambda _, said: stats.append(said) if said["type"] == "stats" else None,
             )  # fmt: skip
-            argv, env = launch(load_worker("pulsar-client-java"), self.cluster.version)
+            argv, env = launch(load_worker(library), self._version(library))
             worker.start(argv, env)
             try:
                 worker.wait_ready(60)
                 t0_ns = time.monotonic_ns() + 200_000_000
                 worker.tell(f"start {t0_ns}")
-                time.sleep(WARM_UP_S + self.seconds + 0.3)
+                time.sleep(WARM_UP_S + 0.2)
+                before_s = nodes_cpu_s(self.cluster)
+                time.sleep(self.seconds)
+                brokers_s = nodes_cpu_s(self.cluster) - before_s
+                time.sleep(0.1)
                 worker.tell(f"drain {time.monotonic_ns() + 60 * 10**9}")
                 if not worker.wait_done(70):
                     raise RuntimeError(f"the producer did not end: {worker.why()}")
             finally:
                 worker.stop()
         begin_ns = t0_ns + int(WARM_UP_S * 1e9)
-        return sample_of(stats, begin_ns, begin_ns + int(self.seconds * 1e9))
+        sample = sample_of(stats, begin_ns, begin_ns + int(self.seconds * 1e9))
+        return replace(sample, brokers_cpu_us=brokers_s / (sample.rate_per_s * self.seconds) * 1e6)
 
-    def _spec(self, folder: Path, where: str) -> dict[str, Any]:
+    def _spec(self, folder: Path, where: str, library: str, rate: float, delay_ms: int) -> dict[str, Any]:
+        options = {name: value.replace("{ms}", str(delay_ms)) for name, value in OPTIONS[library].items()}
         lanes = {"mode": "partition", "first": 0, "count": 1, "partitions": 1}
         return {
             "protocol": 1,
@@ -114,14 +131,18 @@ class Arms:
             "admin_url": self.cluster.admin_url,
             "streams": {f"{name}-0": number + 1 for number, name in enumerate(self.names)},
             "topics": {name: {"address": f"{where}/{name}", "partitions": 1} for name in self.names},
-            "client": {"library": "pulsar-client-java", "version": self.cluster.version, "options": OPTIONS},
+            "client": {"library": library, "version": self._version(library), "options": options},
             "producer": {
                 "instance": 1, "lane_groups": [{"topic": name, **lanes} for name in self.names],
-                "rate_per_s": 0, "payload_bytes": self.payload, "when_full": "wait", "results": "checked",
+                "rate_per_s": rate, "payload_bytes": self.payload, "when_full": "wait", "results": "checked",
                 "calls": "async", "batch": 1, "warm_up_s": WARM_UP_S, "load_s": self.seconds,
                 "call_deadline_s": 60, "capture": True,
             },
         }  # fmt: skip
+
+    def _version(self, library: str) -> str:
+        """Of the Java client that of the brokers, else the default."""
+        return self.cluster.version if library == JAVA else ""
 
     def perf(self) -> Sample:
         """Raises: RuntimeError: pulsar-perf failed, or told nothing of the time after the warm-up."""
