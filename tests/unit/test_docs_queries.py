@@ -1,4 +1,4 @@
-"""docs/querying.md: every block runs against a planted run and prints what the page shows.
+"""docs/querying.md: every block runs where `make run` was called, here on a planted run of that shape.
 
 After a change of a query, `python -m tests.unit.test_docs_queries` writes what it prints into the page.
 """
@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from harness.records import SEALED
-from harness.rundir import RunDir, point_latest
+from harness.rundir import RunDir, point_latest, write_json
 from tests.planted.anomalies import Truth
 from tests.planted.large import plant
 
@@ -34,9 +35,11 @@ ANOMALIES = {
 
 
 def make_run(folder: Path) -> Truth:
-    """runs/latest with a known few of several kinds."""
-    truth = plant(folder / "runs" / "r1", messages=20_000, partitions=4, anomalies=ANOMALIES, seed=11)
-    point_latest(RunDir(folder / "runs" / "r1"))
+    """The folders that `make run` leaves, with a known few anomalies of several kinds in ``unsafe-1``."""
+    campaign = RunDir(folder / "runs" / "r1")
+    truth = plant(campaign.root / "unsafe-1", messages=20_000, partitions=4, anomalies=ANOMALIES, seed=11)
+    write_json(campaign.campaign, {"runs": ["unsafe-1"]})
+    point_latest(campaign)
     return truth
 
 
@@ -86,6 +89,14 @@ def test_a_query_prints_what_the_page_shows(folder: Path, code: str, output: str
 def test_the_duckdb_query_finds_what_was_planted(folder: Path) -> None:
     lost = sum(int(n) for n in re.findall(r"│ orders-\d +│ +(\d+) │", blocks()[0][1]))
     assert lost == ANOMALIES["acked-lost-middle"] + ANOMALIES["acked-lost-tail"]
+
+
+def test_the_folder_is_one_that_make_run_leaves() -> None:
+    (scenario,) = re.findall(r"run (kafka-\w+) --runtime", (DOCS.parent / "Makefile").read_text())
+    variants = yaml.safe_load((DOCS.parent / "scenarios" / f"{scenario}.yaml").read_text())["variants"]
+    folders = re.findall(r'^run = "runs/latest/(\w+)-1"$', "".join(code for code, _ in blocks()), re.MULTILINE)
+    assert folders == ["unsafe"] * len(blocks())
+    assert "unsafe" in variants
 
 
 @pytest.mark.parametrize("table", SEALED)
