@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import click
 
-from commands import clusters, contract, reading, starting, upkeep
+from commands import clusters, contract, reading, starting, tracing, upkeep
 from commands.console import Group, report_problem, show_help
 from harness import __version__
 from harness.errors import BrokerstormError, Exit
@@ -41,7 +41,7 @@ def cli() -> None:
 for _command in (
     *(upkeep.doctor, starting.list_, starting.new, starting.plan, upkeep.fetch, starting.run, starting.repro),
     *(clusters.up, clusters.down, clusters.inject, contract.check_worker),
-    *(reading.analyze, reading.show, reading.trace, reading.compare, reading.explain),
+    *(reading.analyze, reading.show, tracing.trace, reading.compare, reading.explain),
     upkeep.clean,
 ):
     cli.add_command(_command)

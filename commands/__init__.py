@@ -6,7 +6,7 @@ running      what `run` does; repro: what `repro` does
 plans        from a scenario to plans and timelines; preflight: checks before a run starts
 campaigns    clusters, faults and Spark for the rounds; summaries: results written and shown
 clusters     up, down, inject
-reading      analyze, show, trace, compare, explain
+reading      analyze, show, compare, explain; tracing: trace
 upkeep       doctor, fetch, clean
 inventory    rows of `list`; plan_text: a plan for people
 

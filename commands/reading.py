@@ -1,4 +1,4 @@
-"""Reads finished runs: analyze, show, trace, compare, explain. No broker is needed."""
+"""Reads finished runs: analyze, show, compare, explain. No broker is needed."""
 
 from __future__ import annotations
 
@@ -164,45 +164,6 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
         webbrowser.open(root.report.as_uri())
         settings.show({"schema_version": 1, "report": str(root.report)}, lambda: write(str(root.report)))
     return code
-
-
-@command("trace", example="brokerstorm trace 1/3/88121\nbrokerstorm trace orders-3@41203 RUN")
-@click.argument("message")
-@click.argument("run", required=False, shell_complete=completion.runs)
-def trace(settings: Settings, message: str, run: str | None) -> int:
-    """Follow one message through all tables.
-
-    MESSAGE is instance/lane/seq as findings name it, or topic-partition@offset. RUN defaults to the
-    latest; of a scenario with variants, to the first of its runs that has the message as a witness.
-    """
-    from analysis.report.documents import trace_document
-    from analysis.report.terminal import console
-    from analysis.report.terminal_lookups import print_trace
-    from analysis.report.trace import trace as look_up
-
-    found = look_up(_run_of_message(_find(settings, run), message), message)
-    settings.show(
-        trace_document(found), lambda: print_trace(console(sys.stdout, color=settings.color), found)
-    )
-    return Exit.PASS
-
-
-def _run_of_message(root: RunDir, message: str) -> RunDir:
-    """The run itself, or the one of a campaign that shows the message."""
-    from analysis.report.documents import read_result
-
-    if not root.campaign.exists():
-        return root
-    rounds = [each for each in root.rounds() if each.result.exists()]
-    if not rounds:
-        raise UsageError(
-            f"{root.root} has not been judged", hint=f"`brokerstorm analyze {root.root}` judges it"
-        )
-    for each in rounds:
-        shown = (w.message for finding in read_result(each).findings for w in finding.witnesses)
-        if message.strip() in shown:
-            return each
-    return rounds[0]
 
 
 @command("compare", example="brokerstorm compare latest/unsafe-1 latest/safe-1")

@@ -13,7 +13,7 @@ from analysis.report import words
 from analysis.report.compare import Comparison, change_text, value_text
 from analysis.report.explain import Explanation
 from analysis.report.terminal import emit, rows
-from analysis.report.trace_model import Delivered, FaultNear, SendAttempt, Stored, Trace
+from analysis.report.trace_model import Delivered, FaultNear, Neighbour, SendAttempt, Trace
 
 #: Keys of result.json that read badly in a table.
 LABELS = {
@@ -103,8 +103,13 @@ def _fault_moments(fault: FaultNear) -> list[_Moment]:
 
 def _log_lines(trace: Trace, width: int) -> list[RenderableType]:
     if not trace.log:
-        return [Text(f"not in the log; {trace.log_text}")]
-    lines: list[RenderableType] = []
+        lines: list[RenderableType] = [Text(f"not in the log; {trace.log_text}")]
+        for acked in trace.acked_places:
+            head = Text(acked.place, style="bold").append(", where it was acknowledged, ", style="not bold")
+            lines.append(head.append(f"holds {acked.holder or 'no message'}", style="not bold"))
+            lines.append(Text(f"  {_neighbours(acked.around, width - 2)}"))
+        return lines
+    lines = []
     for stored in trace.log:
         head = Text(f"stored at {stored.place}", style="bold")
         notes = [f"attempt {stored.attempt}" if stored.attempt else "", stored.txn]
@@ -112,16 +117,18 @@ def _log_lines(trace: Trace, width: int) -> list[RenderableType]:
         if stored.t_broker_s is not None:
             notes.append(f"broker time {words.clock(stored.t_broker_s)}")
         head.append(f"   {' · '.join(filter(None, notes))}", style="dim")
-        lines += [head, Text(f"  {_neighbours(stored, width - 2)}")]
+        lines += [head, Text(f"  {_neighbours(stored.around, width - 2)}")]
     return lines
 
 
-def _neighbours(stored: Stored, width: int) -> str:
-    """The log around it; only the sequences when all rows are of one lane."""
-    prefixes = {n.message.rpartition("/")[0] for n in stored.around if "/" in n.message}
+def _neighbours(around: Sequence[Neighbour], width: int) -> str:
+    """The log around a place; only the sequences when all rows are of one lane."""
+    if not around:
+        return "the log holds nothing near it"
+    prefixes = {n.message.rpartition("/")[0] for n in around if "/" in n.message}
     short = len(prefixes) == 1
-    names = [n.message.rpartition("/")[2] if short else n.message for n in stored.around]
-    shown = [f"[{name}]" if n.mark == "!" else name for name, n in zip(names, stored.around, strict=True)]
+    names = [n.message.rpartition("/")[2] if short else n.message for n in around]
+    shown = [f"[{name}]" if n.mark == "!" else name for name, n in zip(names, around, strict=True)]
     while len(shown) > 1 and len(" ".join(shown)) + 8 > width:
         middle = next((i for i, n in enumerate(shown) if n.startswith("[")), 0)
         shown = shown[1:] if middle > len(shown) // 2 else shown[:-1]

@@ -9,33 +9,34 @@ takes a moment.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from analysis.capture.capture import Capture, damaged_files
-from analysis.capture.context import Bounds, Context
-from analysis.capture.context_files import load_context
+from analysis.capture.context import Bounds
 from analysis.kernels.labels import place_text
 from analysis.report import words
-from analysis.report.trace_model import Delivered, FaultNear, Neighbour, SendAttempt, Stored, Trace
+from analysis.report.trace_model import (
+    AckedPlace,
+    Delivered,
+    FaultNear,
+    Neighbour,
+    SendAttempt,
+    Stored,
+    Trace,
+)
+from analysis.report.trace_tables import EXAMPLES, SealedTables
 from harness.errors import UsageError
-from harness.faultlog import FaultRecord, read_faults
+from harness.faultlog import FaultRecord
 from harness.records import Check, Event, Kind, Outcome, Txn
-from harness.rundir import RunDir, read_json, reading
+from harness.rundir import RunDir
 
 #: Log rows shown on either side of each place where the message is stored.
 NEIGHBOURS = 5
 #: Faults this close to the message's send are part of its story.
 NEAR_S = 5.0
-EXAMPLES = (
-    "a message is INSTANCE/LANE/SEQ as in 1/3/88121, or a place TOPIC-PARTITION@OFFSET as in orders-3@41203, "
-    "on Pulsar @LEDGER:ENTRY[:INDEX]"
-)
 _IDENTITY = re.compile(r"^(\d+)/(\d+)/(\d+)(?:\.(\d+))?$")
 _PLACE = re.compile(r"^(.+-\d+)@(\d+(?::\d+){0,2})$")
 #: What ends a stretch of deliveries in a session of a queue; the first two settle it.
@@ -53,14 +54,13 @@ def trace(run: RunDir, message: str) -> Trace:
         raise UsageError(
             f"{run.root} has no sealed capture", hint="`brokerstorm analyze` seals and judges a run"
         )
-    with reading(run):
-        tables = _Tables(run)
-        if place := _PLACE.match(message.strip()):
-            return tables.at_place(place[1], [_number(part) for part in place[2].split(":")], message)
-        if identity := _IDENTITY.match(message.strip()):
-            instance, lane, seq = (_number(part) for part in identity.groups()[:3])
-            attempt = None if identity[4] is None else _number(identity[4])
-            return tables.by_identity(instance, lane, seq, attempt, message)
+    tracer = _Tracer(SealedTables(run))
+    if place := _PLACE.match(message.strip()):
+        return tracer.at_place(place[1], [_number(part) for part in place[2].split(":")], message)
+    if identity := _IDENTITY.match(message.strip()):
+        instance, lane, seq = (_number(part) for part in identity.groups()[:3])
+        attempt = None if identity[4] is None else _number(identity[4])
+        return tracer.by_identity(instance, lane, seq, attempt, message)
     raise UsageError(f"{words.plain(message)!r} does not name a message", hint=EXAMPLES)
 
 
@@ -71,26 +71,22 @@ def _number(text: str) -> int:
     return value
 
 
-class _Tables:
-    """The sealed tables of one run and what explains their numbers."""
+class _Tracer:
+    """Puts the rows of one message into words."""
 
-    def __init__(self, run: RunDir) -> None:
-        self._run = run
-        self._context: Context = load_context(run)
-        self._plan: Mapping[str, Any] = read_json(run.plan)
-        self._wall_ms = _wall_ms(read_json(run.manifest))
-        self._checksums = Capture.find(run).checksums if run.seal_report.exists() else {}
-        self._whole: set[int] = set()
+    def __init__(self, tables: SealedTables) -> None:
+        self._tables = tables
+        self._context = tables.context
 
     def at_place(self, stream_text: str, place: Sequence[int], asked: str) -> Trace:
         """``place``: offset; or ledger, entry and, in a batch, index."""
-        stream = self._stream_id(stream_text)
+        stream = self._tables.stream_id(stream_text)
         where = (pc.field("stream") == stream) & (pc.field("position") == place[min(len(place) - 1, 1)])
         if len(place) > 1:
             where = where & (pc.field("ledger") == place[0])
         if len(place) > 2:
             where = where & (pc.field("batch") == place[2])
-        rows = self._read_first("log", self._buckets_of_stream(stream_text), where)
+        rows = self._tables.read_first("log", self._tables.buckets_of_stream(stream), where)
         if not rows:
             bounds = self._context.stream_bounds(stream)
             raise UsageError(
@@ -105,13 +101,13 @@ class _Tables:
     def by_identity(self, instance: int, lane: int, seq: int, attempt: int | None, asked: str) -> Trace:
         if lane >= 2**32 or instance >= 2**32:
             raise UsageError(f"{asked!r}: instance and lane are below {2**32}", hint=EXAMPLES)
-        bucket = self._bucket_of_lane(lane)
+        bucket = self._tables.bucket_of_lane(lane)
         own = (pc.field("instance") == instance) & (pc.field("lane") == lane) & (pc.field("seq") == seq)
         if attempt is not None:
             own = own & (pc.field("attempt") == attempt)
-        sends = self._read("sends", bucket, own)
-        log = self._read("log", bucket, own & (pc.field("check") == int(Check.OK)))
-        events = self._read("deliveries", bucket, own & (pc.field("event") == int(Event.DELIVER)))
+        sends = self._tables.read("sends", bucket, own)
+        log = self._tables.read("log", bucket, own & (pc.field("check") == int(Check.OK)))
+        events = self._tables.read("deliveries", bucket, own & (pc.field("event") == int(Event.DELIVER)))
         if not sends and not log and not events:
             raise self._not_found(instance, lane, seq, bucket, asked)
         name = f"{instance}/{lane}/{seq}" + ("" if attempt is None else f".{attempt}")
@@ -125,64 +121,10 @@ class _Tables:
             sends=made_sends,
             log=tuple(self._stored(row, bucket) for row in sorted(log, key=_in_log_order)),
             log_text=self._log_text(lane, sends),
+            acked_places=() if log else tuple(self._acked_place(row) for row in sends if self._place(row)),
             deliveries=tuple(self._delivered(row, bucket) for row in sorted(events, key=lambda r: r["t_ns"])),
             faults=self._faults(made_sends),
-            classes=self._classes(f"{instance}/{lane}/{seq}"),
-        )
-
-    # -- reading
-
-    def _read(self, table: str, bucket: int, where: Any) -> list[dict[str, Any]]:
-        path = self._run.bucket_file(table, bucket)
-        self._require_whole(bucket)
-        if not path.exists():
-            return []
-        try:
-            # partitioning=None: the folder's "bucket=NN" is no column
-            found: list[dict[str, Any]] = pq.read_table(path, filters=where, partitioning=None).to_pylist()
-        except (pa.ArrowInvalid, OSError) as error:
-            raise UsageError(
-                f"cannot read {path}: {words.plain(str(error))}", hint="`brokerstorm analyze` seals it again"
-            ) from error
-        return found
-
-    def _require_whole(self, bucket: int) -> None:
-        """Raise UsageError when a file of the bucket is not the one that was sealed; looked at once."""
-        if bucket in self._whole:
-            return
-        if damage := damaged_files(str(self._run.root), bucket, self._checksums):
-            raise UsageError(f"the capture is damaged: {damage[0]}", hint="bring the file back from a copy")
-        self._whole.add(bucket)
-
-    def _read_first(self, table: str, buckets: Sequence[int], where: Any) -> list[dict[str, Any]]:
-        """Rows of the first bucket that has any."""
-        return next((rows for bucket in buckets if (rows := self._read(table, bucket, where))), [])
-
-    def _bucket_of_lane(self, lane: int) -> int:
-        for group in self._plan["lane_groups"]:
-            if group["first"] <= lane < group["first"] + group["count"]:
-                return int(group["buckets"][(lane - group["first"]) % len(group["buckets"])])
-        last = max((g["first"] + g["count"] for g in self._plan["lane_groups"]), default=0) - 1
-        raise UsageError(f"this run has no lane {lane}: its lanes are 0..{last}", hint=EXAMPLES)
-
-    def _buckets_of_stream(self, stream_text: str) -> list[int]:
-        """Where its rows should be, first; then everywhere, for rows that went astray."""
-        topic, _, partition = stream_text.rpartition("-")
-        own = [
-            int(group["buckets"][int(partition) % len(group["buckets"])])
-            for group in self._plan["lane_groups"]
-            if group["topic"] == topic
-        ]
-        return list(dict.fromkeys([*own, *range(int(self._plan["buckets"]))]))
-
-    def _stream_id(self, text: str) -> int:
-        if text in self._context.streams:
-            return self._context.streams.index(text) + 1
-        streams = self._context.streams
-        raise UsageError(
-            f"this run has no stream {words.plain(text)!r}: it has "
-            + (f"{streams[0]} .. {streams[-1]}" if len(streams) > 1 else ", ".join(streams) or "none"),
-            hint=EXAMPLES,
+            classes=self._tables.classes.get(f"{instance}/{lane}/{seq}", ()),
         )
 
     # -- rows to words
@@ -213,8 +155,8 @@ class _Tables:
 
     def _stored(self, row: Mapping[str, Any], bucket: int) -> Stored:
         t_broker_s = None
-        if row["broker_time_ms"] >= 0 and self._wall_ms is not None:
-            t_broker_s = (row["broker_time_ms"] - self._wall_ms) / 1000
+        if row["broker_time_ms"] >= 0 and self._tables.wall_ms is not None:
+            t_broker_s = (row["broker_time_ms"] - self._tables.wall_ms) / 1000
         return Stored(
             place=self._place(row),
             attempt=row["attempt"],
@@ -224,15 +166,22 @@ class _Tables:
             around=self._around(row, bucket),
         )
 
+    def _acked_place(self, send: Mapping[str, Any]) -> AckedPlace:
+        around = self._around(send, self._tables.buckets_of_stream(send["stream"])[0])
+        holder = next((beside.message for beside in around if beside.mark), "")
+        return AckedPlace(place=self._place(send), holder=holder, around=around)
+
     def _around(self, row: Mapping[str, Any], bucket: int) -> tuple[Neighbour, ...]:
+        """The log about the place that ``row`` names; the row at that place, if there is one, is marked."""
         position = pc.field("position")
         near = (position >= row["position"] - NEIGHBOURS) & (position <= row["position"] + NEIGHBOURS)
         near = near & (pc.field("stream") == row["stream"]) & (pc.field("ledger") == row["ledger"])
-        rows = sorted(self._read("log", bucket, near), key=_in_log_order)
-        here = next((i for i, r in enumerate(rows) if _in_log_order(r) == _in_log_order(row)), 0)
+        rows = sorted(self._tables.read("log", bucket, near), key=_in_log_order)
+        here = bisect_left(rows, _in_log_order(row), key=_in_log_order)
         made = []
         for i, other in enumerate(rows):
-            mark = "!" if i == here else "+" if _same(other, row) else ""
+            is_there = i == here and _in_log_order(other) == _in_log_order(row)
+            mark = "!" if is_there else "+" if _same(other, row) else ""
             made.append(Neighbour(position=_position(other), message=_name(other), mark=mark))
         return tuple(made[max(here - NEIGHBOURS, 0) : here + NEIGHBOURS + 1])
 
@@ -256,7 +205,7 @@ class _Tables:
         event, after = pc.field("event"), pc.field("ordinal") > row["ordinal"]
         own = after & (pc.field("session") == row["session"])
         if self._context.is_queue[row["stream"]]:
-            ends = self._read("deliveries", bucket, own & event.isin([int(e) for e in _ENDS]))
+            ends = self._tables.read("deliveries", bucket, own & event.isin([int(e) for e in _ENDS]))
             first = min(ends, key=lambda r: int(r["ordinal"]), default=None)
             return [first["t_ns"]] if first and first["event"] in _ENDS[:2] else []
         own = own & (pc.field("stream") == row["stream"])
@@ -265,7 +214,7 @@ class _Tables:
         else:
             own = own & (event == int(Event.ACK_CONFIRMED)) & (pc.field("position") == row["position"])
             own = own & (pc.field("ledger") == row["ledger"]) & (pc.field("batch") == row["batch"])
-        return [found["t_ns"] for found in self._read("deliveries", bucket, own)]
+        return [found["t_ns"] for found in self._tables.read("deliveries", bucket, own)]
 
     def _log_text(self, lane: int, sends: Sequence[Mapping[str, Any]]) -> str:
         """How far the log was read where the message should be."""
@@ -290,7 +239,7 @@ class _Tables:
             return ()
         begin = min(send.t_start_s for send in sends) - NEAR_S
         end = max(send.t_done_s if send.t_done_s is not None else send.t_start_s for send in sends) + NEAR_S
-        made = [self._fault(f) for f in read_faults(self._run.faults) if f.inject_ns is not None]
+        made = [self._fault(f) for f in self._tables.faults if f.inject_ns is not None]
         return tuple(f for f in made if f.t_s <= end and (f.until_s is None or f.until_s >= begin))
 
     def _fault(self, record: FaultRecord) -> FaultNear:
@@ -304,22 +253,9 @@ class _Tables:
             effective=record.effective,
         )
 
-    def _classes(self, message: str) -> tuple[str, ...]:
-        """Classes of result.json with this message among the witnesses shown; it may be in more."""
-        if not self._run.result.exists():
-            return ()
-        findings = read_json(self._run.result).get("findings", [])
-        named = [
-            f"{finding['class']} ({finding['status']})"
-            for finding in findings
-            for witness in finding.get("witnesses", [])
-            if witness["message"].partition(".")[0] == message
-        ]
-        return tuple(dict.fromkeys(named))
-
     def _unreadable(self, row: Mapping[str, Any], asked: str) -> Trace:
         """A row whose header is not one of this run's: there is a place and nothing else."""
-        bucket = self._bucket_holding(row)
+        bucket = self._tables.buckets_of_stream(row["stream"])[0]
         return Trace(
             run_id=self._context.run_id,
             message="",
@@ -333,12 +269,9 @@ class _Tables:
             faults=(),
         )
 
-    def _bucket_holding(self, row: Mapping[str, Any]) -> int:
-        return self._buckets_of_stream(self._context.stream_name(row["stream"]))[0]
-
     def _not_found(self, instance: int, lane: int, seq: int, bucket: int, asked: str) -> UsageError:
         own = (pc.field("instance") == instance) & (pc.field("lane") == lane)
-        sent = [(row["seq"], row["attempt"]) for row in self._read("sends", bucket, own)]
+        sent = [(row["seq"], row["attempt"]) for row in self._tables.read("sends", bucket, own)]
         text = words.plain(asked)
         if attempts := [attempt for number, attempt in sent if number == seq]:
             return UsageError(
@@ -383,11 +316,3 @@ def _name(row: Mapping[str, Any]) -> str:
         return "probe"
     resent = f".{row['attempt']}" if row["attempt"] else ""
     return f"{row['instance']}/{row['lane']}/{row['seq']}{resent}"
-
-
-def _wall_ms(manifest: Mapping[str, Any]) -> float | None:
-    """Wall clock of the start of load, ms since 1970."""
-    try:
-        return datetime.fromisoformat(str(manifest["epoch_wall"])).timestamp() * 1000
-    except (KeyError, ValueError):
-        return None

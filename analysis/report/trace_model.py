@@ -42,6 +42,15 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AckedPlace:
+    """Where the client was told that a message lies which is not in the log, and what lies there."""
+
+    place: str
+    holder: str  # the message at it, marked "!" in ``around``; empty: no row has this position
+    around: tuple[Neighbour, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
     """The message handed to a consumer. ``t_committed_s``: when the session's commit covered it, or its
     acknowledgement was confirmed."""
@@ -79,6 +88,7 @@ class Trace:
     sends: tuple[SendAttempt, ...]
     log: tuple[Stored, ...]
     log_text: str  # why an empty ``log`` means absent, or only unread
+    acked_places: tuple[AckedPlace, ...] = ()  # of a message that is not in the log
     deliveries: tuple[Delivered, ...]
     faults: tuple[FaultNear, ...]
     classes: tuple[str, ...] = field(default=())  # classes that name it as a witness, if judged

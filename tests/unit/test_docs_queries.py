@@ -94,7 +94,9 @@ def test_the_duckdb_query_finds_what_was_planted(folder: Path) -> None:
 def test_the_folder_is_one_that_make_run_leaves() -> None:
     (scenario,) = re.findall(r"run (kafka-\w+) --runtime", (DOCS.parent / "Makefile").read_text())
     variants = yaml.safe_load((DOCS.parent / "scenarios" / f"{scenario}.yaml").read_text())["variants"]
-    folders = re.findall(r'^run = "runs/latest/(\w+)-1"$', "".join(code for code, _ in blocks()), re.MULTILINE)
+    folders = re.findall(
+        r'^run = "runs/latest/(\w+)-1"$', "".join(code for code, _ in blocks()), re.MULTILINE
+    )
     assert folders == ["unsafe"] * len(blocks())
     assert "unsafe" in variants
 

@@ -74,6 +74,31 @@ def test_lost_message_says_how_far_the_log_was_read(tmp_path: Path) -> None:
     assert found.log_text == "orders-0: the audit read 0..2, its end"
 
 
+def test_the_place_where_a_lost_message_was_acknowledged(tmp_path: Path) -> None:
+    h = History().sent(3).send(3, position=3).send(4, position=3).log(0, 1, 2, 4)
+    (acked,) = trace(h.write(tmp_path / "run"), "1/0/3").acked_places
+    assert (acked.place, acked.holder) == ("orders-0@3", "1/0/4")
+    assert [n.message + n.mark for n in acked.around] == ["1/0/0", "1/0/1", "1/0/2", "1/0/4!"]
+
+
+def test_a_place_that_the_log_does_not_have_is_held_by_nobody(tmp_path: Path) -> None:
+    run = History().sent(3).send(3, position=4).log(0, 1, 2).write(tmp_path / "run")
+    (acked,) = trace(run, "1/0/3").acked_places
+    assert (acked.place, acked.holder) == ("orders-0@4", "")
+    assert [n.message + n.mark for n in acked.around] == ["1/0/0", "1/0/1", "1/0/2"]
+
+
+def test_on_pulsar_the_place_is_an_entry_of_a_ledger(tmp_path: Path) -> None:
+    h = History(system="pulsar", batch=2).sent(3).send(3, position=3).send(4, position=3).log(0, 1, 2, 4)
+    (acked,) = trace(h.write(tmp_path / "run"), "1/0/3").acked_places
+    assert (acked.place, acked.holder) == ("orders-0@7:1:1", "1/0/4")
+
+
+def test_only_a_message_that_is_not_in_the_log_has_places_to_explain(tmp_path: Path) -> None:
+    run = History().sent(2).send(2, "fail").log(0, 1).write(tmp_path / "run")
+    assert trace(run, "1/0/0").acked_places == trace(run, "1/0/2").acked_places == ()
+
+
 def test_unread_end_is_not_called_absent(tmp_path: Path) -> None:
     h = History().sent(4).log(0, 1).bounds(end=4, read_to=2, why="stall")
     assert trace(h.write(tmp_path / "run"), "1/0/3").log_text == "orders-0: the audit read 0..1 of 4 (stall)"

@@ -1,0 +1,143 @@
+"""Reads single rows of a sealed run: opens the files of one bucket only, and filters while it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from analysis.capture.capture import Capture, damaged_files
+from analysis.capture.context import Context
+from analysis.capture.context_files import load_context
+from analysis.report import words
+from harness.errors import UsageError
+from harness.faultlog import FaultRecord, read_faults
+from harness.rundir import RunDir, read_json, reading
+
+Row = Mapping[str, Any]
+EXAMPLES = (
+    "a message is INSTANCE/LANE/SEQ as in 1/3/88121, or a place TOPIC-PARTITION@OFFSET as in orders-3@41203, "
+    "on Pulsar @LEDGER:ENTRY[:INDEX]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    """Lanes ``first .. first + count - 1`` of a topic; lane ``first + i`` is in ``buckets[i % len]``."""
+
+    topic: str
+    first: int
+    count: int
+    buckets: tuple[int, ...]
+
+    @classmethod
+    def of(cls, group: Row) -> _Lanes:
+        buckets = tuple(int(bucket) for bucket in group["buckets"])
+        if not buckets:
+            raise ValueError(f"the lanes of {group['topic']} have no bucket")
+        return cls(str(group["topic"]), int(group["first"]), int(group["count"]), buckets)
+
+
+class SealedTables:
+    """The sealed tables of one run and what explains their numbers.
+
+    Attributes:
+        context: names, streams, sessions, bounds of the run.
+        wall_ms: wall clock of the start of load, ms since 1970; None where the manifest does not say it.
+        faults: the records of faults.jsonl.
+        classes: message -> the classes of result.json that show it as a witness.
+
+    Raises:
+        UsageError: a document of the run is missing or damaged.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        self.context: Context = load_context(run)
+        with reading(run):
+            plan = read_json(run.plan)
+            self._lanes = [_Lanes.of(group) for group in plan["lane_groups"]]
+            self.wall_ms = _wall_ms(read_json(run.manifest))
+            self.faults: list[FaultRecord] = read_faults(run.faults)
+            self.classes = _classes(read_json(run.result)) if run.result.exists() else {}
+            self._checksums = Capture.find(run).checksums if run.seal_report.exists() else {}
+        self._run = run
+        self._whole: set[int] = set()
+
+    def read(self, table: str, bucket: int, where: pc.Expression) -> list[dict[str, Any]]:
+        """Rows of one bucket; a bucket without such a table has none.
+
+        Raises:
+            UsageError: a file of the bucket is damaged.
+        """
+        path = self._run.bucket_file(table, bucket)
+        self._require_whole(bucket)
+        if not path.exists():
+            return []
+        try:
+            # partitioning=None: the folder's "bucket=NN" is no column
+            found: list[dict[str, Any]] = pq.read_table(path, filters=where, partitioning=None).to_pylist()
+        except (pa.ArrowInvalid, OSError) as error:
+            raise UsageError(
+                f"cannot read {path}: {words.plain(str(error))}", hint="`brokerstorm analyze` seals it again"
+            ) from error
+        return found
+
+    def _require_whole(self, bucket: int) -> None:
+        """Raise UsageError when a file of the bucket is not the one that was sealed; looked at once."""
+        if bucket in self._whole:
+            return
+        if damage := damaged_files(str(self._run.root), bucket, self._checksums):
+            raise UsageError(f"the capture is damaged: {damage[0]}", hint="bring the file back from a copy")
+        self._whole.add(bucket)
+
+    def read_first(self, table: str, buckets: Sequence[int], where: pc.Expression) -> list[dict[str, Any]]:
+        """Rows of the first bucket that has any."""
+        return next((rows for bucket in buckets if (rows := self.read(table, bucket, where))), [])
+
+    def bucket_of_lane(self, lane: int) -> int:
+        for lanes in self._lanes:
+            if lanes.first <= lane < lanes.first + lanes.count:
+                return lanes.buckets[(lane - lanes.first) % len(lanes.buckets)]
+        last = max((lanes.first + lanes.count for lanes in self._lanes), default=0) - 1
+        raise UsageError(f"this run has no lane {lane}: its lanes are 0..{last}", hint=EXAMPLES)
+
+    def buckets_of_stream(self, stream: int) -> list[int]:
+        """Where its rows should be, first; then everywhere, for rows that went astray."""
+        topic, _, partition = self.context.stream_name(stream).rpartition("-")
+        own = [
+            lanes.buckets[int(partition) % len(lanes.buckets)]
+            for lanes in self._lanes
+            if lanes.topic == topic
+        ]
+        return list(dict.fromkeys([*own, *range(self.context.buckets)]))
+
+    def stream_id(self, text: str) -> int:
+        streams = self.context.streams
+        if text in streams:
+            return streams.index(text) + 1
+        raise UsageError(
+            f"this run has no stream {words.plain(text)!r}: it has "
+            + (f"{streams[0]} .. {streams[-1]}" if len(streams) > 1 else ", ".join(streams) or "none"),
+            hint=EXAMPLES,
+        )
+
+
+def _classes(result: Row) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for finding in result.get("findings", []):
+        for witness in finding.get("witnesses", []):
+            message = str(witness["message"]).partition(".")[0]
+            found.setdefault(message, {})[f"{finding['class']} ({finding['status']})"] = None
+    return {message: tuple(names) for message, names in found.items()}
+
+
+def _wall_ms(manifest: Row) -> float | None:
+    try:
+        return datetime.fromisoformat(str(manifest["epoch_wall"])).timestamp() * 1000
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,135 @@
+"""`trace`: one message through all tables, named or the first that a run or one of its classes shows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from commands import completion
+from commands.console import Settings, command
+from harness.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from analysis.findings import Result
+    from harness.rundir import RunDir
+
+
+@command(
+    "trace",
+    example="brokerstorm trace --first\nbrokerstorm trace --first acked-lost RUN\n"
+    "brokerstorm trace 1/3/88121\nbrokerstorm trace orders-3@41203 RUN",
+)
+@click.argument("message", required=False, shell_complete=completion.runs)
+@click.argument("run", required=False, shell_complete=completion.runs)
+@click.option("--first", is_flag=True, help="Trace the first witness of RUN: trace --first [CLASS] [RUN].")
+def trace(settings: Settings, message: str | None, run: str | None, first: bool) -> int:
+    """Follow one message through all tables.
+
+    MESSAGE is instance/lane/seq as findings name it, or topic-partition@offset. RUN defaults to the
+    latest; of a scenario with variants, to the first of its runs that has the message as a witness.
+
+    With --first, the message that the summary of RUN shows first, or the first witness of a CLASS of
+    anomaly there.
+    """
+    from analysis.report.documents import trace_document
+    from analysis.report.terminal import console
+    from analysis.report.terminal_lookups import print_trace
+    from analysis.report.trace import trace as look_up
+    from harness.rundir import find_run
+
+    if first:
+        cls, wanted = _class_and_run(message, run)
+        holder, message = _first(find_run(settings.run_dir, wanted), cls)
+    elif message is None:
+        raise UsageError(
+            "which message? None was given", hint="`brokerstorm trace --first` takes the first that was found"
+        )
+    else:
+        holder = _run_of_message(find_run(settings.run_dir, run), message)
+    found = look_up(holder, message)
+    settings.show(
+        trace_document(found), lambda: print_trace(console(sys.stdout, color=settings.color), found)
+    )
+    return Exit.PASS
+
+
+def _class_and_run(*given: str | None) -> tuple[str, str | None]:
+    """The two words beside --first, in either order: a class, and anything else is a run."""
+    from analysis.classes import CLASSES
+
+    words = [word for word in given if word is not None]
+    named = next((word for word in words if word in CLASSES), "")
+    others = [word for word in words if word != named]
+    if len(others) > 1:
+        raise UsageError(
+            f"--first takes a class and a run; neither {others[0]!r} nor {others[1]!r} is a class",
+            hint="`brokerstorm list classes` shows them",
+        )
+    return named, others[0] if others else None
+
+
+def _first(root: RunDir, cls: str) -> tuple[RunDir, str]:
+    """The run and its message to trace."""
+    shown = next(_shown_first(root, cls), None)
+    if shown is None:
+        what = f"no message as a witness of {cls}" if cls else "no message as a witness of anything"
+        raise UsageError(
+            f"{root.root} shows {what}", hint=f"`brokerstorm show {root.root}` has what it found"
+        )
+    return shown
+
+
+def _shown_first(root: RunDir, cls: str) -> Iterator[tuple[RunDir, str]]:
+    """What the summary shows comes first, then any other witness."""
+    from analysis.report.documents import read_campaign, read_result
+    from analysis.report.terminal import is_message
+    from analysis.report.terminal_campaign import first_witness
+    from harness.rundir import RunDir
+
+    if root.campaign.exists():
+        for variant in read_campaign(root).variants:
+            if (
+                (first := first_witness(variant)) is not None
+                and cls in ("", first[1])
+                and is_message(first[2])
+            ):
+                yield RunDir(root.root / first[0].path), first[2].message
+    for each in _judged(root):
+        for message in _messages(read_result(each), cls):
+            yield each, message
+
+
+def _messages(result: Result, cls: str) -> Iterator[str]:
+    """Witnesses of a class, or of any, violations before the others."""
+    from analysis.report.terminal import is_message
+
+    for finding in (*result.violations(), *result.findings):
+        if cls in ("", finding.cls):
+            yield from (witness.message for witness in finding.witnesses if is_message(witness))
+
+
+def _run_of_message(root: RunDir, message: str) -> RunDir:
+    """The run itself, or the one of a campaign that shows the message."""
+    from analysis.report.documents import read_result
+
+    runs = _judged(root)
+    for each in runs if root.campaign.exists() else ():
+        shown = (w.message for finding in read_result(each).findings for w in finding.witnesses)
+        if message.strip() in shown:
+            return each
+    return runs[0]
+
+
+def _judged(root: RunDir) -> list[RunDir]:
+    """The run itself, or those runs of a campaign that have been judged: at least one."""
+    if not root.campaign.exists():
+        return [root]
+    rounds = [each for each in root.rounds() if each.result.exists()]
+    if not rounds:
+        raise UsageError(
+            f"{root.root} has not been judged", hint=f"`brokerstorm analyze {root.root}` judges it"
+        )
+    return rounds

@@ -1,0 +1,46 @@
+"""A small campaign as `make run` leaves it: what is asked of finished runs needs no broker to be tested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analysis.report.documents import write_result
+from analysis.report.html import write_run_page
+from commands.summaries import JudgedRun, summarize
+from harness.plan.build import build_plans
+from harness.plan.model import Plan
+from harness.rundir import RunDir, point_latest
+from harness.scenario.file import load_scenario
+from tests.planted.judged import judge_here
+from tests.planted.tiny import History
+
+#: The message that the summary shows: acknowledged where the log holds `HOLDER`.
+LOST, HOLDER = "1/2/3", "1/2/5"
+
+
+def leave_campaign(runs: Path) -> RunDir:
+    """``unsafe-1``, whose log lost two messages, and ``safe-1``; ``runs/latest`` links to their folder."""
+    root = RunDir(runs / "20260101-000000-kafka-quick").create()
+    plans = build_plans(load_scenario("kafka-quick"), seed=7)
+    judged = [_judged(root, plan) for plan in plans]
+    command = "brokerstorm run kafka-quick --seed 7"
+    summarize(root, plans, judged, command=command, about="planted", duration_s=9.0)
+    point_latest(root)
+    return root
+
+
+def _judged(root: RunDir, asked: Plan) -> JudgedRun:
+    history = History(partitions=3, buckets=3, sessions=0)
+    same = ("scenario", "variant", "expect", "about", "seed")
+    history.plan = history.plan.model_copy(update={name: getattr(asked, name) for name in same})
+    history.fault("pause", "kafka-1", at_ms=2, until_ms=20)
+    lost = (3, 4) if asked.variant == "unsafe" else ()
+    stored = [seq for seq in range(9) if seq not in lost]
+    for seq in range(9):
+        position = seq if seq in lost else stored.index(seq)
+        history.send(seq, partition=2, at_ms=10 + seq, position=position)
+    run = history.log(*stored, partition=2).write(root.root / f"{asked.variant}-1")
+    result = judge_here(run)
+    write_result(run, result)
+    write_run_page(run, result, up="../report.html")
+    return JudgedRun(history.plan, run, result)
