@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.verdict.statistics import ALPHA, clopper_pearson, fewest_rounds, fisher_exact
+from analysis.verdict.statistics import ALPHA, clopper_pearson, fewest_rounds, fisher_exact, holm, student_p
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,19 @@ def test_fisher_exact_does_not_care_which_arm_is_first() -> None:
 )
 def test_clopper_pearson_agrees_with_the_tables(hits: int, rounds: int, low: float, high: float) -> None:
     assert clopper_pearson(hits, rounds) == pytest.approx((low, high), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("t", "degrees", "p"),
+    [(2.228139, 10, 0.05), (12.7062, 1, 0.05), (-3.290527, 1e7, 0.001), (0, 5, 1.0), (6.859, 9, 7.3984e-05)],
+)
+def test_student_p_agrees_with_the_tables(t: float, degrees: float, p: float) -> None:
+    assert student_p(t, degrees) == pytest.approx(p, rel=1e-3)
+
+
+def test_holm_adjusts_each_p_by_those_that_are_left() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
 def test_few_rounds_cannot_prove_anything() -> None:

@@ -1,0 +1,189 @@
+"""False alarms and detection delay of the nightly's changes, over simulated nights whose truth is known.
+
+    python -m bench.nights                    200 nights of 50 cells, several seeds; prints Markdown
+    python -m bench.nights --rounds 1         with one round a cell and night
+    python -m bench.nights --page PAGE.html   365 nights of 50 cells as a page: its size, and how long
+                                              Chromium needs to draw it
+
+Of 50 cells two are controls. Figures are log-normal with the spread of a small shared machine, one night in
+fifty five times that. The machine is slow for three nights in every forty: all cells, and the controls with
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from statistics import median
+
+from history.changes import Change, Story, story_of
+from history.rounds import Found, Round
+
+CELLS, CONTROLS, NIGHTS = 50, 2, 200
+FIRST = date(2026, 1, 1)
+LOST = "acked-lost"
+#: Nights after which a change that has not been told counts as missed.
+MISSED_AFTER = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is true of a cell: its hit rate until ``turn`` and from then on, the same of p99 and its drift."""
+
+    name: str
+    kind: str
+    turn: int = 0  # night of the change, from 0
+    rates: tuple[float, float] = (0.0, 0.0)
+    slower: float = 1.0
+    drift: float = 0.0  # of p99 a night
+    is_control: bool = False
+
+
+def cells(dice: random.Random, nights: int = NIGHTS) -> list[Cell]:
+    """22 stable cells, 2 controls, and the rest with a truth of their own."""
+
+    def turn() -> int:
+        return dice.randrange(nights // 4, nights - 2 * MISSED_AFTER // 2)
+
+    plain = [Cell(f"stable-{n}", "stable") for n in range(CELLS - CONTROLS - 26)]
+    plain += [Cell(f"control-{n}", "control", is_control=True) for n in range(CONTROLS)]
+    plain += [Cell(f"flaky-{n}", "flaky at 5 %", rates=(0.05, 0.05)) for n in range(10)]
+    plain += [Cell(f"half-{n}", "regression to 50 %", turn(), (0.0, 0.5)) for n in range(4)]
+    plain += [Cell(f"always-{n}", "regression to 100 %", turn(), (0.0, 1.0)) for n in range(2)]
+    plain += [Cell(f"fixed-{n}", "fix of 50 %", turn(), (0.5, 0.0)) for n in range(4)]
+    plain += [Cell(f"slower-{n}", "p99 doubles", turn(), slower=2.0) for n in range(2)]
+    plain += [Cell(f"half-more-{n}", "p99 grows by half", turn(), slower=1.5) for n in range(2)]
+    return plain + [Cell(f"drift-{n}", "p99 drifts 1 % a night", turn(), drift=0.01) for n in range(2)]
+
+
+def night_of(number: int) -> str:
+    return (FIRST + timedelta(days=number)).isoformat()
+
+
+def simulated(seed: int, *, nights: int = NIGHTS, rounds: int = 3) -> tuple[list[Cell], list[Round]]:
+    """(cells with their truth, every round)."""
+    dice = random.Random(seed)
+    every = cells(dice, nights)
+    made = []
+    for night in range(nights):
+        machine = 1.6 if night % 40 in (20, 21, 22) else 1.0
+        for cell in every:
+            odd = 5.0 if dice.random() < 0.02 else 1.0
+            made += [_round(dice, cell, night, number, machine, odd) for number in range(1, rounds + 1)]
+    return every, made
+
+
+def _round(dice: random.Random, cell: Cell, night: int, number: int, machine: float, odd: float) -> Round:
+    has_turned = night >= cell.turn and cell.turn > 0
+    hit = dice.random() < cell.rates[has_turned]
+    slower = (cell.slower if has_turned else 1.0) * (1 + cell.drift) ** max(0, night - cell.turn)
+    p99 = 80.0 * slower * machine * dice.lognormvariate(0, 0.08 * odd)
+    lost = Found(
+        cls=LOST, status="violation", count=3, message="1/3/88121", where="orders-3", said="1/3/88121"
+    )
+    return Round(
+        key=f"{night_of(night)} {cell.name} {number}",
+        night=night_of(night),
+        suite="simulated",
+        cell=cell.name,
+        scenario=cell.name,
+        client="a-client",
+        client_version="1.0",
+        round=number,
+        seed=dice.randrange(2**31),
+        is_control=cell.is_control,
+        folder=f"runs/{night_of(night)}/{cell.name}-{number}",
+        duration_s=60.0,
+        verdict="fail" if hit else "pass",
+        exit_code=int(hit),
+        found=[lost] if hit else [],
+        rate_asked_per_s=50_000.0,
+        rate_held_per_s=50_000.0 * min(1.0, dice.lognormvariate(0, 0.002)),
+        latency_ms={"p50": p99 / 8, "p99": p99},
+        longest_outage_s=5.0 * machine * dice.lognormvariate(0, 0.1 * odd),
+        recoveries_s=[0.8 * machine * dice.lognormvariate(0, 0.25)],
+        command=f"brokerstorm run {cell.name} --seed 1",
+    )
+
+
+@dataclass(slots=True)
+class Score:
+    """What was told against what is true."""
+
+    nights: int = 0
+    false: list[str] = field(default_factory=list)
+    machine: int = 0
+    delays: dict[str, list[int]] = field(default_factory=dict)  # nights until told, 1 = the first
+    missed: Counter[str] = field(default_factory=Counter)
+
+    def add(self, every: Sequence[Cell], story: Story) -> None:
+        told: dict[str, list[Change]] = {}
+        for change in story.changes:
+            told.setdefault(change.cell, []).append(change)
+        self.nights += len(story.nights)
+        for cell in every:
+            self._add_cell(cell, told.get(cell.name, []), {n: i for i, n in enumerate(story.nights)})
+
+    def _add_cell(self, cell: Cell, told: Sequence[Change], number: dict[str, int]) -> None:
+        truth = "class" if cell.rates[0] != cell.rates[1] else "p99"
+        true = []
+        for change in told:
+            is_of_it = cell.turn and (change.kind == "class" if truth == "class" else change.subject == "p99")
+            in_time = number[change.told] >= cell.turn and number[change.at] >= cell.turn - 2
+            if change.machine:
+                self.machine += 1
+            elif is_of_it and in_time and (cell.drift or number[change.at] <= cell.turn + 3 or true):
+                true.append(number[change.told] - cell.turn + 1)
+            else:
+                self.false.append(f"{cell.name} {change.subject} at {change.at}, told {change.told}")
+        if cell.turn and true and true[0] <= MISSED_AFTER * (3 if cell.drift else 1):
+            self.delays.setdefault(cell.kind, []).append(true[0])
+        elif cell.turn:
+            self.missed[cell.kind] += 1
+
+
+def measure(seeds: int, rounds: int) -> Score:
+    score = Score()
+    for seed in range(seeds):
+        every, made = simulated(seed, rounds=rounds)
+        score.add(every, story_of(made))
+    return score
+
+
+def table(score: Score) -> str:
+    """As Markdown."""
+    lines = [
+        "| truth | cells | told on night 1 | by night 2 | median | slowest | missed |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kind in sorted({*score.delays, *score.missed}):
+        delays = sorted(score.delays.get(kind, []))
+        known = len(delays) + score.missed[kind]
+        shares = [f"{sum(d <= night for d in delays) / known:.0%}" for night in (1, 2)]
+        middle, worst = (f"{median(delays):g}", f"{delays[-1]}") if delays else ("-", "-")
+        lines.append(
+            f"| {kind} | {known} | {shares[0]} | {shares[1]} | {middle} | {worst} | {score.missed[kind]} |"
+        )
+    alarms = 100 * len(score.false) / score.nights
+    lines += ["", f"False alarms: {len(score.false)} in {score.nights} nights ({alarms:.2f} in 100)."]
+    lines.append(f"Changes told as the machine's: {score.machine}.")
+    return "\n".join([*lines, *(f"  {text}" for text in score.false)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
+    given = parser.parse_args()
+    began = time.process_time()
+    print(table(measure(given.seeds, given.rounds)))
+    print(f"{time.process_time() - began:.1f} s of CPU")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""Tells what changed: per cell and class *new*, *still*, *fixed* or *flaky*; per figure another level.
+
+The history is read night by night, as if each morning's page were written again: what was told on a morning
+depends on that morning's history alone, so a page says the same when it is made twice.
+
+Of all series that are tested on a morning, Holm's method keeps the chance of telling any false change at
+`ALPHA` for classes and for figures; bench/nights.py measures what is left of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from analysis.verdict.statistics import clopper_pearson, holm
+from history.blame import Controls, differences
+from history.detect import LONGEST, Split, level, logs_of, split_of_hits, split_of_level
+from history.rounds import Round
+from history.series import METRICS, Metric, Tally, figures, tallies, total
+
+#: The chance that a morning tells any change that is none, at most; Fisher's test stays far below it.
+ALPHA: Final = {"class": 0.02, "figure": 0.005}
+#: Nights that a hit rate is given over, and that a class stays on the page after its last hit.
+RECENT: Final = 30
+
+
+class Standing(StrEnum):
+    """How a class stands in a cell this morning."""
+
+    NEW = "new"  # a rise was told this morning
+    STILL = "still"  # a rise was told earlier, or every round shows it since the history began
+    FIXED = "fixed"  # a fall to nothing was told this morning
+    FLAKY = "flaky"  # it shows now and then, and chance alone explains how often
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Hits among the rounds that could show a class, with the exact 95 % interval of their rate."""
+
+    hits: int
+    rounds: int
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, tally: Tally) -> Rate:
+        low, high = clopper_pearson(tally.hits, tally.rounds)
+        return cls(hits=tally.hits, rounds=tally.rounds, low=round(low, 4), high=round(high, 4))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change that was told.
+
+    ``before``, ``after``: rates for a class, levels (geometric means) for a figure. ``p``: adjusted for the
+    search and for all series of that morning. ``machine``: why it is the machine's; empty where it is not.
+    """
+
+    cell: str
+    subject: str  # a class, or a metric
+    kind: str  # class, figure
+    at: str  # the first night of the new level
+    told: str  # the night whose page told it
+    is_up: bool
+    is_worse: bool
+    before: Rate | float
+    after: Rate | float
+    p: float
+    machine: str = ""
+    differences: list[str] = field(
+        default_factory=list
+    )  # versions and machine that differ from that night on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassState:
+    """A class in a cell, as it stands on the last night.
+
+    ``rate``: since the last change, over 30 nights at most. ``tonight``: of the last night; None when no
+    round of it could show the class. ``is_first``: never seen before the last night.
+    """
+
+    cell: str
+    cls: str
+    standing: Standing
+    since: str  # night of the first hit since the last change; of *fixed*, the first night without
+    rate: Rate
+    tonight: Rate | None
+    is_expected: bool
+    is_first: bool
+    is_control: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Everything that was told until the last night."""
+
+    nights: list[str]
+    changes: list[Change]  # oldest first
+    states: list[ClassState]
+    comparisons: dict[str, int]  # series that the last morning tested, by kind
+
+    @property
+    def fresh(self) -> list[Change]:
+        """The changes that the last morning tells."""
+        return [change for change in self.changes if self.nights and change.told == self.nights[-1]]
+
+
+@dataclass(slots=True)
+class _Series:
+    """One tested series: its nights, its values, and where its last stretch begins."""
+
+    cell: str
+    subject: str
+    nights: list[str]
+    values: list[Any]
+    start: int = 0
+    direction: int = 0  # of the last change: +1 up, -1 down
+
+    def stretch(self, night: str, longest: int | None = None) -> tuple[int, list[Any]] | None:
+        """(index of its first night, values) up to a night; None when the series has nothing that night."""
+        end = bisect_left(self.nights, night)
+        if end == len(self.nights) or self.nights[end] != night:
+            return None
+        start = self.start if longest is None else max(self.start, end + 1 - longest)
+        return start, self.values[start : end + 1]
+
+
+def story_of(rounds: Sequence[Round]) -> Story:
+    """Read a suite's rounds night by night. Pure: the same rounds, the same story."""
+    nights = sorted({row.night for row in rounds})
+    hits = [_Series(*key, list(n), list(n.values())) for key, n in tallies(rounds).items()]
+    levels = [_Series(*key, list(n), list(n.values())) for key, n in figures(rounds).items()]
+    controls = Controls.of(rounds)
+    metrics = {metric.name: metric for metric in METRICS}
+    changes: list[Change] = []
+    comparisons = {"class": 0, "figure": 0}
+    for night in nights:
+        told, comparisons["class"] = _told(
+            hits, night, "class", None, lambda _, __, stretch: split_of_hits(stretch)
+        )
+        changes += [_class_change(*each, night=night, controls=controls, rounds=rounds) for each in told]
+        told, comparisons["figure"] = _told(
+            levels,
+            night,
+            "figure",
+            LONGEST,
+            lambda series, first, values: _split_of_figures(series, first, values, metrics, controls),
+        )
+        changes += [
+            _figure_change(
+                *each, night=night, metric=metrics[each[0].subject], controls=controls, rounds=rounds
+            )
+            for each in told
+        ]
+    states = [state for series in hits if nights and (state := _state(series, nights, changes, rounds))]
+    return Story(nights=nights, changes=changes, states=states, comparisons=comparisons)
+
+
+_Told = tuple[_Series, int, list[Any], Split]
+
+
+def _told(
+    every: Sequence[_Series],
+    night: str,
+    kind: str,
+    longest: int | None,
+    split: Callable[[_Series, int, list[Any]], Split | None],
+) -> tuple[list[_Told], int]:
+    """The series that change this morning, with the stretch's first index; and how many were tested."""
+    tested: list[_Told] = []
+    for series in every:
+        stretch = series.stretch(night, longest)
+        found = split(series, *stretch) if stretch else None
+        if stretch and found:
+            tested.append((series, *stretch, found))
+    adjusted = holm([each[3].p for each in tested])
+    return [
+        (series, first, values, Split(found.at, p))
+        for (series, first, values, found), p in zip(tested, adjusted, strict=True)
+        if p <= ALPHA[kind]
+    ], len(tested)
+
+
+def _split_of_figures(
+    series: _Series,
+    first: int,
+    stretch: list[float],
+    metrics: Mapping[str, Metric],
+    controls: Controls,
+) -> Split | None:
+    """The split of a cell's figures, without what the machine added to them; a control's as they are."""
+    metric = metrics[series.subject]
+    logs = logs_of(stretch, metric)
+    if series.cell not in controls.cells:
+        logs = logs - controls.offset(metric, series.nights[first : first + len(stretch)])
+    return split_of_level(logs, metric.least)
+
+
+def _class_change(
+    series: _Series,
+    first: int,
+    stretch: list[Tally],
+    split: Split,
+    *,
+    night: str,
+    controls: Controls,
+    rounds: Sequence[Round],
+) -> Change:
+    before, after = total(stretch[: split.at]), total(stretch[split.at :])
+    is_up = after.hits * before.rounds > before.hits * after.rounds
+    series.start, series.direction = first + split.at, 1 if is_up else -1
+    at = series.nights[series.start]
+    return Change(
+        cell=series.cell,
+        subject=series.subject,
+        kind="class",
+        at=at,
+        told=night,
+        is_up=is_up,
+        is_worse=is_up != _is_expected(series, rounds),
+        before=Rate.of(before),
+        after=Rate.of(after),
+        p=split.p,
+        machine=controls.blame_class(series.cell, series.subject, at, night) if is_up else "",
+        differences=differences(rounds, series.cell, at),
+    )
+
+
+def _figure_change(
+    series: _Series,
+    first: int,
+    stretch: list[float],
+    split: Split,
+    *,
+    night: str,
+    metric: Metric,
+    controls: Controls,
+    rounds: Sequence[Round],
+) -> Change:
+    before, after = level(stretch[: split.at], metric), level(stretch[split.at :], metric)
+    is_up = after > before
+    nights = series.nights[first : first + len(stretch)]
+    series.start, series.direction = first + split.at, 1 if is_up else -1
+    at = series.nights[series.start]
+    return Change(
+        cell=series.cell,
+        subject=series.subject,
+        kind="figure",
+        at=at,
+        told=night,
+        is_up=is_up,
+        is_worse=is_up == metric.is_worse_up,
+        before=round(before, 3),
+        after=round(after, 3),
+        p=split.p,
+        machine=controls.blame_figure(series.cell, metric, nights, at, after / before),
+        differences=differences(rounds, series.cell, at),
+    )
+
+
+def _is_expected(series: _Series, rounds: Sequence[Round]) -> bool:
+    return any(row.expect == series.subject for row in rounds if row.cell == series.cell)
+
+
+def _state(
+    series: _Series, nights: Sequence[str], changes: Sequence[Change], rounds: Sequence[Round]
+) -> ClassState | None:
+    """How a class stands on the last night; None when it has not shown in the last 30 and did not change."""
+    last = nights[-1]
+    recent = set(nights[-RECENT:])
+    tallied = dict(zip(series.nights, series.values, strict=True))
+    since = [n for n in series.nights[series.start :] if n in recent]
+    rate = total([tallied[n] for n in since])
+    changed = any(c.told == last and (c.cell, c.subject) == (series.cell, series.subject) for c in changes)
+    if rate.rounds == 0 or (rate.hits == 0 and not changed):
+        return None
+    hit_nights = [n for n in series.nights if tallied[n].hits]
+    since_start = [n for n in hit_nights if n >= series.nights[series.start]]
+    return ClassState(
+        cell=series.cell,
+        cls=series.subject,
+        standing=_standing(series, rate, is_changed=changed),
+        since=since_start[0] if since_start else series.nights[series.start],
+        rate=Rate.of(rate),
+        tonight=Rate.of(tallied[last]) if last in tallied else None,
+        is_expected=_is_expected(series, rounds),
+        is_first=hit_nights == [last] and len(nights) > 1,
+        is_control=any(row.is_control for row in rounds if row.cell == series.cell),
+    )
+
+
+def _standing(series: _Series, rate: Tally, *, is_changed: bool) -> Standing:
+    if is_changed and series.direction > 0:
+        return Standing.NEW
+    if rate.hits == 0:
+        return Standing.FIXED
+    shows_always = series.start == 0 and rate.hits == rate.rounds > 1
+    return Standing.STILL if series.direction > 0 or shows_always else Standing.FLAKY
+
+
+def by_cell(states: Sequence[ClassState]) -> Mapping[str, list[ClassState]]:
+    """The states of each cell."""
+    made: dict[str, list[ClassState]] = {}
+    for state in states:
+        made.setdefault(state.cell, []).append(state)
+    return made

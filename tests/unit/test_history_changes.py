@@ -1,0 +1,179 @@
+"""Changes are told on the right night, with the right night named, and not told when chance explains it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bench.nights import Score, simulated
+from history.changes import Change, Standing, Story, story_of
+from history.rounds import Found, Round
+
+LOST = "acked-lost"
+NIGHTS = 20
+
+
+def night(number: int) -> str:
+    return f"night-{number:02d}"
+
+
+def a_round(at: int, number: int = 1, *, cell: str = "a", hit: bool = False, **changes: Any) -> Round:
+    found = [Found(cls=LOST, status="violation", count=1)] if hit else []
+    facts = {
+        "verdict": "fail" if hit else "pass",
+        "found": found,
+        "scenario": "s",
+        "suite": "nightly",
+        **changes,
+    }
+    return Round(key=f"{cell} {at} {number}", night=night(at), cell=cell, round=number, **facts)
+
+
+def story(hits: Sequence[int], rounds: int = 3, **changes: Any) -> Story:
+    """Of one cell with so many hits in each night."""
+    return story_of(
+        [
+            a_round(at, number, hit=number < count, **changes)
+            for at, count in enumerate(hits)
+            for number in range(rounds)
+        ]
+    )
+
+
+def of_p99(levels: Sequence[float], cell: str = "a", **changes: Any) -> list[Round]:
+    return [a_round(at, cell=cell, latency_ms={"p99": level}, **changes) for at, level in enumerate(levels)]
+
+
+def noisy(seed: int, level: float = 80.0, nights: int = NIGHTS) -> list[float]:
+    dice = random.Random(seed)
+    return [level * dice.lognormvariate(0, 0.05) for _ in range(nights)]
+
+
+def only(changes: Sequence[Change]) -> Change:
+    (change,) = changes
+    return change
+
+
+def test_a_class_that_shows_in_every_round_is_new_on_its_first_night() -> None:
+    told = story([0] * 10 + [3])
+    change, state = only(told.fresh), told.states[0]
+    assert (change.subject, change.at, change.told, change.is_worse) == (LOST, night(10), night(10), True)
+    assert (state.standing, state.since, state.is_first) == (Standing.NEW, night(10), True)
+    assert (state.rate.hits, state.rate.rounds) == (3, 3)
+    assert state.rate.low < 0.5
+
+
+def test_it_is_still_there_on_the_next_nights_and_is_told_once() -> None:
+    told = story([0] * 10 + [3, 2, 3])
+    assert only(told.changes).told == night(10)
+    assert told.fresh == []
+    assert told.states[0].standing is Standing.STILL
+
+
+def test_a_class_that_is_gone_is_fixed_from_the_first_night_without_it() -> None:
+    told = story([3] * 6 + [0, 0])
+    change = only(told.changes)
+    assert (change.at, change.is_up, change.is_worse) == (night(6), False, False)
+    assert [state.standing for state in story([3] * 6 + [0] * 8).states] == []
+    first = next(n for n in range(7, 9) if story([3] * 6 + [0] * (n - 6)).fresh)
+    assert story([3] * 6 + [0] * (first - 6)).states[0].standing is Standing.FIXED
+
+
+def test_a_hit_now_and_then_is_flaky_with_its_rate_and_pages_nobody() -> None:
+    told = story([0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1])
+    state = told.states[0]
+    assert told.changes == []
+    assert (state.standing, state.is_first) == (Standing.FLAKY, False)
+    assert (state.rate.hits, state.rate.rounds) == (3, 42)
+    assert state.rate.low < 3 / 42 < state.rate.high
+
+
+def test_a_class_that_was_always_there_is_still_there() -> None:
+    assert story([3, 3, 3]).states[0].standing is Standing.STILL
+
+
+def test_rounds_that_prove_nothing_and_sticky_seeds_do_not_count() -> None:
+    clean = [a_round(at, number) for at in range(6) for number in range(3)]
+    unknown = [a_round(6, number, verdict="unknown") for number in range(3)]
+    untested = [a_round(7, number, untested={LOST: "no log"}) for number in range(3)]
+    sticky = [a_round(8, number, hit=True, is_sticky=True) for number in range(3)]
+    hit = [a_round(9, hit=True)]
+    (state,) = story_of([*clean, *unknown, *untested, *sticky, *hit]).states
+    assert (state.rate.hits, state.rate.rounds) == (1, 19)
+
+
+def test_what_a_variant_is_expected_to_show_is_worse_when_it_is_gone() -> None:
+    change = only(story([3] * 8 + [0] * 3, expect=LOST).changes)
+    assert (change.is_up, change.is_worse) == (False, True)
+
+
+def test_a_version_that_came_with_the_change_is_named() -> None:
+    versions = ["2.1"] * 10 + ["2.2"] * 2
+    rounds = [
+        a_round(at, number, hit=at >= 10, client="lib", client_version=version)
+        for at, version in enumerate(versions)
+        for number in range(3)
+    ]
+    assert only(story_of(rounds).changes).differences == ["lib 2.1 -> 2.2"]
+
+
+def test_a_slower_client_is_told_on_its_second_night_and_the_first_is_named() -> None:
+    levels = noisy(1)
+    slower = [level * (2 if at >= 15 else 1) for at, level in enumerate(levels)]
+    change = only(story_of(of_p99(slower)).changes)
+    assert (change.kind, change.subject, change.at, change.told) == ("figure", "p99", night(15), night(16))
+    assert change.is_worse
+    assert (change.before, change.after) == (pytest.approx(80, rel=0.1), pytest.approx(160, rel=0.1))
+
+
+def test_one_odd_night_and_a_step_that_is_too_small_are_no_change() -> None:
+    levels = noisy(2)
+    odd = [level * (5 if at == 12 else 1) for at, level in enumerate(levels)]
+    small = [level * (1.15 if at >= 10 else 1) for at, level in enumerate(levels)]
+    assert story_of(of_p99(odd)).changes == []
+    assert story_of(of_p99(small)).changes == []
+
+
+def test_what_the_control_cell_shows_too_is_the_machines() -> None:
+    slow = [2.0 if at >= 14 else 1.0 for at in range(NIGHTS)]
+    cell = of_p99([level * factor for level, factor in zip(noisy(3), slow, strict=True)])
+    control = of_p99(
+        [level * factor for level, factor in zip(noisy(4, 5.0), slow, strict=True)],
+        "control",
+        is_control=True,
+    )
+    alone = only(story_of(cell).changes)
+    assert (alone.cell, alone.machine) == ("a", "")
+    told = story_of([*cell, *control]).changes
+    assert {change.cell for change in told if not change.machine} == set()
+    assert {change.at for change in told if change.cell == "control"} == {night(14)}
+
+
+def test_a_class_that_a_control_cell_shows_too_is_the_machines() -> None:
+    both = [
+        a_round(at, number, cell=cell, hit=at >= 10, is_control=cell == "control")
+        for at in range(12)
+        for number in range(3)
+        for cell in ("a", "control")
+    ]
+    (told,) = [change for change in story_of(both).changes if change.cell == "a"]
+    assert "control" in told.machine
+
+
+def test_a_page_of_an_earlier_morning_is_told_again_as_it_was() -> None:
+    hits = [0] * 10 + [1, 3, 2, 0, 3]
+    later = story(hits).changes
+    earlier = [change for stop in range(1, len(hits) + 1) for change in story(hits[:stop]).fresh]
+    assert later == earlier
+
+
+def test_of_a_simulated_season_the_true_changes_are_told_and_hardly_any_other() -> None:
+    """Whole figures, over many seasons: docs/explanation/what-changed.md."""
+    score = Score()
+    cells, rounds = simulated(1, nights=80)
+    score.add(cells, story_of(rounds))
+    assert score.missed.total() - score.missed["p99 drifts 1 % a night"] <= 2
+    assert len(score.false) <= 2
