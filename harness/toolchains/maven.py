@@ -277,9 +277,35 @@ def failure(output: str, title: str) -> EnvironmentNotReady | UsageError:
 def _versions(title: str) -> str:
     """Versions that there are, as a hint; best effort within a bounded time."""
     group, name, version = title.split(":")
+    try:
+        return versions_hint(_listing(group, name), version)
+    except EnvironmentNotReady:
+        return "ask for another version"
+
+
+def released(group: str, name: str) -> list[str]:
+    """Every version of an artifact that the repository has, in no order.
+
+    Raises:
+        EnvironmentNotReady: no Ivy or no Java, no answer in time, or no such artifact.
+    """
+    found = listed_versions(_listing(group, name))
+    if not found:
+        raise EnvironmentNotReady(
+            f"the Maven repository names no version of {group}:{name}", hint="check the network or proxy"
+        )
+    return found
+
+
+def _listing(group: str, name: str) -> str:
+    """What Ivy says when it is asked for any version of an artifact.
+
+    Raises:
+        EnvironmentNotReady: no Ivy or no Java, or no answer in time.
+    """
     jar = ivy_jar()
     if jar is None:
-        return "ask for another version"
+        raise EnvironmentNotReady("no Ivy in pyspark's jars", hint="reinstall pyspark")
     with tempfile.TemporaryDirectory() as work:
         command = [
             find_java().path, "-jar", str(jar), "-debug", "-cache", work, "-dependency", group, name, "[0,)",
@@ -289,15 +315,21 @@ def _versions(title: str) -> str:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_VERSIONS_TIMEOUT_S, check=False, cwd=work
             )
-        except (OSError, subprocess.TimeoutExpired):
-            return "ask for another version"
-    return versions_hint(done.stdout, version)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EnvironmentNotReady(f"no list of the versions of {group}:{name}: {error}") from error
+    return done.stdout
+
+
+def listed_versions(output: str) -> list[str]:
+    """The versions in Ivy's debug output."""
+    return (
+        ", ".join(re.findall(r"found revs: \[(.*?)\]", output)).split(", ") if "found revs" in output else []
+    )
 
 
 def versions_hint(output: str, wanted: str) -> str:
     """The released versions in Ivy's debug output, those of the wanted major number first."""
-    listed = ", ".join(re.findall(r"found revs: \[(.*?)\]", output))
-    found = {text for text in listed.split(", ") if re.fullmatch(r"\d+\.\d+\.\d+", text)}
+    found = {text for text in listed_versions(output) if re.fullmatch(r"\d+\.\d+\.\d+", text)}
     ordered = sorted(found, key=lambda text: [int(part) for part in text.split(".")], reverse=True)
     near = [text for text in ordered if text.split(".")[0] == wanted.split(".")[0]]
     shown = (near or ordered)[:8]

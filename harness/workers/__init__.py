@@ -41,17 +41,19 @@ class Toolchain:
     Attributes:
         launch: (worker, version, offline, on_progress) -> argv and environment; builds on first use.
         readiness: (worker, version) -> what ``doctor`` says; builds and downloads nothing.
+        released: worker -> the versions that its package index has, in no order.
     """
 
     launch: Callable[[WorkerSpec, str, bool, Progress], Command]
     readiness: Callable[[WorkerSpec, str], Readiness]
+    released: Callable[[WorkerSpec], list[str]]
 
 
 TOOLCHAINS: Mapping[str, Toolchain] = {
-    "python": Toolchain(environments.launch, environments.readiness),
-    "java": Toolchain(java_build.launch, java_build.readiness),
-    "go": Toolchain(go_build.launch, go_build.readiness),
-    "other": Toolchain(command.launch, command.readiness),
+    "python": Toolchain(environments.launch, environments.readiness, environments.released),
+    "java": Toolchain(java_build.launch, java_build.readiness, java_build.released),
+    "go": Toolchain(go_build.launch, go_build.readiness, go_build.released),
+    "other": Toolchain(command.launch, command.readiness, command.released),
 }
 
 
@@ -146,6 +148,15 @@ def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
     if missing:
         return Readiness(False, f"needs {missing}", f"install {missing}")
     return TOOLCHAINS[worker.language].readiness(worker, client_version)
+
+
+def released(worker: WorkerSpec) -> list[str]:
+    """Every version of a client that its package index has, pre-releases too, in no order.
+
+    Raises:
+        WorkerError, EnvironmentNotReady: the index is not known, or it does not tell.
+    """
+    return TOOLCHAINS[worker.language].released(worker)
 
 
 def refused_options(worker: WorkerSpec, client_version: str, spec: Mapping[str, Any]) -> str:

@@ -135,3 +135,14 @@ def _build(worker: WorkerSpec, version: str, folder: Path) -> None:
         raise WorkerError(
             f"{worker.library} {version} does not build: {command[0]} ended with {done.returncode}: {said}"
         )
+
+
+def released(worker: WorkerSpec) -> list[str]:
+    """Nobody knows where a command's client is published.
+
+    Raises:
+        WorkerError: always.
+    """
+    raise WorkerError(
+        f"no package index is known for {worker.library}", hint="name its versions, such as 1.2.0"
+    )

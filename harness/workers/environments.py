@@ -19,6 +19,7 @@ from harness.workers.spec import Readiness, WorkerSpec, installed_version
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z.!+_-]{0,40}$")
 _MARKER = "complete"
 BUILD_TIMEOUT_S = 300.0
+LIST_TIMEOUT_S = 60.0
 #: What Python workers share.
 KIT = Path(__file__).parent / "python_kit"
 
@@ -51,6 +52,27 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
     if is_beside(worker, wanted) or is_built(worker, wanted):
         return Readiness(True, wanted)
     return Readiness(True, f"{wanted} not fetched yet; pip will")
+
+
+def released(worker: WorkerSpec) -> list[str]:
+    """Versions in the package index that this Python can install, in no order.
+
+    Raises:
+        WorkerError: pip does not tell.
+    """
+    command = [
+        sys.executable, "-m", "pip", "index", "versions", worker.library,
+        "--disable-pip-version-check", "--no-input",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise WorkerError(f"pip does not list the versions of {worker.library}: {error}") from error
+    listed = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
+    if listed is None:
+        said = done.stderr.strip().splitlines() or ["no output"]
+        raise WorkerError(f"pip does not list the versions of {worker.library}: {said[-1]}")
+    return listed[1].split(", ")
 
 
 def packages_of(worker: WorkerSpec, version: str) -> list[str]:

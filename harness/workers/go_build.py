@@ -187,17 +187,37 @@ def _build(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path)
 
 def _refuse_unknown(worker: WorkerSpec, module: Module, go: Go) -> None:
     """Raise UsageError when the module has no such version; say nothing when the proxy does not tell."""
-    paths = [table.path for table in _build_of(worker).modules]
     try:
-        listed = run_go([go.path, "list", "-m", "-versions", *paths], Path("/"), LIST_TIMEOUT_S)
+        known = _listed(worker, go)
     except subprocess.TimeoutExpired:
         return
-    known = [text.removeprefix("v") for text in listed.stdout.split() if re.match(r"v\d", text)]
     if known and module.version not in known:
         raise UsageError(
             f"{worker.library} has no version {module.version}",
             hint=f"near it: {', '.join(nearest(module.version, known))}",
         )
+
+
+def released(worker: WorkerSpec) -> list[str]:
+    """Versions that the module proxy has, under every path of the client, in no order.
+
+    Raises:
+        EnvironmentNotReady: no Go, or it is too old.
+        WorkerError: the proxy does not tell.
+    """
+    try:
+        known = _listed(worker, find_go())
+    except subprocess.TimeoutExpired as error:
+        raise WorkerError(f"go does not list the versions of {worker.library} in time") from error
+    if not known:
+        raise WorkerError(f"go lists no version of {worker.library}", hint="is the module proxy reachable?")
+    return known
+
+
+def _listed(worker: WorkerSpec, go: Go) -> list[str]:
+    paths = [table.path for table in _build_of(worker).modules]
+    listed = run_go([go.path, "list", "-m", "-versions", *paths], Path("/"), LIST_TIMEOUT_S)
+    return [text.removeprefix("v") for text in listed.stdout.split() if re.match(r"v\d", text)]
 
 
 def nearest(version: str, known: Sequence[str], count: int = 4) -> list[str]:

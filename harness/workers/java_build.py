@@ -26,6 +26,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.toolchains import maven
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.jars import (
@@ -139,6 +140,21 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
             f"{worker.library}: client_version {version!r} cannot be used", hint=f"there are: {known}"
         )
     return Client(f"{name} {number}", _artifacts(table, number), None, table.java, table.renames)
+
+
+def released(worker: WorkerSpec) -> list[str]:
+    """Versions of the client of the default that the Maven repository has, in no order; of one that is not
+    the first of its clients with its name before it (``qpid-client 6.4.0``).
+
+    Raises:
+        EnvironmentNotReady: the repository does not tell.
+    """
+    name = client_of(worker, "").text.rpartition(" ")[0]
+    clients = _build_of(worker).clients
+    newest = [each for each in clients if each.name == name][-1]
+    group, artifact, _ = newest.coordinates[0].split(":")
+    prefix = f"{name} " if len({each.name for each in clients}) > 1 else ""
+    return [f"{prefix}{version}" for version in maven.released(group, artifact)]
 
 
 def _build_of(worker: WorkerSpec) -> JavaBuild:
