@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from commands.console import Settings
@@ -44,16 +44,23 @@ def opened_campaign(
     command: str,
     *,
     replay: RunDir | None = None,
+    session: WarmSession | None = None,
 ) -> Iterator[tuple[Campaign[Result], BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
 
     With ``--keep-up`` the cluster stays when all went well.
+
+    Args:
+        replay: the run whose fault times and targets are used.
+        session: of a night of several campaigns, which leaves it open; the latest run is then none of them.
     """
     from analysis.spark.session import WarmSession
     from harness.run.campaign import Campaign
 
-    with closing(settings.progress()) as progress, WarmSession(options.master) as session:
-        hooks = _hooks(settings, options, progress, session, root, plans, replay)
+    with ExitStack() as stack:
+        progress = stack.enter_context(closing(settings.progress()))
+        spark = session or stack.enter_context(WarmSession(options.master))
+        hooks = _hooks(settings, options, progress, spark, root, plans, replay, is_latest=session is None)
         campaign: Campaign[Result] = Campaign(
             root,
             hooks,
@@ -86,6 +93,8 @@ def _hooks(
     root: RunDir,
     plans: Sequence[Plan],
     replay: RunDir | None,
+    *,
+    is_latest: bool,
 ) -> CampaignHooks[Result]:
     """Cluster, faults and judging of a campaign; a cluster has what the faults of all plans need."""
     import faults
@@ -108,7 +117,7 @@ def _hooks(
         )
 
     def on_phase(name: str) -> None:
-        if name == "ready":
+        if name == "ready" and is_latest:
             point_latest(root)  # from here on there is something to show
         if name == "drain":
             session.start()

@@ -121,11 +121,17 @@ def _faults(context: click.Context, typed: str) -> Names:
     return {kind["title"]: kind["description"] for kind in schema["items"]["oneOf"]}
 
 
+def _suites(context: click.Context, typed: str) -> Names:
+    files = {path.stem: path for path in (SCHEMA_FILE.parent / "suites").glob("*.yaml")}
+    return {**_abouts(files), **_own_files(typed)}
+
+
 scenarios = _completes(_scenarios, otherwise="file")
 bugs = _completes(_bugs, otherwise="file")
 ready = _completes(_ready)
 variants = _completes(_variants)
 pairs = _completes(_pairs)
+suites = _completes(_suites, otherwise="file")
 runs = _completes(_runs, otherwise="dir")
 clusters = _completes(_clusters)
 classes = _completes(_classes)

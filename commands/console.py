@@ -162,14 +162,14 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """The whole: global options, commands in the order given."""
+    """The whole, or a part of it: global options, commands in the order given."""
 
     command_class = Command
 
-    def __init__(self, *args: Any, example: str = "", **keys: Any) -> None:
+    def __init__(self, *args: Any, example: str = "", is_part: bool = False, **keys: Any) -> None:
         super().__init__(*args, **keys)
         self.example = example
-        self.params += _global_options(hidden=False)
+        self.params += _global_options(hidden=is_part)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

@@ -102,7 +102,7 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
     Raises:
         BrokerstormError: it could not be started or was interrupted.
     """
-    asked = _prepare(settings, request)
+    asked = prepare(settings, request)
     began = time.monotonic()
     try:
         _run(settings, request, asked)
@@ -117,7 +117,12 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
 # ----- before anything is started ---------------------------------------------------------------------
 
 
-def _prepare(settings: Settings, request: ReproRequest) -> Reproduction:
+def prepare(settings: Settings, request: ReproRequest, root: RunDir | None = None) -> Reproduction:
+    """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
+
+    Raises:
+        BrokerstormError: it could not be started, and there is no folder of it.
+    """
     _find(request.bug)
     scenario = read_scenario(request.bug, request.overrides)
     question = _question(scenario, request)
@@ -126,7 +131,7 @@ def _prepare(settings: Settings, request: ReproRequest) -> Reproduction:
     pairs = _plans(scenario, question, seed, request.client_jars)
     plans = [plan for pair in pairs for plan in pair]
     warnings = preflight(plans, settings.run_dir, request.runtime).require().warnings
-    root = new_run(settings.run_dir, scenario.name)
+    root = root.create() if root else new_run(settings.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
     asked = Reproduction(
         root=root,
@@ -217,9 +222,24 @@ def _run(settings: Settings, request: ReproRequest, asked: Reproduction) -> None
     with opened as (campaign, progress):
         for text in asked.warnings:
             progress.note(f"warning: {text}")
-        for number, plan in _agenda(asked):
-            if not _count_one(campaign, asked, number, plan, progress):
-                break
+        _play(campaign, asked, progress)
+
+
+def _play(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgress) -> None:
+    for number, plan in _agenda(asked):
+        if not _count_one(campaign, asked, number, plan, progress):
+            break
+
+
+def play_in(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgress) -> int:
+    """Run what was prepared in a campaign that goes on after it; its exit code.
+
+    Raises:
+        BrokerstormError: interrupted, or the very first round could not start.
+    """
+    began = time.monotonic()
+    _play(campaign, asked, progress)
+    return asked.summary(time.monotonic() - began).exit_code
 
 
 def _agenda(asked: Reproduction) -> Iterator[tuple[int, Plan]]:
@@ -258,7 +278,7 @@ def _attempt(campaign: Campaign[Result], asked: Reproduction, plan: Plan, name: 
     asked.save()
     run = RunDir(asked.root.root / name)
     try:
-        each = campaign.run_round(plan, run)
+        each = campaign.run_round(plan, run, command=asked.command)
     except EnvironmentNotReady as error:
         if not asked.judged:
             raise

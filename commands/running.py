@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.verdict.campaign import Campaign as Summary
     from harness.plan.model import Plan
-    from harness.run.campaign import Round
+    from harness.run.campaign import Campaign, Round
 
 MAX_SEED = 1_000_000
 
@@ -60,7 +60,7 @@ def run_request(settings: Settings, request: RunRequest) -> int:
     Raises:
         BrokerstormError: it could not be started or was interrupted.
     """
-    prepared = _prepare(settings, request)
+    prepared = prepare(settings, request)
     began = time.monotonic()
     try:
         rounds = _run_rounds(settings, request, prepared)
@@ -83,7 +83,12 @@ def close_run_folder(root: RunDir, error: BrokerstormError) -> None:
         error.hint = f"what was captured until then: `brokerstorm analyze {root.run_id}`"
 
 
-def _prepare(settings: Settings, request: RunRequest) -> PreparedRun:
+def prepare(settings: Settings, request: RunRequest, root: RunDir | None = None) -> PreparedRun:
+    """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
+
+    Raises:
+        BrokerstormError: it could not be started, and there is no folder of it.
+    """
     from harness.run.campaign import round_names
 
     if request.scenario is None:
@@ -96,7 +101,7 @@ def _prepare(settings: Settings, request: RunRequest) -> PreparedRun:
         name, about, text = scenario.name, scenario.about, scenario.text
     # Refused before a folder is made.
     warnings = preflight(plans, settings.run_dir, request.runtime).require().warnings
-    root = new_run(settings.run_dir, name)
+    root = root.create() if root else new_run(settings.run_dir, name)
     plans = [for_a_new_run(plan) for plan in plans]
     if text:
         root.scenario.write_text(text)
@@ -172,6 +177,19 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) 
                 _summarize(prepared, rounds, 0.0)  # what is finished can be shown and analysed
             raise
     return rounds
+
+
+def play_in(campaign: Campaign[Result], prepared: PreparedRun) -> int:
+    """Run what was prepared in a campaign that goes on after it; its exit code.
+
+    Raises:
+        BrokerstormError: as `Campaign.run`.
+    """
+    began = time.monotonic()
+    rounds = list(campaign.run(prepared.plans, root=prepared.root, command=prepared.command, goes_on=True))
+    if len(rounds) == 1:
+        return rounds[0].result.exit_code
+    return _summarize(prepared, rounds, time.monotonic() - began).exit_code
 
 
 def _summarize(prepared: PreparedRun, rounds: Sequence[Round[Result]], duration_s: float) -> Summary:

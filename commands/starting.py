@@ -48,22 +48,31 @@ def list_(settings: Settings, kind: str) -> int:
     shell_complete=completion.ready,
     help="A copy of a name from `list scenarios` or `list bugs`.",
 )
+@click.option("--suite", is_flag=True, help="A suite, of what runs every night.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
-def new(settings: Settings, file: Path, system: str | None, ready: str | None, force: bool) -> int:
-    """Write a commented scenario to edit."""
+def new(
+    settings: Settings, file: Path, system: str | None, ready: str | None, suite: bool, force: bool
+) -> int:
+    """Write a commented scenario, or a suite, to edit."""
     from harness.scenario.schema import copied_scenario, new_scenario
+    from suites.file import new_suite
 
     if ready and system:
         raise UsageError(f"--from {ready} is of a system already", hint="leave out --system")
+    if suite and (ready or system):
+        raise UsageError("--suite writes a suite of all systems", hint="leave out --from and --system")
     path = file if file.suffix else file.with_suffix(".yaml")
     if path.exists() and not force:
         raise UsageError(f"{path} exists", hint="--force writes over it")
-    text = copied_scenario(path, ready) if ready else new_scenario(path, system or DEFAULT.name)
+    if suite:
+        text = new_suite(path)
+    else:
+        text = copied_scenario(path, ready) if ready else new_scenario(path, system or DEFAULT.name)
     try:
         path.write_text(text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    verb = "repro" if ready in bundled_bugs() else "run"
+    verb = "suite run" if suite else "repro" if ready in bundled_bugs() else "run"
     document = {"schema_version": SCHEMA_VERSION, "file": str(path)}
     settings.show(document, lambda: paragraph(f"{path} written; `brokerstorm {verb} {path}` runs it"))
     return Exit.PASS

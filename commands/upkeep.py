@@ -84,7 +84,7 @@ def fetch(settings: Settings, scenario: str | None, images: bool, system: str | 
     plans = [] if system else _plans(scenario or DEFAULT_SCENARIO)
     clusters = [(system, version)] if system else [(plan.system, plan.version) for plan in plans]
     with closing(settings.progress()) as progress:
-        folders = _fetch_files(plans, progress.download)
+        folders = fetch_files(plans, progress.download)
         if images:
             folders |= _fetch_images(list(dict.fromkeys(clusters)), plans, progress.download)
     document = {
@@ -107,7 +107,7 @@ def _refuse_mixture(scenario: str | None, images: bool, system: str | None, vers
         raise UsageError(f"{scenario} and --system {system}: name one of the two")
 
 
-def _fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
     """Jars, clients and Spark's class archive; name -> where it is."""
     from analysis.spark.session import record_classes
     from harness.clusters import fetch_cluster, spec_of
@@ -223,6 +223,17 @@ def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool)
 
     settings.show(document, text)
     return Exit.PASS
+
+
+def end_leftovers(run_id: str) -> None:
+    """End what a run of this id left behind.
+
+    Raises:
+        HealError, EnvironmentNotReady: as `harness.clusters.leftovers.remove`.
+    """
+    from harness.clusters import leftovers
+
+    _remove(leftovers.find(run_id))
 
 
 def _remove(found: Sequence[Leftover]) -> None:

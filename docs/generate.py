@@ -10,22 +10,22 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin
 
 import click
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import suites.document  # noqa: E402
+import suites.file  # noqa: E402
 from cli import cli  # noqa: E402 - run as a script, the tree is not on the path before
-from commands.console import Command  # noqa: E402
+from commands.console import Command, Group  # noqa: E402
 from docs.anomalies_page import anomalies_page  # noqa: E402
 from docs.fault_page import faults_page  # noqa: E402
 from docs.history_page import history_page  # noqa: E402
 from docs.markdown import MADE, item  # noqa: E402
+from docs.model_keys import key_item, models  # noqa: E402
+from docs.suite_page import suite_page  # noqa: E402
 from faults.schedule.reference import schema  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
 from harness.exposure import CAPTURED  # noqa: E402
@@ -44,10 +44,13 @@ def pages() -> dict[Path, str]:
         REFERENCE / "cli.md": cli_page(),
         REFERENCE / "scenario.md": scenario_page(),
         REFERENCE / "exit-codes.md": exit_codes_page(),
+        REFERENCE / "suite.md": suite_page(),
         REFERENCE / "faults.md": faults_page(),
         REFERENCE / "exposure.md": exposure_page(),
         REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),
+        suites.file.SCHEMA_FILE: suites.file.schema_text(),
+        suites.document.SCHEMA_FILE: suites.document.schema_text(),
         SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
     }
 
@@ -58,10 +61,18 @@ def pages() -> dict[Path, str]:
 def cli_page() -> str:
     """docs/reference/cli.md: the help of every command."""
     parts = ["# Commands", "", MADE, "", *_help(cli, "brokerstorm")]
-    for name, command in cli.commands.items():
+    for name, command in _commands(cli):
         parts += ["", f"## {name}", "", *_help(command, f"brokerstorm {name}")]
     parts += ["", "Global options are accepted before and after the command."]
     return "\n".join(parts) + "\n"
+
+
+def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command below a group, those of its parts behind each part."""
+    for name, command in group.commands.items():
+        yield f"{before}{name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{before}{name} ")
 
 
 def _help(command: click.Command, path: str) -> list[str]:
@@ -72,7 +83,7 @@ def _help(command: click.Command, path: str) -> list[str]:
         max_content_width=100,
         help_option_names=["-h", "--help"],
     )
-    assert isinstance(command, Command) or command is cli
+    assert isinstance(command, Command | Group)
     return ["```text", command.get_help(context).rstrip(), "```"]
 
 
@@ -100,9 +111,9 @@ def scenario_page() -> str:
         "be there already: `--set 'load.producers.second!new.client=kafka-python'` adds one.",
         "Faults: [faults.md](faults.md).",
     ]
-    for path, model in _models(Scenario, ""):
+    for path, model in models(Scenario, ""):
         lines += ["", f"## {path or 'top level'}", "", *(model.__doc__ or "").strip().splitlines(), ""]
-        lines += [line for name, field in model.model_fields.items() for line in _key_item(name, field)]
+        lines += [line for name, field in model.model_fields.items() for line in key_item(name, field)]
     lines += [
         "",
         "## How variants merge",
@@ -111,75 +122,6 @@ def scenario_page() -> str:
         "values are replaced, `null` removes a key.",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _models(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
-    yield path, model
-    for name, field in model.model_fields.items():
-        inner, suffix = _needed(field.annotation), ""
-        if get_origin(inner) is dict:
-            inner, suffix = get_args(inner)[1], ".NAME"
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _models(inner, f"{path}.{name}{suffix}".lstrip("."))
-
-
-def _needed(annotation: Any) -> Any:
-    """``X`` of ``X | None``."""
-    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-    return kinds[0] if isinstance(annotation, UnionType) and len(kinds) == 1 else annotation
-
-
-def _key_item(name: str, field: Any) -> list[str]:
-    default = _default(field)
-    facts = f"{_type(field)}, default {default}" if default and not field.is_required() else _type(field)
-    required = ", **required**" if field.is_required() else ""
-    return item(f"`{name}` ({facts}{required}): {field.description or ''}")
-
-
-def _type(field: Any) -> str:
-    annotation = _needed(field.annotation)
-    if "parse_seconds" in repr(field.metadata):
-        return "duration"
-    if "payload_sizes" in repr(field.metadata):
-        return "whole number, or range"
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is dict:
-        return "mapping"
-    if origin is list:
-        return "list"
-    if arguments and all(isinstance(each, str) for each in arguments):
-        return " or ".join(f"`{each}`" for each in arguments if each)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "mapping"
-    words = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}
-    return words.get(annotation, "text") + _bounds(field.metadata)
-
-
-def _bounds(metadata: list[Any]) -> str:
-    low = next((m.ge for m in metadata if hasattr(m, "ge")), None)
-    above = next((m.gt for m in metadata if hasattr(m, "gt")), None)
-    high = next((m.le for m in metadata if hasattr(m, "le")), None)
-    parts = [
-        f"from {low:,}" if low is not None else "",
-        f"above {above:,}" if above is not None else "",
-        f"to {high:,}" if high is not None else "",
-    ]
-    return "".join(f" {part}" for part in parts if part)
-
-
-def _default(field: Any) -> str:
-    if field.is_required():
-        return ""
-    value = field.default
-    if value is PydanticUndefined:
-        value = field.get_default(call_default_factory=True)
-    if value is None or isinstance(value, BaseModel) or value in ("", {}, []):
-        return ""
-    if isinstance(value, dict):
-        return ", ".join(f"one named `{name}`" for name in value)
-    if isinstance(value, float) and "parse_seconds" in repr(field.metadata):
-        return f"`{value:g}s`"
-    return f"`{json.dumps(value)}`" if not isinstance(value, str) else f"`{value}`"
 
 
 # ----- exposure ---------------------------------------------------------------------------------------

@@ -74,8 +74,15 @@ class Campaign(Generic[ResultT]):
         self._cluster: Cluster | None = None
         self._key: tuple[Any, ...] = ()
 
-    def run(self, plans: Sequence[Plan]) -> Iterator[Round[ResultT]]:
+    def run(
+        self, plans: Sequence[Plan], *, root: RunDir | None = None, command: str = "", goes_on: bool = False
+    ) -> Iterator[Round[ResultT]]:
         """Run each plan in turn; yields a round as soon as it is judged.
+
+        Args:
+            root: folder of these rounds; None = the campaign's own.
+            command: repeats these rounds; empty = the campaign's own.
+            goes_on: others will be run after these: the cluster stays.
 
         Raises:
             BrokerstormError: as `LiveRun.execute`, or `Interrupted` after a round that was cut short
@@ -83,15 +90,21 @@ class Campaign(Generic[ResultT]):
         """
         single = len(plans) == 1
         names = round_names(plans)
+        root, command = root or self._root, command or self._command
         if not single:
-            self._root.create()
-            write_json(self._root.campaign, {"schema_version": 1, "runs": names, "command": self._command})
+            root.create()
+            write_json(root.campaign, {"schema_version": 1, "runs": names, "command": command})
         for number, (plan, name) in enumerate(zip(plans, names, strict=True), start=1):
-            run = self._root if single else RunDir(self._root.root / name)
-            yield self.run_round(plan, run, is_last=number == len(plans))
+            run = root if single else RunDir(root.root / name)
+            is_last = number == len(plans) and not goes_on
+            yield self.run_round(plan, run, is_last=is_last, command=command)
 
-    def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False) -> Round[ResultT]:
+    def run_round(
+        self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = ""
+    ) -> Round[ResultT]:
         """Run one plan in the folder ``run`` and judge it; ``is_last``: the cluster is not needed after it.
+
+        ``command`` repeats it; empty = the campaign's own.
 
         Raises:
             BrokerstormError: as `run`.
@@ -104,7 +117,7 @@ class Campaign(Generic[ResultT]):
             self._hooks.injector(plan, cluster, run),
             progress=self._progress,
             interrupts=self._interrupts,
-            command=self._command,
+            command=command or self._command,
             on_phase=self._hooks.on_phase,
             offline=self._offline,
         )

@@ -42,7 +42,7 @@ def test_the_wheel_puts_one_package_into_site_packages(wheel: Path) -> None:
 
 
 def test_the_wheel_holds_every_file_that_a_command_reads(wheel: Path) -> None:
-    folders = ("analysis", "commands", "compose", "faults", "harness", "scenarios")
+    folders = ("analysis", "commands", "compose", "faults", "harness", "history", "scenarios", "suites")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     paths += (ROOT / "docs").rglob("*.md")
     wanted = {f"brokerstorm/{path.relative_to(ROOT)}" for path in paths if "__pycache__" not in path.parts}

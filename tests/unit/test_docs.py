@@ -16,7 +16,7 @@ from tests.unit.test_imports import ROOT, imports, is_worker, module_file, name_
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PARTS = (
     *("analysis", "bench", "commands", "compose", "docs"),
-    *("faults", "harness", "history", "scenarios", "tests"),
+    *("faults", "harness", "history", "scenarios", "suites", "tests"),
 )
 #: Files that readers of a how-to make.
 WRITTEN = {name for page in PAGES if page.parent.name == "howto" for name in files_of(page)}
@@ -24,7 +24,9 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 #: ``harness/run/lifecycle.py``; with ``<name>`` or ``*`` any that fits.
 FILE = re.compile(rf"(?<![\w/.<>-])((?:{'|'.join(PARTS)})/[\w./*<>-]*[\w*>/])")
 #: A module, class or function by its whole name.
-DOTTED = re.compile(r"`((?:analysis|commands|faults|harness|history)(?:\.\w+)+)(?<!\.jsonl)(?<!\.sqlite)`")
+DOTTED = re.compile(
+    r"`((?:analysis|commands|faults|harness|history|suites)(?:\.\w+)+)(?<!\.jsonl)(?<!\.sqlite)`"
+)
 
 
 def without_code_blocks(page: Path) -> str:
@@ -116,7 +118,7 @@ def imports_between_packages() -> Iterator[tuple[Path, str]]:
 
 
 def test_the_architecture_page_lists_every_package() -> None:
-    parts = ("analysis/", "commands/", "faults/", "harness/", "history/")
+    parts = ("analysis/", "commands/", "faults/", "harness/", "history/", "suites/")
     packages = {package_of(path) for path in sources() if name_of(path).startswith(parts)}
     own_folder = {package_of(path) for path in sources() if is_worker(path)} - {"harness/workers"}
     assert sorted(rooms()) == sorted(packages - own_folder - {"analysis", "faults", "harness"})

@@ -23,8 +23,8 @@ MAX_TEST_FILE_LINES = 600
 
 #: What each part may import of ours. A prefix allows everything below it.
 ALLOWED = {
-    "cli": ("harness", "faults", "analysis", "history", "commands"),
-    "commands": ("harness", "faults", "analysis", "history", "commands"),
+    "cli": ("harness", "faults", "analysis", "history", "suites", "commands"),
+    "commands": ("harness", "faults", "analysis", "history", "suites", "commands"),
     "faults": (
         "faults",
         "harness.protocols",
@@ -45,11 +45,17 @@ ALLOWED = {
         "harness.toolchains.java",
     ),
     "history": ("history", "analysis", "harness.rundir", "harness.errors", "harness.invocation"),
+    "suites": ("suites", "harness"),
     "launcher": ("cli",),
     "harness": ("harness",),
     "bench": ("harness", "faults", "analysis", "history", "bench", "tests.planted"),
-    "docs": ("harness", "faults", "analysis", "history", "cli", "commands", "docs"),
-    "tests": ("harness", "faults", "analysis", "history", "cli", "commands", "tests", "bench", "docs"),
+    "docs": ("harness", "faults", "analysis", "history", "suites", "cli", "commands", "docs"),
+    "tests": (
+        *("harness", "faults", "analysis", "history", "suites", "cli", "commands"),
+        "tests",
+        "bench",
+        "docs",
+    ),
 }
 #: The bottom of the graph.
 BARE = (
@@ -62,7 +68,10 @@ BARE = (
 #: Client and broker libraries: only who talks to brokers may know them.
 CLIENT_LIBRARIES = {module for worker in known_workers().values() for module in worker.python.imports}
 CLIENT_LIBRARIES_IN = ("harness/brokers", "harness/workers", "tests", "bench")
-OURS = ("cli", "commands", "harness", "faults", "analysis", "history", "bench", "docs", "launcher", "tests")
+OURS = (
+    *("cli", "commands", "harness", "faults", "analysis", "history", "suites"),
+    *("bench", "docs", "launcher", "tests"),
+)
 
 
 def sources() -> list[Path]:

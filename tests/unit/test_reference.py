@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from commands.plans import read_scenario
-from docs import generate
+from docs import generate, model_keys
 from faults.kinds import KINDS
 from harness.errors import EXIT_MEANING, Exit
 from harness.scenario.bundled import SCHEMA_FILE, bundled_bugs, bundled_scenarios
@@ -19,6 +19,7 @@ from harness.scenario.file import load_scenario
 from harness.scenario.model import Part, Scenario
 from harness.scenario.schema import copied_scenario, new_scenario
 from harness.systems import SYSTEMS
+from suites.model import Suite
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +73,11 @@ def test_schema_takes_what_people_write(validator: jsonschema.Draft202012Validat
     validator.validate({"$schema": "x", "name": "x", "load": load})
 
 
-def test_every_key_of_a_scenario_is_explained() -> None:
-    def models(model: type[Part]) -> list[type[Part]]:
-        return [found for _, found in generate._models(model, "")]
-
+@pytest.mark.parametrize("file", [Scenario, Suite])
+def test_every_key_is_explained(file: type[Part]) -> None:
     bare = [
         f"{model.__name__}.{name}"
-        for model in models(Scenario)
+        for _, model in model_keys.models(file, "")
         for name, field in model.model_fields.items()
         if not field.description
     ]

@@ -49,7 +49,7 @@ class Played:
         self.names: list[str] = []
         self.closed = 0
 
-    def run_round(self, plan: Plan, run: RunDir) -> Round[Result]:
+    def run_round(self, plan: Plan, run: RunDir, *, command: str = "") -> Round[Result]:
         self.plans.append(plan)
         self.names.append(run.run_id)
         return Round(plan, run, RunOutcome("complete"), self.script(plan, run.run_id))

@@ -1,0 +1,274 @@
+"""The commands suite plan and suite run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands import completion
+from commands.console import SCHEMA_VERSION, Group, Settings, command, write
+from commands.options import offline_option
+from commands.tables import paragraph, table
+from harness.errors import EnvironmentNotReady, Exit, UsageError
+
+if TYPE_CHECKING:
+    from commands.suite_plans import PlannedNight, SuiteRequest
+    from history.store import History
+    from suites.night import NightDir
+
+_SHOWN_LEFT_OUT = 20
+
+
+@click.group(
+    "suite",
+    cls=Group,
+    is_part=True,
+    example="brokerstorm suite plan quick\nbrokerstorm suite run quick --budget 15m",
+)
+def suite() -> None:
+    """Run many scenarios over clients, brokers and seeds, night after night.
+
+    A suite file says once what runs; every night is kept in a history, which tells what is new.
+    """
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    from harness.durations import parse_seconds  # brings pydantic, which completion can do without
+
+    if value is None:
+        return None
+    try:
+        parsed = parse_seconds(value)
+    except ValueError as error:
+        raise UsageError(f"--budget {value} {error}") from error
+    assert isinstance(parsed, float)
+    return parsed
+
+
+def _narrowing(function: Any) -> Any:
+    """The options that `suite plan` and `suite run` share."""
+    for option in reversed(
+        (
+            click.option(
+                "--only",
+                multiple=True,
+                metavar="PATTERN",
+                help="Only cells whose name fits; may be repeated.",
+            ),
+            click.option("--shard", metavar="N/M", help="This machine's part: 2/4 is the second of four."),
+            click.option(
+                "--budget", callback=_seconds, metavar="TIME", help="Time for the whole, such as 3h."
+            ),
+            click.option(
+                "--seed",
+                type=click.IntRange(0, 2**63 - 1),
+                help="Decides the seeds of all cells. Default: new ones every night.",
+            ),
+            click.option(
+                "--history",
+                type=click.Path(dir_okay=False, path_type=Path),
+                help="The history file; default: history.sqlite in the folder of runs.",
+            ),
+            offline_option,
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def _request(given: dict[str, Any]) -> SuiteRequest:
+    from commands.suite_plans import SuiteRequest
+    from suites.choice import Shard
+
+    values = {**given, "budget_s": given["budget"], "suite": given["file"]}
+    values["shard"] = Shard.parse(given["shard"]) if given["shard"] else None
+    names = SuiteRequest.__dataclass_fields__
+    return SuiteRequest(**{name: value for name, value in values.items() if name in names})
+
+
+def _tell(text: str) -> None:
+    import sys
+
+    write(f"brokerstorm: {text}", file=sys.stderr)
+
+
+@contextmanager
+def _history(path: Path, *, make: bool) -> Iterator[History | None]:
+    """The history; None where there is none yet and none is to be made."""
+    from history.store import History
+
+    if not make and not path.exists():
+        yield None
+        return
+    with History.open(path) as history:
+        for note in history.notes:
+            _tell(note)
+        yield history
+
+
+@command("plan", example="brokerstorm suite plan nightly --budget 1h")
+@click.argument("file", shell_complete=completion.suites)
+@_narrowing
+def plan(settings: Settings, file: str, **given: Any) -> int:
+    """Dry run: the cells of a suite, how long each will take, and what does not fit.
+
+    FILE is a suite file, or the name of a ready one. Versions such as `latest` are resolved now.
+    """
+    from commands.suite_plans import history_path, plan_night
+
+    request = _request({"file": file, **given})
+    path = history_path(settings, request.history)
+    with _history(path, make=False) as history:
+        planned = plan_night(request, history, path, _tell)
+    settings.show(_plan_document(planned), lambda: _show_plan(planned))
+    return Exit.PASS
+
+
+def _plan_document(planned: PlannedNight) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    choice, night = planned.choice, planned.night
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "suite-plan",
+        "suite": night.suite,
+        "seed": night.seed,
+        "budget_s": night.budget_s,
+        "expected_s": round(choice.total_s, 1),
+        "cells": [
+            {**asdict(cell), "expected_s": round(choice.expected_s[cell.id], 1)} for cell in choice.cells
+        ],
+        "left_out": [{"cell": cell, "why": why} for cell, why in night.left_out.items()],
+    }
+
+
+def _show_plan(planned: PlannedNight) -> None:
+    choice, night = planned.choice, planned.night
+    rounds = {cell.id: [turn for turn in night.turns if turn.cell == cell.id] for cell in choice.cells}
+    rows = [["cell", "versions", "seeds", "about"]]
+    for cell in choice.cells:
+        client = f"{cell.client} {cell.client_version}, " if cell.client_version else ""
+        versions = f"{client}{cell.system} {cell.broker_version}"
+        sticky = sum(turn.is_sticky for turn in rounds[cell.id])
+        seeds = f"{len(rounds[cell.id])}" + (f" ({sticky} red before)" if sticky else "")
+        rows.append([cell.id, versions, seeds, _time(choice.expected_s[cell.id])])
+    table(rows)
+    budget = f" of a budget of {_time(night.budget_s)}" if night.budget_s is not None else ""
+    paragraph(f"{len(choice.cells)} cells, about {_time(choice.total_s)}{budget}")
+    if night.left_out:
+        paragraph(f"{len(night.left_out)} cells would not fit the budget:")
+        for name, why in [*night.left_out.items()][:_SHOWN_LEFT_OUT]:
+            paragraph(f"{name}: {why}", indent="  ")
+        if len(night.left_out) > _SHOWN_LEFT_OUT:
+            paragraph(f"and {len(night.left_out) - _SHOWN_LEFT_OUT} more", indent="  ")
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+@command("run", example="brokerstorm suite run nightly\nbrokerstorm suite run nightly --resume")
+@click.argument("file", shell_complete=completion.suites)
+@_narrowing
+@click.option("--resume", is_flag=True, help="Go on with the last night, which was cut short.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["new", "any", "none"]),
+    help="What makes the exit code 1: a cell that is red since tonight, any red cell, or nothing.",
+)
+def run(settings: Settings, file: str, resume: bool, **given: Any) -> int:
+    """Run a suite and keep every round in the history.
+
+    A cell that breaks (exit code 4, 5 or 70) is run once more and never stops the others. The seeds of red
+    cells are run again the next nights, beside new ones. The exit code is 1 for what --fail-on says, else
+    that of a cell that broke, else 3 if a cell is unknown, else 0.
+    """
+    from commands.suite_plans import history_path
+
+    request = _request({"file": file, **given})
+    if resume:
+        return _resume(settings, request)
+    path = history_path(settings, request.history)
+    with _history(path, make=True) as history:
+        assert history is not None
+        return _begin(settings, request, history, path)
+
+
+def _begin(settings: Settings, request: SuiteRequest, history: History, path: Path) -> int:
+    from commands.suite_plans import plan_night
+    from harness.rundir import new_run
+    from suites.night import NightDir
+
+    planned = plan_night(request, history, path, _tell)
+    night_dir = NightDir(new_run(settings.run_dir, planned.night.suite).root)
+    night_dir.run.scenario.with_name("suite.yaml").write_text(planned.file.text)
+    night_dir.save(planned.night)
+    return _play(settings, night_dir, history)
+
+
+def _resume(settings: Settings, request: SuiteRequest) -> int:
+    from suites.file import load_suite
+    from suites.night import unfinished
+
+    if request.only or request.shard or request.budget_s is not None or request.seed is not None:
+        raise UsageError(
+            "--resume goes on with a night as it was planned",
+            hint="leave out --only, --shard, --budget, --seed",
+        )
+    night_dir = unfinished(settings.run_dir, load_suite(request.suite).suite.name)
+    path = request.history or Path(night_dir.load().history)
+    with _history(path, make=True) as history:
+        assert history is not None
+        return _play(settings, night_dir, history)
+
+
+def _play(settings: Settings, night_dir: NightDir, history: History) -> int:
+    """Play what is left of a night, keep its document, show it; the exit code."""
+    from filelock import FileLock, Timeout
+
+    from commands.nights import NightRun
+    from commands.upkeep import end_leftovers
+    from harness.rundir import write_json
+    from suites.document import summarize
+
+    night = night_dir.load()
+    try:
+        lock = FileLock(night_dir.root / "night.lock").acquire(timeout=0)
+    except Timeout:
+        raise EnvironmentNotReady(
+            f"{night_dir.id} is still being run by another process", hint="wait for it, or end it"
+        ) from None
+    with lock:
+        end_leftovers(night_dir.id)
+        NightRun(settings, night_dir, night, history, _tell).play()
+        document = summarize(night_dir, night, frozenset()).document()
+        for skipped in document["not_run"]:
+            history.skip(night_dir.id, night.suite, skipped["cell"], skipped["why"])
+        write_json(night_dir.document, document)
+    settings.show(document, lambda: _show_night(night_dir, document))
+    return int(document["exit_code"])
+
+
+def _show_night(night_dir: NightDir, document: dict[str, Any]) -> None:
+    for cell in document["cells"]:
+        for each in cell["rounds"]:
+            reasons = "; ".join(each["reasons"])
+            sticky = ", red before" if each["is_sticky"] else ""
+            line = f"{each['verdict']:<7}  {cell['id']}, seed {each['seed']}{sticky}"
+            paragraph(line + (f": {reasons}" if reasons else ""), hanging=" " * 9)
+    for skipped in document["not_run"]:
+        paragraph(f"not run  {skipped['cell']}: {skipped['why']}", hanging=" " * 9)
+    counts = ", ".join(f"{count} {word}" for word, count in document["verdicts"].items() if count)
+    write(f"{document['suite']}: {counts or 'nothing was run'}; {night_dir.root}")
+
+
+for _part in (plan, run):
+    suite.add_command(_part)

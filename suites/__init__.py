@@ -1,0 +1,1 @@
+"""Suites: what runs every night, over clients, brokers, settings and seeds."""
