@@ -37,8 +37,9 @@ def analyze(settings: Settings, run: str | None, master: str | None, source: str
     RUN is an id from `list runs` or a folder; default the latest. A run that was cut short is judged by
     what was captured until then. The exit code is the verdict, as for `run`.
 
-    With --import, DIR (a folder, or any URI that Spark reads) holds sends/ and log/, and deliveries/ if
-    there are any, as Parquet files in the sealed columns. See docs/howto/judge-another-capture.md.
+    With --import, DIR (a folder, or a URI that PyArrow reads) holds the tables sends and log, deliveries if
+    there are any, as CSV, JSON Lines or Parquet, and import.yaml, which says what rows do not. Every row is
+    checked before anything is judged. See docs/howto/judge-another-capture.md.
     """
     from analysis.spark.session import WarmSession
     from commands import summaries
@@ -75,27 +76,20 @@ def analyze(settings: Settings, run: str | None, master: str | None, source: str
 
 def _analyze_import(settings: Settings, source: str, master: str | None) -> int:
     """Make a run of another tool's tables, and judge it."""
-    import shutil
     from pathlib import Path
 
-    from analysis.capture.imports import Source, import_capture
     from analysis.spark.session import WarmSession
     from commands import summaries
-    from harness.rundir import new_run, point_latest
+    from harness.importing.capture import import_run
+    from harness.importing.source import Source
 
-    uri = source if "://" in source else str(Path(source).resolve())
-    Source.open(uri)  # before seconds are spent on a session
-    with closing(settings.progress()) as progress, WarmSession(master) as session:
-        session.start()
-        run = new_run(settings.run_dir, "imported")
+    tables = Source.open(source if "://" in source else str(Path(source).resolve()))
+    with closing(settings.progress()) as progress:
         progress.phase("import", source)
-        try:
-            import_capture(uri, run, session.get())
-        except BaseException:
-            shutil.rmtree(run.root, ignore_errors=True)
-            raise
-        point_latest(run)
-        result = _judge(run, session, progress).result
+        run = import_run(tables, settings.run_dir)  # before seconds are spent on a session
+        with WarmSession(master) as session:
+            session.start()
+            result = _judge(run, session, progress).result
     return summaries.show_result(settings, run, result)
 
 

@@ -23,13 +23,15 @@ from commands.console import Command, Group  # noqa: E402
 from docs.anomalies_page import anomalies_page  # noqa: E402
 from docs.fault_page import faults_page  # noqa: E402
 from docs.history_page import history_page  # noqa: E402
+from docs.import_page import import_page  # noqa: E402
 from docs.markdown import MADE, item  # noqa: E402
 from docs.model_keys import key_item, models  # noqa: E402
 from docs.suite_page import suite_page  # noqa: E402
 from faults.schedule.reference import schema  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
 from harness.exposure import CAPTURED  # noqa: E402
-from harness.scenario.bundled import SCHEMA_FILE  # noqa: E402
+from harness.importing.model import import_schema  # noqa: E402
+from harness.scenario.bundled import IMPORT_SCHEMA_FILE, SCHEMA_FILE  # noqa: E402
 from harness.scenario.model import Scenario  # noqa: E402
 from harness.scenario.schema import scenario_schema  # noqa: E402
 from harness.workers import is_ours, known_workers  # noqa: E402
@@ -47,11 +49,13 @@ def pages() -> dict[Path, str]:
         REFERENCE / "suite.md": suite_page(),
         REFERENCE / "faults.md": faults_page(),
         REFERENCE / "exposure.md": exposure_page(),
+        REFERENCE / "import.md": import_page(),
         REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),
         suites.file.SCHEMA_FILE: suites.file.schema_text(),
         suites.document.SCHEMA_FILE: suites.document.schema_text(),
         SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
+        IMPORT_SCHEMA_FILE: json.dumps(import_schema(), indent=1) + "\n",
     }
 
 

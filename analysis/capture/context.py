@@ -111,6 +111,11 @@ class Reading:
     unknown: frozenset[str] = frozenset()
 
     @property
+    def is_start_known(self) -> bool:
+        """A group that names no position at its first assignment began at the first message."""
+        return "from_start" not in self.unknown
+
+    @property
     def is_individual(self) -> bool:
         """Messages are settled one by one, so what is not settled may come again at any time."""
         return self.subscription != "group"
@@ -193,6 +198,7 @@ class Context:
         usual_reading: of a group of which the plan says nothing.
         streams: name of stream id 1, 2, 3 ...
         end_ns: end of observation: the last producer was closed or had died.
+        unstated: of an import, by name of a precondition or of what a class asks for, why it is not known.
         names: text of every other id of names.jsonl (errors, client names, subscriptions).
     """
 
@@ -215,6 +221,7 @@ class Context:
     stall_ns: int = 15 * _NS
     readiness_restored: bool = True
     drained: bool = True
+    unstated: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def window_s(self) -> int:

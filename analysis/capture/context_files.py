@@ -90,6 +90,7 @@ def context_of(
         stall_ns=round(float(plan["limits"].get("stall", 15.0)) * _NS),
         readiness_restored=bool(manifest.get("readiness_restored", False)),
         drained=bool(manifest.get("drained", False)),
+        unstated={str(name): str(why) for name, why in (manifest.get("unstated") or {}).items()},
     )
 
 

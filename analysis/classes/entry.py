@@ -30,7 +30,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "start-known": "the group is known to have started before the message's position",
     "acks-kept": "every fault after the acknowledgement is known to have left it in place",
     "topic-ours": "nobody else writes to the topic",
-    "settings-known": "what the client's settings promise is stated in its worker.toml",
+    "settings-known": "what the client's settings promise is stated (worker.toml, import.yaml)",
 }
 
 #: What a run must have for a class to be about it; and why it is not, without.
@@ -41,6 +41,10 @@ ASKS: Final[Mapping[str, str]] = {
     "queues": "there was no queue",
     "fixed-lanes": "the client chose every partition",
     "deadlines": "no deadline of a send is known",
+    "silence-limit": "no limit is set for the time without a delivery",
+    "payload-checks": "nobody checked the payloads",
+    "ack-positions": "no acknowledgement names a position",
+    "settlements": "nothing was acknowledged or committed",
     "client-sequence": "the log holds no sequence ids of the client",
     "ignored-results": "every producer looked at the results of its sends",
     "resent": "no application sent a message again",

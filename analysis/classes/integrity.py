@@ -12,6 +12,7 @@ INTEGRITY: Final = (
         rank=10,
         breaks=(ALWAYS,),
         needs=(),
+        asks=("payload-checks",),
         sentence="the payload is not what was sent: length or checksum is wrong",
         example="sent 7 (crc 9f2c), stored 7 (crc 1b00)",
         explanation=(

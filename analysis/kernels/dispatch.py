@@ -299,9 +299,12 @@ def _dispatch_evidence(given: Given, rows: Array, complete: bool) -> Array:
     context, log = given.history.context, given.history.bucket.log
     base = (0 if context.drained else BITS["drained"]) | (0 if complete else BITS["delivery-capture"])
     unmet = np.full(len(rows), base, np.uint16)
-    for stream, position in _starts(given).items():
-        early = (log["stream"][rows] == stream) & (log["position"][rows] < position)
+    starts, streams = _starts(given), log["stream"][rows]
+    for stream, position in starts.items():
+        early = (streams == stream) & (log["position"][rows] < position)
         unmet[early] |= BITS["start-known"]
+    if not context.reading(given.group).is_start_known:
+        unmet[~np.isin(streams, list(starts))] |= BITS["start-known"]
     return unmet
 
 
@@ -309,8 +312,10 @@ def _starts(given: Given) -> dict[int, int]:
     """Lowest position at which an assignment of each stream is known to have begun.
 
     The group's first assignment of a stream without a position began at the log's start: with nothing
-    committed yet, workers read from the earliest message.
+    committed yet, workers read from the earliest message. Of a group that may have begun anywhere, such a
+    stream is left out.
     """
+    is_known = given.history.context.reading(given.group).is_start_known
     told: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for change in given.matching.changes:
         own = given.matching.group_of_session.get(change.session) == given.group
@@ -319,5 +324,8 @@ def _starts(given: Given) -> dict[int, int]:
     starts = {}
     for stream, assigns in told.items():
         first = min(assigns, key=lambda pair: pair[0])[1]
-        starts[stream] = min(position for _, position in assigns if position >= 0) if first >= 0 else 0
+        if first >= 0:
+            starts[stream] = min(position for _, position in assigns if position >= 0)
+        elif is_known:
+            starts[stream] = 0
     return starts

@@ -11,7 +11,7 @@ from analysis.kernels.evidence import Evidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits, split_index
 from analysis.kernels.matching import Matching
-from analysis.kernels.unrecorded import is_phantom
+from analysis.kernels.unrecorded import is_phantom, unknown_writers
 from harness.records import Check, Event, Outcome
 
 
@@ -78,6 +78,8 @@ def _given_out(history: History, cls: str, delivery: Array, slot: Array, *, spli
     unmet: Array | int = 0
     if cls == "delivered-then-lost":
         unmet = Evidence(history).absent(slot, stream, position)
+    elif cls == "phantom":
+        unmet = unknown_writers(history)
 
     def note(i: int) -> Note:
         session = int(table["session"][delivery[i]])

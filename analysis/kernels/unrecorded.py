@@ -47,8 +47,15 @@ def _unrecorded(history: History) -> list[Hits]:
         if len(own):
             row = history.first[own].astype(np.int64)
             stream = stream_of_rows(history, own, row)
-            found.append(hits(cls, slot=own, t_ns=history.times(own), split=split, stream=stream, row=row))
+            unmet = unknown_writers(history) if cls == "phantom" else 0
+            times = history.times(own)
+            found.append(hits(cls, slot=own, t_ns=times, split=split, unmet=unmet, stream=stream, row=row))
     return found
+
+
+def unknown_writers(history: History) -> int:
+    """Preconditions of a phantom that an import leaves open: who else may have sent it."""
+    return sum(BITS[name] for name in ("send-capture", "topic-ours") if name in history.context.unstated)
 
 
 def _holes(history: History) -> list[Hits]:

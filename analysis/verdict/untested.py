@@ -22,6 +22,7 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "queues": lambda context, counts: context.has_queues,
     "fixed-lanes": lambda context, counts: any(g.mode != "routed" for g in context.lane_groups),
     "deadlines": lambda context, counts: any(i.deadline_ns for i in context.instances.values()),
+    "silence-limit": lambda context, counts: context.stall_ns > 0,
     "client-sequence": lambda context, counts: counts.get("numbered_rows", 0) > 0,
     "ignored-results": lambda context, counts: _any_results(context, "ignored"),
     "resent": lambda context, counts: _any_results(context, "resent"),
@@ -50,15 +51,24 @@ def untested(context: Context, counts: Counts, found: Collection[str] = ()) -> d
     """
     reasons: dict[str, str] = {}
     for name, entry in CLASSES.items():
-        missing = [ASKS[ask] for ask in entry.asks if not _HAS[ask](context, counts)]
+        unknown = [context.unstated[name] for name in (*entry.asks, *entry.needs) if name in context.unstated]
+        told = [ask for ask in entry.asks if ask not in context.unstated]
+        missing = [ASKS[ask] for ask in told if not _HAS.get(ask, _always)(context, counts)]
         unmet = [PRECONDITIONS[n] for n in entry.needs if n in _HOLDS and not _HOLDS[n](context)]
         if name in found:
             continue
         if missing:
             reasons[name] = f"not applicable: {missing[0]}"
+        elif unknown:
+            reasons[name] = f"not known: {unknown[0]}"
         elif unmet:
             reasons[name] = f"not shown that {unmet[0]}"
     return reasons
+
+
+def _always(context: Context, counts: Counts) -> bool:
+    """What every run of ours has; an import may lack it (`Context.unstated`)."""
+    return True
 
 
 def _any_results(context: Context, handling: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 BUNDLED: Final = Path(__file__).resolve().parents[2] / "scenarios"
 SCHEMA_FILE: Final = BUNDLED / "scenario.schema.json"
+IMPORT_SCHEMA_FILE: Final = BUNDLED / "import.schema.json"
 
 
 def bundled_scenarios() -> dict[str, Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import yaml
@@ -32,8 +32,10 @@ def read(path: Path) -> str:
         raise ScenarioError(f"{path}: not UTF-8 text (byte {error.start})") from error
 
 
-def parse(path: Path, text: str) -> tuple[dict[str, Any], dict[Location, str]]:
-    """The data, and the place (``file:line``) of every key in it.
+def parse(
+    path: PurePath, text: str, *, what: str = "a scenario"
+) -> tuple[dict[str, Any], dict[Location, str]]:
+    """The data, and the place (``file:line``) of every key in it. ``what``: of which file, for messages.
 
     Raises:
         ScenarioError: empty, not YAML, not a mapping, or a key given twice.
@@ -43,7 +45,8 @@ def parse(path: Path, text: str) -> tuple[dict[str, Any], dict[Location, str]]:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
-            raise ScenarioError(f"{path}: is empty", hint="`brokerstorm new FILE` writes a scenario to edit")
+            hint = "`brokerstorm new FILE` writes a scenario to edit" if what == "a scenario" else ""
+            raise ScenarioError(f"{path}: is empty", hint=hint)
         places: dict[Location, str] = {}
         _note_places(node, (), str(path), places)
         data = loader.construct_document(node)
@@ -59,7 +62,7 @@ def parse(path: Path, text: str) -> tuple[dict[str, Any], dict[Location, str]]:
         if loader is not None:
             loader.dispose()
     if not isinstance(data, dict):
-        raise ScenarioError(f"{path}:1: a scenario is a mapping of key: value, got {shown(data)}")
+        raise ScenarioError(f"{path}:1: {what} is a mapping of key: value, got {shown(data)}")
     return data, places
 
 
@@ -67,7 +70,7 @@ def _note_places(node: yaml.Node, location: Location, path: str, places: dict[Lo
     """Keep the line of every key; a key twice in one mapping is an error (YAML would drop the first)."""
     places.setdefault(location, f"{path}:{node.start_mark.line + 1}")
     if len(places) > MAX_KEYS:
-        raise ScenarioError(f"{path}: more than {MAX_KEYS} keys: not a scenario file")
+        raise ScenarioError(f"{path}: more than {MAX_KEYS} keys")
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             _note_places(item, (*location, index), path, places)

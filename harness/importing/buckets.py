@@ -1,0 +1,87 @@
+"""The bucket files of one table, filled side by side in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from harness.errors import UsageError
+from harness.records import SEALED
+from harness.seal.parquet import BucketFile, SealedFile
+
+Columns = dict[str, npt.NDArray[Any]]
+#: In the place of a bucket's number: a row of all of them.
+EVERY: Final = -1
+#: Rows held for all buckets together: about 100 bytes each.
+_HELD_ROWS: Final = 1 << 20
+_IDENTITY: Final = ("instance", "lane", "seq", "attempt")
+
+
+class BucketFiles:
+    """Takes rows in any order of buckets; a bucket without rows gets no file."""
+
+    def __init__(self, table: str, count: int, path_of: Callable[[int], Path]) -> None:
+        self._table = table
+        self._count = count
+        self._path_of = path_of
+        self._files: dict[int, BucketFile] = {}
+        self._parts: dict[int, list[Columns]] = {}
+        self._held: dict[int, int] = {}
+
+    def add(self, columns: Columns, buckets: npt.NDArray[np.int64]) -> None:
+        """Rows and the bucket of each."""
+        is_every = buckets == EVERY
+        wanted = range(self._count) if is_every.any() else np.unique(buckets).tolist()
+        for bucket in wanted:
+            chosen = np.flatnonzero((buckets == bucket) | is_every)
+            if len(chosen):
+                part = {c.name: columns[c.name][chosen] for c in SEALED[self._table]}
+                self._parts.setdefault(bucket, []).append(part)
+                self._held[bucket] = self._held.get(bucket, 0) + len(chosen)
+        while sum(self._held.values()) > _HELD_ROWS:
+            self._flush(max(self._held, key=lambda bucket: self._held[bucket]))
+
+    def commit(self) -> dict[Path, SealedFile]:
+        """Let the files appear."""
+        for bucket in list(self._parts):
+            self._flush(bucket)
+        return {file.path: file.commit() for _, file in sorted(self._files.items())}
+
+    def abort(self) -> None:
+        """Remove what is unfinished."""
+        for file in self._files.values():
+            file.abort()
+
+    def _flush(self, bucket: int) -> None:
+        parts = self._parts.pop(bucket)
+        self._held.pop(bucket)
+        if bucket not in self._files:
+            self._files[bucket] = BucketFile(self._path_of(bucket), self._table)
+        names = [column.name for column in SEALED[self._table]]
+        self._files[bucket].write({name: np.concatenate([part[name] for part in parts]) for name in names})
+
+
+def refuse_two_sends(path: Path) -> None:
+    """Every send has one row: a second one says that two messages share an identity.
+
+    Raises:
+        UsageError: the message.
+    """
+    table = pq.read_table(path, columns=list(_IDENTITY))
+    columns = [table.column(name).to_numpy() for name in _IDENTITY]
+    order = np.lexsort(columns[::-1])
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in columns:
+        same &= column[order][1:] == column[order][:-1]
+    if same.any():
+        at = order[int(np.argmax(same))]
+        instance, lane, seq, attempt = (int(column[at]) for column in columns)
+        raise UsageError(
+            f"sends: message {instance}/{lane}/{seq} has two rows of attempt {attempt}",
+            hint="seq counts the messages of an (instance, lane); a re-send raises attempt",
+        )

@@ -1,0 +1,261 @@
+"""Makes a sealed run of an import: validate all, then write; what is wrong leaves nothing behind.
+
+    sends.csv log.csv ... import.yaml  -->  spool (checked rows)  -->  sealed/<table>/bucket=NN/part-0.parquet
+
+The files are read once, in pieces. What is checked is kept in a spool beside the run, for only after the last
+row it is known which lanes share a stream and so a bucket. From then on an import is a run like any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.importing.buckets import EVERY, BucketFiles, refuse_two_sends
+from harness.importing.facts import Facts, Routing, routing_of
+from harness.importing.plan import fault_rows, make_manifest, make_plan
+from harness.importing.rows import Range, Read, Rows, TableReader, ranges_of
+from harness.importing.source import HINT, Source
+from harness.importing.values import Names
+from harness.records import SEALED, Check, Event
+from harness.rundir import RunDir, new_run, point_latest, write_json, write_jsonl
+from harness.seal.parquet import SealedFile, arrow_schema
+from harness.seal.seal import SCHEMA_VERSION, TableReport, write_sealed_rows
+from harness.systems import system_of
+
+#: Several a core, so that cores stay busy to the end; more only costs files.
+BUCKETS: Final = 16
+_SPOOL_PREFIX: Final = ".import-"
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class CheckedImport:
+    """An import whose every row is valid, in a spool on disk. `write` makes a run of it."""
+
+    def __init__(self, source: Source, spool: Path) -> None:
+        self._source = source
+        self._spool = spool
+        self._names = Names(source.description.streams())
+        self._ranges = ranges_of(source, self._names)
+        self._facts = Facts(source, self._ranges)
+        for table in SEALED:
+            self._check(table)
+        self._facts.finish()
+        groups = {self._names.text(s.subscription) for s in self._facts.sessions.values()}
+        _require_consistent(source, self._facts, groups)
+
+    def write(self, run: RunDir, *, buckets: int = BUCKETS) -> None:
+        """Fill ``run``, an empty folder.
+
+        Raises:
+            UsageError: a message has two rows in sends, or a lane's topic is not known.
+            EnvironmentNotReady: the disk is full.
+        """
+        began, cpu = time.monotonic(), time.process_time()
+        said, facts = self._source.description, self._facts
+        routing = routing_of(self._source, facts, buckets)
+        plan = make_plan(said, facts, routing, self._names)
+        has_consumers = bool(self._source.files["deliveries"])
+        run.create()
+        files: dict[str, SealedFile] = {}
+        tables = {}
+        for table in SEALED:
+            written = self._seal(run, table, routing)
+            tables[table] = TableReport(
+                rows=facts.rows[table], files=len(written), bytes=sum(f.bytes for f in written.values())
+            )
+            files |= {path.relative_to(run.sealed).as_posix(): file for path, file in written.items()}
+        for path, rows in ((run.names, self._names.rows()), (run.log_bounds, self._bounds())):
+            files[path.name] = write_sealed_rows(path, rows)
+        run.plan.write_text(plan.model_dump_json(indent=1) + "\n")
+        write_json(
+            run.manifest,
+            make_manifest(run.run_id, self._source.uri, said, plan, facts, has_consumers),
+        )
+        write_jsonl(run.faults, fault_rows(said))
+        for path in (run.events, run.metrics):
+            write_jsonl(path, ())
+        report = {
+            "schema_version": SCHEMA_VERSION,
+            "rows": dict(facts.rows),
+            "tables": {name: asdict(table) for name, table in tables.items()},
+            "workers": {},
+            "files": {path: asdict(file) for path, file in sorted(files.items())},
+            "wall_s": round(time.monotonic() - began, 4),
+            "cpu_s": round(time.process_time() - cpu, 4),
+            "imported": self._source.uri,
+        }
+        write_json(run.seal_report, report)
+
+    # -- checking
+
+    def _check(self, table: str) -> None:
+        """Read the files of a table into the spool."""
+        reader = TableReader(self._source, table, self._names)
+        schema = arrow_schema(SEALED[table])
+        with pa.OSFile(str(self._spool / table), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            for read in reader.read():
+                self._facts.add(table, read)
+                writer.write_batch(_sealed_batch(read, schema))
+        self._facts.has_columns(table, reader.present or frozenset())
+
+    def _bounds(self) -> list[dict[str, Any]]:
+        names = self._source.description.streams()
+        remaining = system_of(self._source.description.system).is_queue
+        return [
+            self._bound(names[stream - 1], stream, found, remaining) for stream, found in self._ranges.items()
+        ]
+
+    def _bound(self, name: str, stream: int, found: Range, remaining: bool) -> dict[str, Any]:
+        why = "end" if found.read_to == found.end else "not read to the end"
+        row = {"stream": name, "stream_id": stream, **asdict(found), "why": why, "reader": "import"}
+        return row | ({"isolation": "remaining"} if remaining else {})
+
+    # -- writing
+
+    def _seal(self, run: RunDir, table: str, routing: Routing) -> dict[Path, SealedFile]:
+        """The bucket files of a table."""
+        buckets = BucketFiles(table, routing.buckets, lambda number: run.bucket_file(table, number))
+        place = _Places(table, routing)
+        try:
+            with pa.memory_map(str(self._spool / table)) as source, pa.ipc.open_file(source) as reader:
+                for index in range(reader.num_record_batches):
+                    batch = reader.get_batch(index)
+                    columns = {
+                        n: c.to_numpy() for n, c in zip(batch.schema.names, batch.columns, strict=True)
+                    }
+                    buckets.add(columns, place.of(columns))
+            files = buckets.commit()
+        except BaseException:
+            buckets.abort()
+            raise
+        if table == "sends":
+            for path in files:
+                refuse_two_sends(path)
+        return files
+
+
+def import_run(source: Source, runs: Path, *, buckets: int = BUCKETS) -> RunDir:
+    """Validate an import and make a new, sealed run of it in ``runs``.
+
+    Args:
+        buckets: tasks to judge it with, at most.
+
+    Raises:
+        UsageError: anything that is not as docs/reference/import.md has it; nothing is left in ``runs``.
+        EnvironmentNotReady: the disk is full.
+    """
+    is_new = not runs.exists()
+    with _disk_errors(runs):
+        runs.mkdir(parents=True, exist_ok=True)
+        try:
+            with tempfile.TemporaryDirectory(prefix=_SPOOL_PREFIX, dir=runs) as spool:
+                checked = CheckedImport(source, Path(spool))
+                run = new_run(runs, "imported")
+                try:
+                    checked.write(run, buckets=buckets)
+                except BaseException:
+                    shutil.rmtree(run.root, ignore_errors=True)
+                    raise
+        except BaseException:
+            if is_new:
+                with contextlib.suppress(OSError):  # another run may have come into it
+                    runs.rmdir()
+            raise
+    point_latest(run)
+    return run
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise EnvironmentNotReady(
+                f"no space left on the disk of {folder} for the import",
+                hint="free some space, or name another folder with --run-dir",
+            ) from error
+        raise UsageError(f"cannot import into {folder}: {error}") from error
+
+
+def _require_consistent(source: Source, facts: Facts, groups_seen: Collection[str]) -> None:
+    """import.yaml and the rows must fit.
+
+    Raises:
+        UsageError: they do not.
+    """
+    said, system = source.description, system_of(source.description.system)
+    if system.is_queue and not source.files["deliveries"]:
+        raise UsageError("no deliveries: of a queue nobody can tell without them what was lost", hint=HINT)
+    if said.groups and not source.files["deliveries"]:
+        source.refuse(("groups",), "there are groups, but no deliveries")
+    if source.files["deliveries"] and not said.groups:
+        raise UsageError("there are deliveries, but import.yaml has no groups", hint=HINT)
+    for name in said.groups:
+        if name not in groups_seen:
+            source.refuse(("groups", name), "no row of deliveries is of this group")
+    settled = {Event.ACK_CONFIRMED, Event.COMMIT, Event.ACK_CALLED}
+    for name, group in said.groups.items():
+        if system.is_queue and group.settle in ("ack", "transacted") and not facts.events & settled:
+            source.refuse(
+                ("groups", name, "settle"), f"{group.settle}, but no row of deliveries settles anything"
+            )
+    if said.stall and system.subscription == "group" and Event.ASSIGN not in facts.events:
+        source.refuse(("stall",), "needs assign events in deliveries: who held which partition when")
+    if not facts.first_due_ns:
+        raise UsageError("sends holds probes only: there is nothing to judge")
+
+
+def _sealed_batch(read: Read, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [pa.array(_column(read.rows, field.name, read.batch.rows), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(rows: Rows, name: str, count: int) -> npt.NDArray[np.int64]:
+    return rows[name] if name in rows else np.zeros(count, np.int64)
+
+
+class _Places:
+    """Bucket of each row, by the rule of sealing: the message's lane, else the stream; -1 = every bucket."""
+
+    def __init__(self, table: str, routing: Routing) -> None:
+        self._table = table
+        self._lanes = _lookup(routing.lanes)
+        self._streams = _lookup(routing.streams)
+
+    def of(self, columns: Rows) -> npt.NDArray[np.int64]:
+        by_lane = _taken(self._lanes, columns["lane"])
+        if self._table == "sends":
+            return by_lane
+        by_stream = _taken(self._streams, columns["stream"])
+        named = columns["check"] == Check.OK
+        if self._table == "log":
+            return np.where(named, by_lane, by_stream)
+        given = columns["event"] == Event.DELIVER
+        everywhere = ~given & (columns["stream"] == 0)
+        return np.where(everywhere, EVERY, np.where(named & given, by_lane, by_stream))
+
+
+def _lookup(buckets: Mapping[int, int]) -> npt.NDArray[np.int64]:
+    table = np.zeros(max(buckets, default=0) + 2, np.int64)  # the last one: unknown, in bucket 0
+    for number, bucket in buckets.items():
+        table[number] = bucket
+    return table
+
+
+def _taken(table: npt.NDArray[np.int64], numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return table[np.minimum(numbers.astype(np.int64), len(table) - 1)]

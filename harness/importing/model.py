@@ -1,0 +1,203 @@
+"""The file import.yaml: what the rows of an import do not say of themselves.
+
+What is not said counts as not known: a class that rests on it is suspect or not looked for, never passed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from harness.durations import Seconds
+from harness.scenario.part import Name, Part
+
+TimeUnit = Literal["ns", "us", "ms", "s"]
+Statement = Literal[
+    "all_sends", "producers_ended", "cluster_recovered", "only_writer", "all_deliveries", "drained"
+]
+_UNIT_NS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+#: Arrays by stream are made for every bucket.
+MAX_STREAMS: Final = 100_000
+
+
+def _moment(value: object) -> object:
+    """A whole number in the unit of `ImportFile.times`, or a time with its zone as YAML reads it."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError("has no zone: write 2026-01-31T12:00:00Z")
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ValueError("must be a time as 2026-01-31T12:00:00Z, or a whole number above 0")
+
+
+Moment = Annotated[
+    Any,
+    BeforeValidator(_moment),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "format": "date-time"}]}),
+]
+
+
+class ProducerSettings(Part):
+    """Settings of all producers."""
+
+    acks: Literal["all", "leader", "none"] | None = Field(
+        None,
+        description="all: an acknowledged message is on at least two replicas (acks=all, min.insync.replicas "
+        "of 2 or more, no unclean election; Pulsar's ack quorum); leader: on one; none: acknowledged unseen",
+    )
+    idempotence: bool | None = Field(
+        None, description="nothing is stored twice: idempotent producer, broker deduplication"
+    )
+    order: bool | None = Field(
+        None, description="the messages of a lane keep their order; not said: as idempotence, if that is true"
+    )
+    deadline: Seconds | None = Field(
+        None, gt=0, description="after which an open send hangs: the client's own timeout, and some seconds"
+    )
+    results: Literal["checked", "ignored", "resent"] | None = Field(
+        None, description="what the application does with the result of a send"
+    )
+
+
+class GroupSettings(Part):
+    """A consumer group, subscription or queue reader."""
+
+    topics: list[Name] = Field(min_length=1, description="what it subscribes to")
+    subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] | None = Field(
+        None, description="not said: that of the system"
+    )
+    settle: Literal["auto", "ack", "cumulative", "transacted", "none"] | None = Field(
+        None, description="how messages are settled; needed for queues"
+    )
+    from_start: bool | None = Field(
+        None, description="it began at the first position, or at the one that its first assign event names"
+    )
+    acks_confirmed: bool | None = Field(None, description="an ack-confirmed event is the broker's answer")
+    ack_timeout: Seconds | None = Field(
+        None, description="an unsettled message may come again after this; 0 = never because of time"
+    )
+    batch_index_acks: bool | None = Field(
+        None, description="single messages of a batch are acknowledged, at client and broker"
+    )
+    committed_only: bool | None = Field(None, description="it must not see aborted transactions")
+
+
+class LaneRange(Part):
+    """Lanes whose place is fixed before the send."""
+
+    topic: Name
+    mode: Literal["partition", "key"] = Field(
+        description="partition: lane first + i is partition i; key: all messages of a lane share a partition"
+    )
+    first: int = Field(0, ge=0)
+    count: int | None = Field(None, ge=1, description="of lanes; mode partition: the topic's partitions")
+
+
+class Statements(Part):
+    """What is known to hold. Not said, or false, means not known."""
+
+    all_sends: bool = Field(False, description="every call of a producer has its row, also of one that died")
+    producers_ended: bool = Field(
+        False, description="every producer was closed or dead before the end of the log was looked up"
+    )
+    cluster_recovered: bool = Field(
+        False, description="every partition had a leader and took messages when the log was read"
+    )
+    only_writer: bool = Field(False, description="nobody else wrote to the topics")
+    all_deliveries: bool = Field(False, description="every event of every consumer has its row")
+    drained: bool = Field(
+        False, description="every group had the time to read to the end of its partitions, and got there"
+    )
+
+
+class FaultStep(Part):
+    """A fault that somebody injected."""
+
+    kind: str = Field(min_length=1, max_length=100)
+    target: str = Field("", max_length=200)
+    start: Moment
+    end: Moment | None = Field(None, description="not said: it lasts to the end")
+    effective: bool = Field(False, description="it is known to have taken effect")
+    confirmed_acks: Literal["kept", "at-risk", "unknown"] = Field(
+        "unknown", description="what it did to acknowledgements that a broker had confirmed"
+    )
+
+
+class ColumnNames(Part):
+    """By table, our column and theirs."""
+
+    sends: dict[str, str] = Field(default_factory=dict)
+    log: dict[str, str] = Field(default_factory=dict)
+    deliveries: dict[str, str] = Field(default_factory=dict)
+    log_bounds: dict[str, str] = Field(default_factory=dict)
+
+
+class IgnoredColumns(Part):
+    """By table, columns of theirs that are not read."""
+
+    sends: list[str] = Field(default_factory=list)
+    log: list[str] = Field(default_factory=list)
+    deliveries: list[str] = Field(default_factory=list)
+    log_bounds: list[str] = Field(default_factory=list)
+
+
+class ImportFile(Part):
+    """The whole file."""
+
+    system: str = Field(description="kafka, pulsar or qpid")
+    topics: dict[Name, Annotated[int, Field(ge=1, le=MAX_STREAMS)]] = Field(
+        min_length=1, description="every topic and how many partitions it has; of a queue 1"
+    )
+    about: str = Field("", max_length=300, description="one line for the report")
+    times: TimeUnit | None = Field(
+        None, description="unit of times that are numbers; not said: ns, unless the column has another name"
+    )
+    columns: ColumnNames = Field(
+        default_factory=ColumnNames,
+        description='our column: theirs; texts may be put together: stream: "{topic}-{partition}"',
+    )
+    ignore: IgnoredColumns = Field(
+        default_factory=IgnoredColumns, description="columns of theirs that are not read"
+    )
+    producers: ProducerSettings = Field(default_factory=ProducerSettings)
+    groups: dict[Name, GroupSettings] = Field(default_factory=dict, description="every consumer group")
+    lanes: list[LaneRange] = Field(
+        default_factory=list, description="not said: the client chose every partition"
+    )
+    evidence: Statements = Field(default_factory=Statements)
+    faults: list[FaultStep] = Field(default_factory=list)
+    stall: Seconds | None = Field(
+        None, gt=0, description="a group that is given nothing for longer, while messages wait, stalls"
+    )
+
+    def streams(self) -> list[str]:
+        """Every topic-partition; stream id i is entry i - 1."""
+        return [f"{topic}-{p}" for topic, count in self.topics.items() for p in range(count)]
+
+    def is_stated(self, name: Statement) -> bool:
+        return bool(getattr(self.evidence, name))
+
+    def nanoseconds(self, moment: int | datetime) -> int:
+        """A time of the file in nanoseconds."""
+        if isinstance(moment, datetime):
+            whole, micros = int(moment.replace(microsecond=0).timestamp()), moment.microsecond
+            return whole * 1_000_000_000 + micros * 1_000
+        return moment * self.unit_ns
+
+    @property
+    def unit_ns(self) -> int:
+        return _UNIT_NS[self.times or "ns"]
+
+
+def import_schema() -> dict[str, Any]:
+    """JSON Schema of an import.yaml, for editors."""
+    document = ImportFile.model_json_schema(mode="validation")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "brokerstorm import",
+        "description": "The import.yaml of an import; docs/reference/import.md explains every key.",
+        **{key: value for key, value in document.items() if key not in {"title", "description"}},
+    }

@@ -1,0 +1,281 @@
+"""The plan and the manifest of an import: what import.yaml says, and for all else that it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from harness.importing.columns import SETTLEMENTS
+from harness.importing.facts import Facts, Routing
+from harness.importing.model import GroupSettings, ImportFile, ProducerSettings, Statement
+from harness.importing.values import Names
+from harness.plan.model import (
+    ConsumerPlan,
+    ConsumerPromise,
+    LaneGroup,
+    Plan,
+    ProducerPlan,
+    PromisePlan,
+    TopicPlan,
+)
+from harness.records import Event
+from harness.systems import System, system_of
+
+CLIENT: Final = "imported"
+_WHERE: Final = "in import.yaml"
+_DELIVERY: Final = {"all": "durable", "leader": "leader", "none": "none"}
+_ORDER: Final = {"exclusive": "stream", "failover": "stream", "key_shared": "key", "group": "stream"}
+
+
+def make_plan(said: ImportFile, facts: Facts, routing: Routing, names: Names) -> Plan:
+    """A plan without a target rate."""
+    promise, system = _promise(said.producers), system_of(said.system)
+    producers = [
+        ProducerPlan(
+            name=f"producer-{number}",
+            instance=number,
+            client=CLIENT,
+            client_version="",
+            groups=[],
+            rate_per_s=0.0,
+            options={},
+            when_full="wait",
+            call_deadline_s=said.producers.deadline or 0.0,
+            promise=promise,
+            results=said.producers.results or "checked",
+        )
+        for number in sorted(facts.instances)
+    ]
+    consumers = [
+        _consumer(number, names.text(session.subscription), said, facts, system)
+        for number, session in sorted(facts.sessions.items())
+    ]
+    return Plan(
+        scenario="imported",
+        variant="",
+        expect="clean",
+        about=said.about,
+        seed=0,
+        run_tag=0,
+        system=said.system,
+        version="",
+        broker_config={},
+        topics=[TopicPlan(name=t, partitions=n, replication=1, config={}) for t, n in said.topics.items()],
+        lane_groups=list(_lane_groups(said, routing)),
+        buckets=routing.buckets,
+        producers=producers,
+        consumers=consumers,
+        payload_bytes=0,
+        rate_per_s=0.0,
+        warm_up_s=0.0,
+        load_s=(facts.last_ns - facts.first_due_ns) / 1e9,
+        faults=[{"fault": fault.kind, "target": fault.target} for fault in said.faults],
+        limits={"stall": said.stall or 0.0},
+        rate_ratio=0.0,
+    )
+
+
+def _promise(said: ProducerSettings) -> PromisePlan:
+    order = said.order if said.order is not None else (True if said.idempotence else None)
+    order_by = "order" if said.order is not None else "idempotence"
+    return PromisePlan(
+        delivery=_DELIVERY[said.acks] if said.acks else "unknown",
+        order=order,
+        dedup=said.idempotence,
+        because={
+            "delivery": _because("acks", said.acks),
+            "order": _because(order_by, order),
+            "dedup": _because("idempotence", said.idempotence),
+        },
+        required={},
+    )
+
+
+def _because(key: str, value: object) -> str:
+    if value is None:
+        return f"not known: no producers.{key} {_WHERE}"
+    shown = str(value).lower() if isinstance(value, bool) else value
+    return f"producers.{key}: {shown} {_WHERE}"
+
+
+def _consumer(number: int, name: str, said: ImportFile, facts: Facts, system: System) -> ConsumerPlan:
+    group = said.groups[name]
+    return ConsumerPlan(
+        name=f"consumer-{number}",
+        session=number,
+        client=CLIENT,
+        client_version="",
+        group=name,
+        topics=list(dict.fromkeys(group.topics)),
+        commit_every_s=0.0,
+        options={"isolation.level": "read_committed"} if group.committed_only else {},
+        settle=group.settle or ("auto" if system.subscription == "group" else "ack"),
+        promise=_consumer_promise(name, group, facts, system),
+    )
+
+
+def _consumer_promise(name: str, group: GroupSettings, facts: Facts, system: System) -> ConsumerPromise:
+    """What is not said is unknown: the strongest is assumed, and what breaks it is suspect."""
+    kind = group.subscription or system.subscription
+    is_group = kind == "group"
+    said: dict[str, object] = {
+        "order": kind if is_group or system.is_queue else group.subscription,
+        "ack": "commits" if is_group else group.acks_confirmed,
+        "ack_timeout": 0.0 if is_group or system.is_queue else group.ack_timeout,
+        "batch_index_acks": False if is_group or system.is_queue else group.batch_index_acks,
+        "from_start": group.from_start,
+        "assignments": True if Event.ASSIGN in facts.events or facts.has_epochs or system.is_queue else None,
+    }
+    keys = {"order": "subscription", "ack": "acks_confirmed"}
+    return ConsumerPromise(
+        subscription=kind,
+        order=_ORDER.get(kind, "none"),
+        ack_timeout_s=group.ack_timeout or 0.0,
+        acks_confirmed=group.acks_confirmed is not False,
+        batch_index_acks=bool(group.batch_index_acks),
+        because={
+            key: (f"not known: no {keys.get(key, key)} of {name} {_WHERE}" if value is None
+                  else f"{keys.get(key, key)}: {value} {_WHERE}")
+            for key, value in said.items() if key not in ("from_start", "assignments")
+        },
+        unknown=[key for key, value in said.items() if value is None],
+    )  # fmt: skip
+
+
+def _lane_groups(said: ImportFile, routing: Routing) -> Iterator[LaneGroup]:
+    """The lanes that import.yaml describes, and runs of consecutive other ones of one topic, by number."""
+    stated: set[int] = set()
+    groups = []
+    for lanes in said.lanes:
+        own = range(lanes.first, lanes.first + (lanes.count or said.topics[lanes.topic]))
+        stated.update(own)
+        buckets = [routing.lanes[lane] for lane in own]
+        groups.append(
+            LaneGroup(topic=lanes.topic, mode=lanes.mode, first=own[0], count=len(own), buckets=buckets)
+        )
+    run: list[int] = []
+    for lane in sorted(set(routing.topics) - stated):
+        if run and (lane != run[-1] + 1 or routing.topics[lane] != routing.topics[run[0]]):
+            groups.append(_routed(run, routing))
+            run = []
+        run.append(lane)
+    groups += [_routed(run, routing)] if run else []
+    return iter(sorted(groups, key=lambda group: group.first))
+
+
+def _routed(lanes: list[int], routing: Routing) -> LaneGroup:
+    """Nobody says how the place of these lanes is chosen: it is the client's choice."""
+    return LaneGroup(
+        topic=routing.topics[lanes[0]],
+        mode="routed",
+        first=lanes[0],
+        count=len(lanes),
+        buckets=[routing.lanes[lane] for lane in lanes],
+    )
+
+
+def make_manifest(
+    run_id: str, uri: str, said: ImportFile, plan: Plan, facts: Facts, has_consumers: bool
+) -> dict[str, Any]:
+    """A finished run, as far as the rows and import.yaml tell.
+
+    ``unstated`` and ``checks`` say what is not known of an import (docs/capture-format.md).
+    """
+    start_ns, end_ns = facts.first_due_ns, facts.last_ns
+    ended = {"t_end_ns": end_ns} if said.is_stated("producers_ended") else {}
+    producers = [
+        {"name": p.name, "role": "producer", "instance": p.instance, "done": said.is_stated("all_sends")}
+        | ended
+        for p in plan.producers
+    ]
+    consumers = [
+        {
+            "name": c.name,
+            "role": "consumer",
+            "session": c.session,
+            "done": said.is_stated("all_deliveries"),
+            "t_start_ns": facts.sessions[c.session].first_ns,
+            "t_end_ns": facts.sessions[c.session].last_ns,
+        }
+        for c in plan.consumers
+    ]
+    return {
+        "schema_version": 1,
+        "run_id": run_id,
+        "status": "complete",
+        "command": f"imported from {uri}",
+        "epoch_ns": start_ns,
+        "epoch_wall": "",
+        "versions": {},
+        "machine": {},
+        "phases": [{"name": "load", "start_ns": start_ns, "end_ns": end_ns}],
+        "workers": [*producers, *consumers],
+        "readiness_restored": said.is_stated("cluster_recovered"),
+        "drained": said.is_stated("drained"),
+        "problems": [],
+        "unstated": unstated(said, facts),
+        "checks": checks(said, has_consumers),
+    }
+
+
+def unstated(said: ImportFile, facts: Facts) -> dict[str, str]:
+    """By name of a precondition, or of what a class asks for (`analysis.classes`), why nothing is known of
+    it."""
+    settled = bool(facts.events & {int(event) for event in SETTLEMENTS})
+    known = {
+        "topic-ours": (said.is_stated("only_writer"), "import.yaml does not say evidence.only_writer"),
+        "send-capture": (said.is_stated("all_sends"), "import.yaml does not say evidence.all_sends"),
+        "payload-checks": (facts.has_checks, "no table has a column check"),
+        "ack-positions": (facts.named_positions, "no acknowledgement names a position"),
+        "silence-limit": (bool(said.stall), "import.yaml does not say stall"),
+        "settlements": (settled, "no row of deliveries is a commit or a confirmed acknowledgement"),
+        "fixed-lanes": (bool(said.lanes), "import.yaml does not say lanes"),
+        "deadlines": (bool(said.producers.deadline), "import.yaml does not say producers.deadline"),
+        "ignored-results": (bool(said.producers.results), "import.yaml does not say producers.results"),
+        "resent": (bool(said.producers.results), "import.yaml does not say producers.results"),
+    }
+    return {name: why for name, (is_known, why) in known.items() if not is_known}
+
+
+#: Validity check -> what must be stated for it, and what it then says. Checks that need consumers come last.
+_CHECKS: Final[Mapping[str, tuple[tuple[Statement, ...], str]]] = {
+    "capture": (("all_sends", "all_deliveries"), "every send and every delivery has its row"),
+    "readiness": (("cluster_recovered",), "the cluster was whole again before the log was read"),
+    "drain": (("producers_ended", "drained"), "producers closed and consumers drained"),
+}
+_OF_CONSUMERS: Final[frozenset[Statement]] = frozenset({"all_deliveries", "drained"})
+
+
+def checks(said: ImportFile, has_consumers: bool) -> dict[str, dict[str, Any] | None]:
+    """Validity checks that take their answer from import.yaml; None = nobody can tell, and nothing rests on
+    it."""
+    found: dict[str, dict[str, Any] | None] = {
+        "run": {"ok": True, "text": "tables of another tool, every row of them valid"},
+        "generator": None,
+    }
+    for name, (needed, text) in _CHECKS.items():
+        asked = [each for each in needed if has_consumers or each not in _OF_CONSUMERS]
+        missing = [f"evidence.{each}" for each in asked if not said.is_stated(each)]
+        told = f"import.yaml says: {text}"
+        without = f"import.yaml does not say {' and '.join(missing)}"
+        found[name] = {"ok": not missing, "text": without if missing else told}
+    return found
+
+
+def fault_rows(said: ImportFile) -> Iterable[dict[str, Any]]:
+    """Rows of faults.jsonl."""
+    for number, fault in enumerate(said.faults, start=1):
+        start_ns = said.nanoseconds(fault.start)
+        row = {"id": number, "t_ns": start_ns}
+        yield row | {
+            "event": "inject",
+            "kind": fault.kind,
+            "target": fault.target,
+            "targets": [fault.target] if fault.target else [],
+            "confirmed_acks": fault.confirmed_acks,
+        }
+        if fault.effective:
+            yield row | {"event": "effect", "effective": True, "evidence": f"stated {_WHERE}"}
+        if fault.end is not None:
+            over = {"ok": said.is_stated("cluster_recovered"), "undone": True, "evidence": f"stated {_WHERE}"}
+            yield row | {"t_ns": said.nanoseconds(fault.end), "event": "healed"} | over
