@@ -1,7 +1,6 @@
-"""The frame that all charts of a page share: colours, time axis with fault bands, margins, legends.
+"""The frame that all charts of a page share: time axis with fault bands, margins, legends.
 
-Colours are Okabe and Ito's (told apart with every common colour blindness), and every series has a
-second cue: a dash pattern, a hatch or a marker.
+Every series has a second cue beside its colour: a dash pattern, a hatch or a marker.
 """
 
 from __future__ import annotations
@@ -13,20 +12,16 @@ from typing import Any
 from bokeh.models import ColumnDataSource, CrosshairTool, Range1d, Span
 from bokeh.plotting import figure
 
-from analysis.findings import FaultRow, Finding, Result, Status
+from analysis.findings import FaultRow, Result
 from analysis.report import words
+from analysis.report.looks import GREY, look_of
 from analysis.report.windows import Windows, condensed
 
 #: Windows drawn of a series at most; longer runs are condensed to this.
-MAX_WINDOWS = 1500
+MAX_WINDOWS = 1000
 #: An instant fault is drawn this share of the axis wide, so that it can be seen.
 MIN_BAND_SHARE = 0.003
 
-BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-PURPLE, SKY, GREY = "#CC79A7", "#56B4E9", "#808080"
-BAND_COLOURS = (ORANGE, SKY, PURPLE, GREEN, VERMILLION, GREY)
-HATCHES = ("right_diagonal_line", "left_diagonal_line", "vertical_line", "dot", "cross", "horizontal_line")
-INK = "#30363d"  # the page's script repaints axes for a dark background
 LABEL_CHAR_PX = 6.6
 
 
@@ -44,12 +39,15 @@ class Chart:
 
 @dataclass(slots=True)
 class TimeAxis:
-    """What the timelines of a page share: range, crosshair, fault bands, left margin."""
+    """What the timelines of a page share: range, crosshair, fault bands, left margin.
+
+    ``labels``: names that stand beside a chart; there is room for them beside all, so that all line up.
+    """
 
     result: Result
-    lane_labels: bool = True  # leave room for the names of the lanes, so that all plots line up
+    labels: Sequence[str] = ()
+    range: Any = None  # None = from the first window to the last
     windows: Windows = field(init=False)
-    range: Any = field(init=False)
     cursor: Any = field(init=False)
     bands: Any = field(init=False)
     margin_px: int = field(init=False)
@@ -59,11 +57,11 @@ class TimeAxis:
         times = self.windows.times
         start = times[0] if times else 0.0
         end = times[-1] + self.windows.step_s if times else 1.0
-        self.range = Range1d(start, end, bounds=(start, end))
+        if self.range is None:
+            self.range = Range1d(start, end, bounds=(start, end))
         self.cursor = Span(dimension="height", line_color=GREY, line_dash="dotted", line_width=1)
         self.bands = band_source(self.result.faults, (end - start) * MIN_BAND_SHARE)
-        names = lanes(self.result) if self.lane_labels else []
-        longest = max((len(name) for name in names), default=0)
+        longest = max((len(name) for name in self.labels), default=0)
         self.margin_px = round(max(70, longest * LABEL_CHAR_PX + 24))
 
     def figure(self, height: int, **options: Any) -> Any:
@@ -89,31 +87,23 @@ class TimeAxis:
         )
 
 
-def lanes(result: Result) -> list[str]:
-    """Names of the lanes above the timelines: fault kinds as they first fire, then classes with witnesses."""
-    kinds = dict.fromkeys(fault.kind for fault in result.faults if not fault.skipped)
-    return [*kinds, *(finding.cls for finding in marked(result))]
-
-
-def marked(result: Result) -> list[Finding]:
-    """Findings whose witnesses are worth a mark on the time axis."""
-    shown = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
-    return [finding for finding in result.findings if finding.status in shown and finding.witnesses]
+def fired_kinds(result: Result) -> list[str]:
+    """Kinds of the faults that fired, in order of their first time."""
+    return list(dict.fromkeys(fault.kind for fault in result.faults if not fault.skipped))
 
 
 def band_source(faults: Sequence[FaultRow], min_width_s: float) -> Any:
-    """One row a fault that fired; a kind keeps its colour and hatch in every chart."""
+    """One row a fault that fired."""
     fired = [fault for fault in faults if not fault.skipped]
-    kinds = list(dict.fromkeys(fault.kind for fault in fired))
-    look = {kind: number % len(BAND_COLOURS) for number, kind in enumerate(kinds)}
+    looks = [look_of(fault.kind) for fault in fired]
     ends = [fault.until_s if fault.until_s is not None else fault.t_s for fault in fired]
     return ColumnDataSource(
         {
             "start": [fault.t_s for fault in fired],
             "end": [max(end, fault.t_s + min_width_s) for end, fault in zip(ends, fired, strict=True)],
             "kind": [fault.kind for fault in fired],
-            "colour": [BAND_COLOURS[look[fault.kind]] for fault in fired],
-            "hatch": [HATCHES[look[fault.kind]] for fault in fired],
+            "colour": [look.colour for look in looks],
+            "hatch": [look.hatch for look in looks],
             "fill": [0.55 if fault.effective else 0.0 for fault in fired],
             "what": [words.plain(f"#{fault.id} {fault.kind} {fault.target}") for fault in fired],
             "when": [

@@ -1,46 +1,57 @@
 """Draws the charts of the page, as Bokeh figures with a sentence each that says the same in words.
 
-Fault windows are bands in every timeline and bars, a lane a kind, in the chart above them; witnesses
-stand in the same lanes. All timelines share one x axis and one cursor.
+Fault windows are bands in every timeline and bars, a lane a kind, in the chart above them. All timelines
+share one x axis and one cursor.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, NumeralTickFormatter, Range1d
+from bokeh.models import (
+    ColumnDataSource,
+    FixedTicker,
+    HoverTool,
+    LabelSet,
+    NumeralTickFormatter,
+    Range1d,
+    Span,
+)
 from bokeh.plotting import figure
 
 from analysis.findings import Result, Timeline
 from analysis.report import words
-from analysis.report.chart_frame import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    VERMILLION,
-    Chart,
-    TimeAxis,
-    lanes,
-    legend_above,
-    marked,
-    styled,
+from analysis.report.chart_findings import (
+    counts_chart,
+    counts_range,
+    finding_charts,
+    labels_of,
+    lanes_plot,
+    timed,
 )
+from analysis.report.chart_frame import Chart, TimeAxis, fired_kinds, legend_above, styled
+from analysis.report.chart_usage import usage_charts
+from analysis.report.looks import BLUE, GREEN, GREY, INK, VERMILLION
 from analysis.report.windows import Windows, condensed
 
 #: Rows of the table below a chart.
 TABLE_ROWS = 60
-CHART_HEIGHT, LANE_HEIGHT = 230, 26
+CHART_HEIGHT = 230
+#: A rate of more than so many times the intended one cuts the scale, at so many times.
+CUT_FROM, CUT_AT = 3.0, 2.0
+#: Share of the axis that the number at a peak takes; a lower peak that is nearer has none.
+PEAK_ROOM = 0.16
 
 
 def charts(result: Result) -> list[Chart]:
     """Every chart of a run's page, in order."""
-    axis = TimeAxis(result)
-    made = []
-    if lanes(result):
+    axis = TimeAxis(result, labels_of(result))
+    made = finding_charts(axis)
+    if fired_kinds(result) and not made:
         made.append(fault_lanes(axis))
     if axis.windows.times:  # Bokeh never comes back from a chart without a single value
         made.append(throughput(axis))
@@ -48,88 +59,108 @@ def charts(result: Result) -> list[Chart]:
         made.append(not_acknowledged(axis))
     if any(value is not None for value in axis.windows.p99_ms):
         made.append(latency(axis))
+    made += usage_charts(axis)
     if any(q < 1 and math.isfinite(ms) for q, ms in result.percentiles):
         made.append(percentile_curve(result.percentiles))
     return made
 
 
+def side_by_side(results: Sequence[Result]) -> list[list[Chart]]:
+    """Throughput and the gravest class of each result, all on the same scales."""
+    axes = [TimeAxis(result) for result in results]
+    timed_axes = [axis for axis in axes if axis.windows.times]
+    if not timed_axes:
+        return [[] for _ in results]
+    start, end = min(a.range.start for a in timed_axes), max(a.range.end for a in timed_axes)
+    axes = [TimeAxis(result, range=Range1d(start, end, bounds=(start, end))) for result in results]
+    rates = RateScale.of([axis.windows for axis in timed_axes])
+    gravest = [next(iter(timed(result)), None) for result in results]
+    counted = [finding for finding in gravest if finding is not None]
+    counts = counts_range(counted) if counted else None
+    made = []
+    for number, (axis, finding) in enumerate(zip(axes, gravest, strict=True)):
+        own = [throughput(axis, rates)] if axis.windows.times else []
+        if finding is not None:
+            own.append(counts_chart(axis, finding, counts))
+        made.append([replace(chart, key=f"{chart.key}-{number}") for chart in own])
+    return made
+
+
 def fault_lanes(axis: TimeAxis) -> Chart:
-    result = axis.result
-    names = lanes(result)
-    plot = axis.figure(56 + LANE_HEIGHT * len(names), y_range=list(reversed(names)), x_axis_location="above")
-    plot.ygrid.visible = False
-    bars = plot.hbar(
-        y="kind",
-        left="start",
-        right="end",
-        height=0.62,
-        source=axis.bands,
-        fill_color="colour",
-        fill_alpha="fill",
-        line_color="colour",
-        line_width=1.5,
-        hatch_pattern="hatch",
-        hatch_color=INK,
-        hatch_alpha=0.35,
-    )
-    plot.add_tools(
-        HoverTool(renderers=[bars], tooltips=[("fault", "@what"), ("window", "@when"), ("proof", "@proof")])
-    )
-    for finding in marked(result):
-        dots = plot.scatter(
-            x="t",
-            y="lane",
-            marker="inverted_triangle",
-            size=11,
-            color=VERMILLION,
-            line_color=INK,
-            source=ColumnDataSource(
-                {
-                    "t": [witness.t_s for witness in finding.witnesses],
-                    "lane": [finding.cls] * len(finding.witnesses),
-                    "message": [witness.message for witness in finding.witnesses],
-                    "what": [words.plain(witness.sentence) for witness in finding.witnesses],
-                }
-            ),
-        )
-        plot.add_tools(HoverTool(renderers=[dots], tooltips=[("message", "@message"), ("", "@what")]))
-    fired = sum(not fault.skipped for fault in result.faults)
-    text = f"{words.plural(fired, 'fault')} fired" + "".join(
-        f"; {finding.cls}: first shown witness at {words.clock(min(w.t_s for w in finding.witnesses))}"
-        for finding in marked(result)
-    )
-    return Chart("lanes", "Faults and witnesses", plot, text + ". The table of faults below has every time.")
+    fired = sum(not fault.skipped for fault in axis.result.faults)
+    text = f"{words.plural(fired, 'fault')} fired. The table of faults below has every time."
+    return Chart("lanes", "Faults", lanes_plot(axis), text)
 
 
-def throughput(axis: TimeAxis) -> Chart:
+@dataclass(frozen=True, slots=True)
+class RateScale:
+    """The scale of a throughput chart. ``cut_per_s``: higher rates are drawn at this one and marked; 0 = none
+    is cut."""
+
+    cut_per_s: float
+    range: Any
+
+    @classmethod
+    def of(cls, all_windows: Sequence[Windows]) -> RateScale:
+        """A scale for all of them, cut where a backlog that is sent at once would squash everything else."""
+        drawn, usual = [0.0], [0.0]
+        for windows in all_windows:
+            wanted, ok = windows.rate(windows.intended), windows.rate(windows.ok)
+            drawn += [*wanted, *ok, *windows.rate(windows.delivered)]
+            usual.append(statistics.median([rate for rate in wanted if rate] or [0.0]))
+        most, level = max(drawn), max(usual)
+        if not level or most <= CUT_FROM * level:
+            return cls(0.0, from_zero(drawn))
+        return cls(CUT_AT * level, Range1d(0, CUT_AT * level * 1.2))
+
+    def clipped(self, rates: Sequence[float]) -> list[float]:
+        return [min(rate, self.cut_per_s) for rate in rates] if self.cut_per_s else list(rates)
+
+    def peaks(self, windows: Windows) -> list[tuple[float, float]]:
+        """(time, rate) of the highest window of each stretch of *ok* above the cut."""
+        found: list[tuple[float, float]] = []
+        above = False
+        for t, rate in zip(windows.times, windows.rate(windows.ok), strict=True):
+            if not self.cut_per_s or rate <= self.cut_per_s:
+                above = False
+                continue
+            if not above:
+                found.append((t, rate))
+            elif rate > found[-1][1]:
+                found[-1] = (t, rate)
+            above = True
+        return found
+
+
+def throughput(axis: TimeAxis, scale: RateScale | None = None) -> Chart:
+    """Intended, acknowledged and delivered; ``scale``: one shared with other charts."""
     windows = axis.windows
+    scale = scale or RateScale.of([windows])
+    rates = {name: windows.rate(getattr(windows, name)) for name in ("intended", "ok", "delivered")}
+    drawn = {name: f"{name}_drawn" if scale.cut_per_s else name for name in rates}
     source = ColumnDataSource(
         {
             "t": windows.times,
             "at": [words.clock(t) for t in windows.times],
-            "intended": windows.rate(windows.intended),
-            "ok": windows.rate(windows.ok),
-            "delivered": windows.rate(windows.delivered),
+            **rates,
+            **{drawn[name]: scale.clipped(values) for name, values in rates.items()},
             "fail": windows.fail,
             "info": windows.info,
         }
     )
-    drawn = [value for key in ("intended", "ok", "delivered") for value in source.data[key]]
-    plot = axis.figure(CHART_HEIGHT + 40, y_range=_from_zero(drawn), y_axis_label="messages / s")
+    plot = axis.figure(CHART_HEIGHT + 40, y_range=scale.range, y_axis_label="messages / s")
     axis.bands_behind(plot)
-    plot.varea_step(x="t", y1=0, y2="ok", source=source, fill_color=BLUE, fill_alpha=0.18, step_mode="after")
+    plot.varea_step(
+        x="t", y1=0, y2=drawn["ok"], source=source, fill_color=BLUE, fill_alpha=0.18, step_mode="after"
+    )
     shared: dict[str, Any] = {"x": "t", "source": source, "mode": "after"}
-    plot.step(y="intended", color=GREY, line_dash="dashed", line_width=2, legend_label="intended", **shared)
-    line = plot.step(y="ok", color=BLUE, line_width=2, legend_label="ok", **shared)
+    plot.step(
+        y=drawn["intended"], color=GREY, line_dash="dashed", line_width=2, legend_label="intended", **shared
+    )
+    line = plot.step(y=drawn["ok"], color=BLUE, line_width=2, legend_label="ok", **shared)
     if any(windows.delivered):
-        plot.step(
-            y="delivered",
-            color=GREEN,
-            line_dash="dotdash",
-            line_width=1.6,
-            legend_label="delivered",
-            **shared,
-        )
+        look = {"color": GREEN, "line_dash": "dotdash", "line_width": 1.6}
+        plot.step(y=drawn["delivered"], legend_label="delivered", **look, **shared)
     tips = [
         ("at", "@at"),
         ("intended", "@intended{0,0}/s"),
@@ -139,11 +170,47 @@ def throughput(axis: TimeAxis) -> Chart:
     plot.add_tools(
         HoverTool(renderers=[line], tooltips=[*tips, ("fail", "@fail"), ("info", "@info")], mode="vline")
     )
+    peaks = scale.peaks(windows)
+    _mark_peaks(plot, peaks, scale.cut_per_s)
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     legend_above(plot)
     header = ("from", "intended/s", "ok/s", "fail", "info", "delivered/s")
-    text = _throughput_text(axis.result, windows)
+    text = _throughput_text(axis.result, windows) + _cut_text(peaks, scale.cut_per_s, windows.step_s)
     return Chart("throughput", "Throughput", plot, text, header, _throughput_table(axis.result.timeline))
+
+
+def _mark_peaks(plot: Any, peaks: Sequence[tuple[float, float]], cut_per_s: float) -> None:
+    """An arrow at the cut for each peak above it; the highest with their height in words."""
+    if not peaks:
+        return
+    named: list[float] = []
+    for t, _ in sorted(peaks, key=lambda peak: -peak[1]):
+        if all(abs(t - other) >= PEAK_ROOM * (plot.x_range.end - plot.x_range.start) for other in named):
+            named.append(t)
+    source = ColumnDataSource(
+        {
+            "t": [t for t, _ in peaks],
+            "y": [cut_per_s] * len(peaks),
+            "text": [words.per_second(rate) if t in named else "" for t, rate in peaks],
+            "peak": [words.per_second(rate) for _, rate in peaks],
+        }
+    )
+    arrows = plot.scatter(x="t", y="y", marker="triangle", size=9, color=BLUE, line_color=INK, source=source)
+    plot.add_tools(HoverTool(renderers=[arrows], tooltips=[("ok, above the scale", "@peak")]))
+    plot.add_layout(Span(location=cut_per_s, dimension="width", line_color=GREY, line_dash="dotted"))
+    plot.add_layout(
+        LabelSet(x="t", y="y", text="text", source=source, y_offset=6, text_font_size="11px", x_offset=4)
+    )
+
+
+def _cut_text(peaks: Sequence[tuple[float, float]], cut_per_s: float, step_s: float) -> str:
+    if not peaks:
+        return ""
+    at, most = max(peaks, key=lambda peak: peak[1])
+    return (
+        f" The scale is cut at {words.per_second(cut_per_s)}; arrows mark what lies above it, up to"
+        f" {words.per_second(most)} for {step_s:g} s at {words.clock(at)}."
+    )
 
 
 def _throughput_table(timeline: Timeline) -> tuple[tuple[str, ...], ...]:
@@ -161,14 +228,19 @@ def _throughput_text(result: Result, windows: Windows) -> str:
     achieved = words.per_second(rate.get("achieved_per_s", 0.0))
     text = f"{achieved} acknowledged"
     text += f" of {words.per_second(rate['target_per_s'])} intended." if rate.get("target_per_s") else "."
+    return f"{text} {silence_text(result, windows)}"
+
+
+def silence_text(result: Result, windows: Windows) -> str:
+    """How long a single partition was out, and how long all of them at once."""
     start, length = windows.longest_silence()
-    if length:
-        text += (
-            f" Longest silence: {words.seconds(length)} without an acknowledgement from {words.clock(start)}."
-        )
-    else:
-        text += " No window without an acknowledgement."
-    return text
+    outage_s = max(result.rate.get("longest_outage_s", 0.0), length)
+    if not outage_s:
+        return "No partition was without an acknowledgement for long."
+    text = f"A single partition was without an acknowledgement for up to {words.seconds(outage_s)}, "
+    if not length:
+        return f"{text}never all at once."
+    return f"{text}all at once for {words.seconds(length)} from {words.clock(start)}."
 
 
 def not_acknowledged(axis: TimeAxis) -> Chart:
@@ -183,14 +255,14 @@ def not_acknowledged(axis: TimeAxis) -> Chart:
         }
     )
     stacked = [sum(pair) for pair in zip(windows.fail, windows.info, strict=True)]
-    plot = axis.figure(CHART_HEIGHT - 60, y_range=_from_zero(stacked), y_axis_label="messages")
+    plot = axis.figure(CHART_HEIGHT - 60, y_range=from_zero(stacked), y_axis_label="messages")
     axis.bands_behind(plot)
     bars = plot.vbar_stack(
         ["fail", "info"],
         x="t",
         width=windows.step_s * 0.9,
         source=source,
-        color=[VERMILLION, ORANGE],
+        color=[VERMILLION, GREY],
         hatch_pattern=["cross", "right_diagonal_line"],
         hatch_alpha=0.5,
         legend_label=["fail: certainly not stored", "info: outcome unknown"],
@@ -221,7 +293,7 @@ def latency(axis: TimeAxis) -> Chart:
     axis.bands_behind(plot)
     shared: dict[str, Any] = {"x": "t", "source": source, "mode": "after"}
     plot.step(
-        y="delay", color=ORANGE, line_dash="dotted", line_width=2, legend_label="send delay p99", **shared
+        y="delay", color=GREEN, line_dash="dotted", line_width=2, legend_label="send delay p99", **shared
     )
     plot.step(y="p50", color=BLUE, line_width=2, legend_label="p50", **shared)
     line = plot.step(
@@ -293,7 +365,7 @@ def percentile_curve(percentiles: Sequence[tuple[float, float]]) -> Chart:
     return Chart("percentiles", "Latency by percentile", plot, f"{text}.", ("percentile", "latency"), table)
 
 
-def _from_zero(values: Sequence[float]) -> Any:
+def from_zero(values: Sequence[float]) -> Any:
     """From 0 to a little above the highest."""
     return Range1d(0, max([*values, 0.0]) * 1.06 or 1.0)
 

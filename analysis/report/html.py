@@ -18,8 +18,10 @@ from markupsafe import Markup
 
 from analysis.classes import CLASSES
 from analysis.findings import Result
-from analysis.report import charts, words
-from analysis.report.chart_frame import Chart, TimeAxis
+from analysis.report import charts, story, words
+from analysis.report.chart_frame import Chart
+from analysis.report.charts import side_by_side
+from analysis.report.looks import look_of
 from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading, pass_sentence
 from analysis.report.terminal_campaign import comparison_rows, first_witness, outcome_of
 from analysis.report.terminal_repro import p_text, reproduction_rows, sentences
@@ -53,19 +55,24 @@ def run_page(result: Result, *, files: Sequence[tuple[str, str]] = (), up: str =
     found = [finding for finding in result.findings if finding.count]
     drawn = charts.charts(result)
     script, embedded = _embed({chart.key: chart for chart in drawn})
-    timelines = [embedded[chart.key] for chart in drawn if chart.key != "percentiles"]
+    keys = [chart.key for chart in drawn if chart.key != "percentiles"]
+    told = [key for key in keys if key.startswith("when-")]
     return _render(
         "run.html",
         r=result,
         title=f"{result.scenario} · {result.variant}" if result.variant else result.scenario,
         pass_sentence=pass_sentence(result),
+        story=_story_of(result),
+        started=words.day(result.started),
+        checks=sorted(result.coverage, key=lambda item: bool(item["ok"])),
         cards=_cards(result),
         found=found,
         absent=[c for c in CLASSES if c not in {f.cls for f in found} and c not in result.untested],
         untested=words.by_reason(result.untested),
         meanings=CLASSES,
         shown=SHOWN_WITNESSES,
-        timelines=timelines,
+        told=[embedded[key] for key in told],
+        timelines=[embedded[key] for key in keys if key not in told],
         curve=embedded.get("percentiles"),
         environment=[words.fact(name, value) for name, value in result.environment.items()],
         phases=[(name, words.seconds(value)) for name, value in result.duration_s.items()],
@@ -78,14 +85,17 @@ def run_page(result: Result, *, files: Sequence[tuple[str, str]] = (), up: str =
 def campaign_page(campaign: Campaign, results: Mapping[str, Result] | None = None) -> str:
     """The page of a campaign: variants side by side, linked to their runs' pages.
 
-    ``results``: run path -> result, for a throughput panel of each variant's last run.
+    ``results``: run path -> result, for charts and the story of a run of each variant: the one with the first
+    witness, else the last.
     """
-    panels: dict[str, Chart] = {}
+    shown: dict[str, Result] = {}
     for variant in campaign.variants:
-        result = (results or {}).get(variant.runs[-1].path) if variant.runs else None
-        if result is not None:
-            panels[variant.name] = charts.throughput(TimeAxis(result, lane_labels=False))
-    script, embedded = _embed({f"panel-{number}": chart for number, chart in enumerate(panels.values())})
+        first = first_witness(variant)
+        run = first[0] if first else next(reversed(variant.runs), None)
+        if run is not None and run.path in (results or {}):
+            shown[f"{variant.name}, round {run.round}"] = (results or {})[run.path]
+    drawn = side_by_side(list(shown.values()))
+    script, embedded = _embed({chart.key: chart for group in drawn for chart in group})
     bug = campaign.reproduction
     return _render(
         "campaign.html",
@@ -96,7 +106,10 @@ def campaign_page(campaign: Campaign, results: Mapping[str, Result] | None = Non
         outcome=bug.outcome if bug else outcome_of(campaign),
         comparison=reproduction_rows(campaign, bug) if bug else comparison_rows(campaign.variants),
         witnesses=[(v, *first) for v in campaign.variants if (first := first_witness(v)) is not None],
-        panels=list(zip(panels, embedded.values(), strict=True)),
+        panels=[
+            (name, _story_of(result), [embedded[chart.key] for chart in group])
+            for (name, result), group in zip(shown.items(), drawn, strict=True)
+        ],
         chart_script=script,
     )
 
@@ -114,16 +127,23 @@ def write_campaign_page(run: RunDir, campaign: Campaign, results: Mapping[str, R
     return run.report
 
 
+def _story_of(result: Result) -> story.Story | None:
+    grave = story.grave(result)
+    return story.story(grave[0], result.faults) if grave else None
+
+
 def _cards(result: Result) -> list[dict[str, str]]:
     sends, rate, latency = result.sends, result.rate, result.latency_ms
     target = rate.get("target_per_s")
     unsure = f"{words.count(sends.get('fail', 0))} fail, {words.count(sends.get('info', 0))} info"
+    if warm_up := sends.get("warm_up", 0):
+        unsure += f"; {words.count(warm_up)} of them warm-up"
     return [
         {"label": "attempted", "value": words.count(sends.get("attempted", 0)), "note": unsure},
         {
             "label": "acknowledged",
             "value": words.count(sends.get("ok", 0)),
-            "note": f"{words.count(result.rows.get('log', 0))} rows in the log",
+            "note": words.log_rows(result.rows),
         },
         {
             "label": "rate",
@@ -140,8 +160,9 @@ def _cards(result: Result) -> list[dict[str, str]]:
 
 
 def _faults_card(result: Result) -> dict[str, str]:
-    counted, _, rest = faults_line(result.faults).partition("   ")
-    return {"label": "faults", "value": counted.partition(",")[0], "note": rest.replace("   ", ", ")}
+    value, took_effect, rest = faults_line(result.faults).partition(" took effect")
+    note = f"took effect{rest.partition('   slowest')[0]}".replace("   ", ", ") if took_effect else ""
+    return {"label": "faults", "value": value, "note": note}
 
 
 def _embed(drawn: Mapping[str, Chart]) -> tuple[str, dict[str, dict[str, Any]]]:
@@ -190,6 +211,7 @@ def _environment() -> Environment:
         "ago": words.ago,
         "beyond": words.beyond,
         "attribution": words.attribution,
+        "colour_of": lambda kind: look_of(kind).colour,
         "sequence_text": lambda steps: words.sequence(steps, 200),
         "heading": finding_heading,
         "lines": lambda texts: "\n".join(map(words.frame, texts)),

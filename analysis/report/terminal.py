@@ -195,11 +195,9 @@ def faults_counted(faults: dict[str, int]) -> str:
 
 
 def _numbers(result: Result) -> RenderableType:
-    stored = "   ".join(
-        f"{words.count(result.rows[key])} {text}"
-        for key, text in (("log", "rows in the log"), ("deliveries", "rows in the delivery journals"))
-        if key in result.rows
-    )
+    stored = words.log_rows(result.rows) if "log" in result.rows else ""
+    if deliveries := result.rows.get("deliveries"):
+        stored += f"   {words.count(deliveries)} rows in the delivery journals"
     lines: list[tuple[str, Text | str]] = [
         ("sends", sends_line(result.sends)),
         ("found", stored),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from analysis.findings import Attribution, NearestFault, Step, Witness
 
@@ -57,6 +58,28 @@ def clock(t_s: float) -> str:
     whole_ms = round(abs(t_s) * 1000)
     minutes, rest_ms = divmod(whole_ms, 60_000)
     return f"{sign}{minutes:02d}:{rest_ms // 1000:02d}.{rest_ms % 1000:03d}"
+
+
+def day(iso: str) -> str:
+    """``2026-11-22T16:08:23.6+00:00`` -> ``2026-11-22 16:08 UTC``; empty for what is no time."""
+    try:
+        return f"{datetime.fromisoformat(iso).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return ""
+
+
+def log_rows(rows: Mapping[str, int]) -> str:
+    """``1,699,720 rows in the log, 24 of them probes``: those that show that a partition takes messages."""
+    probes = rows.get("log_probes", 0)
+    return f"{count(rows.get('log', 0))} rows in the log" + (
+        f", {count(probes)} of them probes" if probes else ""
+    )
+
+
+def span(first_s: float, last_s: float) -> str:
+    """``00:09.116 to 00:20.057``, or one time for both."""
+    first, last = clock(first_s), clock(last_s)
+    return first if first == last else f"{first} to {last}"
 
 
 def per_second(value: float) -> str:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from analysis.findings import Attribution, FaultRow, Finding, NearestFault, Status, Step, Witness
+from analysis.findings import (
+    Attribution,
+    FaultCount,
+    FaultRow,
+    Finding,
+    NearestFault,
+    Status,
+    Step,
+    StreamCount,
+    Witness,
+)
 
 HOSTILE = "\x1b[31m<script>alert('x')</script> & \"quoted\" [bold]{{ 7*7 }}[/bold]\nsecond line"
 
@@ -102,6 +112,16 @@ def lost_finding() -> Finding:
         evidence="audit reached the end of 12 of 12 partitions",
         episodes=7,
         split={"middle": 1402, "tail": 84},
+        by_stream=(
+            StreamCount(stream="orders-3", count=1200, windows=[(8, 1198), (30, 2)]),
+            StreamCount(stream="orders-4", count=280, windows=[(8, 280)]),
+            StreamCount(stream="", streams=2, count=6, windows=[(8, 4), (9, 2)]),
+        ),
+        by_fault=(
+            FaultCount(fault=1, count=1480, episodes=5, first_s=8.012, last_s=9.4),
+            FaultCount(fault=0, count=4, episodes=1, first_s=28.2, last_s=28.2),
+            FaultCount(fault=3, count=2, episodes=1, first_s=30.1, last_s=30.2),
+        ),
         attribution=(
             Attribution(
                 kind="kill", inside=7, episodes=7, chance_share=0.18, p_value=0.003, not_attributable=False

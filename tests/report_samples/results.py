@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from analysis.findings import Result, Status, Timeline, Verdict
+from analysis.findings import Result, Status, Timeline, Usage, Verdict
 from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
 from tests.report_samples.findings import duplicate_finding, fault_rows, lost_finding, reorder_finding
 
@@ -43,6 +43,17 @@ def percentiles() -> list[tuple[float, float]]:
     return [(q, round(4 + 13 * q + 4400 * math.pow(q, 60), 3)) for q in quantiles]
 
 
+def usage() -> list[Usage]:
+    """Two nodes and a producer; the first node is away from 9 s to 14 s."""
+    made = []
+    for name, role in (("kafka-1", "node"), ("kafka-2", "node"), ("producer-1", "client")):
+        times = [float(t) for t in range(LOAD_S) if name != "kafka-1" or not 9 <= t <= 14]
+        cpu = [None if t in (0, 15) else round(0.4 + 0.01 * (t % 7), 2) for t in times]
+        rss = [(180 + 2 * round(t)) << 20 for t in times]
+        made.append(Usage(name=name, role=role, t_s=times, cpu=cpu, rss_bytes=rss))
+    return made
+
+
 def failing(**changes: Any) -> Result:
     """acks=1 through a kill and a freeze: 1,486 acknowledged messages lost."""
     result = Result(
@@ -70,6 +81,7 @@ def failing(**changes: Any) -> Result:
             "achieved_per_s": 49_998.2,
             "offered_per_s": 50_000.0,
             "ratio_outside_outages": 0.9998,
+            "longest_outage_s": 5.1,
         },
         latency_ms={
             "p50": 13.0,
@@ -89,7 +101,8 @@ def failing(**changes: Any) -> Result:
             {"name": "audit", "ok": True, "text": "read to the end of 12 of 12 partitions"},
             {"name": "records", "ok": True, "text": "every attempt has its record; no damaged segment"},
         ],
-        rows={"sends": 1_750_000, "log": 1_748_554, "deliveries": 1_748_554},
+        rows={"sends": 1_750_000, "log": 1_748_554, "deliveries": 1_748_554, "log_probes": 24},
+        usage=usage(),
         duration_s={
             "ready": 8.2,
             "warm-up": 5.0,
@@ -109,6 +122,8 @@ def failing(**changes: Any) -> Result:
             "producer options": "acks=1 enable.idempotence=false linger.ms=10",
         },
         command="brokerstorm run kafka-acks1 --variant unsafe --seed 7",
+        about="acks=1, no idempotence",
+        started="2026-11-20T20:44:31.250000+00:00",
     )
     return replace(result, **changes)
 

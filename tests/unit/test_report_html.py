@@ -84,7 +84,11 @@ def test_page_holds_the_verdict_the_coverage_and_each_witness() -> None:
         "1/3/88121",
         "breaks delivery: required by the scenario",
         "kill leader-of:orders #1 +12 ms",
-        "Longest silence: 5.0 s without an acknowledgement from 00:20.000",
+        "00:08.012 to 00:30.200: 1,480 beside kill leader-of:orders #1 , 2 beside leader-move orders #3",
+        "orders-3 (1,200), orders-4 (280) and 2 more",
+        "without an acknowledgement for up to 5.1 s, all at once for 5.0 s from 00:20.000",
+        "1,748,554 rows in the log, 24 of them probes",
+        "2026-11-20 20:44 UTC",
         "brokerstorm run kafka-acks1 --variant unsafe --seed 7",
     ):
         assert part in text, part
@@ -105,6 +109,27 @@ def test_sequence_marks_the_witness_in_words_too() -> None:
     assert "here" in page.text
     assert "missing" in page.text
     assert "again" in page.text
+
+
+def test_on_fail_the_checks_fold_to_a_line_and_the_charts_of_the_finding_come_before_all_details() -> None:
+    def order(html: str) -> tuple[bool, list[str]]:
+        tags = Page(html).tags
+        (opened,) = ["open" in a for tag, a in tags if tag == "details" and a.get("class") == "coverage"]
+        return opened, [a["id"] or "" for tag, a in tags if tag == "section" and a.get("id")]
+
+    assert order(failing_page()) == (
+        False, ["coverage", "when", "findings", "timeline", "latency", "faults", "environment"])  # fmt: skip
+    assert order(run_page(unknown()))[0]
+    assert order(run_page(passing())) == (
+        True, ["coverage", "findings", "timeline", "latency", "faults", "environment"])  # fmt: skip
+    assert "2 of 3 do not hold: faults, audit" in Page(run_page(unknown())).text
+
+
+def test_a_finding_of_an_older_result_has_no_chart_and_is_told_by_its_witnesses() -> None:
+    bare = replace(lost_finding(), by_stream=(), by_fault=())
+    page = Page(run_page(failing(findings=[bare])))
+    assert "chart-lanes" in [a.get("id") for tag, a in page.tags if tag == "figure"]
+    assert "first shown at 00:08.012" in page.text
 
 
 def test_violations_are_open_and_permitted_ones_closed() -> None:
@@ -161,8 +186,9 @@ def test_page_is_small_enough_also_after_a_long_run() -> None:
 def test_every_chart_says_in_words_what_it_shows() -> None:
     for chart in charts(failing()):
         assert chart.summary
-    assert [chart.key for chart in charts(passing())] == ["lanes", "throughput", "latency", "percentiles"]
-    assert "errors" in [chart.key for chart in charts(failing())]
+    assert [chart.key for chart in charts(passing())] == [
+        "lanes", "throughput", "latency", "cpu", "memory", "percentiles"]  # fmt: skip
+    assert [chart.key for chart in charts(failing())][:3] == ["when-acked-lost", "throughput", "errors"]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +219,8 @@ def test_campaign_page_links_each_run_and_draws_each_variant() -> None:
     links = {a.get("href") for tag, a in page.tags if tag == "a"}
     assert {"unsafe-1/report.html", "safe-1/report.html"} <= links
     assert "as expected" in page.text
-    assert [a["id"] for tag, a in page.tags if tag == "figure"] == ["chart-panel-0", "chart-panel-1"]
+    assert [a["id"] for tag, a in page.tags if tag == "figure"] == [
+        "chart-throughput-0", "chart-counts-acked-lost-0", "chart-throughput-1"]  # fmt: skip
     assert len(campaign_page(campaign())) < 100_000  # no charts, no library
 
 

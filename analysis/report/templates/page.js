@@ -13,6 +13,8 @@
         if ("major_label_text_color" in model) {
           model.setv({major_label_text_color: ink, axis_label_text_color: ink, axis_line_color: ink,
                       major_tick_line_color: ink, minor_tick_line_color: null});
+        } else if (model.type === "LabelSet") {
+          model.setv({text_color: ink});
         } else if ("label_text_color" in model && "click_policy" in model) {
           const inactive = dark ? "#0f1318" : "#ffffff";
           model.setv({label_text_color: ink, inactive_fill_alpha: 0.4, inactive_fill_color: inactive});

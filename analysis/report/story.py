@@ -1,0 +1,94 @@
+"""Tells a finding in one glance: how many, when, beside which faults, in which partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.findings import FaultCount, FaultRow, Finding, Result, Status
+from analysis.report import words
+
+#: What the head of the page and the charts below it tell of.
+GRAVE = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
+#: Faults named one by one; more are told by their kind.
+NAMED_FAULTS = 3
+NAMED_STREAMS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Messages of a class beside one fault, or beside all of a kind; ``kind`` is empty for those of none."""
+
+    kind: str
+    text: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """The head of a finding: texts may be empty where the capture does not tell."""
+
+    finding: Finding
+    when: str
+    beside: list[Beside]
+    where: str
+
+
+def grave(result: Result) -> list[Finding]:
+    """Findings that decide a verdict or would, if they were proved."""
+    return [finding for finding in result.findings if finding.status in GRAVE and finding.count]
+
+
+def story(finding: Finding, faults: Sequence[FaultRow]) -> Story:
+    return Story(
+        finding=finding,
+        when=_when(finding),
+        beside=_beside(finding.by_fault, {fault.id: fault for fault in faults}),
+        where=_where(finding),
+    )
+
+
+def _when(finding: Finding) -> str:
+    if finding.by_fault:
+        first = min(row.first_s for row in finding.by_fault)
+        last = max(row.last_s for row in finding.by_fault)
+        return words.span(first, last)
+    timed = [witness.t_s for witness in finding.witnesses if witness.t_s]
+    return f"first shown at {words.clock(min(timed))}" if timed else ""
+
+
+def _beside(rows: Sequence[FaultCount], faults: dict[int, FaultRow]) -> list[Beside]:
+    met = [row for row in rows if row.fault in faults]
+    outside = sum(row.count for row in rows if row.fault not in faults)
+    if len(met) <= NAMED_FAULTS:
+        told = [Beside(kind=faults[r.fault].kind, text=_name(faults[r.fault]), count=r.count) for r in met]
+    else:
+        told = _by_kind(met, faults)
+    return [*told, Beside(kind="", text="no fault", count=outside)] if outside else told
+
+
+def _name(fault: FaultRow) -> str:
+    return f"{fault.kind} {words.plain(fault.target)} #{fault.id}"
+
+
+def _by_kind(rows: Sequence[FaultCount], faults: dict[int, FaultRow]) -> list[Beside]:
+    kinds: dict[str, list[FaultCount]] = {}
+    for row in rows:
+        kinds.setdefault(faults[row.fault].kind, []).append(row)
+    told = [
+        Beside(
+            kind=kind,
+            text=f"{words.plural(len(own), 'fault')} of kind {kind}",
+            count=sum(row.count for row in own),
+        )
+        for kind, own in kinds.items()
+    ]
+    return sorted(told, key=lambda one: -one.count)
+
+
+def _where(finding: Finding) -> str:
+    """``orders-5 (13,714), orders-0 (13,710) and 10 more``."""
+    named = [row for row in finding.by_stream if row.stream][:NAMED_STREAMS]
+    more = sum(row.streams for row in finding.by_stream) - len(named)
+    text = ", ".join(f"{words.plain(row.stream)} ({words.count(row.count)})" for row in named)
+    return f"{text} and {more} more" if more else text
