@@ -109,6 +109,7 @@ def _hooks(
             rate_per_s=plan.rate_per_s,
             warm_up_s=plan.warm_up_s,
             load_s=plan.load_s,
+            at_most_per_s=plan.rate_choice.at_most_per_s if plan.rate_choice else 0.0,
         )
         timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
         stopping, hurry = settings.interrupts.stop, settings.interrupts.hurry

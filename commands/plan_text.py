@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from commands.console import write
 from commands.tables import paragraph, table
+from harness.plan.rates import is_open, rate_words
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
@@ -22,17 +23,20 @@ def show_plan(plan: Plan, timeline: Timeline) -> None:
     """Print one plan."""
     title = f"{plan.scenario} · {plan.variant}" if plan.variant else plan.scenario
     paragraph(f"{title}: {plan.about}" if plan.about else title)
-    rate = f"{plan.rate_per_s:,.0f} msg/s" if plan.rate_per_s else "unlimited"
     rows = [
         ["expect", f"{plan.expect}   seed {plan.seed}"],
         ["cluster", f"{plan.system} {plan.version}{_topology(plan)}{_settings(plan.broker_config)}"],
     ]
     rows += _topics(plan)
     size = f"{plan.payload_bytes}..{plan.payload_max_bytes}" if plan.payload_max_bytes else plan.payload_bytes
-    load = f"{rate} of {size} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
+    load = f"{rate_words(plan)} of {size} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
     rows.append(["load", load])
+    if is_open(plan) and plan.rate_choice is not None:
+        least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
+        measured = f"the rate that this machine keeps is measured before the first round; {least}"
+        rows.append(["", f"  {measured}, or the run is unknown"])
     for producer in plan.producers:
-        rows += _producer(producer)
+        rows += _producer(producer, plan)
     for consumer in plan.consumers:
         rows += _consumer(consumer)
     table(rows, indent="  ")
@@ -46,9 +50,10 @@ def show_preflight(checked: Preflight, rounds: int) -> None:
 
     total = checked.estimate
     guessed = "" if total.is_limited else "at a guessed rate "
+    most = "up to " if total.is_measured else ""
     write(f"{_count(rounds, 'round')} in total, warm-up included:")
     rows = [
-        ["messages", f"{guessed}{total.messages:,}, {in_units(total.payload_bytes)} of payload"],
+        ["messages", f"{guessed}{most}{total.messages:,}, {in_units(total.payload_bytes)} of payload"],
         ["disk", f"up to {in_units(total.disk_bytes)} for the brokers' logs and the capture"],
         ["memory", f"up to {total.clients_mb} MB for the clients, beside brokers and Spark"],
         ["time", f"{total.load_s:g} s of load; start, recovery, drain, audit and judging are added"],
@@ -121,9 +126,10 @@ def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
     return rows
 
 
-def _producer(producer: ProducerPlan) -> list[list[str]]:
+def _producer(producer: ProducerPlan, plan: Plan) -> list[list[str]]:
     promise, because = producer.promise, producer.promise.because
-    rate = f", {producer.rate_per_s:,.0f} msg/s" if producer.rate_per_s else ""
+    most = "at most " if is_open(plan) else ""
+    rate = f", {most}{producer.rate_per_s:,.0f} msg/s" if producer.rate_per_s else ""
     threads = f", {producer.threads} threads" if producer.threads > 1 else ""
     return [
         ["producer", f"{producer.name}: {_client(producer)}{rate}{threads}{_settings(producer.options)}"],

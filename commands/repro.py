@@ -226,6 +226,8 @@ def _run(settings: Settings, request: ReproRequest, asked: Reproduction) -> None
 
 
 def _play(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgress) -> None:
+    plans = campaign.with_rates(asked.every_plan(), asked.root)
+    asked.plans = list(zip(plans[::2], plans[1::2], strict=True))
     for number, plan in _agenda(asked):
         if not _count_one(campaign, asked, number, plan, progress):
             break

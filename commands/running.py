@@ -89,6 +89,7 @@ def prepare(settings: Settings, request: RunRequest, root: RunDir | None = None)
     Raises:
         BrokerstormError: it could not be started, and there is no folder of it.
     """
+    from harness.plan.rates import as_recorded
     from harness.run.campaign import round_names
 
     if request.scenario is None:
@@ -99,6 +100,8 @@ def prepare(settings: Settings, request: RunRequest, root: RunDir | None = None)
         seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
         plans = choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
         name, about, text = scenario.name, scenario.about, scenario.text
+        if request.replay is not None:
+            plans = [as_recorded(plan, read_plan(request.replay)) for plan in plans]
     # Refused before a folder is made.
     warnings = preflight(plans, settings.run_dir, request.runtime).require().warnings
     root = root.create() if root else new_run(settings.run_dir, name)

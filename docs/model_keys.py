@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from docs.markdown import item
+from harness.scenario.rate import MAX_RATE_PER_S
 
 
 def models(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
@@ -43,6 +44,8 @@ def _type(field: Any) -> str:
     annotation = _needed(field.annotation)
     if "parse_seconds" in repr(field.metadata):
         return "duration"
+    if "read_rate" in repr(field.metadata):
+        return f"whole number from 0 to {MAX_RATE_PER_S:,}, or mapping"
     if "payload_sizes" in repr(field.metadata):
         return "whole number, or range"
     origin, arguments = get_origin(annotation), get_args(annotation)

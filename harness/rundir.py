@@ -9,6 +9,7 @@ runs/<id>/                      a run, or a campaign whose rounds are sub-folder
   ledger/                       faults applied right now
   stacks/                       dumps of workers that hung
   result.json report.html junit.xml
+  calibration/<variant>-<n>/    logs of the n-th measurement of the rate  (the campaign's, for its rounds)
   cluster/<node>/               conf data logs pid.json      (the campaign's, for its rounds)
 """
 
@@ -106,6 +107,10 @@ class RunDir:
     @property
     def cluster(self) -> Path:
         return self.root / "cluster"
+
+    def calibration(self, name: str) -> RunDir:
+        """Where one measurement of what the machine keeps leaves its logs."""
+        return RunDir(self.root / "calibration" / name)
 
     @property
     def result(self) -> Path:

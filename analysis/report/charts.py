@@ -227,7 +227,7 @@ def _throughput_text(result: Result, windows: Windows) -> str:
     rate = result.rate
     achieved = words.per_second(rate.get("achieved_per_s", 0.0))
     text = f"{achieved} acknowledged"
-    text += f" of {words.per_second(rate['target_per_s'])} intended." if rate.get("target_per_s") else "."
+    text += f" of {words.target(rate)}." if rate.get("target_per_s") else "."
     return f"{text} {silence_text(result, windows)}"
 
 

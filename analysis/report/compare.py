@@ -132,6 +132,7 @@ def _cautions(a: Result, b: Result) -> list[str]:
             ("scenario", a.scenario, b.scenario),
             ("variant", a.variant, b.variant),
             ("seed", a.seed, b.seed),
+            ("target rate", *(words.per_second(r.rate["target_per_s"]) for r in (a, b))),
         )
         if x != y
     ]

@@ -134,7 +134,6 @@ def _story_of(result: Result) -> story.Story | None:
 
 def _cards(result: Result) -> list[dict[str, str]]:
     sends, rate, latency = result.sends, result.rate, result.latency_ms
-    target = rate.get("target_per_s")
     unsure = f"{words.count(sends.get('fail', 0))} fail, {words.count(sends.get('info', 0))} info"
     if warm_up := sends.get("warm_up", 0):
         unsure += f"; {words.count(warm_up)} of them warm-up"
@@ -148,7 +147,7 @@ def _cards(result: Result) -> list[dict[str, str]]:
         {
             "label": "rate",
             "value": words.per_second(rate.get("achieved_per_s", 0.0)),
-            "note": f"of {words.per_second(target)} intended" if target else "unlimited",
+            "note": ("of " if rate.get("target_per_s") else "") + words.target(rate),
         },
         {
             "label": "latency p99",

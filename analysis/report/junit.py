@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from analysis.classes import CLASSES
 from analysis.findings import Finding, Result, Status
 from analysis.report import words
-from analysis.report.terminal import finding_heading, witness_facts
+from analysis.report.terminal import finding_heading, rate_line, witness_facts
 from analysis.verdict.campaign import CLEAN, Campaign, Expectation, Proved, Reproduction, VariantResult
 from harness.rundir import RunDir
 
@@ -65,6 +65,7 @@ def _suite(result: Result, *, allowed: str = CLEAN) -> ET.Element:
     suite = ET.Element("testsuite", name=_text(name))
     properties = ET.SubElement(suite, "properties")
     facts = {"run_id": result.run_id, "seed": str(result.seed), "verdict": result.verdict.value}
+    facts["rate"] = rate_line(result.rate)
     for key, value in {**facts, "command": result.command, **result.environment}.items():
         ET.SubElement(properties, "property", name=_text(key), value=_text(value))
     by_class: dict[str, list[Finding]] = {}

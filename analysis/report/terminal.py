@@ -155,7 +155,7 @@ def rate_line(rate: dict[str, float]) -> str:
     target, achieved = rate.get("target_per_s", 0.0), rate.get("achieved_per_s", 0.0)
     if not target:
         return f"{words.per_second(achieved)} (unlimited)"
-    line = f"{words.per_second(achieved)} of {words.per_second(target)}"
+    line = f"{words.per_second(achieved)} of {words.target(rate)}"
     if "ratio_outside_outages" in rate:
         return f"{line}   {words.percent(rate['ratio_outside_outages'])} of it outside outages"
     return f"{line} ({words.percent(achieved / target)})"

@@ -101,8 +101,8 @@ def comparison_rows(variants: list[VariantResult]) -> list[tuple[str, list[str]]
 
 
 def _rate(rate: dict[str, float]) -> str:
-    achieved, target = words.per_second(rate.get("achieved_per_s", 0.0)), rate.get("target_per_s")
-    return f"{achieved} of {words.per_second(target)}" if target else achieved
+    achieved = words.per_second(rate.get("achieved_per_s", 0.0))
+    return f"{achieved} of {words.target(rate)}" if rate.get("target_per_s") else achieved
 
 
 def _banner(campaign: Campaign) -> RenderableType:

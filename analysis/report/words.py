@@ -86,6 +86,14 @@ def per_second(value: float) -> str:
     return f"{count(value)}/s"
 
 
+def target(rate: Mapping[str, float]) -> str:
+    """What was to be reached: ``50,000/s``; of a load that goes at what the machine keeps, with its limit."""
+    aim, most = rate.get("target_per_s", 0.0), rate.get("at_most_per_s", 0.0)
+    if not aim:
+        return "unlimited"
+    return per_second(aim) + (f", what this machine keeps of {per_second(most)}" if most > aim else "")
+
+
 def percent(ratio: float) -> str:
     """``0.9987`` -> ``99.9 %``; never rounded up to 100."""
     value = ratio * 100

@@ -11,11 +11,18 @@ acknowledged in all is held against the target for the share of time that the st
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from analysis.series import Grid, Series
+
+#: With less of the load outside outages than this, the rate cannot be judged.
+MIN_CALM_SHARE = 0.1
+#: With less of a measured target than this, the load fell short.
+SHORT_SHARE = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,22 @@ class Rate:
     ratio: float | None
     up_share: float = 1.0
     up_ratio: float | None = None
+    at_most_per_s: float = 0.0  # of a load that goes at what the machine keeps, which target_per_s then is
+    at_least_per_s: float = 0.0
+
+    @property
+    def is_measured(self) -> bool:
+        """The target is what the machine was measured to keep; the scenario claims no rate."""
+        return self.at_most_per_s > 0
+
+    @property
+    def kept_per_s(self) -> float:
+        """Acknowledged outside outages; in all, where some stream was nearly always out."""
+        return self.achieved_per_s if self.is_without_calm else self.calm_per_s
+
+    @property
+    def is_without_calm(self) -> bool:
+        return self.calm_s < MIN_CALM_SHARE * self.load_s
 
     def document(self) -> dict[str, float]:
         """As it stands in ``Result.rate``."""
@@ -47,17 +70,28 @@ class Rate:
             "outage_s": round(self.load_s - self.calm_s, 3),
             "longest_outage_s": round(self.longest_outage_s, 3),
         }
+        if self.is_measured:
+            document |= {"at_most_per_s": self.at_most_per_s, "at_least_per_s": self.at_least_per_s}
         if self.ratio is not None:
             document["ratio_outside_outages"] = round(self.ratio, 5)
         return document
 
 
-def rate_of(series: Series, grid: Grid, load_end_ns: int, target_per_s: float, *, streams: int = 1) -> Rate:
+def rate_of(
+    series: Series,
+    grid: Grid,
+    load_end_ns: int,
+    target_per_s: float,
+    *,
+    streams: int = 1,
+    choice: Mapping[str, Any] | None = None,
+) -> Rate:
     """Rates of the load phase, which runs from ``grid.zero_ns`` to ``load_end_ns``.
 
     Args:
         target_per_s: all producers together; 0 = unlimited.
         streams: how many the load went to.
+        choice: ``rate_choice`` of the plan: the limits of a rate that was measured; None = it is claimed.
     """
     load_s = max(load_end_ns - grid.zero_ns, 0) / 1e9
     borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
@@ -85,4 +119,6 @@ def rate_of(series: Series, grid: Grid, load_end_ns: int, target_per_s: float, *
         ratio=min(calm_ok / (target_per_s * calm_s), 1.0) if calm_s and target_per_s else None,
         up_share=up_share,
         up_ratio=min(load_ok / up_target, 1.0) if up_target else None,
+        at_most_per_s=float((choice or {}).get("at_most_per_s", 0.0)),
+        at_least_per_s=float((choice or {}).get("at_least_per_s", 0.0)),
     )

@@ -93,7 +93,8 @@ def result_of(
         reports = [replace(report, partial=None) for report in reports]
     series = Series.merged([r.series for r in reports if r.series], grid)
     load_end_ns = files.load_end_ns(context)
-    rate = rate_of(series, grid, load_end_ns, float(files.plan["rate_per_s"]), streams=len(context.streams))
+    target, choice = float(files.plan["rate_per_s"]), files.plan.get("rate_choice")
+    rate = rate_of(series, grid, load_end_ns, target, streams=len(context.streams), choice=choice)
     findings = _findings(files, context, load_end_ns, reports)
     facts = RunFacts(
         manifest=files.manifest,

@@ -11,11 +11,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from harness.errors import ScenarioError
-from harness.plan.model import ConsumerPlan, LaneGroup, LaneMode, Plan, ProducerPlan, TopicPlan
+from harness.plan.model import (
+    ConsumerPlan,
+    LaneGroup,
+    LaneMode,
+    Plan,
+    ProducerPlan,
+    RateChoice,
+    TopicPlan,
+)
+from harness.plan.rates import shared_out
 from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
 from harness.scenario.file import variants
-from harness.scenario.model import ConsumerSpec, Option, ProducerSpec, Scenario
+from harness.scenario.model import ConsumerSpec, LoadSpec, Option, ProducerSpec, Scenario
 from harness.scenario.payload import payload_sizes
+from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
 from harness.workers import is_ours, load_worker
 
@@ -92,13 +102,20 @@ def build_plan(
         workers=_worker_folders(scenario),
         payload_bytes=smallest,
         payload_max_bytes=largest if largest > smallest else 0,
-        rate_per_s=0.0 if load.unlimited else float(load.rate),
+        rate_per_s=0.0 if load.unlimited else float(load.highest_rate),
+        rate_choice=_rate_choice(load),
         warm_up_s=load.warm_up,
         load_s=load.duration,
         faults=scenario.faults,
         limits={key: float(value) for key, value in scenario.limits.model_dump().items()},
-        rate_ratio=scenario.require.rate_ratio,
+        rate_ratio=0.0 if isinstance(load.rate, RateLimit) else scenario.require.rate_ratio,
     )
+
+
+def _rate_choice(load: LoadSpec) -> RateChoice | None:
+    if not isinstance(load.rate, RateLimit):
+        return None
+    return RateChoice(at_most_per_s=load.rate.at_most, at_least_per_s=load.rate.at_least)
 
 
 def with_tag(plan: Plan, run_tag: int) -> Plan:
@@ -180,7 +197,7 @@ def _lane_count(spec: ProducerSpec, topic: TopicPlan) -> int:
 
 def _expected_rows(scenario: Scenario) -> int:
     load = scenario.load
-    rate = UNLIMITED_GUESS_PER_S if load.unlimited else load.rate
+    rate = UNLIMITED_GUESS_PER_S if load.unlimited else load.highest_rate
     return int(rate * (load.warm_up + load.duration))
 
 
@@ -295,21 +312,13 @@ def _producers(
 
 
 def _rates(scenario: Scenario, shares: Sequence[float]) -> list[int]:
-    """Whole messages per second for each producer; their sum is the rate exactly (largest remainders)."""
-    if scenario.load.unlimited:
+    """Messages per second for each producer; 0 = unlimited."""
+    load = scenario.load
+    if load.unlimited:
         return [0] * len(shares)
-    rate, total = scenario.load.rate, sum(shares)
-    exact = [rate * share / total for share in shares]
-    rates = [int(value) for value in exact]
-    by_remainder = sorted(range(len(shares)), key=lambda i: (rates[i] - exact[i], i))
-    for index in by_remainder[: rate - sum(rates)]:
-        rates[index] += 1
-    if 0 in rates:
-        raise ScenarioError(
-            f"load.rate: {rate} msg/s shared by {len(shares)} producers leaves one with less than 1 msg/s",
-            hint="raise load.rate, or lower the producers' count",
-        )
-    return rates
+    if isinstance(load.rate, RateLimit):
+        shared_out(load.rate.at_least, shares)  # the least that it may come to
+    return shared_out(load.highest_rate, shares)
 
 
 def _consumers(

@@ -8,6 +8,7 @@ from typing import Final
 
 from harness.plan.build import UNLIMITED_GUESS_PER_S
 from harness.plan.model import Plan
+from harness.plan.rates import is_open
 from harness.records import RAW, TableId
 from harness.systems import SYSTEMS
 
@@ -27,6 +28,7 @@ class Estimate:
 
     Attributes:
         is_limited: every load has a rate.
+        is_measured: some load goes at what the machine keeps; all of this is the most that it may come to.
         disk_bytes: the most there is at once, on the disk of the runs.
         clients_mb: memory of the workers of the round that has most of them.
         load_s: warm-up and load; start-up, drain, audit and judging come on top.
@@ -38,6 +40,7 @@ class Estimate:
     disk_bytes: int
     clients_mb: int
     load_s: float
+    is_measured: bool = False
 
 
 def estimate(plans: Sequence[Plan], language_of: Callable[[str, Sequence[str]], str]) -> Estimate:
@@ -52,6 +55,7 @@ def estimate(plans: Sequence[Plan], language_of: Callable[[str, Sequence[str]], 
     disk = _BASE_DISK_BYTES + sum(raw) * _SEALED_SHARE + max(raw) + sum(sorted(brokers)[-2:])
     return Estimate(
         is_limited=all(plan.rate_per_s for plan in plans),
+        is_measured=any(is_open(plan) for plan in plans),
         messages=sum(map(messages, plans)),
         payload_bytes=sum(messages(plan) * _payload(plan) for plan in plans),
         disk_bytes=int(disk),

@@ -136,6 +136,36 @@ class ConsumerPlan(PlanPart):
     promise: ConsumerPromise = Field(default_factory=ConsumerPromise)
 
 
+class RateStep(PlanPart):
+    """One measurement of what the machine keeps.
+
+    Attributes:
+        variant: whose clients sent; empty = of a scenario without variants.
+        rate_per_s: asked about.
+        tried_per_s: sent, more than was asked about: what is left over is for outages to be made up for.
+        acked_per_s: acknowledged.
+        late_s: how late the generator was in the last second, without the time the client blocked.
+        open: sends without an outcome at the end.
+        held: tried was acknowledged, neither late nor piling up.
+    """
+
+    variant: str
+    rate_per_s: int
+    tried_per_s: int
+    acked_per_s: int
+    late_s: float
+    open: int
+    held: bool
+
+
+class RateChoice(PlanPart):
+    """A rate that the machine decides (``load.rate: {at_most: N}``); no steps = not measured yet."""
+
+    at_most_per_s: int
+    at_least_per_s: int
+    steps: list[RateStep] = Field(default_factory=list)
+
+
 class Plan(PlanPart):
     """The resolved scenario. Times in seconds relative to the start of load unless named otherwise."""
 
@@ -161,6 +191,7 @@ class Plan(PlanPart):
     payload_bytes: int = Field(description="the smallest, where sizes differ by message")
     payload_max_bytes: int = Field(0, description="the largest; 0 = all are payload_bytes")
     rate_per_s: float = Field(description="all producers; 0 = unlimited")
+    rate_choice: RateChoice | None = Field(None, description="None = the scenario claims its rate")
     warm_up_s: float
     load_s: float
     faults: list[dict[str, Any]] = Field(description="raw steps; faults.compile makes the timeline")

@@ -31,6 +31,7 @@ class RunView:
     rate_per_s: float = 0.0
     warm_up_s: float = 0.0
     load_s: float = 0.0
+    at_most_per_s: float = 0.0  # of a load that goes at what the machine keeps; 0 = it claims its rate
     phase: str = ""
     note: str = ""
     phase_start: float = field(default_factory=time.monotonic)
@@ -43,8 +44,11 @@ class RunView:
     waiting: dict[str, str] = field(default_factory=dict)
     download: tuple[str, float | None] | None = None
 
-    def begin(self, title: str, rate_per_s: float, warm_up_s: float, load_s: float) -> None:
+    def begin(
+        self, title: str, rate_per_s: float, warm_up_s: float, load_s: float, at_most_per_s: float = 0.0
+    ) -> None:
         self.title, self.rate_per_s, self.warm_up_s, self.load_s = title, rate_per_s, warm_up_s, load_s
+        self.at_most_per_s = at_most_per_s
         self.numbers, self.samples, self.faults, self.waiting = {}, deque(), FaultLog(), {}
         self.elapsed_s, self.epoch_ns, self.first_problem_s = 0.0, 0, None
 
@@ -102,10 +106,12 @@ class BaseProgress:
         self.view = RunView()
         self._lock = threading.Lock()
 
-    def begin(self, title: str, *, rate_per_s: float, warm_up_s: float, load_s: float) -> None:
+    def begin(
+        self, title: str, *, rate_per_s: float, warm_up_s: float, load_s: float, at_most_per_s: float = 0.0
+    ) -> None:
         """Another run starts; ``title`` is for people ("kafka-quick · unsafe · seed 7")."""
         with self._lock:
-            self.view.begin(title, rate_per_s, warm_up_s, load_s)
+            self.view.begin(title, rate_per_s, warm_up_s, load_s, at_most_per_s)
 
     def phase(self, name: str, note: str = "") -> None:
         with self._lock:
@@ -184,6 +190,8 @@ def load_figures(view: RunView) -> list[str]:
     """Rate against target, and the running totals of outcomes."""
     numbers = view.numbers
     target = f" of {view.rate_per_s:,.0f}" if view.rate_per_s else ""
+    if view.at_most_per_s > view.rate_per_s:
+        target += f" (at most {view.at_most_per_s:,.0f})"
     parts = [f"{view.per_second('ok'):,.0f}/s{target}"]
     parts += [f"{key} {numbers.get(key, 0):,}" for key in ("ok", "info", "fail", "open")]
     late_ms = numbers.get("late_max_ns", 0) / 1e6

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from harness.errors import BrokerstormError, HealError
-from harness.plan.model import Plan
-from harness.protocols.cluster import Cluster, FaultInjector, HasNamespaces, Progress
+from harness.plan.model import Plan, RateStep
+from harness.plan.rates import is_open, rate_words
+from harness.protocols.cluster import Cluster, FaultInjector, Progress
+from harness.run.calibration import Calibration, step_words, with_rates
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import LiveRun, OnPhase, RunOutcome
+from harness.run.topics import drop_topics
 from harness.rundir import RunDir, write_json
 from harness.seal.seal import drop_segments, seal
 
@@ -73,6 +77,8 @@ class Campaign(Generic[ResultT]):
         self._keep_up = keep_up
         self._cluster: Cluster | None = None
         self._key: tuple[Any, ...] = ()
+        self._measured = 0
+        self._is_cold = True
 
     def run(
         self, plans: Sequence[Plan], *, root: RunDir | None = None, command: str = "", goes_on: bool = False
@@ -94,10 +100,46 @@ class Campaign(Generic[ResultT]):
         if not single:
             root.create()
             write_json(root.campaign, {"schema_version": 1, "runs": names, "command": command})
+        plans = self.with_rates(plans, root)
         for number, (plan, name) in enumerate(zip(plans, names, strict=True), start=1):
             run = root if single else RunDir(root.root / name)
             is_last = number == len(plans) and not goes_on
             yield self.run_round(plan, run, is_last=is_last, command=command)
+
+    def with_rates(self, plans: Sequence[Plan], root: RunDir) -> list[Plan]:
+        """The plans with the rate that this machine keeps, where they leave it open; one for all of them.
+
+        What was measured leaves its logs below ``root``.
+
+        Raises:
+            BrokerstormError: as `LiveRun.execute`.
+        """
+        measured = with_rates(plans, partial(self._measure, root))
+        chosen = {rate_words(new) for old, new in zip(plans, measured, strict=True) if is_open(old)}
+        for rate in sorted(chosen):
+            self._progress.note(f"load: {rate}, as much as this machine keeps, in every variant and round")
+        return measured
+
+    def _measure(self, root: RunDir, plan: Plan, rate: int) -> RateStep:
+        cluster = self._cluster_for(plan)
+        who = plan.variant or plan.scenario
+        self._progress.phase("calibration", f"{who}: does this machine keep {rate:,} msg/s?")
+        self._measured += 1
+        calibration = Calibration(
+            plan,
+            rate,
+            root.calibration(f"{who}-{self._measured}"),
+            cluster,
+            progress=self._progress,
+            interrupts=self._interrupts,
+            command=self._command,
+            offline=self._offline,
+            is_cold=self._is_cold,
+        )
+        self._is_cold = False
+        step = calibration.measure()
+        self._progress.note(step_words(step))
+        return step
 
     def run_round(
         self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = ""
@@ -153,18 +195,15 @@ class Campaign(Generic[ResultT]):
         self._progress.phase("up", f"{plan.system} {plan.version}, {nodes}")
         self._key = key
         self._cluster = self._hooks.open_cluster(plan, self._root)
+        self._is_cold = True
         self._cluster.up(timeout_s=plan.limits["ready"])
         return self._cluster
 
     def _delete_topics(self, plan: Plan) -> None:
         """The next round gets fresh topics; a cluster that cannot delete is reported by the next round."""
         assert self._cluster is not None
-        admin = self._cluster.admin
         try:
-            if isinstance(admin, HasNamespaces):
-                admin.drop_namespace(plan.namespace)
-            else:
-                admin.delete_topics([topic.name for topic in plan.topics])
+            drop_topics(self._cluster.admin, plan)
         except BrokerstormError as error:
             self._progress.note(f"could not delete the topics of {plan.variant or plan.scenario}: {error}")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.plan.model import Plan
-from harness.protocols.cluster import Cluster, FaultInjector, HasNamespaces, Progress, TopicSettings
+from harness.protocols.cluster import Cluster, FaultInjector, Progress
 from harness.run.draining import DrainCheck
 from harness.run.interrupts import Interrupts
 from harness.run.liveness import CHECK_EVERY_S
@@ -21,6 +21,7 @@ from harness.run.manifest import Manifest, library_versions
 from harness.run.metering import Meter
 from harness.run.periodic import PeriodicThread
 from harness.run.stalls import StallMonitor
+from harness.run.topics import make_topics
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
@@ -130,14 +131,7 @@ class LiveRun:
 
     def _prepare(self) -> None:
         self._phase("ready", "topics, workers, a probe through every partition")
-        admin = self._cluster.admin
-        if isinstance(admin, HasNamespaces):
-            admin.enter_namespace(self._plan.namespace)
-        admin.create_topics(
-            [TopicSettings(t.name, t.partitions, t.replication, t.config) for t in self._plan.topics]
-        )
-        names = [topic.name for topic in self._plan.topics]
-        admin.wait_ready(names, timeout_s=self._plan.limits["ready"], run_tag=self._plan.run_tag)
+        make_topics(self._cluster.admin, self._plan)
         self._pool.start_clients()
 
     def _load(self) -> None:

@@ -10,6 +10,7 @@ from harness.exposure import CAPTURED
 from harness.scenario.bug import bug_problems
 from harness.scenario.model import ConsumerSpec, ProducerSpec, Scenario
 from harness.scenario.payload import payload_sizes
+from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
 from harness.validation import is_one_line
 
@@ -61,8 +62,7 @@ def problems(
     ``clients`` and ``classes`` are the known workers and anomaly classes; none = not checked.
     """
     system = SYSTEMS[scenario.system]
-    if scenario.load.rate == 0 and not scenario.load.unlimited:
-        yield ("load", "rate"), "must be at least 1, or set load.unlimited: true"
+    yield from _rate_problems(scenario)
     yield from _cluster_problems(scenario, system)
     yield from _topics_problems(scenario, system)
     yield from _client_problems(scenario, clients)
@@ -80,6 +80,19 @@ def problems(
         reported = {name for client in (clients or {}).values() for name in client.exposure}
         counters = None if clients is None else [*CAPTURED, *sorted(reported)]
         yield from bug_problems(scenario.bug, scenario.variants, counters)
+
+
+def _rate_problems(scenario: Scenario) -> Iterator[Problem]:
+    load = scenario.load
+    if load.rate == 0 and not load.unlimited:
+        yield ("load", "rate"), "must be at least 1, or set load.unlimited: true"
+    if not isinstance(load.rate, RateLimit):
+        return
+    if load.unlimited:
+        yield ("load", "rate"), "has no meaning with load.unlimited: true; leave one of them out"
+    if "rate_ratio" in scenario.require.model_fields_set:
+        sentence = "has no meaning with load.rate.at_most, which claims no rate; leave one of them out"
+        yield ("require", "rate_ratio"), sentence
 
 
 # ----- cluster and topics -----------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from harness.scenario.bug import BugSpec
 from harness.scenario.part import Name as Name
 from harness.scenario.part import Part as Part
 from harness.scenario.payload import Payload
+from harness.scenario.rate import Rate, RateLimit
 from harness.systems import DEFAULT, SYSTEMS
 
-MAX_RATE_PER_S = 2_000_000  # above what one machine's clients reach; a typo, not a wish
 Option = str | int | float | bool
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -143,7 +143,12 @@ class ConsumerSpec(Part):
 class LoadSpec(Part):
     """The load, open loop: a message is due when the rate says so, not when the one before it is done."""
 
-    rate: int = Field(50_000, ge=0, le=MAX_RATE_PER_S, description="messages per second in all")
+    rate: Rate = Field(
+        50_000,
+        description="messages per second in all. `{at_most: 50000}` claims no rate: the run goes at what "
+        "this machine keeps of it, measured before the first round; with less than `at_least` (a fiftieth, "
+        "unless it is written) it is unknown",
+    )
     unlimited: bool = Field(False, description="as fast as the client goes; rate is then ignored")
     duration: Seconds = Field(60.0, gt=0, description="of the load, after the warm-up")
     warm_up: Seconds = Field(5.0, description="sent and checked, but not timed and without faults")
@@ -154,6 +159,11 @@ class LoadSpec(Part):
         default_factory=lambda: {"p": ProducerSpec()}, min_length=1, description="by a name of your own"
     )
     consumers: dict[Name, ConsumerSpec] = Field(default_factory=dict, description="by a name of your own")
+
+    @property
+    def highest_rate(self) -> int:
+        """Messages per second in all: the rate, or the most that it may be."""
+        return self.rate.at_most if isinstance(self.rate, RateLimit) else self.rate
 
 
 class LimitsSpec(Part):
@@ -187,7 +197,11 @@ class RequireSpec(Part):
         "as-configured", description="once: no message is stored twice"
     )
     rate_ratio: float = Field(
-        0.99, ge=0, le=1, description="achieved / intended rate outside outages; below it the run is unknown"
+        0.99,
+        ge=0,
+        le=1,
+        description="achieved / intended rate outside outages; below it the run is unknown. For a load that "
+        "claims its rate: not with `load.rate.at_most`",
     )
 
 

@@ -37,9 +37,24 @@ BAD = [
     ("name: x\nload: {rate: 0}\n", "bad.yaml:2: load.rate: must be at least 1, or set load.unlimited: true"),
     ("name: x\nload: {rate: -5}\n", "bad.yaml:2: load.rate: must be at least 0, got -5"),
     ("name: x\nload: {rate: 1000000000}\n", "load.rate: must be at most 2000000, got 1000000000"),
-    ("name: x\nload: {rate: 1.5}\n", "load.rate: must be a whole number, got 1.5"),
-    ("name: x\nload: {rate: yes}\n", "load.rate: must be a whole number, got true"),
-    ("name: x\nload: {rate: fast}\n", "load.rate: must be a whole number, got 'fast'"),
+    ("name: x\nload: {rate: 1.5}\n", "load.rate: must be a whole number, or {at_most: 50000}, got 1.5"),
+    ("name: x\nload: {rate: yes}\n", "load.rate: must be a whole number, or {at_most: 50000}, got true"),
+    ("name: x\nload: {rate: fast}\n", "load.rate: must be a whole number, or {at_most: 50000}, got 'fast'"),
+    ("name: x\nload: {rate: {at_mots: 9}}\n", "load.rate: at_mots: unknown key; did you mean at_most?"),
+    ("name: x\nload: {rate: {at_least: 9}}\n", "load.rate: at_most is missing"),
+    ("name: x\nload: {rate: {at_most: 0}}\n", "load.rate: at_most must be a whole number from 1 to 2000000"),
+    (
+        "name: x\nload: {rate: {at_most: 5, at_least: 6}}\n",
+        "load.rate: at_least must be at most at_most (5)",
+    ),
+    (
+        "name: x\nload: {rate: {at_most: 5}, unlimited: true}\n",
+        "load.rate: has no meaning with load.unlimited: true",
+    ),
+    (
+        "name: x\nload: {rate: {at_most: 5}}\nrequire: {rate_ratio: 0.9}\n",
+        "bad.yaml:3: require.rate_ratio: has no meaning with load.rate.at_most, which claims no rate",
+    ),
     ("name: x\nload: {duration: 0}\n", "load.duration: must be more than 0, got 0"),
     ("name: x\nload: {duration: -1}\n", "load.duration: must be more than 0, got -1"),
     ("name: x\nload: {duration: soon}\n", "load.duration: must be a duration such as 10s, 250ms or 2m"),
@@ -129,7 +144,7 @@ BAD = [
     ),
     (
         "name: x\nvariants: {a: {override: {load: {rate: many}}}}\n",
-        "bad.yaml:2: variants.a.override.load.rate: must be a whole number, got 'many'",
+        "bad.yaml:2: variants.a.override.load.rate: must be a whole number, or {at_most: 50000}, got 'many'",
     ),
     (
         "name: x\nvariants: {a: {override: {rounds: 3}}}\n",
@@ -174,7 +189,10 @@ def test_one_line_names_it(tmp_path: Path, text: str, message: str) -> None:
         ),
         ("topics.order.partitions=5", "--set topics.order.partitions=5: topics has no entry 'order'"),
         ("load.producers.shop.count=2", "load.producers has no entry 'shop'"),
-        ("variants.v.override.load.rate=x", "variants.v.override.load.rate: must be a whole number, got 'x'"),
+        (
+            "variants.v.override.load.rate=x",
+            "variants.v.override.load.rate: must be a whole number, or {at_most: 50000}, got 'x'",
+        ),
     ],
 )
 def test_set_errors_name_the_option(tmp_path: Path, override: str, message: str) -> None:

@@ -1,0 +1,31 @@
+"""The topics of a plan on a cluster: made and working, or gone again."""
+
+from __future__ import annotations
+
+from harness.plan.model import Plan
+from harness.protocols.cluster import Admin, HasNamespaces, TopicSettings
+
+
+def make_topics(admin: Admin, plan: Plan) -> None:
+    """Create them in the namespace of the run, if there is one, and wait until each works.
+
+    Raises:
+        UsageError, EnvironmentNotReady: as the admin's ``create_topics`` and ``wait_ready``.
+    """
+    if isinstance(admin, HasNamespaces):
+        admin.enter_namespace(plan.namespace)
+    admin.create_topics([TopicSettings(t.name, t.partitions, t.replication, t.config) for t in plan.topics])
+    names = [topic.name for topic in plan.topics]
+    admin.wait_ready(names, timeout_s=plan.limits["ready"], run_tag=plan.run_tag)
+
+
+def drop_topics(admin: Admin, plan: Plan) -> None:
+    """Delete them, so that the next round can have fresh ones.
+
+    Raises:
+        BrokerstormError: the cluster cannot do that now.
+    """
+    if isinstance(admin, HasNamespaces):
+        admin.drop_namespace(plan.namespace)
+    else:
+        admin.delete_topics([topic.name for topic in plan.topics])
