@@ -52,11 +52,12 @@ def show_preflight(checked: Preflight, rounds: int) -> None:
     guessed = "" if total.is_limited else "at a guessed rate "
     most = "up to " if total.is_measured else ""
     write(f"{_count(rounds, 'round')} in total, warm-up included:")
+    added = "start, calibration" if total.is_measured else "start"
     rows = [
         ["messages", f"{guessed}{most}{total.messages:,}, {in_units(total.payload_bytes)} of payload"],
         ["disk", f"up to {in_units(total.disk_bytes)} for the brokers' logs and the capture"],
         ["memory", f"up to {total.clients_mb} MB for the clients, beside brokers and Spark"],
-        ["time", f"{total.load_s:g} s of load; start, recovery, drain, audit and judging are added"],
+        ["time", f"{total.load_s:g} s of load; {added}, recovery, drain, audit and judging are added"],
     ]
     rows += [["warning", text] for text in checked.warnings]
     rows += [["missing", f"here: {check.name}: {check.text}; {check.remedy}"] for check in checked.missing]

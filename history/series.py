@@ -96,10 +96,13 @@ def value_of(row: Round, metric: str) -> float | None:
 
 
 def figures(rounds: Iterable[Round]) -> Figures:
-    """Of every cell and metric that has any."""
+    """Of every cell and metric that has any, at the rate that its last night asked for: a load that claims no
+    rate may have gone at another one before, and figures of two rates are no comparison."""
+    fresh = sorted((row for row in rounds if not row.is_sticky), key=lambda row: row.night)
+    asked = {row.cell: row.rate_asked_per_s for row in fresh if row.verdict is not None}
     values: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rounds:
-        if row.is_sticky:
+    for row in fresh:
+        if row.rate_asked_per_s != asked.get(row.cell):
             continue
         for metric in METRICS:
             value = value_of(row, metric.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,14 @@ def noisy(seed: int, level: float = 80.0, nights: int = NIGHTS) -> list[float]:
 def only(changes: Sequence[Change]) -> Change:
     (change,) = changes
     return change
+
+
+def test_figures_of_nights_at_another_rate_are_no_comparison() -> None:
+    rounds = of_p99(noisy(1), rate_asked_per_s=50_000.0)
+    slower = [replace(row, rate_asked_per_s=31_000.0, latency_ms={"p99": 20.0}) for row in rounds[-4:]]
+    same = [replace(row, rate_asked_per_s=50_000.0) for row in slower]
+    assert only(story_of([*rounds[:-4], *same]).changes).subject == "p99"
+    assert story_of([*rounds[:-4], *slower]).changes == []
 
 
 def test_a_class_that_shows_in_every_round_is_new_on_its_first_night() -> None:
