@@ -1,278 +1,212 @@
-"""Runs the turns of a night: shared clusters, one Spark session, downloads ahead, one retry."""
+"""Runs the turns of a night: those that can share a cluster one after the other, what breaks once more.
+
+A turn is finished as soon as its rows are in the history and its file is in the night's folder. What is
+killed before that is run again, unless it was judged already; the rows of a turn are the same when they are
+added twice.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from commands.campaigns import opened_campaign
-from commands.console import Settings
-from commands.plans import choose_plans, needs_of, read_scenario
-from commands.turns import judged, keep_traceback, modified, play_cell, reasons_of
-from commands.upkeep import end_leftovers, fetch_files
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit
+from harness.rundir import RunDir
 from suites.night import Ended, Night, NightDir, Turn, again, word_of
 
 if TYPE_CHECKING:
-    from analysis.findings import Result
-    from analysis.spark.session import WarmSession
-    from harness.plan.model import Plan
-    from harness.progress.view import BaseProgress
-    from harness.run.campaign import Campaign
+    from harness.run.interrupts import Interrupts
+    from history.rounds import Round
     from history.store import History
 
 #: A turn that ends with one of these is run once more: it says nothing of clients and brokers.
 BREAKS = (Exit.ENVIRONMENT, Exit.NOT_HEALED, Exit.BUG)
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
-    """As `commands.campaigns.RunOptions`."""
+class Played:
+    """What a turn came to.
 
-    runtime: str
-    offline: bool
-    keep_up: bool = False
-    master: str | None = None
+    Attributes:
+        exit_code: as of `run` and `repro`.
+        reasons: why it is no pass.
+        command: repeats it.
+        duration_s: None = not known.
+    """
+
+    exit_code: int
+    reasons: list[str]
+    command: str = ""
+    duration_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Bed:
-    """What turns that share a cluster have in common."""
+class Bed(Protocol):
+    """A cluster, or what stands for it, for turns that share it."""
 
-    group: str
-    needs: frozenset[str]
+    def play(self, turn: Turn, root: RunDir) -> Played:
+        """Run a turn in a folder that is not there yet. May raise anything."""
+
+    def clear(self) -> None:
+        """After a turn that broke: what comes next gets a fresh cluster, nothing of the old one is left."""
+
+    def note(self, text: str) -> None:
+        """Tell the user one line."""
+
+
+class Player(Protocol):
+    """What runs turns (`commands.turns.LivePlayer`)."""
+
+    def bed(self, turn: Turn) -> Hashable:
+        """Turns that follow each other and have the same one share a cluster."""
+
+    def fetch(self, turns: Sequence[Turn]) -> None:
+        """Download and build what turns need. What cannot be had breaks its own turns, later."""
+
+    def opened(self, turns: Sequence[Turn]) -> AbstractContextManager[Bed]:
+        """For the turns of one bed."""
+
+    def judged(self, root: RunDir) -> Played | None:
+        """What a run folder says that a killed process left; None = it was not judged to the end."""
+
+    def rows(self, turn: Turn, ended: Ended) -> list[Round]:
+        """The rounds of a finished turn for the history."""
 
 
 class NightRun:
-    """One process's part of a night: from the first turn that is not finished to the last.
-
-    Args:
-        tell: gets one line for everything that is not as planned.
-    """
+    """One process's part of a night: from the first turn that is not finished to the last."""
 
     def __init__(
-        self, settings: Settings, night_dir: NightDir, night: Night, history: History, tell: Tell
+        self,
+        night_dir: NightDir,
+        night: Night,
+        history: History,
+        player: Player,
+        interrupts: Interrupts,
+        tell: Callable[[str], None],
     ) -> None:
-        self._settings = settings
         self._dir = night_dir
         self._night = night
         self._history = history
+        self._player = player
+        self._interrupts = interrupts
         self._tell = tell
 
     def play(self) -> None:
         """Run every turn that is not finished and fits what is left of the budget.
 
         Raises:
-            Interrupted: stopped; what is finished is kept, and `--resume` goes on.
-            EnvironmentNotReady: the disk is full.
+            Interrupted: stopped; what is finished is kept, and ``--resume`` goes on.
+            EnvironmentNotReady: how a turn ended cannot be kept, as on a full disk.
         """
-        from analysis.spark.session import WarmSession
-
         left = [turn for turn in self._night.turns if self._dir.ended(turn) is None]
         left = [turn for turn in left if not self._adopt(turn)]
         for turn in left:
             self._dir.set_aside(turn)
-        plans = {turn.folder: self._plans(turn) for turn in left}
         if not self._night.offline:
-            self._fetch([plan for each in plans.values() for plan in each])
-        with WarmSession(None) as session:
-            for bed, turns in groupby(left, lambda turn: self._bed(turn, plans[turn.folder])):
-                self._play_in(bed, list(turns), plans, session)
-
-    # ----- before the first turn
-
-    def _plans(self, turn: Turn) -> list[Plan]:
-        """The plans of a turn; none where it cannot be planned, which playing it will tell."""
-        cell = self._night.cell(turn)
-        try:
-            plans = choose_plans(read_scenario(cell.scenario, cell.overrides), seed=turn.seed, rounds=1)
-        except BrokerstormError:
-            return []
-        return [plan for plan in plans if not cell.pair or plan.variant in cell.variants]
-
-    def _bed(self, turn: Turn, plans: Sequence[Plan]) -> _Bed:
-        return _Bed(self._night.cell(turn).group, needs_of(plans))
-
-    def _fetch(self, plans: Sequence[Plan]) -> None:
-        """Download and build ahead of the first turn; what cannot be had breaks its own turns only."""
-        wanted = {
-            str((plan.system, plan.version, [(p.client, p.client_version) for p in plan.producers],
-                 [(c.client, c.client_version) for c in plan.consumers], sorted(needs_of([plan])))): plan
-            for plan in plans
-        }  # fmt: skip
-        with closing(self._settings.progress()) as progress:
-            for plan in wanted.values():
-                try:
-                    fetch_files([plan], progress.download)
-                except BrokerstormError as error:
-                    self._settings.interrupts.raise_if_stopped()
-                    progress.note(f"not fetched for {plan.scenario}: {error}")
-
-    # ----- the turns
-
-    def _play_in(
-        self, bed: _Bed, turns: Sequence[Turn], plans: dict[str, list[Plan]], session: WarmSession
-    ) -> None:
-        """Turns that share a cluster, one after the other."""
-        options = _Options(self._night.cell(turns[0]).runtime, self._night.offline)
-        every = [plan for turn in turns for plan in plans[turn.folder]]
-        opened = opened_campaign(
-            self._settings, options, self._dir.run, every, self._night.command, session=session
-        )
-        with opened as (campaign, progress):
-            for turn in turns:
-                if self._is_over_budget(turn):
-                    progress.note(
-                        f"{turn.cell}: not run: {turn.expected_s:.0f} s do not fit the budget any more"
-                    )
-                    continue
-                self._finish(turn, self._turn(turn, campaign, progress), progress)
-
-    def _is_over_budget(self, turn: Turn) -> bool:
-        budget_s = self._night.budget_s
-        if budget_s is None:
-            return False
-        ended = (self._dir.ended(each) for each in self._night.turns)
-        spent_s = sum(each.duration_s for each in ended if each is not None)
-        return spent_s + turn.expected_s > budget_s
-
-    def _turn(self, turn: Turn, campaign: Campaign[Result], progress: BaseProgress) -> Ended:
-        """Play a turn, twice if it breaks the first time."""
-        began, started = time.monotonic(), datetime.now(UTC)
-        broken: list[str] = []
-        for name in (turn.folder, again(turn.folder)):
-            code, reasons, command = self._attempt(turn, name, campaign, progress)
-            if code not in BREAKS or broken:
-                break
-            broken = [*reasons, f"exit code {code}"][:1]
-            progress.note(f"{turn.cell}: broke, and is run once more: {broken[0]}")
-            self._clear(campaign, progress)
-        if code in BREAKS:
-            self._clear(campaign, progress)
-        return Ended(
-            cell=turn.cell,
-            number=turn.number,
-            seed=turn.seed,
-            is_sticky=turn.is_sticky,
-            folder=name,
-            verdict=word_of(code),
-            exit_code=code,
-            reasons=reasons,
-            broken=broken,
-            started=started.isoformat(timespec="seconds"),
-            ended=datetime.now(UTC).isoformat(timespec="seconds"),
-            duration_s=round(time.monotonic() - began, 3),
-            command=command,
-        )
-
-    def _attempt(
-        self, turn: Turn, name: str, campaign: Campaign[Result], progress: BaseProgress
-    ) -> tuple[int, list[str], str]:
-        """Exit code, reasons and the command that repeats it.
-
-        Raises:
-            Interrupted: stopped.
-        """
-        root = self._dir.folder(name)
-        try:
-            cell, offline = self._night.cell(turn), self._night.offline
-            code, command = play_cell(self._settings, cell, turn.seed, root, campaign, progress, offline)
-        except Exception as error:  # noqa: BLE001 - what breaks a turn must not stop the others
-            self._settings.interrupts.raise_if_stopped()
-            code = int(error.exit_code) if isinstance(error, BrokerstormError) else Exit.BUG
-            text = str(error) if isinstance(error, BrokerstormError) else f"{type(error).__name__}: {error}"
-            if code == Exit.BUG:
-                keep_traceback(root)
-            return code, [" ".join(text.split())], ""
-        return code, reasons_of(root), command
-
-    def _clear(self, campaign: Campaign[Result], progress: BaseProgress) -> None:
-        """A fresh cluster for what comes next, and nothing left of the one that broke."""
-        try:
-            campaign.close()
-        except BrokerstormError as error:
-            progress.note(f"the cluster did not end: {error}")
-        end_leftovers(self._dir.id)
-
-    # ----- what is kept
-
-    def _finish(self, turn: Turn, ended: Ended, progress: BaseProgress) -> None:
-        """Keep how a turn ended: in the history first, whose rows are the same when they are added again."""
-        try:
-            self._keep_rows(turn, ended)
-            self._dir.finish(turn, ended)
-        except OSError as error:
-            raise EnvironmentNotReady(
-                f"cannot keep how {turn.cell} ended: {error.strerror or error}",
-                hint=f"free some space; then `{self._resume()}` goes on, finished cells are kept",
-            ) from error
-        progress.note(f"{ended.verdict}: {turn.cell}, seed {turn.seed}, {ended.duration_s:.0f} s")
-
-    def _resume(self) -> str:
-        return f"brokerstorm suite run {self._night.file} --resume"
-
-    def _keep_rows(self, turn: Turn, ended: Ended) -> None:
-        from history.rounds import Labels, broken_round, rounds_of
-
-        cell = self._night.cell(turn)
-        settings = dict(one.split("=", 1) for one in cell.overrides)
-        labels = Labels(
-            night=self._dir.id,
-            suite=self._night.suite,
-            cell=cell.id,
-            round=turn.number,
-            settings=settings,
-            is_sticky=turn.is_sticky,
-            is_control=cell.is_control,
-        )
-        if ended.verdict != "broken":
-            rows = rounds_of(self._dir.folder(ended.folder), labels)
-        else:
-            name = cell.history_cells[0]
-            rows = [
-                broken_round(
-                    replace(labels, cell=name),
-                    scenario=cell.scenario,
-                    exit_code=ended.exit_code,
-                    reason="; ".join(ended.reasons),
-                    seed=turn.seed,
-                    system=cell.system,
-                    folder=str(self._dir.root / ended.folder),
-                    started=ended.started,
-                    ended=ended.ended,
-                )
-            ]
-        for row in rows:
-            self._history.add(row)
+            self._player.fetch(left)
+        for _, turns in groupby(left, self._player.bed):
+            self._play_in_one(list(turns))
 
     def _adopt(self, turn: Turn) -> bool:
         """Finish a turn that was judged when the night was killed, without running it again."""
         for name in (again(turn.folder), turn.folder):
-            run = self._dir.folder(name)
-            with suppress(BrokerstormError):
-                found = judged(run)
-                ended = Ended(
-                    cell=turn.cell,
-                    number=turn.number,
-                    seed=turn.seed,
-                    is_sticky=turn.is_sticky,
-                    folder=name,
-                    verdict=word_of(found.exit_code),
-                    exit_code=found.exit_code,
-                    reasons=reasons_of(run),
-                    started=modified(run.plan if run.plan.exists() else run.scenario),
-                    ended=modified(run.junit),
-                    duration_s=round(sum(found.duration_s.values()), 3),
-                    command=found.command,
-                )
-                self._keep_rows(turn, ended)
-                self._dir.finish(turn, ended)
-                self._tell(f"{turn.cell}, seed {turn.seed}: was judged already, {ended.verdict}")
+            root = self._dir.folder(name)
+            played = self._player.judged(root)
+            if played is not None and played.exit_code not in BREAKS:
+                ended = _ended(turn, name, played, datetime.now(UTC), played.duration_s or 0.0)
+                self._keep(turn, ended)
+                self._tell(f"{turn.cell}, seed {turn.seed}: was judged already: {ended.verdict}")
                 return True
         return False
+
+    def _play_in_one(self, turns: Sequence[Turn]) -> None:
+        waiting = [turn for turn in turns if self._fits(turn, self._tell)]
+        if not waiting:
+            return
+        with self._player.opened(waiting) as bed:
+            for turn in waiting:
+                if self._fits(turn, bed.note):
+                    ended = self._turn(turn, bed)
+                    self._keep(turn, ended)
+                    seed = f"seed {turn.seed}{', red before' if turn.is_sticky else ''}"
+                    bed.note(f"{ended.verdict}: {turn.cell}, {seed}, {ended.duration_s:.0f} s")
+
+    def _fits(self, turn: Turn, tell: Callable[[str], None]) -> bool:
+        """Whether what is left of the budget is enough."""
+        budget_s = self._night.budget_s
+        if budget_s is None:
+            return True
+        ended = (self._dir.ended(each) for each in self._night.turns)
+        left_s = budget_s - sum(each.duration_s for each in ended if each is not None)
+        if turn.expected_s <= left_s:
+            return True
+        why = f"takes about {turn.expected_s:.0f} s, and {left_s:.0f} s of the budget are left"
+        tell(f"not run: {turn.cell}: {why}")
+        return False
+
+    def _turn(self, turn: Turn, bed: Bed) -> Ended:
+        """Play a turn, twice if it breaks the first time."""
+        started, began = datetime.now(UTC), time.monotonic()
+        name, broken = turn.folder, []
+        played = self._attempt(turn, name, bed)
+        if played.exit_code in BREAKS:
+            broken = [*played.reasons[:1], f"exit code {played.exit_code}"]
+            bed.note(f"broke: {turn.cell}: {'; '.join(broken)}; it is run once more")
+            bed.clear()
+            name = again(turn.folder)
+            played = self._attempt(turn, name, bed)
+            if played.exit_code in BREAKS:
+                bed.clear()
+        return _ended(turn, name, played, started, time.monotonic() - began, broken)
+
+    def _attempt(self, turn: Turn, name: str, bed: Bed) -> Played:
+        """Raises: Interrupted: stopped."""
+        try:
+            return bed.play(turn, self._dir.folder(name))
+        except Exception as error:  # noqa: BLE001 - what breaks one turn must not stop the others
+            self._interrupts.raise_if_stopped()
+            if isinstance(error, BrokerstormError):
+                return Played(int(error.exit_code), [" ".join(str(error).split())])
+            return Played(Exit.BUG, [f"{type(error).__name__}: {' '.join(str(error).split())}"])
+
+    def _keep(self, turn: Turn, ended: Ended) -> None:
+        """The rows first: a turn that is finished is in the history."""
+        try:
+            for row in self._player.rows(turn, ended):
+                self._history.add(row)
+            self._dir.finish(turn, ended)
+        except OSError as error:
+            raise EnvironmentNotReady(
+                f"cannot keep how {turn.cell} ended: {error.strerror or error}",
+                hint=f"free some space; then `brokerstorm suite run {self._night.file} --resume` goes on",
+            ) from error
+
+
+def _ended(
+    turn: Turn,
+    folder: str,
+    played: Played,
+    started: datetime,
+    duration_s: float,
+    broken: Sequence[str] = (),
+) -> Ended:
+    return Ended(
+        cell=turn.cell,
+        number=turn.number,
+        seed=turn.seed,
+        is_sticky=turn.is_sticky,
+        folder=folder,
+        verdict=word_of(played.exit_code),
+        exit_code=int(played.exit_code),
+        reasons=played.reasons,
+        broken=list(broken),
+        started=started.isoformat(timespec="seconds"),
+        ended=datetime.now(UTC).isoformat(timespec="seconds"),
+        duration_s=round(duration_s, 3),
+        command=played.command,
+    )

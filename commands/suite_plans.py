@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -22,12 +22,14 @@ from suites.choice import Choice, Shard, choose, narrowed
 from suites.file import SuiteFile, load_suite
 from suites.matrix import SEEDS, Axes, Cell, Facts, expand
 from suites.model import FailOn
-from suites.night import Night, turns_of
-from suites.sticky import open_seeds
+from suites.night import Night, nights, turns_of
+from suites.retention import apply, removals
+from suites.sticky import evidence, is_red, open_seeds
 from suites.versions import Chosen, Releases, is_open
 from suites.versions import choose as choose_version
 
 if TYPE_CHECKING:
+    from history.rounds import Round
     from history.store import History
 
 
@@ -130,6 +132,35 @@ def _command(request: SuiteRequest, seed: int) -> str:
     if request.shard:
         words += ["--shard", f"{request.shard.number}/{request.shard.of}"]
     return shlex.join(words)
+
+
+def tidy(run_dir: Path, night: Night, history: History) -> Iterator[str]:
+    """Apply what the suite keeps of its nights; yields a line for everything that was removed."""
+    by_cell: dict[str, list[Round]] = {}
+    for row in history.rounds(night.suite):
+        by_cell.setdefault(row.cell, []).append(row)
+    protected = [Path(folder) for rows in by_cell.values() for folder in evidence(rows)]
+    found = list(nights(run_dir, night.suite))
+    yield from apply(removals(found, night.keep, protected, datetime.now(UTC)))
+
+
+def new_cells(rounds: Sequence[Round], night: str, cells: Sequence[Cell]) -> set[str]:
+    """Cells in which something is worse since this night, and not because of the machine; and red ones
+    that never ran before: nothing says that it is old.
+
+    Args:
+        rounds: of the suite, this night the last.
+    """
+    from history.changes import story_of
+
+    before = {row.cell for row in rounds if row.night < night}
+    red = {row.cell for row in rounds if row.night == night and row.cell not in before and is_red(row)}
+    told = {
+        change.cell
+        for change in story_of([row for row in rounds if row.night <= night]).fresh
+        if change.kind == "class" and change.is_worse and not change.machine
+    }
+    return {cell.id for cell in cells if {cell.id, *cell.history_cells} & (red | told)}
 
 
 # ----- what a matrix asks ------------------------------------------------------------------------------

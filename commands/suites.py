@@ -208,7 +208,7 @@ def _begin(settings: Settings, request: SuiteRequest, history: History, path: Pa
     from suites.night import NightDir
 
     planned = plan_night(request, history, path, _tell)
-    night_dir = NightDir(new_run(settings.run_dir, planned.night.suite).root)
+    night_dir = NightDir(new_run(settings.run_dir.resolve(), planned.night.suite).root)
     night_dir.run.scenario.with_name("suite.yaml").write_text(planned.file.text)
     night_dir.save(planned.night)
     return _play(settings, night_dir, history)
@@ -235,6 +235,8 @@ def _play(settings: Settings, night_dir: NightDir, history: History) -> int:
     from filelock import FileLock, Timeout
 
     from commands.nights import NightRun
+    from commands.suite_plans import new_cells, tidy
+    from commands.turns import LivePlayer
     from commands.upkeep import end_leftovers
     from harness.rundir import write_json
     from suites.document import summarize
@@ -248,11 +250,15 @@ def _play(settings: Settings, night_dir: NightDir, history: History) -> int:
         ) from None
     with lock:
         end_leftovers(night_dir.id)
-        NightRun(settings, night_dir, night, history, _tell).play()
-        document = summarize(night_dir, night, frozenset()).document()
+        with LivePlayer(settings, night_dir, night) as player:
+            NightRun(night_dir, night, history, player, settings.interrupts, _tell).play()
+        new = new_cells(history.rounds(night.suite), night_dir.id, night.cells)
+        document = summarize(night_dir, night, new).document()
         for skipped in document["not_run"]:
             history.skip(night_dir.id, night.suite, skipped["cell"], skipped["why"])
         write_json(night_dir.document, document)
+        for line in tidy(settings.run_dir, night, history):
+            _tell(line)
     settings.show(document, lambda: _show_night(night_dir, document))
     return int(document["exit_code"])
 

@@ -22,11 +22,20 @@ class Row(Protocol):
     def expect(self) -> str: ...
     @property
     def verdict(self) -> str | None: ...
+    @property
+    def folder(self) -> str: ...
 
 
 def is_red(row: Row) -> bool:
     """A promise was broken where none was expected to be."""
     return row.verdict == "fail" and row.expect in ("", "clean")
+
+
+def evidence(rows: Iterable[Row]) -> list[str]:
+    """Folders of the red rounds whose seeds are not closed, of the rounds of one cell."""
+    every = list(rows)
+    still = set(_still_open(every))
+    return [row.folder for row in every if row.folder and row.seed in still and is_red(row)]
 
 
 def open_seeds(rows: Iterable[Row]) -> list[int]:
@@ -35,6 +44,10 @@ def open_seeds(rows: Iterable[Row]) -> list[int]:
     A round that is *unknown* or broke neither opens nor closes one. Of a variant that is expected to show a
     class, no seed is kept: that it does not always show it is no regression.
     """
+    return _still_open(rows)[:MOST_OPEN]
+
+
+def _still_open(rows: Iterable[Row]) -> list[int]:
     green: dict[int, int] = {}
     for row in sorted(rows, key=lambda row: row.night):
         if row.seed is None or row.verdict not in ("pass", "fail"):
@@ -44,5 +57,4 @@ def open_seeds(rows: Iterable[Row]) -> list[int]:
             green[row.seed] = 0  # at the end: red last
         elif row.seed in green and row.expect in ("", "clean"):
             green[row.seed] += 1
-    still = [seed for seed, count in green.items() if count < CLOSES_AFTER]
-    return still[::-1][:MOST_OPEN]
+    return [seed for seed, count in green.items() if count < CLOSES_AFTER][::-1]
