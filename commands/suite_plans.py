@@ -6,7 +6,7 @@ import json
 import secrets
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -44,6 +44,7 @@ class SuiteRequest:
     seed: int | None = None
     fail_on: FailOn | None = None
     offline: bool = False
+    runtime: str = "auto"
     history: Path | None = None
 
 
@@ -71,7 +72,8 @@ def plan_night(
     """
     file = load_suite(request.suite)
     suite = file.suite
-    cells = narrowed(expand(file, axes_of(request.offline, tell)), request.only, request.shard)
+    every = [_on(cell, request.runtime) for cell in expand(file, axes_of(request.offline, tell))]
+    cells = narrowed(every, request.only, request.shard)
     sticky = {cell.id: found for cell in cells if (found := _sticky(history, suite.name, cell))}
     seed = request.seed if request.seed is not None else secrets.randbelow(SEEDS)
     budget_s = suite.budget if request.budget_s is None else request.budget_s
@@ -99,6 +101,11 @@ def plan_night(
         left_out={cell.id: _over_budget(choice, cell) for cell in choice.left_out},
     )
     return PlannedNight(file, choice, night)
+
+
+def _on(cell: Cell, runtime: str) -> Cell:
+    """The cell on the runtime of the command line, if the suite leaves that open."""
+    return replace(cell, runtime=runtime) if cell.runtime == "auto" else cell
 
 
 def _over_budget(choice: Choice, cell: Cell) -> str:
@@ -129,6 +136,7 @@ def _command(request: SuiteRequest, seed: int) -> str:
     words = ["brokerstorm", "suite", "run", request.suite, "--seed", str(seed)]
     for pattern in request.only:
         words += ["--only", pattern]
+    words += [] if request.runtime == "auto" else ["--runtime", request.runtime]
     if request.shard:
         words += ["--shard", f"{request.shard.number}/{request.shard.of}"]
     return shlex.join(words)

@@ -11,7 +11,7 @@ import click
 
 from commands import completion
 from commands.console import SCHEMA_VERSION, Group, Settings, command, write
-from commands.options import offline_option
+from commands.options import offline_option, runtime_option
 from commands.tables import paragraph, table
 from harness.errors import EnvironmentNotReady, Exit, UsageError
 
@@ -73,6 +73,7 @@ def _narrowing(function: Any) -> Any:
                 type=click.Path(dir_okay=False, path_type=Path),
                 help="The history file; default: history.sqlite in the folder of runs.",
             ),
+            runtime_option,
             offline_option,
         )
     ):

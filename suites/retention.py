@@ -1,4 +1,4 @@
-"""What is kept of the nights of a suite: which captures go, and why. Verdicts and reports stay longest.
+"""Decides which captures of earlier nights go, and why, and removes them. Verdicts and reports stay longest.
 
 A *capture* is what `analyze` and `trace` need: rows, logs of brokers and workers. Without it a turn still has
 its result, its report and its manifest. What a sticky seed was found with is never touched.

@@ -1,4 +1,4 @@
-"""What is kept of nights, and which seeds are run again."""
+"""Captures of earlier nights that go or stay, and the seeds that are run again."""
 
 from __future__ import annotations
 

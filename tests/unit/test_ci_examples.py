@@ -1,0 +1,71 @@
+"""The files of examples/ci: right by the schemas of CI systems, and calling commands there are."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli import cli
+from suites.file import load_suite
+from tests.howto import files_of
+from tests.unit.test_imports import ROOT
+
+FOLDER = ROOT / "examples" / "ci"
+HOWTO = ROOT / "docs" / "howto" / "run-in-ci.md"
+
+
+@pytest.mark.parametrize(
+    ("file", "schema"),
+    [("github-nightly.yml", "vendor.github-workflows"), ("gitlab-nightly.yml", "vendor.gitlab-ci")],
+)
+def test_the_schema_of_the_ci_system_takes_the_file(file: str, schema: str) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(FOLDER / file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_service_is_stopped_gently_and_has_a_timer() -> None:
+    service, timer = (unit(f"brokerstorm-nightly.{kind}") for kind in ("service", "timer"))
+    # With KillMode=control-group brokers would get the signal too, and die before they are healed.
+    assert service["Service"]["KillMode"] == "mixed"
+    assert timer["Install"]["WantedBy"] == "timers.target"
+    assert {"OnCalendar", "Persistent"} <= set(timer["Timer"])
+
+
+def unit(name: str) -> dict[str, dict[str, str]]:
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string((FOLDER / name).read_text())
+    return {section: dict(parser[section]) for section in parser.sections()}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)
+def test_examples_call_commands_with_options_that_there_are(path: Path) -> None:
+    for line in path.read_text().splitlines():
+        called = re.search(r"brokerstorm ((?:suite run|clean)\b.*)$", line)
+        if called is None or line.startswith("#"):
+            continue
+        words = called[1].split()
+        command: Any = cli.commands[words[0]]
+        command = command.commands[words[1]] if words[0] == "suite" else command
+        known = {name for parameter in command.params for name in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_a_job_may_take_longer_than_the_night(tmp_path: Path) -> None:
+    budget_s = load_suite("nightly").suite.budget or 0
+    job = yaml.safe_load((FOLDER / "github-nightly.yml").read_text())["jobs"]["nightly"]
+    assert job["timeout-minutes"] * 60 > budget_s
+
+
+def test_the_suite_of_the_how_to_can_be_used(tmp_path: Path) -> None:
+    (text,) = files_of(HOWTO).values()
+    (tmp_path / "client.yaml").write_text(text)
+    assert [spec.control for spec in load_suite(tmp_path / "client.yaml").suite.cells] == [False, False, True]
