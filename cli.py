@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from harness.run.interrupts import Interrupts
 
 #: What a shell's completion sets (docs/howto/complete-in-the-shell.md).
 COMPLETE = "_BROKERSTORM_COMPLETE"
+#: Shown of a file name that is too long: every such name comes from the command line.
+_NAME_SHOWN = 60
 
 
 @click.group(
@@ -82,11 +85,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _report_bug(error, as_json=as_json)
             return _report(error, str(error), hint=error.hint, code=error.exit_code, as_json=as_json)
         except Exception as error:  # noqa: BLE001 - the outermost wall: nobody above can say it better
-            return _report_bug(error, as_json=as_json)
+            return _report_other(error, as_json=as_json)
 
 
 def _report(error: BaseException, text: str, *, code: Exit, as_json: bool, hint: str = "") -> int:
     return report_problem(type(error).__name__, text, hint=hint, exit_code=code, as_json=as_json)
+
+
+def _report_other(error: Exception, *, as_json: bool) -> int:
+    """A bug, but for a file name that no file system takes."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        longest = max(str(error.filename).split(os.sep), key=len)
+        text = f"{error.strerror}: {longest[:_NAME_SHOWN]}..."
+        return _report(error, text, code=Exit.USAGE, as_json=as_json)
+    return _report_bug(error, as_json=as_json)
 
 
 def _report_bug(error: Exception, *, as_json: bool) -> int:

@@ -61,6 +61,8 @@ def new(
         raise UsageError(f"--from {ready} is of a system already", hint="leave out --system")
     if suite and (ready or system):
         raise UsageError("--suite writes a suite of all systems", hint="leave out --from and --system")
+    if not file.name or str(file).encode(errors="ignore").decode() != str(file):
+        raise UsageError("FILE is no name of a file in UTF-8", hint="for example `brokerstorm new mine.yaml`")
     path = file if file.suffix else file.with_suffix(".yaml")
     if path.exists() and not force:
         raise UsageError(f"{path} exists", hint="--force writes over it")

@@ -156,7 +156,9 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
     Raises:
         ScenarioError: the first step whose kind needs what this cluster lacks.
     """
-    for firing in sorted(timeline.firings, key=lambda firing: firing.step):
+    # The first of those that are the same: a long list repeats a few faults many times.
+    asked = {(each.kind, repr(each.params)): each for each in reversed(timeline.firings)}
+    for firing in sorted(asked.values(), key=lambda firing: firing.step):
         lacking = [a for a in KINDS[firing.kind].abilities if find_ability(cluster, a) is None]
         if lacking:
             raise ScenarioError(

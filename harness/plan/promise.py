@@ -219,15 +219,18 @@ ReadConsumer = Callable[[Consuming, ClientSettings, Sequence[ClientSettings]], C
 
 
 def number(setting: Setting) -> int:
-    """The setting as a whole number.
+    """The setting as a whole number of 64 bits, the most that a client takes.
 
     Raises:
         ScenarioError: it is none.
     """
     try:
-        return int(setting.value)
+        value = int(setting.value)
     except ValueError:
         raise ScenarioError(f"{setting.text}: must be a whole number") from None
+    if not -(2**63) <= value < 2**63:
+        raise ScenarioError(f"{setting.text}: must be a whole number of 64 bits")
+    return value
 
 
 def _weakest(found: list[tuple[Delivery, str]]) -> tuple[Delivery, str]:

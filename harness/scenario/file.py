@@ -184,7 +184,7 @@ def _split_key(text: str, data: Any, option: str) -> Location:
             if get_origin(value_type) in {Union, UnionType}:  # native options: their names have dots
                 part, after = rest, ""
             elif get_args(annotation)[1] is not Any:
-                part, after = _split_name(rest, data or defaults or {}, (*location,), option)
+                part, after = _split_name(rest, _names(data) or _names(defaults), (*location,), option)
         key: str | int = int(part) if isinstance(data, list) and part.isdigit() else part
         location.append(key)
         annotation = inner_type(annotation, key)
@@ -193,7 +193,12 @@ def _split_key(text: str, data: Any, option: str) -> Location:
     return tuple(location)
 
 
-def _split_name(rest: str, known: Mapping[str, Any], location: Location, option: str) -> tuple[str, str]:
+def _names(data: Any) -> list[str]:
+    """Keys of what should be a map; the file may hold anything in its place."""
+    return [str(key) for key in data] if isinstance(data, dict) else []
+
+
+def _split_name(rest: str, known: Sequence[str], location: Location, option: str) -> tuple[str, str]:
     """The name that ``rest`` begins with, which may have dots, and what comes behind it.
 
     Raises:

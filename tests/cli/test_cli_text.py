@@ -155,13 +155,19 @@ ERRORS = [
         "nosuch: there is no such folder",
         "judge-another-capture",
     ),
+    (["new", ""], "FILE is no name of a file", "new mine.yaml"),
+    (["new", "\udcff"], "FILE is no name of a file", ""),
+    (["show", "a" * 300], "File name too long: ", ""),
+    (["run", "a" * 300], "File name too long: aaaa", ""),
     (["clean", "nosuch"], "no run 'nosuch'", ""),
     (["inject", "kill", "target"], "'target' is not KEY=VALUE", ""),
     (["inject", "kill", "--for", "2x"], "--for 2x: must be a duration", ""),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message", "hint"), ERRORS, ids=[" ".join(a) for a, _, _ in ERRORS])
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"), ERRORS, ids=[" ".join(a)[:60] for a, _, _ in ERRORS]
+)
 def test_a_wrong_command_line_is_two_lines_at_most(
     arguments: list[str], message: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import faults
+from faults.kinds import KINDS
 from faults.kit.params import Schedule
+from faults.schedule import timeline
 from faults.schedule.times import firing_times
+from harness.clusters import describe_cluster
 from harness.errors import ScenarioError
 from harness.protocols.cluster import TopicSettings
 
@@ -172,6 +175,15 @@ def test_the_firings_of_all_steps_together_are_bounded() -> None:
     dense = {"fault": "leader-move", "topic": "orders", "every": "10ms"}
     with pytest.raises(ScenarioError, match=r"faults\[1\]: more than 10,000 firings in all"):
         compiled(dense, dense)
+
+
+def test_a_cluster_is_asked_once_for_faults_that_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(timeline, "find_ability", lambda cluster, ability: asked.append(ability) or cluster)
+    step = {"fault": "kill", "target": "kafka-1", "for": "1s"}
+    several = compiled(*[{**step, "at": n} for n in range(5)], {**step, "at": 9, "target": "kafka-2"})
+    faults.refuse_unsupported(several, describe_cluster("kafka"))
+    assert len(asked) == 2 * len(KINDS["kill"].abilities)
 
 
 def test_the_step_is_counted_from_zero() -> None:

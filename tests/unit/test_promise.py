@@ -252,6 +252,7 @@ def test_a_batch_of_mixed_keys_keeps_no_order_of_keys(
         ({"subscriptionType": "Shard"}, "ack", "must be Exclusive, Failover, Shared or Key_Shared"),
         ({"subscriptionType": "Shared"}, "cumulative", "has no cumulative acknowledgement"),
         ({"ackTimeoutMillis": "soon"}, "ack", "must be a whole number"),
+        ({"ackTimeoutMillis": str(10**400)}, "ack", "must be a whole number of 64 bits"),
     ],
 )
 def test_consumers_that_cannot_be(options: dict[str, str], settle: str, message: str) -> None:

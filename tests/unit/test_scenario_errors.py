@@ -203,6 +203,13 @@ def test_set_errors_name_the_option(tmp_path: Path, override: str, message: str)
     assert message in str(caught.value)
 
 
+def test_set_on_a_file_with_something_else_in_place_of_a_map(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("name: x\ntopics: 5\n")
+    with pytest.raises(ScenarioError, match="topics has no entry 'orders'"):
+        load_scenario(path, overrides=["topics.orders.partitions=2"])
+
+
 def test_further_problems_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("name: x\nload: {rate: -1, payload: 1}\nrounds: 0\n")
