@@ -6,8 +6,8 @@ import secrets
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from commands.campaigns import opened_campaign
@@ -51,6 +51,7 @@ class PreparedRun:
     plans: list[Plan]
     about: str
     command: str
+    command_of: Callable[[Plan], str]
     warnings: tuple[str, ...]
 
 
@@ -112,7 +113,14 @@ def prepare(settings: Settings, request: RunRequest, root: RunDir | None = None)
         # Written before the first starts: a campaign that is cut short still says what it was to be.
         for plan, folder in zip(plans, round_names(plans), strict=True):
             write_json(RunDir(root.root / folder).plan, plan.model_dump(mode="json"))
-    return PreparedRun(root, plans, about, _repeat_command(request, seed), warnings)
+    command = _repeat_command(request, seed)
+
+    def command_of(plan: Plan) -> str:
+        repeats = sum(each.variant == plan.variant for each in plans) > 1
+        rounds, variant = 1 if repeats else request.rounds, plan.variant or request.variant
+        return _repeat_command(replace(request, rounds=rounds, variant=variant), plan.seed)
+
+    return PreparedRun(root, plans, about, command, command_of, warnings)
 
 
 def _replayed_plan(request: RunRequest) -> Plan:
@@ -171,7 +179,7 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) 
         for text in prepared.warnings:
             progress.note(f"warning: {text}")
         try:
-            for each in campaign.run(prepared.plans):
+            for each in campaign.run(prepared.plans, command_of=prepared.command_of):
                 rounds.append(each)
                 if several:
                     progress.note(_one_line(each))
@@ -189,7 +197,15 @@ def play_in(campaign: Campaign[Result], prepared: PreparedRun) -> int:
         BrokerstormError: as `Campaign.run`.
     """
     began = time.monotonic()
-    rounds = list(campaign.run(prepared.plans, root=prepared.root, command=prepared.command, goes_on=True))
+    rounds = list(
+        campaign.run(
+            prepared.plans,
+            root=prepared.root,
+            command=prepared.command,
+            command_of=prepared.command_of,
+            goes_on=True,
+        )
+    )
     if len(rounds) == 1:
         return rounds[0].result.exit_code
     return _summarize(prepared, rounds, time.monotonic() - began).exit_code

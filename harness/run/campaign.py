@@ -81,13 +81,20 @@ class Campaign(Generic[ResultT]):
         self._is_cold = True
 
     def run(
-        self, plans: Sequence[Plan], *, root: RunDir | None = None, command: str = "", goes_on: bool = False
+        self,
+        plans: Sequence[Plan],
+        *,
+        root: RunDir | None = None,
+        command: str = "",
+        command_of: Callable[[Plan], str] | None = None,
+        goes_on: bool = False,
     ) -> Iterator[Round[ResultT]]:
         """Run each plan in turn; yields a round as soon as it is judged.
 
         Args:
             root: folder of these rounds; None = the campaign's own.
             command: repeats these rounds; empty = the campaign's own.
+            command_of: what repeats the round of one plan; None = what repeats them all.
             goes_on: others will be run after these: the cluster stays.
 
         Raises:
@@ -104,7 +111,8 @@ class Campaign(Generic[ResultT]):
         for number, (plan, name) in enumerate(zip(plans, names, strict=True), start=1):
             run = root if single else RunDir(root.root / name)
             is_last = number == len(plans) and not goes_on
-            yield self.run_round(plan, run, is_last=is_last, command=command)
+            own = command_of(plan) if command_of else command
+            yield self.run_round(plan, run, is_last=is_last, command=own)
 
     def with_rates(self, plans: Sequence[Plan], root: RunDir) -> list[Plan]:
         """The plans with the rate that this machine keeps, where they leave it open; one for all of them.
