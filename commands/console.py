@@ -103,7 +103,7 @@ def _global_options(*, hidden: bool) -> list[click.Option]:
             "-v",
             "--verbose",
             count=True,
-            help="Show library logs and the environment of a run; twice: all logs.",
+            help="Show library logs, the environment of a run, what faults send; twice: all logs.",
         ),
         option("--no-color", is_flag=True, help="No colour (as does NO_COLOR in the environment)."),
         option(

@@ -10,38 +10,63 @@ from harness.plan.rates import is_open, rate_words
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from commands.preflight import Preflight
     from faults import Timeline
     from harness.plan.model import ConsumerPlan, Plan, ProducerPlan, TopicPlan
 
 
+Rows = list[list[str]]
 _ORDER = {True: "order kept", False: "order not kept", None: "order unknown"}
+_BESIDE = ", beside brokers and Spark"
 _DEDUP = {True: "no duplicates", False: "duplicates possible", None: "duplicates unknown"}
 
 
-def show_plan(plan: Plan, timeline: Timeline) -> None:
-    """Print one plan."""
-    title = f"{plan.scenario} · {plan.variant}" if plan.variant else plan.scenario
-    paragraph(f"{title}: {plan.about}" if plan.about else title)
-    rows = [
-        ["expect", f"{plan.expect}   seed {plan.seed}"],
-        ["cluster", f"{plan.system} {plan.version}{_topology(plan)}{_settings(plan.broker_config)}"],
-    ]
-    rows += _topics(plan)
+def show_plans(
+    plans: Sequence[Plan], timelines: Sequence[Timeline], *, draws_seed: bool, commands: bool
+) -> None:
+    """Print plans; those behind the first only where they differ from it.
+
+    Args:
+        draws_seed: a run would take another seed than these.
+        commands: what each fault sends, too.
+    """
+    first: dict[str, Rows] = {}
+    for plan, timeline in zip(plans, timelines, strict=True):
+        title = f"{plan.scenario} · {plan.variant}" if plan.variant else plan.scenario
+        paragraph(f"{title}: {plan.about}" if plan.about else title)
+        seed = f"seed {plan.seed}" + (" (a run without --seed takes a new one)" if draws_seed else "")
+        rows = [["expect", f"{plan.expect}   {seed}"]]
+        parts = _parts(plan, timeline, commands)
+        same = [name for name, part in parts.items() if part and part == first.get(name)]
+        for name, part in parts.items():
+            rows += [] if name in same else part
+        if same:
+            rows.append(["same", f"{', '.join(same)} as in {plans[0].variant or 'the first'}"])
+        table(rows, indent="  ")
+        write("")
+        first = first or parts
+
+
+def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
+    """Rows of a plan, by what they are about."""
     size = f"{plan.payload_bytes}..{plan.payload_max_bytes}" if plan.payload_max_bytes else plan.payload_bytes
     load = f"{rate_words(plan)} of {size} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
-    rows.append(["load", load])
+    loads = [["load", load]]
     if is_open(plan) and plan.rate_choice is not None:
         least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
         measured = f"the rate that this machine keeps is measured before the first round; {least}"
-        rows.append(["", f"  {measured}, or the run is unknown"])
-    for producer in plan.producers:
-        rows += _producer(producer, plan)
-    for consumer in plan.consumers:
-        rows += _consumer(consumer)
-    table(rows, indent="  ")
-    _show_faults(timeline)
-    write("")
+        loads.append(["", f"  {measured}, or the run is unknown"])
+    cluster = f"{plan.system} {plan.version}{_topology(plan)}{_settings(plan.broker_config)}"
+    return {
+        "cluster": [["cluster", cluster]],
+        "topics": _topics(plan),
+        "load": loads,
+        "producers": [row for producer in plan.producers for row in _producer(producer, plan)],
+        "consumers": [row for consumer in plan.consumers for row in _consumer(consumer)],
+        "faults": _faults(timeline, commands),
+    }
 
 
 def show_preflight(checked: Preflight, rounds: int) -> None:
@@ -55,8 +80,7 @@ def show_preflight(checked: Preflight, rounds: int) -> None:
     added = "start, calibration" if total.is_measured else "start"
     rows = [
         ["messages", f"{guessed}{most}{total.messages:,}, {in_units(total.payload_bytes)} of payload"],
-        ["disk", f"up to {in_units(total.disk_bytes)} for the brokers' logs and the capture"],
-        ["memory", f"up to {total.clients_mb} MB for the clients, beside brokers and Spark"],
+        ["room", f"up to {in_units(total.disk_bytes)} of disk; {total.clients_mb} MB for clients{_BESIDE}"],
         ["time", f"{total.load_s:g} s of load; {added}, recovery, drain, audit and judging are added"],
     ]
     rows += [["warning", text] for text in checked.warnings]
@@ -64,27 +88,35 @@ def show_preflight(checked: Preflight, rounds: int) -> None:
     table(rows, indent="  ")
 
 
-def _show_faults(timeline: Timeline) -> None:
-    """Each firing with what it sends; what the cluster is started with because of them."""
+def _faults(timeline: Timeline, commands: bool) -> Rows:
+    """What the cluster is started with because of them, and each fault once, with all of its times."""
     import faults
 
-    if needs := faults.needs_of([timeline]):
-        paragraph(f"{'needs':8}  {', '.join(sorted(needs))}", indent="  ", hanging=" " * 10)
+    needs = faults.needs_of([timeline])
+    rows = [["needs", ", ".join(sorted(needs))]] if needs else []
+    times: dict[str, list[float]] = {}
+    sent: dict[str, Sequence[str]] = {}
+    for t_s, firing, text in faults.described(timeline):
+        times.setdefault(text, []).append(t_s)
+        if firing and text not in sent:
+            sent[text] = faults.commands_of(firing, timeline)
     shown = set()
-    for number, (firing, line) in enumerate(faults.described(timeline)):
-        paragraph(f"{'faults' if number == 0 else '':8}  {line}", indent="  ", hanging=" " * 22)
-        commands = tuple(faults.commands_of(firing, timeline)) if firing else ()
-        if commands not in shown:  # a storm repeats itself
-            for command in commands:
-                paragraph(command, indent=" " * 16, hanging="  ")
-            shown.add(commands)
+    width = max((len(f"{each[0]:.1f}") for each in times.values()), default=0)
+    for number, (text, (begin_s, *again)) in enumerate(times.items()):
+        more = f"; again at {', '.join(f'{t_s:.1f}' for t_s in again)} s" if again else ""
+        rows.append(["faults" if number == 0 else "", f"+{begin_s:{width}.1f} s  {text}{more}"])
+        lines = tuple(sent.get(text, ()))
+        if commands and lines not in shown:  # kinds that differ in a number send the same
+            rows += [["", f"    {line}"] for line in lines]
+        shown.add(lines)
+    return rows
 
 
 def _topology(plan: Plan) -> str:
     return f", topology {plan.topology}" if plan.topology else ""
 
 
-def _topics(plan: Plan) -> list[list[str]]:
+def _topics(plan: Plan) -> Rows:
     """A line for each entry of the scenario, which may stand for many topics."""
     entries: dict[str, list[TopicPlan]] = {}
     for topic in plan.topics:
@@ -108,7 +140,7 @@ def _client(worker: ProducerPlan | ConsumerPlan) -> str:
     return f"{worker.client} {worker.client_version}".rstrip()
 
 
-def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
+def _consumer(consumer: ConsumerPlan) -> Rows:
     work = f", {consumer.work_s * 1000:g} ms per message" if consumer.work_s else ""
     how = f", {consumer.receive}" if consumer.receive != "loop" else ""
     how += f", joins {consumer.joins_s:g} s into the load" if consumer.joins_s else ""
@@ -127,16 +159,18 @@ def _consumer(consumer: ConsumerPlan) -> list[list[str]]:
     return rows
 
 
-def _producer(producer: ProducerPlan, plan: Plan) -> list[list[str]]:
+def _producer(producer: ProducerPlan, plan: Plan) -> Rows:
     promise, because = producer.promise, producer.promise.because
     most = "at most " if is_open(plan) else ""
     rate = f", {most}{producer.rate_per_s:,.0f} msg/s" if producer.rate_per_s else ""
     threads = f", {producer.threads} threads" if producer.threads > 1 else ""
+    promised: dict[str, list[str]] = {}  # by the setting that decides it
+    promised.setdefault(because["delivery"], []).append(f"delivery {promise.delivery}")
+    promised.setdefault(because["order"], []).append(_ORDER[promise.order])
+    promised.setdefault(because["dedup"], []).append(_DEDUP[promise.dedup])
     return [
         ["producer", f"{producer.name}: {_client(producer)}{rate}{threads}{_settings(producer.options)}"],
-        ["", f"  delivery {promise.delivery}: {because['delivery']}"],
-        ["", f"  {_ORDER[promise.order]}: {because['order']}"],
-        ["", f"  {_DEDUP[promise.dedup]}: {because['dedup']}"],
+        *(["", f"  {', '.join(texts)}: {why}"] for why, texts in promised.items()),
     ]
 
 

@@ -97,9 +97,9 @@ def plan(
     """Dry run: show what a run would do; nothing is started.
 
     The checks are those of `run`: a scenario that `run` refuses is refused here, and what this machine lacks
-    is listed.
+    is listed. With -v, what each fault sends.
     """
-    from commands.plan_text import show_plan, show_preflight
+    from commands.plan_text import show_plans, show_preflight
     from commands.plans import choose_plans, read_scenario, timeline_of, timeline_rows
     from commands.preflight import preflight
 
@@ -119,11 +119,9 @@ def plan(
     }
 
     def text() -> None:
-        for each, timeline in zip(plans, timelines, strict=True):
-            show_plan(each, timeline)
+        draws_seed = seed is None and any(each.faults for each in plans)
+        show_plans(plans, timelines, draws_seed=draws_seed, commands=settings.verbose > 0)
         show_preflight(checked, len(rounds))
-        if seed is None and any(each.faults for each in plans):
-            paragraph("fault times are those of seed 0; a run without --seed takes a new one")
 
     settings.show(document, text)
     return Exit.PASS

@@ -181,20 +181,20 @@ def _needs_hint(firing: Firing) -> str:
 
 
 def describe(timeline: Timeline) -> list[str]:
-    """The timeline for people: ``+10.0 s  kill leader-of:orders for 5 s``."""
-    return [line for _, line in described(timeline)]
+    """One line a firing, and one for the beginning of each quiet period, in order of time."""
+    lines = described(timeline)
+    width = max((len(f"{t_s:.1f}") for t_s, _, _ in lines), default=0)
+    return [f"+{t_s:{width}.1f} s  {text}" for t_s, _, text in lines]
 
 
-def described(timeline: Timeline) -> list[tuple[Firing | None, str]]:
-    """As `describe`, each line with its firing; None for the beginning of a quiet period."""
+def described(timeline: Timeline) -> list[tuple[float, Firing | None, str]]:
+    """As `describe`: time, firing (None for the beginning of a quiet period) and text of each."""
     lines: list[tuple[float, Firing | None, str]] = [
         (firing.t_s, firing, _sentence(firing)) for firing in timeline.firings
     ]
     for start_s, end_s in timeline.quiet:
         lines.append((start_s, None, f"quiet for {end_s - start_s:g} s: all healed, nothing is drawn"))
-    lines.sort(key=lambda line: line[0])
-    width = max((len(f"{t_s:.1f}") for t_s, _, _ in lines), default=0)
-    return [(firing, f"+{t_s:{width}.1f} s  {text}") for t_s, firing, text in lines]
+    return sorted(lines, key=lambda line: line[0])
 
 
 def _sentence(firing: Firing) -> str:

@@ -1,4 +1,4 @@
-"""What every command owes to input that nobody foresaw: a documented exit code, one message, little time."""
+"""Checks a command against any input: a documented exit code, one message, little time."""
 
 from __future__ import annotations
 

@@ -70,7 +70,27 @@ def test_a_table_too_narrow_for_its_columns_has_the_last_cell_below(
     )
 
 
-def test_the_commands_of_a_fault_that_repeats_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_that_repeats_is_shown_once_with_all_of_its_times(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "", "plan", "kafka-storm", "--seed", "0")
-    assert text.count("leader-move orders all partitions") > 1
-    assert text.count("ElectLeaders preferred orders") == 1
+    (line,) = [line for line in text.splitlines() if "leader-move" in line]
+    assert line.split("; ") == [
+        "            +24.2 s  leader-move orders all partitions",
+        "again at 27.0, 30.3, 46.3, 49.4, 52.2 s",
+    ]
+    assert "ElectLeaders" not in text
+    assert shown(capsys, "", "plan", "kafka-storm", "--seed", "0", "-v").count("ElectLeaders preferred") == 1
+
+
+@pytest.mark.parametrize("name", ["kafka-storm", "kafka-mix", "pulsar-storm"])
+def test_the_plan_of_a_storm_fits_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(shown(capsys, "80", "plan", name, "--seed", "0").splitlines()) < 24
+
+
+def test_the_plan_of_a_further_variant_shows_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, _ = shown(capsys, "", "plan", "kafka-quick").split("\n\n")
+    assert "  topic " in first
+    assert "  faults " in first
+    assert [line.split()[0] for line in second.splitlines() if line[2:3].strip()] == [
+        *("kafka-quick", "expect", "producer", "same")
+    ]
+    assert second.endswith("  same      cluster, topics, load, faults as in unsafe")

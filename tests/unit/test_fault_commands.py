@@ -8,7 +8,7 @@ import pytest
 
 import faults
 from commands import plans
-from commands.plan_text import show_plan
+from commands.plan_text import show_plans
 from harness.protocols.cluster import TopicSettings
 
 ROLES = {
@@ -104,7 +104,7 @@ def test_plan_shows_what_the_cluster_is_started_with_and_what_each_draw_sends(
 ) -> None:
     (plan,) = plans.choose_plans(plans.read_scenario("kafka-mix"), seed=7)
     timeline = plans.timeline_of(plan)
-    show_plan(plan, timeline)
+    show_plans([plan], [timeline], draws_seed=False, commands=True)
     out = capsys.readouterr().out.splitlines()
     assert "  needs     cpu-quota" in out
     assert next(line for line in out if "quiet for 10 s" in line).startswith(" " * 12 + "+22.0 s")
