@@ -26,7 +26,7 @@ from tests.planted.campaign import LOST, leave_campaign
 #: Where a command has accepted what it was given and goes on to start, build, download or judge.
 STARTS = (
     *((module, "new_run") for module in (running, repro, clusters, contract, reading)),
-    *((upkeep, "_fetch_files"), (upkeep, "_fetch_images"), (contract, "_build"), (WarmSession, "start")),
+    *((upkeep, "fetch_files"), (upkeep, "_fetch_images"), (contract, "_build"), (WarmSession, "start")),
 )
 WORDS = (
     *(

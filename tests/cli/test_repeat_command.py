@@ -42,6 +42,6 @@ def test_each_round_says_how_to_repeat_that_round(
         **{"scenario": "kafka-quick", "seed": 7, "overrides": (), "rounds": rounds, "variant": variant},
         **{"replay": None, "keep_up": False, "offline": False, "runtime": "auto", "master": None},
     )
-    prepared = running._prepare(settings, request)
+    prepared = running.prepare(settings, request)
     commands = [prepared.command_of(plan) for plan in prepared.plans]
     assert commands == [f"brokerstorm run kafka-quick {words}" for words in repeated]
