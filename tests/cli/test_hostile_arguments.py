@@ -14,7 +14,7 @@ import pytest
 
 from analysis.spark.session import WarmSession
 from cli import cli
-from commands import clusters, contract, reading, repro, running, upkeep
+from commands import clusters, contract, reading, repro, running, suites, upkeep
 from harness import workers
 from harness.clusters import leftovers
 from harness.clusters.layout import addresses
@@ -26,6 +26,7 @@ from tests.planted.campaign import LOST, leave_campaign
 #: Where a command has accepted what it was given and goes on to start, build, download or judge.
 STARTS = (
     *((module, "new_run") for module in (running, repro, clusters, contract, reading)),
+    *((suites, "_begin"), (suites, "_resume")),
     *((upkeep, "fetch_files"), (upkeep, "_fetch_images"), (contract, "_build"), (WarmSession, "start")),
 )
 WORDS = (
@@ -84,7 +85,7 @@ WORDS = (
     *(LOST, "1/2", "1/2/3.4", "1/99/0", "orders-2@3", "orders-9@0", "orders-2@1:2:3", "@", "1/2/" + "9" * 30),
     *("load.rate=0", "load.rate=", "load.rate=[", "load.rate=1000", "topics.x=1", "faults=[]", "rounds=2"),
     *("target=random", "target=", "for=5s", "kafka-1", "file:///none", "spark://h:1", "4.1.2", "jars:x"),
-    *("mine.yaml", "mine", "classes", "scenarios", "faults", "runs", "process", "docker", "auto"),
+    *("mine.yaml", "mine", "classes", "scenarios", "faults", "runs", "process", "docker", "auto", "quick", "-h"),
 )
 
 
@@ -126,6 +127,9 @@ def command_line(rng: random.Random) -> list[str]:
     name = rng.choice(list(cli.commands))
     command = cli.commands[name]
     words = [name]
+    if isinstance(command, click.Group):
+        words.append(rng.choice(list(command.commands)))
+        command = command.commands[words[-1]]
     for parameter in rng.sample(command.params, len(command.params)):
         wanted = 0.8 if isinstance(parameter, click.Argument) else 0.15
         while rng.random() < wanted:
