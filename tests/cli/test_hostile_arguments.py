@@ -85,7 +85,7 @@ WORDS = (
     *(LOST, "1/2", "1/2/3.4", "1/99/0", "orders-2@3", "orders-9@0", "orders-2@1:2:3", "@", "1/2/" + "9" * 30),
     *("load.rate=0", "load.rate=", "load.rate=[", "load.rate=1000", "topics.x=1", "faults=[]", "rounds=2"),
     *("target=random", "target=", "for=5s", "kafka-1", "file:///none", "spark://h:1", "4.1.2", "jars:x"),
-    *("mine.yaml", "mine", "classes", "scenarios", "faults", "runs", "process", "docker", "auto", "quick", "-h"),
+    *("mine.yaml", "mine", "classes", "scenarios", "faults", "runs", "process", "docker", "quick", "-h"),
 )
 
 
