@@ -160,24 +160,37 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
     return code
 
 
-@command("compare", example="brokerstorm compare latest/unsafe-1 latest/safe-1")
+@command(
+    "compare",
+    example="brokerstorm compare latest/unsafe-1 latest/safe-1\nbrokerstorm compare BEFORE AFTER",
+)
 @click.argument("run_a", metavar="RUN", shell_complete=completion.runs)
 @click.argument("run_b", metavar="RUN", shell_complete=completion.runs)
 def compare(settings: Settings, run_a: str, run_b: str) -> int:
-    """Show what changed between two runs."""
-    from analysis.report.compare import compare as side_by_side
-    from analysis.report.documents import comparison_document, read_result
+    """Show what changed between two runs, or two campaigns.
+
+    Of campaigns each variant is compared with the one of the same name: counts are sums over its rounds,
+    rates and latencies their medians.
+    """
+    from analysis.report.compare import compare as of_runs
+    from analysis.report.compare import compare_campaigns
+    from analysis.report.documents import comparison_document, read_campaign, read_result
     from analysis.report.terminal import console
     from analysis.report.terminal_lookups import print_comparison
 
-    results = []
-    for name in (run_a, run_b):
-        run = _find(settings, name)
-        if run.campaign.exists():
-            names = ", ".join(f"{name}/{each.run_id}" for each in run.rounds())
-            raise UsageError(f"{name} holds several runs: which one?", hint=f"there are {names}")
-        results.append(read_result(run))
-    comparison = side_by_side(*results)
+    one, other = _find(settings, run_a), _find(settings, run_b)
+    several = [(name, run) for name, run in ((run_a, one), (run_b, other)) if run.campaign.exists()]
+    if len(several) == 1:
+        name, run = several[0]
+        names = ", ".join(f"{name}/{each.run_id}" for each in run.rounds())
+        raise UsageError(
+            f"{name} holds several runs and the other is one: two runs or two campaigns can be compared",
+            hint=f"there are {names}",
+        )
+    if several:
+        comparison = compare_campaigns(read_campaign(one), read_campaign(other))
+    else:
+        comparison = of_runs(read_result(one), read_result(other))
     settings.show(
         comparison_document(comparison),
         lambda: print_comparison(console(sys.stdout, color=settings.color), comparison),

@@ -50,16 +50,17 @@ PEAK_ROOM = 0.16
 def charts(result: Result) -> list[Chart]:
     """Every chart of a run's page, in order."""
     axis = TimeAxis(result, labels_of(result))
-    made = finding_charts(axis)
+    # Bokeh never comes back from a chart without a single value, and without a window there is no time axis.
+    made = finding_charts(axis) if axis.windows.times else []
     if fired_kinds(result) and not made:
         made.append(fault_lanes(axis))
-    if axis.windows.times:  # Bokeh never comes back from a chart without a single value
+    if axis.windows.times:
         made.append(throughput(axis))
     if any(axis.windows.fail) or any(axis.windows.info):
         made.append(not_acknowledged(axis))
     if any(value is not None for value in axis.windows.p99_ms):
         made.append(latency(axis))
-    made += usage_charts(axis)
+    made += usage_charts(axis) if axis.windows.times else []
     if any(q < 1 and math.isfinite(ms) for q, ms in result.percentiles):
         made.append(percentile_curve(result.percentiles))
     return made

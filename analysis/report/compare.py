@@ -1,4 +1,4 @@
-"""Compares two runs: verdict, classes, rate, latency and faults, side by side.
+"""Compares two runs, or two campaigns variant by variant: verdict, classes, rate, latency, faults.
 
 Numbers stand beside each other with their difference; whether a difference means anything is for the
 reader, for two runs are two samples. What makes them hard to compare (another scenario, seed, version)
@@ -7,12 +7,14 @@ is said first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from analysis.findings import Result, Status
 from analysis.report import words
+from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
 
 Unit = Literal["count", "per_s", "ms", "s", "ratio", "text"]
 Value = float | str | None
@@ -22,7 +24,10 @@ _SENDS = ("attempted", "ok", "fail", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing of both runs; ``change`` is b - a, None where there is no number on both sides."""
+    """One thing of both runs or campaigns; ``change`` is b - a, None where there is no number on both sides.
+
+    ``section``: of campaigns, the variant.
+    """
 
     section: str
     name: str
@@ -38,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """``a`` and ``b`` are run ids; ``cautions`` say what besides chance could explain a difference."""
+    """``a`` and ``b`` are ids; ``cautions`` say what besides chance could explain a difference."""
 
     a: str
     b: str
@@ -125,9 +130,71 @@ def _fault_rows(a: Result, b: Result) -> list[Row]:
     ]
 
 
+def compare_campaigns(a: Campaign, b: Campaign) -> Comparison:
+    """Every variant that either has: counts are sums over its rounds, rates and latencies their medians."""
+    ours, theirs = ({v.name: v for v in campaign.variants} for campaign in (a, b))
+    names = list(dict.fromkeys([*ours, *theirs]))
+    rows = [row for name in names for row in _variant_rows(name, ours.get(name), theirs.get(name))]
+    pairs: list[tuple[str, object, object]] = [("scenario", a.scenario, b.scenario), ("seed", a.seed, b.seed)]
+    for name in names:
+        x, y = ours.get(name), theirs.get(name)
+        pairs.append((f"rounds of {name}", x.rounds if x else 0, y.rounds if y else 0))
+        pairs.append((f"version of {name}", x.version if x else "", y.version if y else ""))
+    cautions = tuple(_difference(*pair) for pair in pairs if pair[1] != pair[2])
+    return Comparison(a=a.campaign_id, b=b.campaign_id, cautions=cautions, rows=tuple(rows))
+
+
+def _variant_rows(name: str, a: VariantResult | None, b: VariantResult | None) -> list[Row]:
+    def row(label: str, unit: Unit, of: Callable[[VariantResult], Value]) -> Row:
+        return _row(name, label, unit, of(a) if a else None, of(b) if b else None)
+
+    def median(
+        part: Callable[[RunSummary], Mapping[str, float]], key: str
+    ) -> Callable[[VariantResult], Value]:
+        def of(variant: VariantResult) -> Value:
+            known = [part(run)[key] for run in variant.runs if key in part(run)]
+            return statistics.median(known) if known else None
+
+        return of
+
+    def total(part: Callable[[RunSummary], Mapping[str, int]], key: str) -> Callable[[VariantResult], Value]:
+        return lambda variant: sum(part(run).get(key, 0) for run in variant.runs)
+
+    runs = [run for variant in (a, b) if variant for run in variant.runs]
+    return [
+        row("result", "text", lambda v: v.outcome.value),
+        row("rounds", "count", lambda v: v.rounds),
+        row("hits", "count", lambda v: v.hits),
+        row("first after", "s", lambda v: v.first_witness_s),
+        *(row(cls, "count", total(_violations, cls)) for cls in _keys(runs, _violations)),
+        *(row(f"{cls} (excused)", "count", total(_excused, cls)) for cls in _keys(runs, _excused)),
+        *(row(key, "count", total(lambda run: run.sends, key)) for key in _SENDS),
+        row("achieved_per_s", "per_s", median(lambda run: run.rate, "achieved_per_s")),
+        *(row(key, "ms", median(lambda run: run.latency_ms, key)) for key in ("p50", "p99")),
+        row("longest outage", "s", median(lambda run: run.rate, "longest_outage_s")),
+        row("took effect", "count", total(lambda run: run.faults, "effective")),
+    ]
+
+
+def _violations(run: RunSummary) -> Mapping[str, int]:
+    return run.violations
+
+
+def _excused(run: RunSummary) -> Mapping[str, int]:
+    return run.excused
+
+
+def _keys(runs: Sequence[RunSummary], part: Callable[[RunSummary], Mapping[str, int]]) -> list[str]:
+    return list(dict.fromkeys(key for run in runs for key in part(run)))
+
+
+def _difference(name: str, x: object, y: object) -> str:
+    return f"{words.plain(name)} differs: {words.plain(str(x)) or 'none'} and {words.plain(str(y)) or 'none'}"
+
+
 def _cautions(a: Result, b: Result) -> list[str]:
     cautions = [
-        f"{name} differs: {words.plain(str(x)) or 'none'} and {words.plain(str(y)) or 'none'}"
+        _difference(name, x, y)
         for name, x, y in (
             ("scenario", a.scenario, b.scenario),
             ("variant", a.variant, b.variant),
@@ -139,7 +206,7 @@ def _cautions(a: Result, b: Result) -> list[str]:
     for key in dict.fromkeys([*a.environment, *b.environment]):
         x, y = a.environment.get(key, "none"), b.environment.get(key, "none")
         if x != y:
-            cautions.append(f"{words.plain(key)} differs: {words.plain(x)} and {words.plain(y)}")
+            cautions.append(_difference(key, x, y))
     return cautions
 
 

@@ -87,7 +87,7 @@ def test_a_missing_round_leaves_the_campaign_undecided(tmp_path: Path) -> None:
     assert [run.run_id for run in root.rounds()] == ["unsafe-1"]
 
 
-def test_compare_needs_single_runs(
+def test_compare_takes_two_runs_or_two_campaigns(
     campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = ["--run-dir", str(tmp_path)]
@@ -97,6 +97,11 @@ def test_compare_needs_single_runs(
     code, _, err = answer(capsys, "compare", "latest", "latest/safe-1", *base)
     assert code == 2
     assert "latest/unsafe-1, latest/safe-1" in err
+    code, out, _ = answer(capsys, "compare", "latest", "latest", *base, "--json")
+    assert code == 0
+    document = json.loads(out)
+    jsonschema.validate(document, schemas()["compare.json"])
+    assert {row["section"] for row in document["rows"]} == {"unsafe", "safe"}
 
 
 def test_replay_needs_a_single_run(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.report.compare import Comparison, Row, change_text, compare
-from tests.report_samples import failing, lost_finding, passing
+from analysis.report.compare import Comparison, Row, change_text, compare, compare_campaigns
+from tests.report_samples import campaign, failing, lost_finding, passing
 
 
 def row(comparison: Comparison, section: str, name: str) -> Row:
@@ -47,3 +47,22 @@ def test_cautions_name_what_besides_chance_could_explain_it() -> None:
     assert "variant differs: unsafe and safe" in cautions
     assert "seed differs: 7 and 8" in cautions
     assert "kafka differs: 4.1.2 and 3.6.2" in cautions
+
+
+def test_campaigns_are_compared_variant_by_variant_over_their_rounds() -> None:
+    one, other = campaign(), campaign(met=False)
+    unsafe = other.variants[0]
+    twice = replace(unsafe, runs=[*unsafe.runs, *one.variants[0].runs], rounds=2)
+    comparison = compare_campaigns(one, replace(other, seed=8, variants=[twice]))
+    assert comparison.cautions == (
+        "seed differs: 7 and 8",
+        "rounds of unsafe differs: 1 and 2",
+        "rounds of safe differs: 1 and 0",
+    )
+    lost = row(comparison, "unsafe", "acked-lost")
+    assert (lost.a, lost.b) == (1486, 1486)
+    assert (row(comparison, "unsafe", "ok").a, row(comparison, "unsafe", "ok").b) == (1_749_580, 3_499_580)
+    assert row(comparison, "unsafe", "p99").b == 3911.0
+    result = row(comparison, "unsafe", "result")
+    assert (result.a, result.b) == ("as expected", "not as expected")
+    assert {r.b for r in comparison.rows if r.section == "safe"} == {None}
