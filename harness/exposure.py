@@ -22,4 +22,5 @@ CAPTURED: Final = {
     "acks_confirmed": "acknowledgements and commits that the client confirmed",
     "nacks": "negative acknowledgements",
     "rollbacks": "transactions that a consumer rolled back, and recovers",
+    "clients_at_fault": "clients that ran when a fault was applied, summed over the faults",
 }

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from analysis.capture.deaths import Death
 from harness.faultlog import ConfirmedAcks
 
 _NS = 1_000_000_000
@@ -72,6 +73,7 @@ class Instance:
     ``end_ns``: when it was closed or died, 0 if it is not known to have ended. ``frozen``: (start, end)
     of every span in which its process did not run. ``results``: whether the application looked at the
     results of its sends: checked, ignored or resent. ``waits_in``: the call it was seen hanging in.
+    ``died``: what the client said when it gave itself up; ``says_died``: its worker would have told.
     """
 
     number: int
@@ -84,6 +86,8 @@ class Instance:
     frozen: tuple[tuple[int, int], ...] = ()
     results: str = "checked"
     waits_in: str = ""
+    died: Death | None = None
+    says_died: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ class Reading:
 class Session:
     """A consumer session, as `Instance`. ``committed_only``: it must not see aborted transactions.
 
-    ``start_ns``: when its process began, 0 unknown.
+    ``start_ns``: when its process began, 0 unknown. ``end_ns``: at the latest when its client gave itself up.
     """
 
     number: int
@@ -138,6 +142,9 @@ class Session:
     frozen: tuple[tuple[int, int], ...] = ()
     start_ns: int = 0
     reading: Reading = field(default_factory=Reading)
+    client: str = ""
+    died: Death | None = None
+    says_died: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +284,11 @@ class Context:
     def stream_topic(self) -> npt.NDArray[np.int32]:
         """Index into `topics` by stream id; -1 for id 0."""
         return np.array([-1, *(self.topics.index(s.rpartition("-")[0]) for s in self.streams)], np.int32)
+
+    @property
+    def clients(self) -> tuple[Instance | Session, ...]:
+        """Producers, then consumers."""
+        return (*self.instances.values(), *self.sessions.values())
 
     def instance(self, number: int) -> Instance:
         """The instance; one that the plan does not know has an incomplete capture."""

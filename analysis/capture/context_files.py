@@ -21,6 +21,7 @@ from analysis.capture.context import (
     Reading,
     Session,
 )
+from analysis.capture.deaths import Death, deaths
 from analysis.capture.hangs import waits_in
 from harness.faultlog import FaultRecord, read_faults
 from harness.rundir import RunDir, read_json, read_jsonl, reading
@@ -66,6 +67,7 @@ def context_of(
     damaged = damaged_workers(seal_report or {})
     told = list(events)
     frozen = _frozen(told)
+    died = deaths(told)
     epoch_ns = int(manifest.get("epoch_ns", 0))
     system = system_of(str(plan.get("system", DEFAULT.name)))
     return Context(
@@ -77,8 +79,8 @@ def context_of(
         lane_groups=tuple(
             LaneGroup(g["topic"], g["mode"], int(g["first"]), int(g["count"])) for g in plan["lane_groups"]
         ),
-        instances=_instances(plan, workers, damaged, frozen, waits_in(told)),
-        sessions=_sessions(plan, workers, damaged, frozen, _usual_reading(system)),
+        instances=_instances(plan, workers, damaged, frozen, waits_in(told), died),
+        sessions=_sessions(plan, workers, damaged, frozen, died, _usual_reading(system)),
         bounds=_bounds(bounds, damaged),
         names={int(row["id"]): str(row["text"]) for row in names if int(row["id"]) > len(streams)},
         faults=fault_windows(faults, _last_ns(manifest)),
@@ -137,6 +139,7 @@ def _instances(
     damaged: set[str],
     frozen: Spans,
     waiting: Mapping[str, str],
+    died: Mapping[str, Death],
 ) -> dict[int, Instance]:
     found = {}
     for p in plan["producers"]:
@@ -145,7 +148,7 @@ def _instances(
         found[int(p["instance"])] = Instance(
             number=int(p["instance"]),
             name=p["name"],
-            client=" ".join(filter(None, (p["client"], worker.get("client_version", "")))),
+            client=_client(p, worker),
             promise=Promise(
                 delivery=promise["delivery"],
                 order=promise["order"],
@@ -159,29 +162,46 @@ def _instances(
             frozen=frozen.get(p["name"], ()),
             results=str(p.get("results", "checked")),
             waits_in=waiting.get(p["name"], ""),
+            died=died.get(p["name"]),
+            says_died=bool(p.get("says_died", False)),
         )
     return found
 
 
+def _client(planned: Row, worker: Row) -> str:
+    """``kafka-clients 3.9.1``."""
+    return " ".join(filter(None, (str(planned.get("client", "")), str(worker.get("client_version", "")))))
+
+
 def _sessions(
-    plan: Row, workers: list[dict[str, Any]], damaged: set[str], frozen: Spans, usual: Reading
+    plan: Row,
+    workers: list[dict[str, Any]],
+    damaged: set[str],
+    frozen: Spans,
+    died: Mapping[str, Death],
+    usual: Reading,
 ) -> dict[int, Session]:
     found = {}
     for c in plan["consumers"]:
         worker = _worker(workers, "consumer", "session", c["session"])
         options = c.get("options") or {}
         isolation = options.get("isolation.level") or options.get("isolation_level") or ""
+        death = died.get(c["name"])
+        ends = [int(worker.get("t_end_ns") or 0), death.t_ns if death else 0]
         found[int(c["session"])] = Session(
             number=int(c["session"]),
             name=c["name"],
             group=c["group"],
             topics=tuple(c["topics"]),
             complete=bool(worker.get("done")) and c["name"] not in damaged,
-            end_ns=int(worker.get("t_end_ns") or 0),
+            end_ns=min(filter(None, ends), default=0),
             committed_only=isolation == "read_committed",
             frozen=frozen.get(c["name"], ()),
             start_ns=int(worker.get("t_start_ns") or 0),
             reading=_reading(c, usual),
+            client=_client(c, worker),
+            died=death,
+            says_died=bool(c.get("says_died", False)),
         )
     return found
 

@@ -30,6 +30,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "start-known": "the group is known to have started before the message's position",
     "acks-kept": "every fault after the acknowledgement is known to have left it in place",
     "topic-ours": "nobody else writes to the topic",
+    "own-name": "no other client was given its name (group.instance.id, transactional.id, producer name)",
     "settings-known": "what the client's settings promise is stated (worker.toml, import.yaml)",
 }
 
@@ -50,6 +51,7 @@ ASKS: Final[Mapping[str, str]] = {
     "resent": "no application sent a message again",
     "transactions": "nothing was sent in a transaction",
     "rollbacks": "no consumer rolled back",
+    "self-reports": "no worker says when its client gives itself up",
 }
 
 

@@ -9,6 +9,30 @@ from analysis.findings import Status
 
 LIVENESS: Final = (
     AnomalyClass(
+        name="client-died",
+        rank=115,
+        breaks=(ALWAYS,),
+        needs=("readiness-restored",),
+        asks=("self-reports",),
+        sentence="the client declared itself dead, though the brokers came back",
+        example="at 23.4 s: _FATAL, broker: out of order sequence number; every send after that is refused",
+        explanation=(
+            "Clients are made to outlive brokers: connections are made again, sends repeated. Some errors a "
+            "client calls fatal: it refuses everything from then on, and only a new one helps. Its worker "
+            "writes down what it said, and goes on as an application that does not look would: messages are "
+            "due and refused (*fail*), and open ones have the outcome that the client gives them. It is no "
+            "violation when the cluster never worked again, nor where the client's settings ask for it. A "
+            "client is fenced when another one takes its name; whether the run did that is not known, so "
+            "this is only suspect."
+        ),
+        unit="clients",
+        splits={
+            "gave up": Split("an error that the client calls fatal"),
+            "fenced": Split("another client with its name took its place, it says"),
+            "as configured": Split("its settings ask it to give up", Status.PERMITTED),
+        },
+    ),
+    AnomalyClass(
         name="hang",
         rank=120,
         breaks=(ALWAYS,),

@@ -27,6 +27,8 @@ COUNTED = (
     "nacks",
     "rollbacks",
 )
+#: What is counted once a run (`analysis.kernels.deaths`).
+COUNTED_ONCE = ("clients_at_fault",)
 _EVENTS = {
     "assignments": (Event.ASSIGN,),
     "acks_confirmed": (Event.ACK_CONFIRMED, Event.COMMIT),
@@ -85,9 +87,9 @@ def exposure_of(
     counts: Iterable[Mapping[str, int]], faults: Sequence[FaultRecord], manifest: Mapping[str, Any]
 ) -> dict[str, int]:
     """All counters of a run: the buckets' sums, effective faults, and what the workers reported."""
-    found = dict.fromkeys(COUNTED, 0)
+    found = dict.fromkeys((*COUNTED, *COUNTED_ONCE), 0)
     for each in counts:
-        for name in COUNTED:
+        for name in found:
             found[name] += each.get(name, 0)
     found["faults_effective"] = sum(fault.effective and not fault.skipped for fault in faults)
     for worker in manifest.get("workers") or ():

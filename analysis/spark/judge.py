@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from analysis.capture.capture import Capture
 from analysis.capture.context_files import load_context
 from analysis.findings import Result
+from analysis.kernels import deaths
 from analysis.kernels.across import splits_of
 from analysis.kernels.bucket_report import BucketReport
 from analysis.report.documents import write_result
@@ -54,7 +55,7 @@ def judge(
     if changed := capture.changed_documents(run):
         reports = [BucketReport(SECOND_PASS, damage=tuple(changed))]
     else:
-        reports = run_tasks(session, task)
+        reports = [BucketReport(deaths.WHOLE_RUN, deaths.judge(context)), *run_tasks(session, task)]
     damaged = {report.bucket for report in reports if report.damage}
     splits = splits_of([report.streams for report in reports if report.streams])
     if split := [each for each in splits if damaged.isdisjoint((each.home, *each.unread))]:

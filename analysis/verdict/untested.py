@@ -28,6 +28,7 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "resent": lambda context, counts: _any_results(context, "resent"),
     "transactions": lambda context, counts: counts.get("transaction_rows", 0) > 0,
     "rollbacks": lambda context, counts: counts.get("rollback_rows", 0) > 0,
+    "self-reports": lambda context, counts: _any_says_died(context),
 }
 
 #: By name in `PRECONDITIONS`: whether it holds for the whole run. What is not here is judged hit by hit only.
@@ -73,6 +74,10 @@ def _always(context: Context, counts: Counts) -> bool:
 
 def _any_results(context: Context, handling: str) -> bool:
     return any(instance.results == handling for instance in context.instances.values())
+
+
+def _any_says_died(context: Context) -> bool:
+    return any(client.says_died for client in context.clients)
 
 
 def _bounds(context: Context) -> list[Bounds]:

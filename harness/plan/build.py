@@ -306,6 +306,7 @@ def _producers(
                 calls=spec.calls,
                 batch=spec.batch if spec.calls == "batch" else 1,
                 threads=spec.threads,
+                says_died="producer" in load_worker(spec.client, scenario.worker_folders).says_died,
             )
         )
     return plans
@@ -369,5 +370,6 @@ def _consumer(
         nack_every=spec.nack_every,
         per_transaction=spec.per_transaction,
         rollback_every=spec.rollback_every,
+        says_died="consumer" in load_worker(spec.client, scenario.worker_folders).says_died,
         promise=promise,
     )

@@ -115,6 +115,7 @@ class ProducerPlan(PlanPart):
     calls: Literal["async", "sync", "batch"] = "async"
     batch: int = Field(1, description="messages a call; 1 unless calls = batch")
     threads: int = Field(1, description="that send, in one process; a lane has one of them")
+    says_died: bool = Field(False, description="its worker says when the client gave itself up")
 
 
 class ConsumerPlan(PlanPart):
@@ -133,6 +134,7 @@ class ConsumerPlan(PlanPart):
     nack_every: int = 0
     per_transaction: int = 0
     rollback_every: int = 0
+    says_died: bool = Field(False, description="its worker says when the client gave itself up")
     promise: ConsumerPromise = Field(default_factory=ConsumerPromise)
 
 

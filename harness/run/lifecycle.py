@@ -228,6 +228,8 @@ class LiveRun:
             if drain.is_done([worker.stats for worker in consumers]):
                 return "drained"
             self._tick()
+            if all(worker.client_died for worker in consumers):
+                return "died"
             return "" if all(worker.is_alive for worker in consumers) else "died"
 
         left_s = end - time.monotonic()

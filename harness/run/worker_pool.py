@@ -121,6 +121,9 @@ class WorkerPool:
             return
         if message.get("kind") == "frozen" and worker.name in self._detectors:
             self._detectors[worker.name].froze(int(message["t_ns"]), int(message["frozen_ns"]))
+        if message.get("kind") == "client-died":
+            worker.client_died = True
+            self._progress.note(f"{self._who(worker)} declared itself dead: {message.get('text', '')}")
         row = {k: v for k, v in message.items() if k not in ("type", "kind")}
         row.setdefault("t_ns", time.monotonic_ns())
         append_jsonl(self._run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
@@ -197,7 +200,7 @@ class WorkerPool:
 
     def note_stall(self, worker: WorkerProcess, stall: Stall, waiting: int) -> None:
         """Keep the stacks of a consumer that is handed nothing, once; it may still go on."""
-        if worker.is_alive and worker.name not in self._stalled:
+        if worker.is_alive and not worker.client_died and worker.name not in self._stalled:
             self._stalled.add(worker.name)
             epoch_ns = int(self._manifest.document["epoch_ns"])
             text = stall_sentence(stall, waiting, epoch_ns)
@@ -211,15 +214,19 @@ class WorkerPool:
 
     def _report_waiting(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> dict[str, Any]:
         """Show that a worker waits in vain; the row for events.jsonl, still without its stacks."""
-        client = worker.spec["client"]["library"]
-        version = worker.ready_message.get("client_version", "")
-        who = f"{worker.name} ({' '.join(filter(None, (client, version)))})"
         verb = {"hang": "hangs", "stall": "stalls", "stuck": "is stuck"}[kind]
         self._progress.waiting(worker.name, f"{verb}: {text}")
-        self._progress.note(f"{who} {verb}: {text}")
+        self._progress.note(f"{self._who(worker)} {verb}: {text}")
         number_key = NUMBER_KEYS[worker.role]
         row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": kind, "text": text, **more}
         return {**row, number_key: worker.spec[worker.role][number_key]}
+
+    @staticmethod
+    def _who(worker: WorkerProcess) -> str:
+        """``producer-1 (kafka-clients 3.9.1)``."""
+        version = worker.ready_message.get("client_version", "")
+        client = " ".join(filter(None, (worker.spec["client"]["library"], version)))
+        return f"{worker.name} ({client})"
 
     def _keep_stacks(self, worker: WorkerProcess, row: dict[str, Any]) -> None:
         """Take the stacks of a worker that was reported, and write the event down."""

@@ -50,6 +50,8 @@ class WorkerProcess:
         self.done_message: dict[str, Any] = {}
         self.stats: dict[str, Any] = {}
         self.errors: list[dict[str, Any]] = []
+        #: Its client said that it is of no further use; the process lives on.
+        self.client_died = False
         self.t_start_ns = 0
         self.t_end_ns = 0
         self._on_message = on_message

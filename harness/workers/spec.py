@@ -101,6 +101,8 @@ class Contract(Part):
         queue: the client takes that many messages before it is full.
         consumer: every consumer of the checks is given these.
         shared: a shared subscription (Pulsar) that hands refused messages out again after that long.
+        dies_refused: a producer gives itself up when brokers refuse a message.
+        fenced_producer, fenced_consumer: a second one with them takes the place of the first, for good.
         misspelt: an option that the client does not have, and one that the refusal should name.
         older_version: checked, too.
     """
@@ -113,6 +115,9 @@ class Contract(Part):
     queue: dict[str, str] = Field(default_factory=dict)
     consumer: dict[str, str] = Field(default_factory=dict)
     shared: dict[str, str] = Field(default_factory=dict)
+    dies_refused: dict[str, str] = Field(default_factory=dict)
+    fenced_producer: dict[str, str] = Field(default_factory=dict)
+    fenced_consumer: dict[str, str] = Field(default_factory=dict)
     misspelt: list[str] = Field(default_factory=list, max_length=2)
     older_version: str = ""
 
@@ -142,6 +147,8 @@ class WorkerSpec(Part):
             the values every worker can do.
         promises: what decides the client's promises; None = not stated, so they are not known.
         exposure: counters that it reports, and what each counts.
+        says_died: the roles in which it says that its client gave itself up; without, the client cannot, or
+            nobody knows.
     """
 
     library: Name
@@ -158,6 +165,7 @@ class WorkerSpec(Part):
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
     promises: Part | None = None
     exposure: dict[str, str] = Field(default_factory=dict)
+    says_died: list[Role] = Field(default_factory=list)
     contract: Contract = Field(default_factory=Contract)
     python: PythonBuild = Field(default_factory=PythonBuild)
     java: JavaBuild | None = None

@@ -6,6 +6,7 @@ class; messages are named (instance, lane, seq, attempt), other rows (stream, po
 
 from __future__ import annotations
 
+from tests.oracles.died import ORACLES as DIED
 from tests.oracles.dispatched import ORACLES as DISPATCHED
 from tests.oracles.facts import Facts, Hit, Name
 from tests.oracles.logged import ORACLES as LOGGED
@@ -18,7 +19,7 @@ from tests.oracles.stalled import ORACLES as STALLED
 __all__ = ["Facts", "Hit", "Name", "judge"]
 
 
-_ALL = (*LOGGED, *ORDERED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED)
+_ALL = (*LOGGED, *ORDERED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED)
 
 
 def judge(facts: Facts) -> list[Hit]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ import numpy as np
 from analysis.capture.bucket import Bucket
 from analysis.capture.context import Context
 from analysis.capture.context_files import context_of
-from analysis.kernels import episodes
+from analysis.kernels import deaths, episodes
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial
 from harness.faultlog import FaultLog
@@ -80,9 +81,12 @@ def judged(history: History, context: Context | None = None) -> Partial:
 
 
 def judged_tables(tables: Tables, context: Context) -> Partial:
-    """The same of sealed columns."""
+    """The same of sealed columns, with what is judged once a run."""
     with all_witnesses():
-        return classify(Bucket(0, context, tables["sends"], tables["log"], tables["deliveries"]))
+        found = classify(Bucket(0, context, tables["sends"], tables["log"], tables["deliveries"]))
+    whole = deaths.judge(context)
+    counts = {**found.counts, **whole.counts}
+    return replace(found, episodes=[*found.episodes, *whole.episodes], counts=counts)
 
 
 def plain(seqs: Sequence[int], count: int) -> Tables:

@@ -225,11 +225,21 @@ class Story:
             start = self.draw(st.integers(0, 100)) * STEP_MS
             h.fault("kill", "kafka-1", start, start + 60 * STEP_MS, effective=self.draw(st.booleans()))
         if self.rarely():
+            self.client_dies()
+        if self.rarely():
             end = EPOCH_NS + self.draw(st.integers(30, 300)) * STEP_MS * 1_000_000
             worker = self.draw(st.sampled_from(["p-1", "c-1"]))
             h.events.append(
                 {"worker": worker, "kind": "frozen", "t_ns": end, "frozen_ns": 20 * STEP_MS * 10**6}
             )
+
+    def client_dies(self) -> None:
+        """It says so once or twice; only the first time counts."""
+        worker = self.draw(st.sampled_from(["p-1", "c-1", "c-2"]))
+        for _ in range(self.draw(st.integers(1, 2))):
+            at_ms = float(self.draw(st.integers(0, 100)) * STEP_MS)
+            why = self.draw(st.sampled_from(["error", "fenced", "asked"]))
+            self.h.client_died(worker, why=why, at_ms=at_ms)
 
 
 @st.composite
@@ -259,6 +269,8 @@ def name(facts: Facts, hit: Hit) -> str:
         row = facts.at.get((stream, ledger, position, batch))
         index = row["batch"] if row else batch
         return f"{facts.context.stream_name(stream)}@{place_text(position, ledger, index)}"
+    if kind == "client":
+        return str(rest[0])
     if kind == "stall":
         return facts.context.stream_name(rest[0])
     instance, lane, seq, attempt = hit.name

@@ -9,6 +9,8 @@ import pyarrow as pa
 from analysis.capture.capture import Capture
 from analysis.capture.context_files import load_context
 from analysis.findings import Result
+from analysis.kernels import deaths
+from analysis.kernels.bucket_report import BucketReport
 from analysis.spark.judge import read_files
 from analysis.spark.task import Task, judge_batches
 from analysis.verdict.result import grid_of, result_of
@@ -28,5 +30,6 @@ def judge_here(run: RunDir) -> Result:
     answers = [
         a for batch in judge_batches(task, iter([numbers])) for a in batch.column("report").to_pylist()
     ]
-    reports = [pickle.loads(answer) for answer in answers]
+    whole = BucketReport(deaths.WHOLE_RUN, deaths.judge(task.context))
+    reports = [whole, *(pickle.loads(answer) for answer in answers)]
     return result_of(read_files(run), task.context, Capture.find(run), task.grid, reports, 0.0)

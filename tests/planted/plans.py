@@ -54,6 +54,7 @@ def _producer(instance: int, groups: list[int], promise: PromisePlan, results: s
         call_deadline_s=130.0,
         promise=promise,
         results=results,
+        says_died=True,
     )
 
 
@@ -69,6 +70,7 @@ def _consumer(session: int, topics: list[str], promise: ConsumerPromise, settle:
         options={},
         promise=promise,
         settle=settle,
+        says_died=True,
     )
 
 

@@ -223,6 +223,14 @@ class History(Journals):
         ]
         return self
 
+    def client_died(self, worker: str, *, why: str = "error", at_ms: float | None = None) -> History:
+        """The client of a worker (p-1, c-1) said that it is of no further use."""
+        words = {"name": "_FATAL", "text": "_FATAL: Local: Fatal error"}
+        self.events.append(
+            {"worker": worker, "kind": "client-died", "t_ns": self._tick(at_ms), "why": why, **words}
+        )
+        return self
+
     # -- what comes out
 
     def tables(self) -> Tables:

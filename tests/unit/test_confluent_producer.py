@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from harness.workers.python_kit.worker_kit.layouts import LOAD
 
@@ -46,3 +46,35 @@ def test_a_burst_of_delivery_reports_does_not_hold_up_what_is_due(role: Any) -> 
     role.serve_by_ns = time.monotonic_ns() + 600_000_000_000
     role.serve(0)
     assert role.info == MESSAGES, "none of them is forgotten"
+
+
+def test_a_client_that_declares_itself_dead_ends_no_worker(role: Any) -> None:
+    said: list[tuple[str, ...]] = []
+    fatal = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "lost count", fatal=True)
+
+    class Dead(Producer):
+        """After its fatal error librdkafka raises it once out of poll, and refuses every message."""
+
+        def poll(self, timeout: float = -1) -> int:
+            raise KafkaException(fatal)
+
+        def produce(self, *args: Any, **kwargs: Any) -> None:
+            raise KafkaException(KafkaError(KafkaError._FATAL, "Local: Fatal error", fatal=True))
+
+    role.session.report.client_died = lambda *words: said.append(words)
+    role.producer = Dead({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    role.serve(0)
+    name = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert said == [(name, f"{name}: lost count", "error")]
+    role.offer(0, 10, LOAD)
+    assert (role.attempted, role.fail, role.open_calls()) == (10, 10, 0)
+
+
+def test_an_error_that_is_not_fatal_still_ends_it(role: Any) -> None:
+    class Confused(Producer):
+        def flush(self, timeout: float = -1) -> int:
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "no"))
+
+    role.producer = Confused({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    with pytest.raises(KafkaException):
+        role.flush(0.1)

@@ -8,11 +8,14 @@ import numpy as np
 
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context, FaultWindow
-from analysis.kernels.exposure import COUNTED, exposure_of, of_bucket, open_at
+from analysis.kernels import deaths
+from analysis.kernels.exposure import COUNTED, COUNTED_ONCE, exposure_of, of_bucket, open_at
 from harness.exposure import CAPTURED
 from harness.faultlog import FaultLog
 from harness.records import Event, Kind, Outcome
 from harness.workers import known_workers
+from tests.oracles.judging import context_from
+from tests.planted.tiny import EPOCH_NS, History
 
 
 def table(name: str, **columns: list[int]) -> Columns:
@@ -25,7 +28,7 @@ def bucket(sends: Columns, deliveries: Columns, faults: tuple[FaultWindow, ...] 
 
 
 def test_every_captured_counter_is_counted_and_explained() -> None:
-    assert {*COUNTED, "faults_effective"} == set(CAPTURED)
+    assert {*COUNTED, *COUNTED_ONCE, "faults_effective"} == set(CAPTURED)
     assert set(exposure_of([], [], {})) == set(CAPTURED)
     assert not any(CAPTURED.keys() & worker.exposure.keys() for worker in known_workers().values())
 
@@ -67,6 +70,18 @@ def test_what_a_bucket_shows() -> None:
         "nacks": 1,
         "rollbacks": 1,
     }
+
+
+def test_a_client_is_exposed_to_a_fault_until_it_ends_or_gives_itself_up() -> None:
+    history = History(producers=2).sent(1)
+    for at_ms in (100, 200, 300):
+        history.fault("kill", "kafka-1", at_ms, at_ms + 50)
+    history.fault("kill", "kafka-2", 150, 160, effective=False)
+    history.client_died("p-1", at_ms=150)
+    history.workers["p-2"] = {"t_end_ns": EPOCH_NS + 250_000_000}
+    found = deaths.judge(context_from(history, consumers=False))
+    assert found.counts == {"clients_at_fault": 1 + 2}
+    assert exposure_of([found.counts], [], {})["clients_at_fault"] == 3
 
 
 def test_buckets_faults_and_workers_are_summed() -> None:

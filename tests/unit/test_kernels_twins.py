@@ -266,6 +266,20 @@ PAIRS = [
         lambda: History().send(0, took_ms=129_000).log(0),
         NOT_MINE,
     ),
+    Pair(
+        "client died, not its process",
+        lambda: five().client_died("p-1"),
+        {("client-died", "gave up"): ["p-1"]},
+        lambda: died(five()),  # killed: nobody says that the client gave itself up
+        NOT_MINE,
+    ),
+    Pair(
+        "client died, not as its settings ask",
+        lambda: five().client_died("p-1").client_died("p-1", why="asked"),  # the first word counts
+        {("client-died", "gave up"): ["p-1"]},
+        lambda: five().client_died("p-1", why="asked"),
+        {("client-died", "as configured"): ["p-1"]},
+    ),
 ]
 
 HARMLESS = {Status.PERMITTED, Status.INFO}

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from outcomes import error_text
+from outcomes import error_text, note_death
 from worker_kit import layouts as lay
 from worker_kit.consuming import ConsumerSession, Partition
 from worker_kit.process import Session
 
 #: The group's committed positions are asked for when partitions are assigned.
 COMMITTED_TIMEOUT_S = 2.0
+POLL_S = 0.05
 #: Messages between two looks at the clock and the commands.
 BURST = 1000
 OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
@@ -46,22 +47,35 @@ class ConsumerRole:
         self.session.ready()
         next_commit = time.monotonic_ns() + journal.commit_every_ns
         while not control.stopped and time.monotonic_ns() < control.deadline_ns:
+            if self.report.died:
+                time.sleep(POLL_S)
+                continue
             self._take(BURST)
             if time.monotonic_ns() >= next_commit:
                 self._commit(asynchronous=True)
                 next_commit = time.monotonic_ns() + journal.commit_every_ns
         self._commit(asynchronous=False)
-        self.consumer.close()
+        try:
+            self.consumer.close()
+        except KafkaException as error:
+            self.report.error(error.args[0].name(), f"close: {error_text(error.args[0])}")
 
     def _take(self, most: int) -> None:
         """Hand over up to ``most`` messages; returns early when none comes for a moment."""
         poll, deliver = self.consumer.poll, self.journal.deliver
         for _ in range(most):
-            message = poll(0.05)
+            try:
+                message = poll(POLL_S)
+            except KafkaException as raised:
+                if not note_death(self.report, raised.args[0]):
+                    raise
+                return
             if message is None:
                 return
             error = message.error()
             if error is not None:
+                if note_death(self.report, error):
+                    return
                 self.report.error(error.name(), error_text(error))
                 continue
             deliver(message.topic(), message.partition(), message.offset(), message.value() or b"")

@@ -18,6 +18,21 @@ from __future__ import annotations
 from confluent_kafka import KafkaError
 from worker_kit.kafka_codes import outcome_of
 from worker_kit.layouts import FAIL
+from worker_kit.protocol import Reporter
+
+
+def note_death(report: Reporter, error: KafkaError) -> bool:
+    """Write down a fatal error: the client takes nothing from then on (INTRODUCTION.md, "Fatal errors").
+
+    Returns whether it is one. It comes out of `poll` and `flush` of a producer as an exception, with the
+    code of its cause, and out of `poll` of a consumer as a message with ``_FATAL`` and the cause in its text.
+    """
+    if not error.fatal() and error.code() != KafkaError._FATAL:
+        return False
+    text = error_text(error)
+    asked = error.code() == KafkaError._GAPLESS_GUARANTEE
+    report.client_died(error.name(), text, "asked" if asked else "fenced" if "fenced" in text else "error")
+    return True
 
 
 class Outcomes:

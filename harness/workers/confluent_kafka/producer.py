@@ -16,7 +16,7 @@ from types import MethodType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from outcomes import Outcomes, error_text
+from outcomes import Outcomes, error_text, note_death
 from worker_kit import layouts as lay
 from worker_kit.bursts import BURST, OpenRows, Payloads, around
 from worker_kit.failure import WorkerFailure
@@ -78,20 +78,31 @@ class ProducerRole(OpenLoop):
                 time.sleep(seconds)
             return
         # librdkafka waits in whole milliseconds and would take less as "do not wait".
-        with contextlib.suppress(_Later):
+        with self._listening(), contextlib.suppress(_Later):
             self.producer.poll(max(seconds, 0.001) if seconds else 0)
 
     def flush(self, seconds: float) -> None:
         if self.poller is self:
-            self.producer.flush(seconds)
+            with self._listening():
+                self.producer.flush(seconds)
         else:
             time.sleep(min(seconds, 0.01))
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """A fatal error comes out of the call that serves reports, once; reports go on with the next."""
+        try:
+            yield
+        except KafkaException as error:
+            if not note_death(self.session.report, error.args[0]):
+                raise
 
     def close(self) -> None:
         # With messages still queued `close` would go on waiting for them; they stay open instead.
         # Older releases have no `close`: theirs ends with the process.
         if not len(self.producer) and hasattr(self.producer, "close"):
-            self.producer.close()
+            with self._listening():
+                self.producer.close()
 
     def offer(self, first: int, stop: int, kind: int) -> int:
         """Send a run of messages in bursts, up to the end of a segment each."""
@@ -170,7 +181,11 @@ class ProducerRole(OpenLoop):
             else:
                 break
         else:
-            text = f"_QUEUE_FULL: {error}" if isinstance(error, BufferError) else error_text(error.args[0])
+            if isinstance(error, BufferError):
+                text = f"_QUEUE_FULL: {error}"
+            else:
+                text = error_text(error.args[0])
+                note_death(self.session.report, error.args[0])
             self.finish(self.rows, row + lay.SENDS_DONE_OFFSET, lay.FAIL, text)
         self.blocked_since_ns = 0
         self.blocked_ns += time.monotonic_ns() - begun

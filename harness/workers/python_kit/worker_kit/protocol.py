@@ -92,6 +92,8 @@ class Reporter:
             )
         )
         self.counts: Callable[[], Mapping[str, object]] = dict
+        #: The client gave itself up.
+        self.died = False
         self._seen: set[str] = set()
         self._ended = threading.Event()
 
@@ -129,6 +131,16 @@ class Reporter:
         if name not in self._seen:
             self._seen.add(name)
             emit({"type": "error", **clock(), "fatal": False, "name": name, "text": text})
+
+    def client_died(self, name: str, text: str, why: str = "error") -> None:
+        """Say, once, that the client declared itself dead: its error's name and text. Any thread.
+
+        ``why``: ``error``; ``fenced``: another client has its name; ``asked``: its settings ask for it.
+        """
+        with _out_lock:
+            first, self.died = not self.died, True
+        if first:
+            self.event("client-died", text, name=name, why=why)
 
     def fatal(self, name: str, text: str, hint: str = "") -> None:
         emit({"type": "error", **clock(), "fatal": True, "name": name, "text": text, "hint": hint})

@@ -1,0 +1,59 @@
+"""Finds clients that gave themselves up. It looks at no message, so it runs once a run, on the driver."""
+
+from __future__ import annotations
+
+from analysis.capture.context import Context, Instance, Session
+from analysis.capture.deaths import ASKED, FENCED, Death
+from analysis.kernels.partial import Episode, Partial, RawWitness
+
+#: In the place of a bucket's number.
+WHOLE_RUN = -1
+#: What a worker says of the reason -> sub-kind of the class.
+_SPLITS = {FENCED: "fenced", ASKED: "as configured"}
+
+
+def judge(context: Context) -> Partial:
+    """client-died, one episode a client; and how many clients were there to die when a fault was applied."""
+    episodes = [_episode(client, client.died, context) for client in context.clients if client.died]
+    return Partial(bucket=WHOLE_RUN, episodes=episodes, counts={"clients_at_fault": _exposed(context)})
+
+
+def _episode(client: Instance | Session, death: Death, context: Context) -> Episode:
+    split = _SPLITS.get(death.why, "gave up")
+    unmet = () if context.readiness_restored else ("readiness-restored",)
+    witness = RawWitness(
+        message=client.name,
+        where=client.client or "its client",
+        t_ns=death.t_ns,
+        error=death.name,
+        detail=death.text or death.name,
+    )
+    is_producer = isinstance(client, Instance)
+    return Episode(
+        cls="client-died",
+        split=split,
+        unmet=(*unmet, "own-name") if split == "fenced" else unmet,
+        instance=client.number if is_producer else 0,
+        lane=-1,
+        stream=0,
+        session=0 if is_producer else client.number,
+        first_ns=death.t_ns,
+        last_ns=death.t_ns,
+        count=1,
+        witnesses=(witness,),
+    )
+
+
+def _exposed(context: Context) -> int:
+    """Clients that ran when a fault was applied, summed over the faults that took effect."""
+    starts = [fault.start_ns for fault in context.faults if fault.effective]
+    spans = [(0, _end(i, i.end_ns)) for i in context.instances.values()]
+    spans += [(s.start_ns, _end(s, s.end_ns)) for s in context.sessions.values()]
+    return sum(low <= t and (not end or t < end) for t in starts for low, end in spans)
+
+
+def _end(client: Instance | Session, end_ns: int) -> int:
+    """When it was of no further use; 0 = not known to have ended."""
+    if client.died is None:
+        return end_ns
+    return min(end_ns or client.died.t_ns, client.died.t_ns)

@@ -1,0 +1,84 @@
+"""Contract of clients that give themselves up: the worker writes down what they said, and lives on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.contract.checks import check
+from harness.contract.driving import READY_S, DrivenWorker, equal, expect, outcomes
+from harness.contract.rig import Rig
+from harness.records import Outcome
+from harness.systems import System
+from harness.waiting import wait_until
+
+#: A member learns that it was fenced by its next heartbeat, at the latest.
+DIES_S = 30.0
+
+
+def _has_died(worker: DrivenWorker) -> dict[str, Any]:
+    """The event of a client that died, which comes once."""
+
+    def told() -> list[dict[str, Any]]:
+        return [line for line in list(worker.said) if line.get("kind") == "client-died"]
+
+    wait_until(lambda: bool(told()) or not worker.is_alive, DIES_S, every_s=0.05)
+    ended = "" if worker.is_alive else f"; it ended with {worker.exit_code}: {worker.why()}"
+    expect(told(), f"no event client-died in {DIES_S:g} s; it said {worker.said[-2:]}{ended}")
+    for key in ("name", "text", "why"):
+        expect(told()[0].get(key), f"its event client-died has no {key}")
+    return told()[0]
+
+
+def _goes_on(producer: DrivenWorker) -> None:
+    """What is due later has a row and the outcome of a call that is refused, and the worker ends as ever."""
+    died_ns = _has_died(producer)["t_ns"]
+    producer.wait_stats(lambda stats: stats["t_ns"] > died_ns + 1.5e9)
+    producer.finish()
+    sends = producer.sends
+    equal("rows", len(sends), producer.done_message["attempted"])
+    equal("open sends", producer.done_message["open"], 0)
+    later = sends[sends["t_start_ns"] > died_ns + 500_000_000]
+    expect(len(later) > 0, "nothing was offered after its client died")
+    equal("outcomes after that", outcomes(later), {Outcome.FAIL})
+    equal("events client-died", sum(line.get("kind") == "client-died" for line in producer.said), 1)
+
+
+def has_offsets(system: System) -> bool:
+    """Its topics have a limit for messages, in bytes."""
+    return system.has_offsets
+
+
+@check("producer", "dies_refused", applies=has_offsets)
+def a_producer_that_gives_itself_up_is_reported_and_lives_on(rig: Rig) -> None:
+    topic = rig.topic(config={"max.message.bytes": "1000"})
+    options = rig.worker.contract.words("dies_refused")
+    producer = rig.producer(topic, payload=2000, rate=100, load_s=30, options=options)
+    producer.begin()
+    _goes_on(producer)
+
+
+@check("producer", "fenced_producer")
+def a_producer_that_is_fenced_is_reported_and_lives_on(rig: Rig) -> None:
+    topic = rig.topic()
+    options = rig.worker.contract.words("fenced_producer")
+    first = rig.producer(topic, rate=100, load_s=60, options=options)
+    first.begin()
+    first.wait_stats(lambda stats: stats["ok"] > 20)
+    second = rig.producer(topic, rate=100, load_s=60, options=options)
+    second.wait_ready(READY_S)
+    equal("its reason", _has_died(first)["why"], "fenced")
+    _goes_on(first)
+    second.leave()
+
+
+@check("consumer", "fenced_consumer")
+def a_consumer_that_is_fenced_is_reported_and_lives_on(rig: Rig) -> None:
+    topic = rig.topic()
+    options = rig.worker.contract.words("fenced_consumer")
+    first = rig.consumer(topic, options=options)
+    second = rig.consumer(topic, options=options)
+    equal("its reason", _has_died(first)["why"], "fenced")
+    second.wait_stats(lambda stats: stats["delivered"] >= rig.partitions[topic])  # the probes
+    expect(first.is_alive, f"the first ended with {first.exit_code}: {first.why()}")
+    first.leave()
+    second.leave()

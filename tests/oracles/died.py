@@ -1,0 +1,27 @@
+"""Oracle of clients that gave themselves up: each worker's own words, one event after the other."""
+
+from __future__ import annotations
+
+from tests.oracles.facts import Facts, Hit
+
+WHY = {"error": "gave up", "fenced": "fenced", "asked": "as configured"}
+
+
+def client_died(facts: Facts) -> list[Hit]:
+    context = facts.context
+    hits = []
+    for client in context.clients:
+        if not client.died:
+            continue
+        unmet = {
+            "readiness-restored": not context.readiness_restored,
+            "own-name": client.died.why == "fenced",
+        }
+        missing = frozenset(name for name, lacks in unmet.items() if lacks)
+        hits.append(
+            Hit("client-died", ("client", client.name), WHY[client.died.why], missing, client.died.t_ns)
+        )
+    return hits
+
+
+ORACLES = (client_died,)
