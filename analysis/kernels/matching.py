@@ -73,7 +73,7 @@ class Matching:
     def _rows(self, part: slice, slot: Array) -> Array:
         """Log row at the place of each delivery if it holds the same message, else -1."""
         history, log = self.history, self.history.bucket.log
-        if not log.rows:
+        if not log.rows or not history.n_slots:
             return np.full(len(slot), -1, np.int64)
         place = {name: history.bucket.deliveries[name][part] for name in _PLACE}
         if history.places.is_dense:

@@ -102,7 +102,9 @@ def _holdings(given: Given, stream: int) -> list[Holding]:
         if change.stream == 0 and known and topic not in known.topics:
             continue  # a change of everything that it reads, which this is not part of
         if change.event in (Event.ASSIGN, Event.REVOKE) and change.session in since:
-            found.append(Holding(change.session, since.pop(change.session), change.t_ns))
+            # What a client gives back that died before was held to no purpose.
+            until = min(change.t_ns, (known.end_ns if known else 0) or _NEVER)
+            found.append(Holding(change.session, since.pop(change.session), until))
         if change.event == Event.ASSIGN:
             since[change.session] = change.t_ns
     if not found and not since and context.reading(given.group).is_individual:

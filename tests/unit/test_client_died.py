@@ -52,7 +52,7 @@ def dead_consumer(*, says_so: bool) -> History:
     h = History().sent(2).log(0, 1).deliver(0)
     if says_so:
         h.client_died("c-1")
-    h.at(40_000)
+    h.at(40_000).revoke(0)  # as it is closed
     h.manifest["drained"] = False
     return h
 

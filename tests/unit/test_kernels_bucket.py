@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from analysis.capture.bucket import Bucket, Columns, is_constant, load_bucket
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
-from harness.records import SEALED
+from harness.records import SEALED, Check
+from tests.oracles.judging import judged
 from tests.planted.tiny import History
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,3 +135,9 @@ def test_the_context_is_picklable_and_small(tmp_path: Path) -> None:
     assert again == context
     assert again.lane_streams() == {0: 1, 1: 2}
     assert len(pickle.dumps(context)) < 5_000
+
+
+def test_what_others_wrote_and_nobody_of_ours_sent_is_judged_too() -> None:
+    """No message at all, and deliveries that are none: a log with gaps in its places."""
+    history = History().log(0, check=Check.OTHER_RUN, position=3).assign(0)
+    assert {e.cls for e in judged(history).episodes} == {"phantom"}
