@@ -21,6 +21,23 @@ def outcome(error: BaseException, *, refused: bool) -> int:
     return FAIL if refused else outcome_of(getattr(error, "errno", None), retries=True)
 
 
+#: `Sender._fail_all`: the task that sends has ended, and the accumulator refuses everything with its error.
+_ENDED = {
+    "ProducerFenced": "fenced",
+    "OutOfOrderSequenceNumber": "error",
+    "TransactionalIdAuthorizationFailed": "error",
+    "ProducerClosed": "error",
+}
+_UNEXPECTED = "Unexpected error during batch delivery"
+
+
+def death(error: BaseException, *, refused: bool) -> str:
+    """Why the producer takes nothing any more; empty = it does."""
+    if not refused:
+        return ""
+    return _ENDED.get(type(error).__name__, "error" if _UNEXPECTED in str(error) else "")
+
+
 def error_text(error: BaseException) -> str:
     """Class and first line, the text behind an error id, without what differs from message to message."""
     text = str(error).partition("\n")[0].removeprefix(f"{type(error).__name__}: ")

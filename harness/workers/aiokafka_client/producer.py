@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from outcomes import error_text, outcome
+from outcomes import death, error_text, outcome
 from worker_kit.asyncio_loop import AsyncOpenLoop
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
@@ -64,6 +64,9 @@ class ProducerRole(AsyncOpenLoop):
 
     def outcome(self, error: BaseException, *, refused: bool) -> tuple[int, str]:
         return outcome(error, refused=refused), error_text(error)
+
+    def death(self, error: BaseException, *, refused: bool) -> str:
+        return death(error, refused=refused)
 
     async def flush(self) -> None:
         await self._producer.flush()

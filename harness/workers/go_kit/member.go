@@ -14,7 +14,7 @@ const (
 // Member of a consumer group: what a client library adds to the journal.
 type Member interface {
 	// Read hands messages over, and writes them into the journal, until the context is done. It is called again
-	// when it returns before that; its error is reported.
+	// when it returns before that, unless the client died (Reporter.ClientDied); its error is reported.
 	Read(context.Context) error
 	// Commit what was processed, and journal what the client confirms. Called regularly, by one goroutine.
 	Commit()
@@ -29,7 +29,7 @@ func RunMember(session *Session, journal *Journal, member Member, errorText func
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		for leave.Err() == nil {
+		for leave.Err() == nil && !session.Report.Died() {
 			if err := member.Read(leave); err != nil && leave.Err() == nil {
 				session.Report.Error(errorText(err))
 				time.Sleep(readAgain)
@@ -43,7 +43,7 @@ func RunMember(session *Session, journal *Journal, member Member, errorText func
 	session.Ready()
 	every := time.Duration(session.Spec.Consumer.CommitEveryS * float64(time.Second))
 	for next := time.Now().Add(every); !session.Control.Over() && journal.Err() == nil; {
-		if time.Now().After(next) {
+		if time.Now().After(next) && !session.Report.Died() {
 			member.Commit()
 			next = time.Now().Add(every)
 		}

@@ -118,6 +118,7 @@ type Reporter struct {
 	out    io.Writer
 	freeze *freezeDetector
 	seen   map[string]bool
+	died   bool
 	counts func() map[string]any
 	ended  chan struct{}
 	once   sync.Once
@@ -217,6 +218,26 @@ func (r *Reporter) Error(text string) {
 	if !known {
 		r.say("error", map[string]any{"fatal": false, "name": name, "text": text})
 	}
+}
+
+// ClientDied says, once, that the client declared itself dead: its words, which begin with the name of the error, and
+// why: "error", "fenced" (another client has its name) or "asked" (its settings ask for it). On any goroutine.
+func (r *Reporter) ClientDied(text, why string) {
+	r.lock.Lock()
+	known := r.died
+	r.died = true
+	r.lock.Unlock()
+	if !known {
+		name, _, _ := strings.Cut(text, ":")
+		r.Event("client-died", text, map[string]any{"name": name, "why": why})
+	}
+}
+
+// Died: ClientDied was said; nothing more is asked of the client.
+func (r *Reporter) Died() bool {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.died
 }
 
 func (r *Reporter) fatal(name, text, hint string) {

@@ -15,7 +15,7 @@ from typing import Any
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
-from outcomes import error_text
+from outcomes import error_text, note_death
 from worker_kit import layouts as lay
 from worker_kit.consuming import ConsumerSession
 from worker_kit.process import Session
@@ -67,6 +67,9 @@ class ConsumerRole:
         self.session.ready()
         next_commit = time.monotonic_ns() + journal.commit_every_ns
         while not control.stopped and time.monotonic_ns() < control.deadline_ns:
+            if self.report.died:
+                time.sleep(POLL_MS / 1000)
+                continue
             self._take()
             if time.monotonic_ns() >= next_commit:
                 self._commit_async()
@@ -92,6 +95,7 @@ class ConsumerRole:
         try:
             polled = self.consumer.poll(timeout_ms=POLL_MS)
         except KafkaError as error:
+            note_death(self.report, error)
             self.report.error(type(error).__name__, error_text(error))
             polled = {}
         self._write_down()

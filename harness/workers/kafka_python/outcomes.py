@@ -10,8 +10,28 @@ from __future__ import annotations
 import re
 
 from worker_kit.kafka_codes import outcome_of
+from worker_kit.protocol import Reporter
 
 _VARYING = re.compile(r"TopicPartition\([^)]*\)|\d+")
+
+
+#: What the client says when it takes nothing any more: `ERROR_CLASS_FATAL` of transaction_manager.py for an
+#: idempotent producer, a member whose group_instance_id another one has, a producer that closed itself.
+_DEAD = {
+    "ProducerFencedError": "fenced",
+    "FencedInstanceIdError": "fenced",
+    "ClusterAuthorizationFailedError": "error",
+    "InvalidTxnStateError": "error",
+}
+_CLOSED = "already closed"
+
+
+def note_death(report: Reporter, error: BaseException) -> None:
+    """Write down an error after which the client is of no further use."""
+    name, text = type(error).__name__, str(error).partition("\n")[0]
+    why = _DEAD.get(name, "error" if _CLOSED in text else "")
+    if why:
+        report.client_died(name, f"{name}: {text}", why)
 
 
 class Outcomes:

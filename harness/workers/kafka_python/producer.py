@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
-from outcomes import Outcomes, error_text
+from outcomes import Outcomes, error_text, note_death
 from worker_kit import layouts as lay
 from worker_kit.failure import WorkerFailure
 from worker_kit.open_loop import BLOCKED_NS, OpenLoop, Share
@@ -70,6 +70,7 @@ class ProducerRole(OpenLoop):
             try:
                 future = send(topic, value, key, None, None if partition < 0 else partition)
             except REFUSALS as error:
+                note_death(self.session.report, error)
                 self.finish(rows, done, lay.FAIL, error_text(error))
             else:
                 future.add_callback(self._stored, rows, done)
@@ -94,4 +95,5 @@ class ProducerRole(OpenLoop):
             self.ok += 1
 
     def _failed(self, rows: mmap.mmap, at: int, error: BaseException) -> None:
+        note_death(self.session.report, error)
         self.finish(rows, at, self.outcomes.reported(error), error_text(error))

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pulsar
 from options import accepted
-from outcomes import result_name
+from outcomes import note_death, result_name
 from worker_kit import layouts as lay
 from worker_kit import payload
 from worker_kit.payload import RESIDUE
@@ -132,7 +132,7 @@ class ConsumerRole:
         self.report.event("assign", f"subscribed as {self.session.spec.part['group']}", epoch=1)
         self.session.ready()
         while not self._is_over():
-            if self.receive == "listener":
+            if self.receive == "listener" or self.report.died:
                 time.sleep(RECEIVE_MS / 1000)
             elif self.receive == "batch":
                 self._take_batch(consumer)
@@ -166,6 +166,7 @@ class ConsumerRole:
         except pulsar.Timeout:
             return
         except pulsar.PulsarException as error:
+            note_death(self.report, error)
             self.report.error(result_name(error), f"receive: {error}")
             time.sleep(RECEIVE_MS / 1000)
             return
@@ -176,6 +177,7 @@ class ConsumerRole:
         try:
             messages = consumer.batch_receive()
         except pulsar.PulsarException as error:
+            note_death(self.report, error)
             self.report.error(result_name(error), f"batch_receive: {error}")
             time.sleep(RECEIVE_MS / 1000)
             return

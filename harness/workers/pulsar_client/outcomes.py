@@ -9,6 +9,7 @@ under a frozen broker had been stored after all, so Timeout is info. In doubt, i
 from __future__ import annotations
 
 from worker_kit.layouts import FAIL, INFO, OK
+from worker_kit.protocol import Reporter
 
 #: Refused by the client itself, before the message was queued.
 REFUSED = frozenset(
@@ -26,11 +27,27 @@ REFUSED = frozenset(
 FULL = frozenset({"ProducerQueueIsFull", "MemoryBufferIsFull"})
 
 
-def outcome_of(result: str) -> int:
-    """Outcome of a send by the name of the client's `Result`."""
+#: A producer or consumer that will not connect again, by result: why (`isValidProducerState`). Nobody else
+#: closes it.
+DEAD = {"ProducerFenced": "fenced", "AlreadyClosed": "error"}
+
+
+def outcome_of(result: str, *, in_call: bool = False) -> int:
+    """Outcome of a send by the name of the client's `Result`.
+
+    ``in_call``: the answer came before the call returned; a dead producer queues nothing.
+    """
     if result == "Ok":
         return OK
-    return FAIL if result in REFUSED else INFO
+    return FAIL if result in REFUSED or (in_call and result in DEAD) else INFO
+
+
+def note_death(report: Reporter, result: object) -> bool:
+    """Write down that the client is of no further use; whether this result says so."""
+    name = result_name(result)
+    if name in DEAD:
+        report.client_died(name, f"{name}: {result}", DEAD[name])
+    return name in DEAD
 
 
 def result_name(result: object) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pulsar
 from options import accepted
-from outcomes import FULL, outcome_of, result_name
+from outcomes import FULL, note_death, outcome_of, result_name
 from worker_kit import layouts as lay
 from worker_kit.open_loop import BLOCKED_NS, OpenLoop, Resend, Share
 from worker_kit.process import Session
@@ -149,11 +149,12 @@ class ProducerRole(OpenLoop):
         if result == pulsar.Result.Ok:
             self._stored(ticket, message_id)
             return
-        name = result_name(result)
-        if name in FULL and self.wait_when_full and threading.get_ident() == self.sender:
+        name, in_call = result_name(result), threading.get_ident() == self.sender
+        if name in FULL and self.wait_when_full and in_call:
             self.refused = True
             return
-        self._finish(ticket, outcome_of(name), name, "")
+        note_death(self.session.report, result)
+        self._finish(ticket, outcome_of(name, in_call=in_call and not self.synchronous), name, "")
 
     def _stored(self, ticket: PendingSend, found: Any) -> None:
         rows, at, now = ticket.rows, ticket.at, time.monotonic_ns()

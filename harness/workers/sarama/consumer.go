@@ -49,7 +49,11 @@ func consume(session *kit.Session) error {
 
 // Read as a member of the group until the context is done; returns at every rebalance.
 func (m *member) Read(leave context.Context) error {
-	return m.group.Consume(leave, m.session.Spec.Consumer.Topics, m)
+	err := m.group.Consume(leave, m.session.Spec.Consumer.Topics, m)
+	if err != nil && leave.Err() == nil {
+		noteDeath(m.session.Report, err)
+	}
+	return err
 }
 
 // Close leaves the group.

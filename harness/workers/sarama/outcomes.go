@@ -37,6 +37,25 @@ func outcomeOf(err error, retries int) kit.Outcome {
 	return kit.Info
 }
 
+// deathOf is why the client takes nothing any more, by its own words; "" = it does. Nobody else closes it.
+func deathOf(err error) string {
+	switch {
+	case errors.Is(err, sarama.ErrFencedInstancedId):
+		return "fenced"
+	case errors.Is(err, sarama.ErrShuttingDown), errors.Is(err, sarama.ErrClosedClient),
+		errors.Is(err, sarama.ErrClosedConsumerGroup):
+		return "error"
+	}
+	return ""
+}
+
+// noteDeath writes down an error after which the client is of no further use.
+func noteDeath(report *kit.Reporter, err error) {
+	if why := deathOf(err); why != "" {
+		report.ClientDied(className(err)+": "+err.Error(), why)
+	}
+}
+
 // errorText is the text behind an error id.
 func errorText(err error) string {
 	var code sarama.KError

@@ -46,6 +46,7 @@ const (
 
 type producer struct {
 	loop   *kit.OpenLoop
+	report *kit.Reporter
 	config *sarama.Config
 	size   int
 	wait   bool // when the client's channel is full, as a patient application
@@ -65,7 +66,7 @@ func produce(session *kit.Session) error {
 	if err != nil {
 		return err
 	}
-	p := &producer{loop: loop, config: config, size: 1, wait: spec.Producer.WhenFull != "fail"}
+	p := &producer{loop: loop, report: session.Report, config: config, size: 1, wait: spec.Producer.WhenFull != "fail"}
 	config.Producer.Return.Successes, config.Producer.Return.Errors = true, true
 	if loop.Lanes()[0].Partition >= 0 { // a producer has lanes of one mode
 		config.Producer.Partitioner = sarama.NewManualPartitioner
@@ -230,6 +231,7 @@ func (p *producer) stored(message *sarama.ProducerMessage) {
 }
 
 func (p *producer) failed(message *sarama.ProducerMessage, err error) {
+	noteDeath(p.report, err)
 	sent(message).Failed(outcomeOf(err, p.config.Producer.Retry.Max), errorText(err))
 }
 

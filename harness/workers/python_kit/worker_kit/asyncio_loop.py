@@ -67,6 +67,10 @@ class AsyncOpenLoop(Sender, ABC):
     def outcome(self, error: BaseException, *, refused: bool) -> tuple[int, str]:
         """Outcome and text of an error; ``refused`` by the call itself."""
 
+    def death(self, error: BaseException, *, refused: bool) -> str:
+        """Why the client takes nothing any more, if this error of a send says so: error, fenced or asked."""
+        return ""
+
     @abstractmethod
     async def flush(self) -> None:
         """Push what is queued."""
@@ -221,6 +225,8 @@ class AsyncOpenLoop(Sender, ABC):
 
     def _failed(self, rows: mmap.mmap, at: int, error: BaseException, again: Again, *, refused: bool) -> None:
         outcome, text = self.outcome(error, refused=refused)
+        if why := self.death(error, refused=refused):
+            self.session.report.client_died(type(error).__name__, text, why)
         again()  # before the outcome is counted: who sees nothing open sees what is to be repeated
         if self.capture:
             self.complete(rows, at, outcome, text)

@@ -85,6 +85,11 @@ public abstract class OpenLoop {
     /** The load is over: the last message was offered. For a client that holds calls back until there are enough. */
     protected void loadEnded() {}
 
+    /** Why the client takes nothing any more, if the error of a send says so in its own words; else null. */
+    protected Death death(Throwable error) {
+        return null;
+    }
+
     /** Closes the client; no call is open. */
     protected abstract void close() throws Exception;
 

@@ -29,6 +29,7 @@ public final class Reporter {
     private volatile Supplier<Map<String, Object>> counts;
     private volatile Runnable everyTick = () -> {};
     private volatile boolean isClosed;
+    private volatile boolean hasClientDied;
 
     Reporter() {
         // Whatever a client prints belongs into the log: stdout is for the protocol.
@@ -102,6 +103,26 @@ public final class Reporter {
 
     public void event(String kind, String text) {
         event(kind, text, Map.of());
+    }
+
+    /** Says, once, that the client declared itself dead, in its own words. On any thread. */
+    public void clientDied(Throwable error, Death why) {
+        synchronized (this) {
+            if (hasClientDied) {
+                return;
+            }
+            hasClientDied = true;
+        }
+        String text = String.valueOf(error).split("\n", 2)[0];
+        if (error.getCause() != null) {
+            text += "; " + String.valueOf(error.getCause()).split("\n", 2)[0];
+        }
+        event("client-died", text, Map.of("name", error.getClass().getSimpleName(), "why", why.word()));
+    }
+
+    /** Whether {@link #clientDied} was said: nothing more is asked of the client. */
+    public boolean hasClientDied() {
+        return hasClientDied;
     }
 
     /** Says the first error of a class; further ones of the same name are only counted in rows. */

@@ -203,6 +203,10 @@ final class Sender {
         }
         if (outcome != Layout.OK) {
             resends.failed(send);
+            Death death = loop.death(error);
+            if (death != null) {
+                session.report.clientDied(error, death);
+            }
         }
         (outcome == Layout.OK ? ok : outcome == Layout.FAIL ? fail : info).increment();
     }

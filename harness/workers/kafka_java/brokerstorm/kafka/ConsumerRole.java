@@ -1,6 +1,7 @@
 package brokerstorm.kafka;
 
 import brokerstorm.kit.Control;
+import brokerstorm.kit.Death;
 import brokerstorm.kit.ErrorTexts;
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
@@ -73,6 +74,10 @@ final class ConsumerRole implements ConsumerRebalanceListener {
         session.ready();
         long nextCommit = System.nanoTime() + commitNs;
         while (!control.isOver()) {
+            if (session.report.hasClientDied()) {
+                LockSupport.parkNanos(POLL.toNanos());
+                continue;
+            }
             take();
             if (System.nanoTime() >= nextCommit) {
                 commitAsync();
@@ -80,7 +85,11 @@ final class ConsumerRole implements ConsumerRebalanceListener {
             }
         }
         commitSync();
-        consumer.close(CLOSE);
+        try {
+            consumer.close(CLOSE);
+        } catch (KafkaException error) { // of a client that gave itself up
+            session.report.error(error.getClass().getSimpleName(), "close: " + ErrorTexts.text(error));
+        }
     }
 
     /** Returns with partitions; a member may also get none, but a first answer of none is often early. */
@@ -107,6 +116,14 @@ final class ConsumerRole implements ConsumerRebalanceListener {
             }
         } catch (KafkaException error) {
             session.report.error(error.getClass().getSimpleName(), ErrorTexts.text(error));
+            noteDeath(error);
+        }
+    }
+
+    private void noteDeath(Exception error) {
+        Death death = Outcomes.death(error);
+        if (death != null) {
+            session.report.clientDied(error, death);
         }
     }
 
@@ -199,6 +216,7 @@ final class ConsumerRole implements ConsumerRebalanceListener {
     private void committed(Map<TopicPartition, OffsetAndMetadata> taken, Exception error) {
         if (error != null) {
             session.report.error(error.getClass().getSimpleName(), "commit: " + ErrorTexts.text(error));
+            noteDeath(error);
             return;
         }
         taken.forEach((partition, at) -> journal.note(Layout.COMMIT, place(partition, at.offset())));

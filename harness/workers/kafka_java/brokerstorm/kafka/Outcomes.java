@@ -1,5 +1,6 @@
 package brokerstorm.kafka;
 
+import brokerstorm.kit.Death;
 import brokerstorm.kit.Layout;
 import java.util.Set;
 
@@ -28,10 +29,31 @@ final class Outcomes {
             "UnknownTopicOrPartitionException", "NotEnoughReplicasException", "CorruptRecordException",
             "FencedLeaderEpochException", "UnknownLeaderEpochException");
 
+    private static final Set<String> FENCED = Set.of("ProducerFencedException", "FencedInstanceIdException");
+
+    /**
+     * What the client says when it takes nothing any more: TransactionManager.maybeFailWithError (of 2.x, of 3.x and
+     * newer), KafkaProducer.throwIfProducerClosed, and the end of its sender.
+     */
+    private static final Set<String> DEAD = Set.of(
+            "Cannot perform send because at least one previous transactional or idempotent request has failed",
+            "Cannot execute transactional method because we are in an error state",
+            "Cannot perform operation after producer has been closed",
+            "The producer closed forcefully");
+
     private final boolean isRetrying;
 
     Outcomes(boolean isRetrying) {
         this.isRetrying = isRetrying;
+    }
+
+    /** Why the client is of no further use, if this error says so; else null. */
+    static Death death(Throwable error) {
+        if (FENCED.contains(error.getClass().getSimpleName())) {
+            return Death.FENCED;
+        }
+        String text = String.valueOf(error.getMessage());
+        return DEAD.stream().anyMatch(text::startsWith) ? Death.ERROR : null;
     }
 
     int of(Throwable error) {

@@ -1,5 +1,6 @@
 package brokerstorm.kafka;
 
+import brokerstorm.kit.Death;
 import brokerstorm.kit.Lane;
 import brokerstorm.kit.Layout;
 import brokerstorm.kit.OpenLoop;
@@ -96,6 +97,11 @@ final class ProducerRole extends OpenLoop {
         } else {
             send.failed(send.isInCall() ? Layout.FAIL : outcomes.of(error), error);
         }
+    }
+
+    @Override
+    protected Death death(Throwable error) {
+        return Outcomes.death(error);
     }
 
     @Override

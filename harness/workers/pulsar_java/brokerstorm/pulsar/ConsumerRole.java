@@ -1,6 +1,7 @@
 package brokerstorm.pulsar;
 
 import brokerstorm.kit.Control;
+import brokerstorm.kit.Death;
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
 import brokerstorm.kit.MessagePosition;
@@ -13,6 +14,7 @@ import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.ConsumerEventListener;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.client.impl.ConsumerBuilderImpl;
@@ -63,12 +65,12 @@ final class ConsumerRole {
         switch (receive) {
             case "loop":
                 while (!control.isOver()) {
-                    taken(consumer, consumer.receive(RECEIVE_MS, TimeUnit.MILLISECONDS));
+                    receive(() -> taken(consumer, consumer.receive(RECEIVE_MS, TimeUnit.MILLISECONDS)));
                 }
                 break;
             case "batch":
                 while (!control.isOver()) {
-                    consumer.batchReceive().forEach(message -> taken(consumer, message));
+                    receive(() -> consumer.batchReceive().forEach(message -> taken(consumer, message)));
                 }
                 break;
             default:
@@ -80,6 +82,27 @@ final class ConsumerRole {
         }
         settling.finish();
         Clients.close(client);
+    }
+
+    private interface Receiving {
+        void run() throws PulsarClientException;
+    }
+
+    /** One call of the client, which may say that it is of no further use. */
+    private void receive(Receiving call) throws PulsarClientException {
+        if (session.report.hasClientDied()) {
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(RECEIVE_MS));
+            return;
+        }
+        try {
+            call.run();
+        } catch (PulsarClientException error) {
+            Death death = Outcomes.death(error);
+            if (death == null) {
+                throw error;
+            }
+            session.report.clientDied(error, death);
+        }
     }
 
     private Consumer<byte[]> subscribe(PulsarClient client, Options options) throws Exception {

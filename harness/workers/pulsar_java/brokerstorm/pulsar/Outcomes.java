@@ -1,5 +1,6 @@
 package brokerstorm.pulsar;
 
+import brokerstorm.kit.Death;
 import brokerstorm.kit.Layout;
 import java.util.Set;
 
@@ -22,10 +23,25 @@ final class Outcomes {
     // AlreadyClosedException, TopicTerminatedException, ProducerFencedException, NotConnectedException
     // (given to pending messages, too), ChecksumException, ProducerBlockedQuotaExceeded*, everything else.
 
+    /** HandlerState of a producer or consumer that will not connect again. */
+    private static final String CLOSED = "AlreadyClosedException";
+    private static final String FENCED = "ProducerFencedException";
+
     private final boolean isChunking;
 
     Outcomes(boolean isChunking) {
         this.isChunking = isChunking;
+    }
+
+    /** Why the client is of no further use, if this error says so; else null. Nobody else closes it. */
+    static Death death(Throwable error) {
+        String name = error.getClass().getSimpleName();
+        return name.equals(FENCED) ? Death.FENCED : name.equals(CLOSED) ? Death.ERROR : null;
+    }
+
+    /** Of a send that the client refused in the call itself: isValidProducerState, before anything is queued. */
+    int ofCall(Throwable error) {
+        return death(error) != null ? Layout.FAIL : of(error);
     }
 
     int of(Throwable error) {

@@ -1,5 +1,6 @@
 package brokerstorm.pulsar;
 
+import brokerstorm.kit.Death;
 import brokerstorm.kit.ErrorTexts;
 import brokerstorm.kit.Lane;
 import brokerstorm.kit.OpenLoop;
@@ -135,7 +136,8 @@ final class ProducerRole extends OpenLoop {
                 send.ok(named(streams.place(target.address, id), target, sent));
             } else {
                 Throwable cause = ErrorTexts.cause(error);
-                send.failed(outcomes.of(cause), cause, named(new MessagePosition(), target, sent));
+                int outcome = send.isInCall() ? outcomes.ofCall(cause) : outcomes.of(cause);
+                send.failed(outcome, cause, named(new MessagePosition(), target, sent));
             }
         });
     }
@@ -159,6 +161,11 @@ final class ProducerRole extends OpenLoop {
     protected void flush() {
         unflushed.get().forEach(target -> target.producer.flushAsync());
         unflushed.get().clear();
+    }
+
+    @Override
+    protected Death death(Throwable error) {
+        return Outcomes.death(ErrorTexts.cause(error));
     }
 
     @Override
