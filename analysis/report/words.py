@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from analysis.findings import Attribution, NearestFault, Step, Witness
+from analysis.verdict.rate import SHORT_SHARE
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -87,11 +88,14 @@ def per_second(value: float) -> str:
 
 
 def target(rate: Mapping[str, float]) -> str:
-    """What was to be reached: ``50,000/s``; of a load that goes at what the machine keeps, with its limit."""
+    """What was to be reached: ``50,000/s``; of a load that goes at what the machine keeps, with its limit and
+    whether it fell short."""
     aim, most = rate.get("target_per_s", 0.0), rate.get("at_most_per_s", 0.0)
     if not aim:
         return "unlimited"
-    return per_second(aim) + (f", what this machine keeps of {per_second(most)}" if most > aim else "")
+    text = per_second(aim) + (f", what this machine keeps of {per_second(most)}" if most > aim else "")
+    is_short = most and rate.get("ratio_outside_outages", 1.0) < SHORT_SHARE
+    return f"{text}; the load fell short" if is_short else text
 
 
 def percent(ratio: float) -> str:

@@ -90,6 +90,8 @@ def test_every_output_says_what_the_machine_keeps() -> None:
     assert said in rate_line(result.rate)
     assert said in run_xml(result)
     assert words.target({"target_per_s": 50_000.0, "at_most_per_s": 50_000.0}) == "50,000/s"
+    short = {"target_per_s": 9000.0, "at_most_per_s": 9000.0, "ratio_outside_outages": 0.8}
+    assert words.target(short) == "9,000/s; the load fell short"
 
 
 def test_a_comparison_of_two_rates_says_so() -> None:
