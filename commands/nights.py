@@ -7,6 +7,7 @@ added twice.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from history.rounds import Round
     from history.store import History
 
+#: Below it no run can be captured.
+LEAST_FREE_BYTES = 200_000_000
 #: A turn that ends with one of these is run once more: it says nothing of clients and brokers.
 BREAKS = (Exit.ENVIRONMENT, Exit.NOT_HEALED, Exit.BUG)
 
@@ -95,15 +98,18 @@ class NightRun:
         self._player = player
         self._interrupts = interrupts
         self._tell = tell
+        self._spent_s = 0.0
 
     def play(self) -> None:
         """Run every turn that is not finished and fits what is left of the budget.
 
         Raises:
             Interrupted: stopped; what is finished is kept, and ``--resume`` goes on.
-            EnvironmentNotReady: how a turn ended cannot be kept, as on a full disk.
+            EnvironmentNotReady: the disk is full; what is finished is kept, and ``--resume`` goes on.
         """
-        left = [turn for turn in self._night.turns if self._dir.ended(turn) is None]
+        ended = [(turn, self._dir.ended(turn)) for turn in self._night.turns]
+        self._spent_s = sum(each.duration_s for _, each in ended if each is not None)
+        left = [turn for turn, each in ended if each is None]
         left = [turn for turn in left if not self._adopt(turn)]
         for turn in left:
             self._dir.set_aside(turn)
@@ -141,8 +147,7 @@ class NightRun:
         budget_s = self._night.budget_s
         if budget_s is None:
             return True
-        ended = (self._dir.ended(each) for each in self._night.turns)
-        left_s = budget_s - sum(each.duration_s for each in ended if each is not None)
+        left_s = budget_s - self._spent_s
         if turn.expected_s <= left_s:
             return True
         why = f"takes about {turn.expected_s:.0f} s, and {left_s:.0f} s of the budget are left"
@@ -155,12 +160,14 @@ class NightRun:
         name, broken = turn.folder, []
         played = self._attempt(turn, name, bed)
         if played.exit_code in BREAKS:
+            self._require_disk()
             broken = [*played.reasons[:1], f"exit code {played.exit_code}"]
             bed.note(f"broke: {turn.cell}: {'; '.join(broken)}; it is run once more")
             bed.clear()
             name = again(turn.folder)
             played = self._attempt(turn, name, bed)
             if played.exit_code in BREAKS:
+                self._require_disk()
                 bed.clear()
         return _ended(turn, name, played, started, time.monotonic() - began, broken)
 
@@ -174,16 +181,33 @@ class NightRun:
                 return Played(int(error.exit_code), [" ".join(str(error).split())])
             return Played(Exit.BUG, [f"{type(error).__name__}: {' '.join(str(error).split())}"])
 
+    def _require_disk(self) -> None:
+        """Every turn that comes would break on a full disk, and be over.
+
+        Raises:
+            EnvironmentNotReady: there is no room.
+        """
+        free_bytes = shutil.disk_usage(self._dir.root).free
+        if free_bytes < LEAST_FREE_BYTES:
+            raise EnvironmentNotReady(
+                f"the disk of {self._dir.root} is full: {free_bytes / 1e6:.0f} MB are free",
+                hint=self._resume_hint(),
+            )
+
+    def _resume_hint(self) -> str:
+        return f"free some space; then `brokerstorm suite run {self._night.file} --resume` goes on"
+
     def _keep(self, turn: Turn, ended: Ended) -> None:
         """The rows first: a turn that is finished is in the history."""
         try:
             for row in self._player.rows(turn, ended):
                 self._history.add(row)
             self._dir.finish(turn, ended)
+            self._spent_s += ended.duration_s
         except OSError as error:
             raise EnvironmentNotReady(
                 f"cannot keep how {turn.cell} ended: {error.strerror or error}",
-                hint=f"free some space; then `brokerstorm suite run {self._night.file} --resume` goes on",
+                hint=self._resume_hint(),
             ) from error
 
 

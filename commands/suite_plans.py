@@ -210,7 +210,7 @@ def _versions(
     if is_open(asked):
         return choose_version(asked, default, releases.of(name, ask))
     if near := releases.lack(name, asked, ask):
-        raise UsageError(f"{name} has no release {asked}", hint=f"near it: {', '.join(near)}")
+        raise UsageError(f"there is no release {asked} of {name}", hint=f"near it: {', '.join(near)}")
     return [Chosen(asked, asked, asked)]
 
 

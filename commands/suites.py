@@ -18,7 +18,7 @@ from harness.errors import EnvironmentNotReady, Exit, UsageError
 if TYPE_CHECKING:
     from commands.suite_plans import PlannedNight, SuiteRequest
     from history.store import History
-    from suites.night import NightDir
+    from suites.night import NightDir, Turn
 
 _SHOWN_LEFT_OUT = 20
 
@@ -149,7 +149,9 @@ def _plan_document(planned: PlannedNight) -> dict[str, Any]:
 
 def _show_plan(planned: PlannedNight) -> None:
     choice, night = planned.choice, planned.night
-    rounds = {cell.id: [turn for turn in night.turns if turn.cell == cell.id] for cell in choice.cells}
+    rounds: dict[str, list[Turn]] = {cell.id: [] for cell in choice.cells}
+    for turn in night.turns:
+        rounds[turn.cell].append(turn)
     rows = [["cell", "versions", "seeds", "about"]]
     for cell in choice.cells:
         client = f"{cell.client} {cell.client_version}, " if cell.client_version else ""

@@ -209,8 +209,10 @@ def _of_scenario(
     """The combinations of one scenario or bug, in the order of the file."""
     scenario = file.scenario(name)
     for label, values in (spec.settings or {"": {}}).items():
+        _asked(file, at, partial(axes.facts, scenario, ()))
+        where = (*at[:2], "settings", label) if values else at
         settings = tuple(f"{key}={json.dumps(value)}" for key, value in values.items())
-        facts = _asked(file, at, partial(axes.facts, scenario, settings))
+        facts = _asked(file, where, partial(axes.facts, scenario, settings))
         if is_bug and not facts.pairs:
             raise file.error(at, f"{name} is a scenario and no known bug", hint="put it under scenarios")
         if not is_bug and facts.pairs:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import time
@@ -174,6 +176,24 @@ def test_a_signal_stops_the_night_and_not_only_the_turn(tmp_path: Path) -> None:
     with History.open(tmp_path / "h.sqlite") as history, pytest.raises(Interrupted):
         NightRun(night_dir, night, history, Played1(script), interrupts, print).play()
     assert night_dir.ended(night.turns[0]) is None
+
+
+def test_a_full_disk_stops_the_night_and_not_every_turn_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script(turn: Turn, attempt: int) -> int:
+        if turn.cell == "a 2":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return 0
+
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
+    night_dir = a_night(tmp_path)
+    with pytest.raises(EnvironmentNotReady, match="is full: 1 MB are free") as error:
+        play(night_dir, Played1(script))
+    assert "suite run s.yaml --resume" in error.value.hint
+    monkeypatch.undo()
+    assert words(play(night_dir, Played1())) == ["pass"] * 3  # the first was finished and stays so
 
 
 def test_kill_9_at_any_moment_loses_no_turn_and_runs_none_twice(tmp_path: Path) -> None:
