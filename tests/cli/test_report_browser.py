@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -69,6 +70,20 @@ def visit(html: str, folder: Path) -> Visit:
     return Visit(dom, console, unescape(asked[1]).split())
 
 
+def measured(html: str, folder: Path, width: int, expression: str) -> dict[str, float]:
+    """What a JavaScript expression gives in a window 900 high, once the charts are drawn."""
+    page = folder / "report.html"
+    script = f"document.documentElement.dataset.measured = JSON.stringify({expression})"
+    ready = f"<script>addEventListener('load', () => setTimeout(() => {{ {script} }}, 2000));</script>"
+    page.write_text(html.replace("</body>", ready + "</body>"))
+    argv = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},900"]
+    argv += ["--hide-scrollbars", f"--virtual-time-budget={PAGE_TIME_MS}", "--dump-dom", page.as_uri()]
+    found = re.search(r'data-measured="([^"]*)"', _output(argv)[0])
+    assert found, "the page's load event never came"
+    numbers: dict[str, float] = json.loads(unescape(found[1]))
+    return numbers
+
+
 def _output(argv: list[str]) -> tuple[str, str]:
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -98,6 +113,24 @@ def test_page_draws_without_error_or_request(html: str, tmp_path: Path) -> None:
     assert any("document idle" in line for line in seen.console), "the charts were not drawn"
     assert seen.problems == []
     assert seen.requested == []
+
+
+def test_what_when_and_why_of_a_fail_stand_in_the_first_screen(tmp_path: Path) -> None:
+    bottom = "(name) => document.querySelector(name).getBoundingClientRect().bottom"
+    names = {"what": "h1 + ul", "why": ".story", "checks": "#coverage", "drawn": "#when .plot"}
+    wanted = ", ".join(f"{key}: at('{name}')" for key, name in names.items())
+    shown = measured(run_page(failing()), tmp_path, 1400, f"((at) => ({{ {wanted} }}))({bottom})")
+    assert list(shown) == sorted(shown, key=shown.__getitem__), "in this order"
+    assert shown["drawn"] - shown["checks"] > 250, "the charts have a height"
+    assert shown["drawn"] < 900
+
+
+def test_nothing_is_cut_off_at_700_pixels(tmp_path: Path) -> None:
+    widths = (
+        "{page: document.documentElement.scrollWidth, table: document.querySelector('.faults').scrollWidth}"
+    )
+    shown = measured(run_page(failing()), tmp_path, 700, widths)
+    assert 300 < shown["table"] <= shown["page"] <= 700
 
 
 def test_a_run_that_measured_nothing_has_a_page_without_charts(tmp_path: Path) -> None:
