@@ -8,6 +8,8 @@ BIN := .venv/bin
 PYTEST_ARGS ?= -m "not slow"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
+# Many containers set it: each of hundreds of short processes would compile the same modules again.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +40,7 @@ lint: setup
 	@set -e; for program in harness/workers/*/worker.py; do \
 	  folder=$$(dirname $$program); echo "mypy $$folder"; \
 	  (cd $$folder && MYPYPATH=../python_kit $(CURDIR)/$(BIN)/mypy --config-file=$(CURDIR)/pyproject.toml \
-	    --cache-dir=$(CURDIR)/.mypy_cache/$$(basename $$folder) --ignore-missing-imports -m worker); \
+	    --cache-dir=$(CURDIR)/.mypy_cache/workers --ignore-missing-imports -m worker); \
 	done
 	@if command -v gofmt >/dev/null; then \
 	  unformatted=$$(gofmt -l harness/workers); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
