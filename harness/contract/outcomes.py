@@ -98,7 +98,7 @@ def a_full_queue_is_waited_for(rig: Rig) -> None:
     expect(blocked_ns > BLOCKED_NS, f"blocked_ns is {blocked_ns} at the end, was more than {BLOCKED_NS}")
 
 
-@check("producer", "largest_message", supports=RESENT)
+@check("producer", "largest_message", supports=RESENT, by_kit=True)
 def an_application_that_sends_again_does_so_ten_times_at_most(rig: Rig) -> None:
     """Refused by the client itself, at once: each message is tried until the application gives up."""
     options = rig.worker.contract.words("largest_message", bytes=100)

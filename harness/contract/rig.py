@@ -21,6 +21,8 @@ from harness.workers.spec import WorkerSpec
 RUN_TAG: Final = 0xB0B5
 #: Messages per second; a queue is slower for its transactions.
 LOG_RATE, QUEUE_RATE = 1000.0, 200.0
+#: Of a producer that is asked for nothing else: a second's messages.
+WARM_UP_S, LOAD_S = 0.25, 0.75
 LOG_PARTITIONS: Final = 6
 KEYS: Final = 50
 
@@ -136,8 +138,8 @@ class Rig:
         *,
         mode: str = "partition",
         rate: float | None = None,
-        warm_up_s: float = 0.5,
-        load_s: float = 1.5,
+        warm_up_s: float = WARM_UP_S,
+        load_s: float = LOAD_S,
         payload: int = 150,
         options: Mapping[str, str] | None = None,
         worker: WorkerSpec | None = None,

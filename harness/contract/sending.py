@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.contract.checks import check
 from harness.contract.driving import Rows, dense, equal, expect, messages, outcomes, places
-from harness.contract.rig import KEYS, Rig
+from harness.contract.rig import KEYS, LOAD_S, WARM_UP_S, Rig
 from harness.records import Check as Payload
 from harness.records import Kind, Outcome, TableId
 from harness.systems import System
@@ -34,7 +34,7 @@ def every_send_is_one_row_with_one_outcome_in_lanes_of(rig: Rig, mode: str) -> N
 def _whole(rig: Rig, mode: str) -> None:
     topic = rig.topic()
     producer = rig.producer(topic, mode=mode).send_all()
-    sends, count = producer.sends, int(2 * rig.rate)
+    sends, count = producer.sends, int((WARM_UP_S + LOAD_S) * rig.rate)
     for name, found in (
         ("rows", len(sends)),
         *((key, producer.done_message.get(key)) for key in ("attempted", "ok")),
@@ -44,9 +44,8 @@ def _whole(rig: Rig, mode: str) -> None:
     lanes = {"partition": rig.partitions[topic], "key": KEYS, "routed": 1}[mode]
     equal("lanes", set(sends["lane"].tolist()), set(range(lanes)))
     equal("outcomes", outcomes(sends), {Outcome.OK})
-    equal(
-        "probes, warm-up and load", np.bincount(sends["kind"]).tolist(), [0, count // 4, count - count // 4]
-    )
+    warm_up = int(WARM_UP_S * rig.rate)
+    equal("probes, warm-up and load", np.bincount(sends["kind"]).tolist(), [0, warm_up, count - warm_up])
     _check_times(sends)
     _check_stored(rig, topic, sends, mode)
 
@@ -97,12 +96,12 @@ def _check_sequence_ids(log: Rows, sends: Rows) -> None:
     equal("sequence ids that are not those of the log", [m for m in shown if shown[m] != kept[m]], [])
 
 
-@check("producer", supports={"threads": "many"})
+@check("producer", supports={"threads": "many"}, by_kit=True)
 def threads_share_the_lanes(rig: Rig) -> None:
     """Each has a schedule of its own, which may begin with one message more."""
     topic, threads = rig.topic(), 4
     producer = rig.producer(topic, asked={"threads": threads}).send_all()
-    sends, count = producer.sends, int(2 * rig.rate)
+    sends, count = producer.sends, int((WARM_UP_S + LOAD_S) * rig.rate)
     expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
     more = len(sends) - count
     expect(0 <= more <= threads, f"{len(sends)} rows of {count} messages with {threads} threads")
@@ -111,7 +110,7 @@ def threads_share_the_lanes(rig: Rig) -> None:
     equal("messages stored", sorted(messages(rig.stored(topic)["header"])), sorted(messages(sends)))
 
 
-@check("producer", supports={"payload": "range"})
+@check("producer", supports={"payload": "range"}, by_kit=True)
 def sizes_differ_by_message(rig: Rig) -> None:
     topic, least, most = rig.topic(), 100, 2000
     producer = rig.producer(topic, payload=least, asked={"payload_max_bytes": most}).send_all()
@@ -140,7 +139,7 @@ def a_payload_size_and_an_unlimited_rate_without_capture(rig: Rig) -> None:
     expect(not list(producer.folder.glob("*.seg")), "wrote rows although capture is off")
     ok = producer.done_message["ok"]
     equal("attempted", producer.done_message["attempted"], ok)
-    expect(ok > rig.rate / 10, f"sent {ok} messages in 0.4 s at an unlimited rate")
+    expect(ok > 0, "sent nothing in 0.4 s at an unlimited rate")
     log = rig.stored(topic)
     equal("messages stored", len(log), ok)
     equal("payload lengths", set(log["header"]["length"].tolist()), {1000})
@@ -186,11 +185,11 @@ def _call_check(calls: str, batch: int) -> None:
     @check("producer", cases={calls: {"batch": batch}}, supports={"calls": calls})
     def a_call_is_made_when_its_last_message_is_due(rig: Rig, batch: int) -> None:
         """The last call of warm-up and load is as long as the schedule has messages left."""
-        count = int(0.5 * 200) + int(1.55 * 200)
+        count = int(WARM_UP_S * 200) + int(1.05 * 200)
         asked = {"calls": calls, "batch": batch}
         # a call for one message must not wait for more of them
         options = rig.worker.contract.words("linger", ms=0) if calls == "sync" else {}
-        producer = rig.producer(rig.topic(), rate=200, load_s=1.55, asked=asked, options=options).send_all()
+        producer = rig.producer(rig.topic(), rate=200, load_s=1.05, asked=asked, options=options).send_all()
         sends = producer.rows(TableId.SENDS)
         equal("rows", len(sends), count)
         equal("ok", producer.done_message["ok"], count)
