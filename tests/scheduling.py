@@ -17,6 +17,9 @@ from tests.docker import engine_rig
 TOGETHER: Final = {
     "tests/live/test_cluster.py": "a Kafka cluster",
     "tests/live/test_faults.py": "a Kafka cluster",
+    "tests/live/test_network.py": "a Kafka cluster",
+    "tests/live/test_resource_faults.py": "a Kafka cluster",
+    "tests/live/test_pulsar_cluster.py": "workers of pulsar",
     "tests/docker/": "containers",
     "tests/spark/": "Spark",
 }

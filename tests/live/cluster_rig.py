@@ -1,4 +1,4 @@
-"""Clusters as processes for as long as a test needs them, and a fault on one of them."""
+"""Clusters as processes, shared by the tests that ask for the same, and faults on them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,35 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 
 import faults
+from faults.engine.ledger import Ledger
 from harness import waiting
-from harness.clusters import open_cluster
 from harness.clusters.cluster import BrokerCluster
+from harness.clusters.kafka import KafkaCluster
+from harness.clusters.limits import node_limits
+from harness.clusters.limits.groups import groups_left
+from harness.clusters.limits.volumes import volumes_below
+from harness.clusters.nodes.processes import run_processes
+from harness.contract.rig import RUN_TAG
+from harness.contract.running import cluster_of
 from harness.protocols.cluster import TopicSettings
+from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 from harness.rundir import RunDir, read_jsonl
 
 UP_S = 180.0  # a start takes 3 to 8 s; these tests also run on machines that do other things
+ORDERS = TopicSettings("orders", 12, 3, {"min.insync.replicas": "2"})
+#: All that a fault may need of a cluster, as far as this machine gives it.
+EVERYTHING = frozenset(
+    {CLIENT_DETOURS, PEER_DETOURS, *(need for need in node_limits.GIVES if not node_limits.why_not(need))}
+)
+#: Brokers wait for a controller that stands still; 30 s unless told otherwise.
+IMPATIENT = {"controller.socket.timeout.ms": 3000}
 
 
 def new_run_id() -> str:
@@ -29,17 +44,47 @@ def new_run_id() -> str:
 @contextmanager
 def up(system: str, folder: Path, *topics: TopicSettings, **more: Any) -> Iterator[BrokerCluster[Any]]:
     """A cluster that works, with its topics; gone at the end. ``more``: as of `open_cluster`."""
-    found = open_cluster(system, run_id=new_run_id(), folder=folder / "cluster", **more)
-    try:
-        found.up(timeout_s=UP_S)
-        if system == "pulsar":
-            found.admin.enter_namespace(f"public/bs-{os.getpid():08x}")
+    with cluster_of(system, new_run_id(), folder / "cluster", **more) as found:
         if topics:
             found.admin.create_topics(topics)
-            found.admin.wait_ready([topic.name for topic in topics], timeout_s=UP_S, run_tag=1)
+            found.admin.wait_ready([topic.name for topic in topics], timeout_s=UP_S, run_tag=RUN_TAG)
         yield found
-    finally:
-        found.down()
+
+
+class ClusterPool:
+    """One cluster at a time: that which was asked for last. The next who asks for the same is given it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._asked: dict[str, Any] = {}
+        self._up: BrokerCluster[Any] | None = None
+
+    def get(self, system: str, **more: Any) -> BrokerCluster[Any]:
+        """``more``: as of `open_cluster`."""
+        asked = {"system": system, **more}
+        if self._up is None or self._asked != asked:
+            self.close()
+            self._up = self._stack.enter_context(up(system, self._folder / new_run_id(), **more))
+            self._asked = asked
+        return self._up
+
+    def kafka_for_faults(self) -> KafkaCluster:
+        """Three brokers with topic `ORDERS` that every kind of fault can hit, all of them running."""
+        cluster: KafkaCluster = self.get("kafka", needs=EVERYTHING, broker_config=IMPATIENT)
+        if ORDERS.name not in cluster.admin.topics():
+            cluster.admin.create_topics([ORDERS])
+        make_whole(cluster, ORDERS.name)
+        return cluster
+
+    def close(self) -> None:
+        """End the cluster; nothing of it may stay."""
+        self._stack.close()
+        if self._up is None:
+            return
+        runtime, self._up = self._up.runtime, None
+        left = [*run_processes(runtime.run_id), *groups_left(runtime.run_id), *volumes_below(runtime.folder)]
+        assert left == []
 
 
 def make_whole(cluster: BrokerCluster[Any], *names: str) -> None:
@@ -47,7 +92,7 @@ def make_whole(cluster: BrokerCluster[Any], *names: str) -> None:
     for node in cluster.runtime.nodes:
         cluster.runtime.resume(node.name)
         cluster.runtime.start(node.name)
-    cluster.admin.wait_ready(names, timeout_s=UP_S, run_tag=1)
+    cluster.admin.wait_ready(names, timeout_s=UP_S, run_tag=RUN_TAG)
 
 
 def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
@@ -75,6 +120,45 @@ def fire(
     rows = {row["event"]: row for row in read_jsonl(run.faults)}
     assert rows.get("healed", {}).get("ok"), rows
     return rows
+
+
+class FaultRig:
+    """Fault steps that began on a Kafka cluster; the fixture `begin` ends them whatever a test does."""
+
+    def __init__(self, cluster: BrokerCluster[Any], run: RunDir, *steps: dict[str, Any]) -> None:
+        self.cluster, self.run = cluster, run
+        self.injector = injector_of(cluster, run, [ORDERS], *steps)
+        self.injector.start(time.monotonic_ns())
+
+    def rows(self, event: str) -> list[dict[str, Any]]:
+        """What faults.jsonl has of an event by now."""
+        return [row for row in read_jsonl(self.run.faults) if row["event"] == event]
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """The first row of an event."""
+        wait_until(f"{event} among {self.run.faults}", lambda: bool(self.rows(event)))
+        return self.rows(event)[0]
+
+    def finish(self, *, now: bool = False) -> None:
+        """Everything came, took effect, and is healed; ``now``: do not wait for the time to heal."""
+        if not now:
+            self.injector.join(280)
+        assert self.injector.heal_all(UP_S) == [], read_jsonl(self.run.faults)
+        assert self.rows("skipped") == []
+        assert [row["evidence"] for row in self.rows("effect") if not row["effective"]] == []
+        assert [row["evidence"] for row in self.rows("healed") if not row["ok"]] == []
+        assert Ledger(self.run).entries() == []
+        assert_whole(self.cluster)
+
+
+def assert_whole(cluster: BrokerCluster[Any]) -> None:
+    """Nothing of a fault is left on the Kafka cluster."""
+    for node in cluster.runtime.nodes:
+        assert cluster.runtime.is_running(node.name)
+        assert not cluster.runtime.is_paused(node.name)
+        assert cluster.admin.answers(node.name)
+    assert {len(nodes) for nodes in cluster.admin.isr(ORDERS.name).values()} == {3}
+    assert None not in cluster.admin.leaders(ORDERS.name).values()
 
 
 @contextmanager

@@ -9,91 +9,80 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from harness.clusters import attach_cluster, leftovers, open_cluster
+from harness.clusters import BrokerCluster, attach_cluster, leftovers, open_cluster
 from harness.clusters.kafka import KafkaCluster
 from harness.clusters.layout import addresses
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
-from tests.live.cluster_rig import UP_S, make_whole, new_run_id, up, wait_until
+from tests.live.cluster_rig import ORDERS, UP_S, new_run_id, up, wait_until
 from tests.machine import ORPHANS
 
 pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).resolve().parents[2]
-ORDERS = TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"})
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    with up("kafka", tmp_path_factory.mktemp("cluster"), ORDERS) as found:
-        yield found
-
-
-@pytest.fixture
-def whole(cluster: KafkaCluster) -> KafkaCluster:
-    make_whole(cluster, "orders")
-    return cluster
+PARTITIONS = range(ORDERS.partitions)
 
 
 def in_sync(cluster: KafkaCluster) -> bool:
     return all(len(nodes) == 3 for nodes in cluster.admin.isr("orders").values())
 
 
-def test_it_has_the_abilities_that_faults_ask_for(cluster: KafkaCluster) -> None:
-    assert isinstance(cluster, Cluster)
+def test_it_has_the_abilities_that_faults_ask_for(kafka: KafkaCluster) -> None:
+    assert isinstance(kafka, Cluster)
     for ability in (Runtime, Killable, Stoppable, Pausable):
-        assert isinstance(cluster.runtime, ability)
+        assert isinstance(kafka.runtime, ability)
 
 
-def test_a_cluster_that_is_up_works(whole: KafkaCluster) -> None:
-    names = {node.name for node in whole.runtime.nodes}
-    assert whole.admin.registered() == names
-    assert whole.admin.controller() in names
-    assert set(whole.admin.leaders("orders")) == set(range(6))
-    assert set(whole.admin.leaders("orders").values()) <= names
-    assert in_sync(whole)
-    assert {"__consumer_offsets", "__transaction_state"} <= set(whole.admin.topics())
-    before = whole.admin.end_offsets(["orders"])
-    assert set(before) == {f"orders-{p}" for p in range(6)}
-    whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
-    after = whole.admin.end_offsets(["orders"])
+def test_a_cluster_that_is_up_works(kafka: KafkaCluster) -> None:
+    names = {node.name for node in kafka.runtime.nodes}
+    assert kafka.admin.registered() == names
+    assert kafka.admin.controller() in names
+    assert set(kafka.admin.leaders("orders")) == set(PARTITIONS)
+    assert set(kafka.admin.leaders("orders").values()) <= names
+    assert in_sync(kafka)
+    assert {"__consumer_offsets", "__transaction_state"} <= set(kafka.admin.topics())
+    before = kafka.admin.end_offsets(["orders"])
+    assert set(before) == {f"orders-{p}" for p in PARTITIONS}
+    kafka.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    after = kafka.admin.end_offsets(["orders"])
     assert all(after[stream] == before[stream] + 1 for stream in before), "one probe a partition"
-    assert len(whole.bootstrap.split(",")) == 3
-    ports = {(n.client.port, n.peer.port, n.admin.port) for n in whole.runtime.nodes}
+    assert len(kafka.bootstrap.split(",")) == 3
+    ports = {(n.client.port, n.peer.port, n.admin.port) for n in kafka.runtime.nodes}
     assert len(ports) == 1
     assert len(set(ports.pop())) == 3
 
 
-def test_topics_come_and_go_and_can_come_again(whole: KafkaCluster) -> None:
-    admin = whole.admin
+def test_topics_come_and_go_and_can_come_again(kafka: KafkaCluster) -> None:
+    admin = kafka.admin
     topics = [TopicSettings(f"round-{n}", 70, 3) for n in range(3)]  # more than one request holds
-    for _ in range(2):
-        admin.create_topics(topics)
-        admin.wait_ready([t.name for t in topics], timeout_s=UP_S, run_tag=1)
-        assert set(admin.end_offsets(["round-2"]).values()) == {1}, "a fresh topic holds the probe only"
-        admin.delete_topics([t.name for t in topics])
+    for chosen in (topics, topics[:1]):
+        admin.create_topics(chosen)
+        admin.wait_ready(["round-0"], timeout_s=UP_S, run_tag=1)
+        assert set(admin.end_offsets(["round-0"]).values()) == {1}, "a fresh topic holds the probe only"
+        admin.delete_topics([t.name for t in chosen])
         assert not any(name.startswith("round-") for name in admin.topics())
     admin.delete_topics(["never-there"])
 
 
-def test_what_kafka_refuses_is_told_in_its_words(whole: KafkaCluster) -> None:
+def test_what_kafka_refuses_is_told_in_its_words(kafka: KafkaCluster) -> None:
     with pytest.raises(UsageError, match=r"orders.*exists"):
-        whole.admin.create_topics([ORDERS])
+        kafka.admin.create_topics([ORDERS])
     with pytest.raises(UsageError, match="replication"):
-        whole.admin.create_topics([TopicSettings("many", 1, 5)])
+        kafka.admin.create_topics([TopicSettings("many", 1, 5)])
     with pytest.raises(UsageError, match="colour"):
-        whole.admin.create_topics([TopicSettings("odd", 1, 3, {"colour": "red"})])
+        kafka.admin.create_topics([TopicSettings("odd", 1, 3, {"colour": "red"})])
     with pytest.raises(UsageError, match="unknown topic 'nothing'"):
-        whole.admin.leaders("nothing")
+        kafka.admin.leaders("nothing")
 
 
-def test_a_killed_node_loses_its_leaders_and_gets_back_in_sync(whole: KafkaCluster) -> None:
-    admin, runtime = whole.admin, whole.runtime
-    admin.move_leaders("orders", dict.fromkeys(range(6), "kafka-2"))
+def test_a_killed_node_loses_its_leaders_and_gets_back_in_sync(kafka: KafkaCluster) -> None:
+    admin, runtime = kafka.admin, kafka.runtime
+    admin.move_leaders("orders", dict.fromkeys(PARTITIONS, "kafka-2"))
     wait_until("leaders at kafka-2", lambda: set(admin.leaders("orders").values()) == {"kafka-2"})
     pid = runtime.pid("kafka-2")
     runtime.kill("kafka-2")
@@ -104,12 +93,12 @@ def test_a_killed_node_loses_its_leaders_and_gets_back_in_sync(whole: KafkaClust
     wait_until("leaders elsewhere", lambda: set(admin.leaders("orders").values()) <= {"kafka-1", "kafka-3"})
     assert "kafka-2" not in admin.registered()
     runtime.start("kafka-2")
-    wait_until("full ISR", lambda: in_sync(whole))
+    wait_until("full ISR", lambda: in_sync(kafka))
     assert runtime.pid("kafka-2") not in (None, pid)
 
 
-def test_the_admin_answers_in_time_while_a_node_is_frozen(whole: KafkaCluster) -> None:
-    admin, runtime = whole.admin, whole.runtime
+def test_the_admin_answers_in_time_while_a_node_is_frozen(kafka: KafkaCluster) -> None:
+    admin, runtime = kafka.admin, kafka.runtime
     frozen = admin.controller() or "kafka-1"
     runtime.pause(frozen)
     try:
@@ -122,16 +111,16 @@ def test_the_admin_answers_in_time_while_a_node_is_frozen(whole: KafkaCluster) -
             admin.leaders("orders")
             longest_s = max(longest_s, time.monotonic() - started)
             assert time.monotonic() < deadline, "the frozen controller was never replaced"
-        assert longest_s < 10.0
+        assert longest_s < 20.0, "it waited for the frozen node"
         assert all(frozen not in nodes for nodes in admin.isr("orders").values())
     finally:
         runtime.resume(frozen)
-    wait_until("full ISR", lambda: in_sync(whole))
+    wait_until("full ISR", lambda: in_sync(kafka))
     assert not runtime.is_paused(frozen)
 
 
-def test_leaders_go_where_they_are_sent_and_back(whole: KafkaCluster) -> None:
-    admin = whole.admin
+def test_leaders_go_where_they_are_sent_and_back(kafka: KafkaCluster) -> None:
+    admin = kafka.admin
     preferred = {p: nodes[0] for p, nodes in admin.replicas("orders").items()}
     order = ["kafka-1", "kafka-2", "kafka-3"]
     wanted = {p: order[(order.index(node) + 1) % 3] for p, node in preferred.items()}
@@ -141,10 +130,10 @@ def test_leaders_go_where_they_are_sent_and_back(whole: KafkaCluster) -> None:
     assert all(len(nodes) == 3 for nodes in admin.replicas("orders").values())
 
     away = wanted[0]
-    whole.runtime.stop(away)
+    kafka.runtime.stop(away)
     wait_until(f"leaders off {away}", lambda: away not in admin.leaders("orders").values())
-    whole.runtime.start(away)
-    wait_until("full ISR", lambda: in_sync(whole))
+    kafka.runtime.start(away)
+    wait_until("full ISR", lambda: in_sync(kafka))
     assert admin.leaders("orders") != wanted
     admin.elect_preferred("orders")
     wait_until("leaders as preferred", lambda: admin.leaders("orders") == wanted)
@@ -159,31 +148,14 @@ def last_life(log: Path) -> str:
     return log.read_text().rpartition("Log4jController")[2]
 
 
-def test_a_stopped_node_hands_its_leaders_over_before_it_goes(whole: KafkaCluster) -> None:
-    log = whole.runtime.folder / "kafka-3" / "logs" / "stdout.log"
+def test_a_stopped_node_hands_its_leaders_over_before_it_goes(kafka: KafkaCluster) -> None:
+    log = kafka.runtime.folder / "kafka-3" / "logs" / "stdout.log"
     # A node that was killed is a replica in sync again before its start is over; told to stop in between, it
     # hands nothing over.
     wait_until("kafka-3 has started", lambda: "Kafka Server started" in last_life(log))
-    whole.runtime.stop("kafka-3", timeout_s=60.0)
+    kafka.runtime.stop("kafka-3", timeout_s=60.0)
     assert "controlled shutdown" in last_life(log).lower(), last_life(log)[-5000:]
-    assert "kafka-3" not in whole.admin.leaders("orders").values()
-
-
-def test_two_clusters_side_by_side_do_not_meet(whole: KafkaCluster, tmp_path: Path) -> None:
-    with up("kafka", tmp_path) as other:
-        hosts = {node.client.host for one in (whole, other) for node in one.runtime.nodes}
-        assert len(hosts) == 6
-        assert "orders" not in other.admin.topics()
-        ids = [
-            (one.runtime.folder / "kafka-1" / "data" / "meta.properties").read_text().split("cluster.id=")[1]
-            for one in (whole, other)
-        ]
-        assert ids[0] != ids[1]
-        for node in other.runtime.nodes:
-            other.runtime.kill(node.name)
-        assert all(whole.runtime.is_running(node.name) for node in whole.runtime.nodes)
-    assert not (tmp_path / "cluster" / "kafka-1" / "data").exists()
-    assert (tmp_path / "cluster" / "kafka-1" / "logs" / "stdout.log").stat().st_size > 0
+    assert "kafka-3" not in kafka.admin.leaders("orders").values()
 
 
 #: Opens a cluster in a process of its own, says so, and then does what the test wants.
@@ -214,26 +186,40 @@ def run_id() -> Iterator[str]:
     leftovers.remove(leftovers.find(found))
 
 
-def test_a_kept_cluster_can_be_taken_over(run_id: str, tmp_path: Path) -> None:
+def cluster_id(cluster: BrokerCluster[Any]) -> str:
+    found = (cluster.runtime.folder / "kafka-1" / "data").rglob("meta.properties")
+    return next(found).read_text().split("cluster.id=")[1]
+
+
+def test_a_kept_cluster_beside_another_can_be_taken_over(
+    kafka: KafkaCluster, run_id: str, tmp_path: Path
+) -> None:
     with harness(run_id, tmp_path, "keep") as process:
         assert process.wait(UP_S) == 0
     assert run_id not in {one.run_id for one in leftovers.find()}
-    cluster = attach_cluster(tmp_path)
-    assert cluster.runtime.run_id == run_id
-    assert all(cluster.runtime.is_running(node.name) for node in cluster.runtime.nodes)
-    assert len(cluster.admin.registered()) == 3
-    cluster.runtime.kill("kafka-1")
-    wait_until("kafka-1 fenced", lambda: "kafka-1" not in cluster.admin.registered())
-    cluster.runtime.start("kafka-1")
-    cluster.admin.wait_ready([], timeout_s=UP_S, run_tag=1)
-    cluster.down()
+    kept = attach_cluster(tmp_path)
+    assert kept.runtime.run_id == run_id
+    assert all(kept.runtime.is_running(node.name) for node in kept.runtime.nodes)
+    assert len(kept.admin.registered()) == 3
+
+    assert len({node.client.host for one in (kafka, kept) for node in one.runtime.nodes}) == 6
+    assert ORDERS.name not in kept.admin.topics()
+    assert cluster_id(kafka) != cluster_id(kept)
+    kept.runtime.kill("kafka-1")
+    wait_until("kafka-1 fenced", lambda: "kafka-1" not in kept.admin.registered())
+    kept.runtime.start("kafka-1")
+    kept.admin.wait_ready([], timeout_s=UP_S, run_tag=1)
+    kept.down()
     assert leftovers.find(run_id) == []
+    assert not (tmp_path / "kafka-1" / "data").exists()
+    assert (tmp_path / "kafka-1" / "logs" / "stdout.log").stat().st_size > 0
+    assert all(kafka.runtime.is_running(node.name) for node in kafka.runtime.nodes)
     with pytest.raises(UsageError, match="no cluster to attach to"):
         attach_cluster(tmp_path)
 
 
 def test_a_killed_harness_leaves_only_what_is_found_and_removed(
-    whole: KafkaCluster, run_id: str, tmp_path: Path
+    kafka: KafkaCluster, run_id: str, tmp_path: Path
 ) -> None:
     with harness(run_id, tmp_path, "hold") as process, ORPHANS:
         assert process.stdout is not None
@@ -251,7 +237,7 @@ def test_a_killed_harness_leaves_only_what_is_found_and_removed(
     assert not any(identity.is_alive() for identity in mine[0].processes)
     assert run_id not in {claim.run_id for claim in addresses.claims()}
     assert not list(tmp_path.glob("*/pid.json"))
-    assert all(whole.runtime.is_running(node.name) for node in whole.runtime.nodes)
+    assert all(kafka.runtime.is_running(node.name) for node in kafka.runtime.nodes)
 
 
 def test_settings_that_kafka_refuses_end_before_any_node_runs(run_id: str, tmp_path: Path) -> None:
@@ -286,7 +272,7 @@ def test_a_node_that_dies_at_start_is_an_error_with_its_last_words(run_id: str, 
 def test_every_supported_line_of_versions_works(version: str, tmp_path: Path) -> None:
     with up("kafka", tmp_path, ORDERS, version=version) as cluster:
         assert cluster.admin.controller() in {node.name for node in cluster.runtime.nodes}
-        cluster.admin.move_leaders("orders", dict.fromkeys(range(6), "kafka-3"))
+        cluster.admin.move_leaders("orders", dict.fromkeys(PARTITIONS, "kafka-3"))
         wait_until("leaders moved", lambda: set(cluster.admin.leaders("orders").values()) == {"kafka-3"})
         cluster.runtime.kill("kafka-3")
         wait_until("leaders off", lambda: "kafka-3" not in cluster.admin.leaders("orders").values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,12 @@ import faults
 from faults.engine.ledger import Ledger
 from faults.kit.round_trips import measure
 from harness.clusters.cluster import BrokerCluster, open_cluster
-from harness.clusters.nodes.processes import run_processes
 from harness.errors import ScenarioError
 from harness.protocols.cluster import TopicSettings
 from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_DETOURS
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
-from tests.live.cluster_rig import fire, new_run_id, up
+from tests.live.cluster_rig import ORDERS, FaultRig, fire, new_run_id, up, wait_until
 
 pytestmark = pytest.mark.live
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,14 +27,7 @@ NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS})
 
 
 def topic_of(system: str) -> TopicSettings:
-    return TopicSettings("orders", 6 if system == "kafka" else 1, 3 if system == "kafka" else 1)
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster[Any]]:
-    with up("kafka", tmp_path_factory.mktemp("network"), topic_of("kafka"), needs=NEEDS) as found:
-        yield found
-    assert list(run_processes(found.runtime.run_id)) == []
+    return ORDERS if system == "kafka" else TopicSettings("orders", 1, 1)
 
 
 def cut(cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -54,12 +46,15 @@ def test_latency_for_clients(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
     assert "before (clients -> kafka-1)" in rows["effect"]["evidence"]
 
 
-def test_a_leader_cut_off_from_its_peers(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
+def test_a_leader_cut_off_from_its_peers(kafka: BrokerCluster[Any], begin: Callable[..., FaultRig]) -> None:
     """The others elect leaders while clients still reach the old one."""
-    step = {"fault": "partition", "target": "leader-of:orders", "link": "peers", "for": "8s"}
-    rows = cut(kafka, RunDir(tmp_path / "run").create(), step)
-    assert "no answer on 4 of 4 wires" in rows["effect"]["evidence"]
-    assert rows["effect"]["details"]["leaders_moved"] >= 1, rows
+    rig = begin({"fault": "partition", "target": "leader-of:orders", "link": "peers", "at": 0, "for": "5m"})
+    (target,) = rig.wait_for("inject")["targets"]
+    assert "no answer on 4 of 4 wires" in rig.wait_for("effect")["evidence"]
+    wait_until("leaders elsewhere", lambda: target not in kafka.admin.leaders("orders").values())
+    assert kafka.admin.answers(target)
+    rig.finish(now=True)
+    assert rig.rows("effect")[-1]["details"]["leaders_moved"] >= 1
 
 
 def test_a_fault_that_a_killed_process_left(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
@@ -112,7 +107,6 @@ KAFKA = [
 @pytest.mark.slow
 @pytest.mark.parametrize("step", KAFKA, ids=lambda step: "-".join(str(v) for v in step.values()))
 def test_kafka(kafka: BrokerCluster[Any], tmp_path: Path, step: dict[str, Any]) -> None:
-    kafka.admin.wait_ready(["orders"], timeout_s=60, run_tag=1)
     cut(kafka, RunDir(tmp_path / "run").create(), step)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from harness.clusters.pulsar import PulsarCluster
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import HasNamespaces, HasTransfers, TopicSettings
 from harness.rundir import RunDir
-from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, up
+from tests.live.cluster_rig import UP_S, ClusterPool, fire, make_whole, new_run_id, up
 
 pytestmark = pytest.mark.live
 
@@ -23,16 +23,13 @@ TOPICS = [*(TopicSettings(f"orders-{n}", 1, 1) for n in range(6)), TopicSettings
 NAMES = [topic.name for topic in TOPICS]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarCluster]:
-    with up("pulsar", tmp_path_factory.mktemp("cluster"), *TOPICS) as found:
-        yield found
-
-
 @pytest.fixture
-def whole(cluster: PulsarCluster) -> PulsarCluster:
-    make_whole(cluster, *NAMES)
-    return cluster
+def whole(pool: ClusterPool) -> PulsarCluster:
+    found: PulsarCluster = pool.get("pulsar")
+    if not set(NAMES) <= set(found.admin.topics()):
+        found.admin.create_topics(TOPICS)
+    make_whole(found, *NAMES)
+    return found
 
 
 @pytest.fixture

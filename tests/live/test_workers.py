@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import numpy as np
 import pytest
 from confluent_kafka import Producer
 
-from harness.clusters import BrokerCluster
 from harness.contract import Check, checks_of
 from harness.contract.driving import READY_S, NotHere, messages, outcomes, places
 from harness.contract.rig import RUN_TAG, Place, Rig
-from harness.contract.running import cluster_of, run_checks, self_test
+from harness.contract.running import run_checks, self_test
 from harness.records import Check as Payload
 from harness.records import Event, Outcome, TableId
 from harness.run.hangs import take_stacks
@@ -26,37 +24,10 @@ from harness.systems import DEFAULT
 from harness.workers import known_workers, load_worker
 from harness.workers.python_kit.worker_kit import payload
 from harness.workers.spec import WorkerSpec
-from tests.live.cluster_rig import new_run_id, wait_until
+from tests.live.cluster_rig import ClusterPool, wait_until
 from tests.page_worker import write_page_worker
 
 pytestmark = pytest.mark.live
-
-
-class Clusters:
-    """One cluster at a time: that of the system which was asked for last."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._stack = ExitStack()
-        self._up: BrokerCluster[Any] | None = None
-
-    def of(self, system: str) -> BrokerCluster[Any]:
-        if self._up is None or self._up.system != system:
-            self.close()
-            run_id = new_run_id()
-            self._up = self._stack.enter_context(cluster_of(system, run_id, self._folder / run_id))
-        return self._up
-
-    def close(self) -> None:
-        self._stack.close()
-        self._up = None
-
-
-@pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    made = Clusters(tmp_path_factory.mktemp("clusters"))
-    yield made
-    made.close()
 
 
 def name_of(worker: WorkerSpec) -> str:
@@ -73,10 +44,10 @@ def test_the_self_test_writes_the_golden_files(worker: WorkerSpec) -> None:
 
 
 @pytest.fixture
-def rig(clusters: Clusters, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+def rig(pool: ClusterPool, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     """For the worker that the test is about: `about`."""
     worker = load_worker(request.param)
-    made = Rig(Place(clusters.of(worker.system), tmp_path), worker)
+    made = Rig(Place(pool.get(worker.system), tmp_path), worker)
     yield made
     made.close()
 
@@ -265,7 +236,7 @@ def sent_again(sends: np.ndarray) -> set[tuple[int, int]]:
     ids=["kafka a wrong place", "kafka a refusal that is called unknown"],
 )
 def test_a_worker_that_breaks_the_contract_is_found(
-    clusters: Clusters, tmp_path: Path, right: str, wrong: str, check: str, words: str
+    pool: ClusterPool, tmp_path: Path, right: str, wrong: str, check: str, words: str
 ) -> None:
     """That of docs/howto/add-a-worker.md, with one thing wrong."""
     folder = write_page_worker(tmp_path)
@@ -274,7 +245,7 @@ def test_a_worker_that_breaks_the_contract_is_found(
     program.write_text(program.read_text().replace(right, wrong))
     worker = WorkerSpec.read(folder)
     chosen = next(each for each in checks_of(worker) if each.name == check)
-    (result,) = run_checks([chosen], Place(clusters.of(worker.system), tmp_path), worker)
+    (result,) = run_checks([chosen], Place(pool.get(worker.system), tmp_path), worker)
     assert result.outcome == "broken"
     assert words in result.text
 
@@ -282,11 +253,19 @@ def test_a_worker_that_breaks_the_contract_is_found(
 # ----- what every worker is asked, one system after the other --------------------------------------------
 
 
+def kit_of(worker: WorkerSpec) -> tuple[str, bool]:
+    """The kit that it shares with other workers: that of its language; of Python, whether that of asyncio."""
+    programs = [path.read_text() for path in worker.folder.glob("*.py")]
+    return worker.language, any("worker_kit.asyncio" in text for text in programs)
+
+
 def asked() -> Iterator[Any]:
-    """Worker and check of everything that can be asked."""
-    for worker in sorted(known_workers().values(), key=lambda worker: (worker.system, worker.library)):
+    """Worker and check of everything that can be asked; what a kit does, of one of its workers by day."""
+    workers = sorted(known_workers().values(), key=lambda worker: (worker.system, worker.library))
+    of_kits = {kit_of(worker): worker for worker in reversed(workers) if worker.system == DEFAULT.name}
+    for worker in workers:
         for check in checks_of(worker):
-            nightly = check.is_slow(worker) or (check.by_kit and worker.system != DEFAULT.name)
+            nightly = check.is_slow(worker) or (check.by_kit and worker not in of_kits.values())
             marks = [pytest.mark.slow] if nightly else []
             name = f"{worker.system} {worker.library}: {check.name}"
             if not check.missing(worker):
@@ -294,8 +273,8 @@ def asked() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("worker", "check"), list(asked()))
-def test_contract(clusters: Clusters, worker: WorkerSpec, check: Check, tmp_path: Path) -> None:
-    rig = Rig(Place(clusters.of(worker.system), tmp_path), worker)
+def test_contract(pool: ClusterPool, worker: WorkerSpec, check: Check, tmp_path: Path) -> None:
+    rig = Rig(Place(pool.get(worker.system), tmp_path), worker)
     try:
         check.run(rig)
     except NotHere as error:
