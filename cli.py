@@ -17,13 +17,15 @@ from commands import clusters, contract, reading, starting, suites, tracing, upk
 from commands.console import Group, report_problem, show_help
 from harness import __version__
 from harness.errors import BrokerstormError, Exit
-from harness.invocation import NAME, called
+from harness.invocation import NAME, called, how_to_install
 from harness.run.interrupts import Interrupts
 
 #: What a shell's completion sets (docs/howto/complete-in-the-shell.md).
 COMPLETE = "_BROKERSTORM_COMPLETE"
 #: Shown of a file name that is too long: every such name comes from the command line.
 _NAME_SHOWN = 60
+#: A module of these that is missing is a bug; any other is a library that is not installed.
+_OURS = ("analysis", "cli", "commands", "faults", "harness")
 
 
 @click.group(
@@ -93,7 +95,10 @@ def _report(error: BaseException, text: str, *, code: Exit, as_json: bool, hint:
 
 
 def _report_other(error: Exception, *, as_json: bool) -> int:
-    """A bug, but for a file name that no file system takes."""
+    """A bug, but for a library that only some commands load, and a file name that no file system takes."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] not in _OURS:
+        text = f"{sys.executable} has no module {error.name}"
+        return _report(error, text, hint=how_to_install(), code=Exit.ENVIRONMENT, as_json=as_json)
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         longest = max(str(error.filename).split(os.sep), key=len)
         text = f"{error.strerror}: {longest[:_NAME_SHOWN]}..."

@@ -15,6 +15,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+import harness
 from commands.console import run_dir_of
 from harness.rundir import LATEST, RunDir, all_runs
 from harness.scenario.bundled import SCHEMA_FILE, bundled_bugs, bundled_scenarios
@@ -126,6 +127,15 @@ def _suites(context: click.Context, typed: str) -> Names:
     return {**_abouts(files), **_own_files(typed)}
 
 
+def _workers(context: click.Context, typed: str) -> Names:
+    """Those that come with brokerstorm; one's own is named by its folder."""
+    import tomllib
+
+    files = sorted(Path(harness.__file__).parent.glob("workers/*/worker.toml"))
+    found = [tomllib.loads(path.read_text()) for path in files]
+    return {str(worker["library"]): str(worker["system"]) for worker in found}
+
+
 scenarios = _completes(_scenarios, otherwise="file")
 bugs = _completes(_bugs, otherwise="file")
 ready = _completes(_ready)
@@ -136,3 +146,4 @@ runs = _completes(_runs, otherwise="dir")
 clusters = _completes(_clusters)
 classes = _completes(_classes)
 faults = _completes(_faults)
+workers = _completes(_workers, otherwise="dir")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import offline_option
-from harness.errors import EnvironmentNotReady, Exit, UsageError
+from harness.errors import EnvironmentNotReady, Exit, UsageError, did_you_mean
 from harness.rundir import new_run
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ _WORDS = {"ok": "ok     ", "broken": "BROKEN ", "skipped": "skipped"}
 
 @command(
     "check-worker",
-    example="brokerstorm check-worker ./my-client\nbrokerstorm check-worker ./my-client --only 'kill 9'",
+    example="brokerstorm check-worker ./my-client\nbrokerstorm check-worker aiokafka --only 'kill 9'",
 )
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("worker", metavar="WORKER", shell_complete=completion.workers)
 @click.option("--version", default="", help="Version of the client; default that of the worker.")
 @click.option(
     "--only", multiple=True, metavar="TEXT", help="Only checks whose name has TEXT; may be repeated."
@@ -34,40 +35,46 @@ _WORDS = {"ok": "ok     ", "broken": "BROKEN ", "skipped": "skipped"}
 @click.option("--list", "only_list", is_flag=True, help="Show the checks, and start nothing.")
 @offline_option
 def check_worker(
-    settings: Settings, folder: Path, version: str, only: tuple[str, ...], only_list: bool, offline: bool
+    settings: Settings, worker: str, version: str, only: tuple[str, ...], only_list: bool, offline: bool
 ) -> int:
     """Check that a worker keeps the worker protocol.
 
-    Runs its self-test, then producers, consumers and readers of the worker in DIR against live brokers
-    that are started for it, and shows a line for each check. Takes two or three minutes. The exit code is 0
-    if every check holds, 1 if one does not, 2 if worker.toml cannot be used, 4 if the worker cannot be built
-    or the brokers do not come up.
+    WORKER is its folder, or its name in `list workers`. Runs its self-test, then its producers, consumers
+    and readers against live brokers that are started for it, and shows a line for each check. Takes two or
+    three minutes. The exit code is 0 if every check holds, 1 if one does not, 2 if worker.toml cannot be
+    used, 4 if the worker cannot be built or the brokers do not come up.
     """
     from harness.contract.running import SELF_TEST, run_self_test
 
-    worker = _worker_in(folder)
-    checks = _chosen(worker, only)
+    spec = _worker(worker)
+    checks = _chosen(spec, only)
     asks_self = _is_named(SELF_TEST, only)
     if only_list:
-        return _list(settings, worker, [SELF_TEST] * asks_self + [check.name for check in checks])
-    _require(worker, version, checks, settings.run_dir)
+        return _list(settings, spec, [SELF_TEST] * asks_self + [check.name for check in checks])
+    _require(spec, version, checks, settings.run_dir)
     results: list[Result] = []
     with closing(settings.progress()) as progress:
-        _build(worker, version, offline, progress.download)
+        _build(spec, version, offline, progress.download)
     if asks_self:
-        results.append(_told(settings, run_self_test(worker, version)))
+        results.append(_told(settings, run_self_test(spec, version)))
     if checks:
-        results += _on_brokers(settings, worker, version, checks, offline)
-    return _summary(settings, worker, version, results)
+        results += _on_brokers(settings, spec, version, checks, offline)
+    return _summary(settings, spec, version, results)
 
 
-def _worker_in(folder: Path) -> WorkerSpec:
+def _worker(named: str) -> WorkerSpec:
+    """By its folder or, where there is none of this name, by its client library."""
     from harness.workers import known_workers
 
-    path = folder.resolve()
+    path = Path(named).resolve()
+    if not path.is_dir():
+        known = known_workers()
+        if named in known:
+            return known[named]
+        raise UsageError(f"no folder and no worker {named!r}", hint=did_you_mean(named, known))
     found = [worker for worker in known_workers([path]).values() if worker.folder == path]
     if not found:
-        raise UsageError(f"no worker.toml in {folder}", hint="name the folder of one worker")
+        raise UsageError(f"no worker.toml in {named}", hint="name the folder of one worker")
     return found[0]
 
 

@@ -44,6 +44,13 @@ def call_of(environment: Mapping[str, str], argv: Sequence[str], orig_argv: Sequ
     return shlex.quote(name if is_on_path else given)
 
 
+def how_to_install() -> str:
+    """What gives brokerstorm the libraries it needs, whether this is a checkout or an installed package."""
+    if (_TREE / "Makefile").is_file():
+        return f"run: make -C {shlex.quote(str(_TREE))} setup"
+    return "install brokerstorm again, with what it needs"
+
+
 def for_terminal(text: str) -> str:
     """A message with its commands as the user calls them, and pages of ours where they are."""
     return _PAGE.sub(lambda found: _page(found[0]), _COMMAND.sub(lambda found: found[1] + called(), text))

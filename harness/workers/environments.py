@@ -13,6 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from harness.errors import WorkerError
+from harness.invocation import how_to_install
 from harness.toolchains.cache import cache_folder
 from harness.workers.spec import Readiness, WorkerSpec, installed_version
 
@@ -36,7 +37,7 @@ def launch(
     if not wanted:
         raise WorkerError(
             f"client {worker.library} is not installed beside brokerstorm",
-            hint="run `make setup`, name a client_version to fetch, or state a default under [python]",
+            hint=f"{how_to_install()}, name a client_version to fetch, or state a default under [python]",
         )
     python = sys.executable if is_beside(worker, wanted) else str(python_for(worker, wanted, offline=offline))
     # PYTHONSAFEPATH would hide the worker folder's own modules; the kit comes first, nothing else leaks in.
@@ -48,7 +49,7 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
     """Whether the version is installed, or what will fetch it."""
     wanted = version or worker.default_version
     if not wanted:
-        return Readiness(False, "not installed", "`make setup`")
+        return Readiness(False, "not installed", how_to_install())
     if is_beside(worker, wanted) or is_built(worker, wanted):
         return Readiness(True, wanted)
     return Readiness(True, f"{wanted} not fetched yet; pip will")

@@ -144,6 +144,29 @@ def test_a_python_without_our_libraries_is_an_environment_error(tmp_path: Path) 
     assert done.stderr == f"brokerstorm: {sys.executable} has no module click; run: make -C {ROOT} setup\n"
 
 
+@pytest.mark.parametrize(("module", "code"), [("pydantic", 4), ("harness.scenario.file", 70)])
+def test_a_library_that_only_some_commands_load_is_missed_as_well(
+    module: str, code: int, tmp_path: Path
+) -> None:
+    """One of ours is no library."""
+    program = (
+        f"import sys; sys.modules['{module}'] = None; import cli; sys.exit(cli.main(['plan', 'kafka-quick']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    if code == 4:
+        assert f"{sys.executable} has no module pydantic" in done.stderr
+        assert f"run: make -C {ROOT} setup" in done.stderr
+
+
 def test_make_lists_its_targets() -> None:
     done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0

@@ -65,6 +65,8 @@ class Complete:
         ("brokerstorm explain acked-l", ["acked-lost"]),
         ("brokerstorm inject packet", ["packet-loss"]),
         ("brokerstorm list b", ["bugs"]),
+        ("brokerstorm check-worker pulsar-client-", ["pulsar-client-java"]),
+        ("brokerstorm check-worker ./mine", ["dir,./mine"]),
         ("brokerstorm run no-such-scenario --variant ", []),
     ],
 )
@@ -117,13 +119,15 @@ def test_clusters_that_are_up(complete: Complete, tmp_path: Path, command: str) 
 
 def test_every_word_that_names_something_of_ours_is_completed() -> None:
     named = {"scenario", "bug", "ready", "variant", "pair", "fault", "class_"}
-    named |= {"run", "run_a", "run_b", "replay"}
+    named |= {"run", "run_a", "run_b", "replay", "worker"}
     parameters = [(c.name, p) for c in cli.commands.values() for p in c.params if p.name in named]
     assert len(parameters) > len(named)
     assert [f"{command} {p.name}" for command, p in parameters if p._custom_shell_complete is None] == []
 
 
-@pytest.mark.parametrize("line", ["run k", "repro s", "inject k", "show l", "run kafka-quick --variant u"])
+@pytest.mark.parametrize(
+    "line", ["run k", "repro s", "inject k", "show l", "run kafka-quick --variant u", "check-worker a"]
+)
 def test_an_answer_loads_nothing_heavy(line: str, tmp_path: Path) -> None:
     code = f"import sys, cli; cli.main([]); print({HEAVY!r} & set(sys.modules))"
     environment = {**os.environ, **typed(f"brokerstorm {line}"), "PYTHONPATH": str(ROOT)}

@@ -89,7 +89,11 @@ def test_check_worker_says_by_its_exit_code_what_is_wrong(
 @pytest.mark.usefixtures("outside")
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["clients"], "no worker.toml in clients"), (["clients/plain", "--only", "selftest"], "no such check")],
+    [
+        (["clients"], "no worker.toml in clients"),
+        (["aiokafke"], "did you mean aiokafka?"),
+        (["clients/plain", "--only", "selftest"], "no such check"),
+    ],
 )
 def test_check_worker_wants_one_worker_and_checks_that_there_are(
     capsys: Capsys, arguments: list[str], words: str
