@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,12 @@ from commands import completion
 from commands.console import SCHEMA_VERSION, Group, Settings, command, write
 from commands.options import offline_option, runtime_option
 from commands.tables import paragraph, table
-from harness.errors import EnvironmentNotReady, Exit, UsageError
+from harness.errors import EnvironmentNotReady, Exit, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from commands.suite_plans import PlannedNight, SuiteRequest
     from history.store import History
-    from suites.night import NightDir, Turn
+    from suites.night import Night, NightDir, Turn
 
 _SHOWN_LEFT_OUT = 20
 
@@ -214,7 +215,7 @@ def _begin(settings: Settings, request: SuiteRequest, history: History, path: Pa
     night_dir = NightDir(new_run(settings.run_dir.resolve(), planned.night.suite).root)
     night_dir.run.scenario.with_name("suite.yaml").write_text(planned.file.text)
     night_dir.save(planned.night)
-    return _play(settings, night_dir, history)
+    return _play(settings, night_dir, planned.night, history)
 
 
 def _resume(settings: Settings, request: SuiteRequest) -> int:
@@ -227,13 +228,15 @@ def _resume(settings: Settings, request: SuiteRequest) -> int:
             hint="leave out --only, --shard, --budget, --seed",
         )
     night_dir = unfinished(settings.run_dir, load_suite(request.suite).suite.name)
-    path = request.history or Path(night_dir.load().history)
-    with _history(path, make=True) as history:
+    night = night_dir.load()
+    fail_on, offline = request.fail_on or night.fail_on, request.offline or night.offline
+    night = replace(night, fail_on=fail_on, offline=offline)
+    with _history(request.history or Path(night.history), make=True) as history:
         assert history is not None
-        return _play(settings, night_dir, history)
+        return _play(settings, night_dir, night, history)
 
 
-def _play(settings: Settings, night_dir: NightDir, history: History) -> int:
+def _play(settings: Settings, night_dir: NightDir, night: Night, history: History) -> int:
     """Play what is left of a night, keep its document, show it; the exit code."""
     from filelock import FileLock, Timeout
 
@@ -244,7 +247,6 @@ def _play(settings: Settings, night_dir: NightDir, history: History) -> int:
     from harness.rundir import write_json
     from suites.document import summarize
 
-    night = night_dir.load()
     try:
         lock = FileLock(night_dir.root / "night.lock").acquire(timeout=0)
     except Timeout:
@@ -253,8 +255,12 @@ def _play(settings: Settings, night_dir: NightDir, history: History) -> int:
         ) from None
     with lock:
         end_leftovers(night_dir.id)
-        with LivePlayer(settings, night_dir, night) as player:
-            NightRun(night_dir, night, history, player, settings.interrupts, _tell).play()
+        try:
+            with LivePlayer(settings, night_dir, night) as player:
+                NightRun(night_dir, night, history, player, settings.interrupts, _tell).play()
+        except Interrupted as error:
+            error.hint = f"`brokerstorm suite run {night.file} --resume` goes on"
+            raise
         new = new_cells(history.rounds(night.suite), night_dir.id, night.cells)
         document = summarize(night_dir, night, new).document()
         for skipped in document["not_run"]:

@@ -82,7 +82,7 @@ class LivePlayer:
             self._settings, options, self._dir.run, plans, self._night.command, session=self._session
         )
         with opened as (campaign, progress):
-            yield LiveBed(self._settings, self._dir, self._night, campaign, progress)
+            yield LiveBed(self._settings, self._dir, self._night, campaign, progress, self._session)
 
     def judged(self, root: RunDir) -> Played | None:
         if not root.junit.exists():  # written last
@@ -155,12 +155,14 @@ class LiveBed:
         night: Night,
         campaign: Campaign[Result],
         progress: BaseProgress,
+        session: WarmSession,
     ) -> None:
         self._settings = settings
         self._dir = night_dir
         self._night = night
         self._campaign = campaign
         self._progress = progress
+        self._session = session
 
     def play(self, turn: Turn, root: RunDir) -> Played:
         try:
@@ -178,6 +180,7 @@ class LiveBed:
         except BrokerstormError as error:
             self._progress.note(f"the cluster did not end: {error}")
         end_leftovers(self._dir.id)
+        self._session.close()  # it may be what broke; the next turn opens another
 
     def note(self, text: str) -> None:
         self._progress.note(text)

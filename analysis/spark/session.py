@@ -382,7 +382,7 @@ class WarmSession:
             self._thread.join()
             if self._session is not None:
                 close_session(self._session)
-        self._session = self._thread = None
+        self._session = self._thread = self._error = None
 
     def __enter__(self) -> WarmSession:
         return self

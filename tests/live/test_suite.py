@@ -33,8 +33,8 @@ def test_a_night_that_is_killed_goes_on(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "launcher")}
 
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as first:
-        wait_until(lambda: len(list(runs.glob("*/turns/*.json"))) == 1, timeout_s=200)
-        wait_until(lambda: len(list(runs.glob("*/kafka-smoke-*/raw"))) == 2, timeout_s=100)
+        assert wait_until(lambda: len(list(runs.glob("*/turns/*.json"))) == 1, timeout_s=200)
+        assert wait_until(lambda: len(list(runs.glob("*/kafka-smoke-*/raw"))) == 2, timeout_s=100)
         first.send_signal(signal.SIGKILL)
     done = subprocess.run(
         [*command, "--resume"], env=environment, capture_output=True, text=True, check=False
