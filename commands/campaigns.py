@@ -112,6 +112,7 @@ def _hooks(
             at_most_per_s=plan.rate_choice.at_most_per_s if plan.rate_choice else 0.0,
         )
         timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
+        progress.plan_faults([(t_s, text) for t_s, firing, text in faults.described(timeline) if firing])
         stopping, hurry = settings.interrupts.stop, settings.interrupts.hurry
         return faults.Injector(
             timeline, cluster, run, on_event=progress.fault, stopping=stopping, hurry=hurry

@@ -1,11 +1,14 @@
 """The live view on a terminal: a few lines, four times per second, notes and faults scrolling above them.
 
 kafka-quick · unsafe · seed 7     load 00:12 of 00:35 ━━━━━━━━━━╸━━━━━━━━━━━━━━━━━━━
-load      49,980/s of 50,000   ok 599,760   info 37   fail 0   open 812   delay 3 ms
-consume   49,731/s   delivered 597,001   behind 2,759
-errors    37 info, 0 fail, the first at 00:11
-waiting   producer-1 hangs: 50 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last answer ...
-faults    ▁▁▁▁▁▁███▁▁▁▁▁▁▁   ● #1 kill kafka-1 for 4 s
+rate     49,980/s of 50,000   delay 3 ms
+minute   ▇▇▇▇▇▇▇▇▁▁▁▁▁▇▇▇▇▇
+sends    ok 599,760   info 37   fail 0   open 812
+consume  49,731/s   delivered 597,001   behind 2,759
+errors   37 info, 0 fail, the first at 00:11
+waiting  producer-1 hangs: 50 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last answer ...
+faults   ▁▁▁▁▁▁███▁▁▁▁▁▁▁   ● #1 kill kafka-1 for 4 s
+next     in 3 s leader-move orders all partitions   in 9 s kill leader-of:orders for 4 s
 Ctrl-C stops the load, heals, drains and still gives a verdict
 """
 
@@ -22,7 +25,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.progress.view import BaseProgress, RunView, clock, fault_text, load_figures, one_line
+from harness.progress.view import (
+    HISTORY_S,
+    BaseProgress,
+    RunView,
+    clock,
+    fault_text,
+    load_figures,
+    one_line,
+)
 
 REFRESH_PER_S = 4
 LABEL_WIDTH = 9
@@ -32,6 +43,9 @@ LOAD_PHASES = ("warm-up", "load")
 #: Phases in which the totals still grow; later ones would show a rate that has stopped.
 FIGURE_PHASES = (*LOAD_PHASES, "recovery", "drain")
 HINT = "Ctrl-C stops the load, heals, drains and still gives a verdict"
+LEVELS = "▁▂▃▄▅▆▇█"
+#: Faults to come that are named.
+NEXT_SHOWN = 2
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -86,7 +100,7 @@ def render(view: RunView, width: int) -> RenderableType:
     if view.download is not None:
         lines.append(_download(*view.download))
     if view.numbers and view.phase in FIGURE_PHASES:
-        lines += [_cut(line) for line in _figures(view)]
+        lines += [_cut(line) for line in _figures(view, width)]
     if view.phase in LOAD_PHASES:
         lines.append(_cut(Text(HINT, style="dim")))
     return Group(*lines)
@@ -129,9 +143,13 @@ def _download(text: str, fraction: float | None) -> RenderableType:
     return grid
 
 
-def _figures(view: RunView) -> list[Text]:
+def _figures(view: RunView, width: int) -> list[Text]:
     numbers = view.numbers
-    lines = [_labelled("load", "   ".join(load_figures(view)))]
+    rate, *outcomes, delay = load_figures(view)
+    lines = [_labelled("rate", f"{rate}   {delay}")]
+    if view.history:
+        lines.append(_sparkline(view, width - LABEL_WIDTH))
+    lines.append(_labelled("sends", "   ".join(outcomes)))
     if numbers.get("delivered"):
         behind = max(0, numbers.get("ok", 0) - numbers["delivered"])
         rate = f"{view.per_second('delivered'):,.0f}/s"
@@ -143,7 +161,25 @@ def _figures(view: RunView) -> list[Text]:
     lines += [_labelled("waiting", f"{worker} {text}", "bold red") for worker, text in view.waiting.items()]
     if view.faults.records:
         lines.append(_fault_line(view))
+    if coming := view.coming():
+        soon = (f"in {left_s:.0f} s {one_line(text)}" for left_s, text in coming[:NEXT_SHOWN])
+        lines.append(_labelled("next", "   ".join(soon)))
     return lines
+
+
+def _sparkline(view: RunView, room: int) -> Text:
+    """Acknowledged messages per second of the last minute, a cell a second, beside the target (or the most
+    there was); red while a fault was applied. A narrow terminal has a cell for several seconds."""
+    line = Text("minute".ljust(LABEL_WIDTH), style="dim")
+    step = math.ceil(HISTORY_S / max(room, 1))
+    seconds = list(view.history)
+    most = view.rate_per_s or max(second.ok_per_s for second in seconds) or 1.0
+    for begin in range(len(seconds) % step, len(seconds), step):
+        cell = seconds[begin : begin + step]
+        share = sum(second.ok_per_s for second in cell) / len(cell) / most
+        level = min(len(LEVELS) - 1, max(0, math.floor(share * len(LEVELS))))
+        line.append(LEVELS[level], style="red" if any(second.in_fault for second in cell) else "not dim")
+    return line
 
 
 def _fault_line(view: RunView) -> Text:

@@ -11,16 +11,25 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.faultlog import FaultLog, FaultRecord
 from harness.invocation import for_terminal
 
 #: Rates are taken over this long: short enough to show a stall, long enough not to flicker.
 RATE_WINDOW_S = 2.0
+#: How far back the sparkline of the live view goes.
+HISTORY_S = 60
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+class Second(NamedTuple):
+    """A second or so of the past."""
+
+    ok_per_s: float
+    in_fault: bool
 
 
 @dataclass(slots=True)
@@ -39,7 +48,10 @@ class RunView:
     epoch_ns: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     samples: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
+    history: deque[Second] = field(default_factory=lambda: deque(maxlen=HISTORY_S))
+    counted: tuple[float, int] | None = None  # when the newest second of the history ended, and ok by then
     faults: FaultLog = field(default_factory=FaultLog)
+    planned: tuple[tuple[float, str], ...] = ()  # seconds into the load, and the fault that comes then
     first_problem_s: float | None = None
     waiting: dict[str, str] = field(default_factory=dict)
     download: tuple[str, float | None] | None = None
@@ -51,6 +63,8 @@ class RunView:
         self.at_most_per_s = at_most_per_s
         self.numbers, self.samples, self.faults, self.waiting = {}, deque(), FaultLog(), {}
         self.elapsed_s, self.epoch_ns, self.first_problem_s = 0.0, 0, None
+        self.history.clear()
+        self.counted, self.planned = None, ()
 
     def update(self, numbers: Mapping[str, Any]) -> None:
         now = time.monotonic()
@@ -61,8 +75,21 @@ class RunView:
         if self.first_problem_s is None and (self.numbers.get("fail") or self.numbers.get("info")):
             self.first_problem_s = self.elapsed_s
         self.samples.append((now, dict(self.numbers)))
+        self._keep_history(now)
         while len(self.samples) > 2 and self.samples[1][0] <= now - RATE_WINDOW_S:
             self.samples.popleft()
+
+    def _keep_history(self, now: float) -> None:
+        ok = self.numbers.get("ok", 0)
+        since, before = self.counted or (now, ok)
+        if now - since >= 1.0:
+            self.history.append(Second((ok - before) / (now - since), bool(self.active())))
+        if now - since >= 1.0 or self.counted is None:
+            self.counted = (now, ok)
+
+    def coming(self) -> list[tuple[float, str]]:
+        """Faults that are still to come: seconds until each, and what it is."""
+        return [(t_s - self.elapsed_s, text) for t_s, text in self.planned if t_s > self.elapsed_s]
 
     def per_second(self, key: str) -> float:
         """Growth of a counter over the last `RATE_WINDOW_S`."""
@@ -112,6 +139,11 @@ class BaseProgress:
         """Another run starts; ``title`` is for people ("kafka-quick · unsafe · seed 7")."""
         with self._lock:
             self.view.begin(title, rate_per_s, warm_up_s, load_s, at_most_per_s)
+
+    def plan_faults(self, planned: Sequence[tuple[float, str]]) -> None:
+        """The faults of the run that begins: seconds into the load and text of each, in order of time."""
+        with self._lock:
+            self.view.planned = tuple(planned)
 
     def phase(self, name: str, note: str = "") -> None:
         with self._lock:

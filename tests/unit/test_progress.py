@@ -68,9 +68,13 @@ def test_live_view_shows_rate_against_target_and_every_outcome(monkeypatch: pyte
     counted(view, monkeypatch, ok=49_900, info=37, fail=2, open=812, delivered=49_000, late_max_ns=3_000_000)
     lines = drawn(view)
     assert lines[0].startswith("kafka-quick · safe load 00:04 of 00:10")
-    assert "49,900/s of 50,000   ok 49,900   info 37   fail 2   open 812   delay 3 ms" in lines[1]
-    assert "delivered 49,000   behind 900" in lines[2]
-    assert "37 info, 2 fail" in lines[3]
+    assert lines[1:5] == [
+        "rate     49,900/s of 50,000   delay 3 ms",
+        "minute   █",
+        "sends    ok 49,900   info 37   fail 2   open 812",
+        "consume  49,000/s   delivered 49,000   behind 900",
+    ]
+    assert "37 info, 2 fail" in lines[5]
     assert lines[-1].startswith("Ctrl-C stops the load")
 
 
@@ -79,7 +83,34 @@ def test_live_view_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     view.begin("a-very-long-scenario-name · with-a-long-variant-name · seed 1234567890", 50_000, 2, 10)
     view.phase = "load"
     counted(view, monkeypatch, ok=10**9, info=10**6, fail=10**6, open=10**6, delivered=10**9)
-    assert len(drawn(view, 100)) == len(drawn(view, 60)) == 5
+    assert len(drawn(view, 100)) == len(drawn(view, 60)) == 7
+
+
+def test_the_sparkline_is_the_last_minute_in_as_many_cells_as_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, now = RunView(), [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    view.begin("x", 1_000, 0, 200)
+    view.phase = "load"
+    for second in range(101):
+        view.update({"elapsed_s": second, "ok": min(second, 90) * 1_000})
+        now[0] += 1.0
+    (wide,) = [line for line in drawn(view, 80) if line.startswith("minute")]
+    assert wide == "minute   " + "█" * 50 + "▁" * 10
+    (narrow,) = [line for line in drawn(view, 40) if line.startswith("minute")]
+    assert narrow == "minute   " + "█" * 25 + "▁" * 5
+
+
+def test_faults_to_come_are_named_until_they_are_due() -> None:
+    view = RunView()
+    view.begin("x", 0, 0, 40)
+    view.planned = ((4.0, "kill a"), (14.0, "pause b"), (20.0, "kill c"), (30.0, "kill d"))
+    view.update({"elapsed_s": 13.0, "ok": 1})
+    view.phase = "load"
+    assert drawn(view)[-2] == "next     in 1 s pause b   in 7 s kill c"
+    view.update({"elapsed_s": 31.0})
+    assert view.coming() == []
 
 
 def test_fault_strip_is_high_while_a_fault_is_applied() -> None:
