@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import Exit
-from tests.live.run_rig import SCENARIO, LiveRun
+from harness.rundir import read_json
+from tests.live.run_rig import SCENARIO, LiveRun, brokerstorm
 from tests.machine import ORPHANS
 
 #: `analyze` judges in the session of this process.
@@ -67,6 +68,34 @@ def test_the_same_faults_again_and_a_producer_that_dies_makes_the_run_unknown(
     sends = document["sends"]
     assert sends["ok"] + sends["fail"] + sends["info"] == sends["attempted"] > 0
     assert not [f for f in document["findings"] if f["status"] == "violation"]
+
+
+#: A client that has 50 messages under way for 50 ms sends no more than a thousand in a second.
+NOT_KEPT = """
+name: not-kept
+topics: {orders: {partitions: 2}}
+load:
+  rate: {at_most: 3000}
+  duration: 3s
+  warm_up: 0s
+  producers: {shop: {options: {linger.ms: 50, queue.buffering.max.messages: 50}}}
+"""
+
+
+def test_a_load_that_claims_no_rate_goes_at_what_is_kept(tmp_path: Path) -> None:
+    path, runs = tmp_path / "not-kept.yaml", tmp_path / "runs"
+    path.write_text(NOT_KEPT)
+    said = brokerstorm("--json", "--run-dir", str(runs), "run", str(path), "--runtime", "process")
+    assert said.code == Exit.PASS, said.err
+    assert "this machine does not keep 3,000/s" in said.err
+    document = said.document
+    plan = read_json(runs / document["run_id"] / "plan.json")
+    steps = plan["rate_choice"]["steps"]
+    assert (steps[0]["rate_per_s"], steps[0]["held"]) == (3000, False)
+    assert plan["producers"][0]["rate_per_s"] == plan["rate_per_s"] < 1000
+    rate = document["rate"]
+    assert (rate["target_per_s"], rate["at_most_per_s"]) == (plan["rate_per_s"], 3000)
+    assert document["sends"]["attempted"] <= 3 * plan["rate_per_s"] + 1  # what was measured is not in the run
 
 
 @pytest.mark.parametrize(
