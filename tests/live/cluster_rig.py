@@ -69,6 +69,12 @@ class ClusterPool:
             self._asked = asked
         return self._up
 
+    def lend(self, system: str, *, run_id: str, folder: Path, **more: Any) -> BorrowedCluster:
+        """In place of `open_cluster`, for commands that run in this process."""
+        del run_id, folder  # it has its own
+        how = {key: value for key, value in more.items() if key not in ("offline", "on_progress")}
+        return BorrowedCluster(self.get(system, **how))
+
     def kafka_for_faults(self) -> KafkaCluster:
         """Three brokers with topic `ORDERS` that every kind of fault can hit, all of them running."""
         cluster: KafkaCluster = self.get("kafka", needs=EVERYTHING, broker_config=IMPATIENT)
@@ -85,6 +91,23 @@ class ClusterPool:
         runtime, self._up = self._up.runtime, None
         left = [*run_processes(runtime.run_id), *groups_left(runtime.run_id), *volumes_below(runtime.folder)]
         assert left == []
+
+
+class BorrowedCluster:
+    """A cluster of the pool, for a command that would start and end one: it is up, and the pool ends it."""
+
+    def __init__(self, cluster: BrokerCluster[Any]) -> None:
+        self._cluster = cluster
+        self.facts = cluster.facts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def up(self, *, timeout_s: float) -> None:
+        """It is."""
+
+    def down(self) -> None:
+        """Others use it, too."""
 
 
 def make_whole(cluster: BrokerCluster[Any], *names: str) -> None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 import psutil
 
 from cli import main
 from harness.clusters import leftovers
+from harness.errors import Exit
 from harness.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,11 +70,36 @@ def brokerstorm(*arguments: str) -> Said:
     return Said(code, out.getvalue(), err.getvalue())
 
 
+class InsideCommand:
+    """A command that runs in this process when it is waited for, with as much of `subprocess.Popen` as a
+    `LiveRun` needs. It judges in the Spark session that is open."""
+
+    def __init__(self, arguments: list[str], stdout: TextIO, stderr: TextIO) -> None:
+        self.pid = os.getpid()
+        self._arguments, self._stdout, self._stderr = arguments, stdout, stderr
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        return self._code
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Its exit code; a run of ours ends by itself."""
+        if self._code is None:
+            with redirect_stdout(self._stdout), redirect_stderr(self._stderr):
+                self._code = main(self._arguments)
+        return self._code
+
+    def kill(self) -> None:
+        """It runs only while it is waited for."""
+        self._code = Exit.INTERRUPTED
+
+
 class LiveRun:
-    """One ``brokerstorm run`` in a process of its own; ``run_dir`` holds nothing else.
+    """One ``brokerstorm run``; ``run_dir`` holds nothing else.
 
     Args:
         replay: an earlier one, to do again with its faults; else ``scenario`` is run.
+        inside: in this process, while `wait` is called: where signals and processes are not the subject.
     """
 
     def __init__(
@@ -83,6 +109,7 @@ class LiveRun:
         scenario: str = SCENARIO,
         runtime: str = "process",
         replay: LiveRun | None = None,
+        inside: bool = False,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.run_dir = folder / "runs"
@@ -91,8 +118,14 @@ class LiveRun:
         self.stdout = (folder / "stdout").open("w+")
         self.stderr = (folder / "stderr").open("w+")
         what = ["--replay", str(replay.root)] if replay else [str(path), "--seed", "3"]
-        command = [*BROKERSTORM, "--json", "--run-dir", str(self.run_dir), "run", *what, "--runtime", runtime]
-        self.process = subprocess.Popen(command, stdout=self.stdout, stderr=self.stderr, cwd=folder)
+        arguments = ["--json", "--run-dir", str(self.run_dir), "run", *what, "--runtime", runtime]
+        self.process: subprocess.Popen[bytes] | InsideCommand = (
+            InsideCommand(arguments, self.stdout, self.stderr)
+            if inside
+            else subprocess.Popen(
+                [*BROKERSTORM, *arguments], stdout=self.stdout, stderr=self.stderr, cwd=folder
+            )
+        )
 
     @property
     def root(self) -> Path:
@@ -133,7 +166,7 @@ class LiveRun:
         try:
             return self.process.wait(RUN_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self.signal(signal.SIGKILL)
+            self.process.kill()
             raise AssertionError(f"did not end: {self.errors()}") from None
 
     def document(self) -> dict[str, Any]:
@@ -160,6 +193,14 @@ class LiveRun:
     def command(self, *arguments: str) -> Said:
         """Another command on the same run folder, in this process."""
         return brokerstorm("--run-dir", str(self.run_dir), *arguments)
+
+    def wait_while(self, meanwhile: Callable[[], None]) -> int:
+        """As `wait`, with something else on a thread beside it."""
+        with ThreadPoolExecutor(1) as beside:
+            done = beside.submit(meanwhile)
+            code = self.wait()
+            done.result()
+        return code
 
     def __enter__(self) -> Self:
         return self

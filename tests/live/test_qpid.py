@@ -56,8 +56,8 @@ require:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[LiveRun]:
-    with LiveRun(tmp_path, scenario=SCENARIO) as live:
+def run(tmp_path: Path, spark: object) -> Iterator[LiveRun]:
+    with LiveRun(tmp_path, scenario=SCENARIO, inside=True) as live:
         yield live
 
 

@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Iterator[LiveRun]:
 @pytest.fixture(scope="module")
 def passed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRun]:
     """A run from its start to its end."""
-    with LiveRun(tmp_path_factory.mktemp("passed")) as live:
+    with LiveRun(tmp_path_factory.mktemp("passed"), inside=True) as live:
         live.wait()
         yield live
 
@@ -51,14 +51,18 @@ def test_a_run_from_cluster_to_verdict(passed: LiveRun) -> None:
     assert judged.document["sends"] == sends, judged.err
 
 
+def kill_producer(run: LiveRun) -> None:
+    """As soon as the fault is applied."""
+    run.wait_for_fault()
+    (producer,) = [p for p in run.processes() if any("raw/producer" in word for word in p.cmdline())]
+    producer.kill()
+
+
 def test_the_same_faults_again_and_a_producer_that_dies_makes_the_run_unknown(
     passed: LiveRun, tmp_path: Path
 ) -> None:
-    with LiveRun(tmp_path, replay=passed) as run:
-        run.wait_for_fault()
-        (producer,) = [p for p in run.processes() if any("raw/producer" in word for word in p.cmdline())]
-        producer.kill()
-        assert run.wait() == Exit.UNKNOWN, run.errors()
+    with LiveRun(tmp_path, replay=passed, inside=True) as run:
+        assert run.wait_while(lambda: kill_producer(run)) == Exit.UNKNOWN, run.errors()
         document = run.document()
     targets = [
         [fault["target"].split()[0] for fault in each["faults"]] for each in (passed.document(), document)
@@ -156,15 +160,20 @@ def kill_and_clean(run: LiveRun) -> None:
     assert judged.code in allowed | {Exit.PASS}, judged.out + judged.err
 
 
+def spoil_storage(run: LiveRun) -> None:
+    """Of a node that was killed: it refuses to start from it."""
+    run.wait_for_fault()
+    for meta in (run.root / "cluster" / "kafka-2").rglob("meta.properties"):
+        meta.write_text("node.id=99\nversion=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+
+
 def test_a_broker_that_never_comes_back(tmp_path: Path) -> None:
     scenario = SCENARIO.replace("duration: 8s", "duration: 4s").replace(
         'pause, target: "leader-of:orders", at: 1s, for: 4s', "kill, target: kafka-2, at: 1s, for: 2s"
     )
-    with LiveRun(tmp_path, scenario=f"{scenario}limits: {{recovery: 2s, drain: 4s}}\n") as live:
-        live.wait_for_fault()
-        for meta in (live.root / "cluster" / "kafka-2").rglob("meta.properties"):
-            meta.write_text("node.id=99\nversion=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
-        code = live.wait()
+    scenario += "limits: {recovery: 2s, drain: 4s}\n"
+    with LiveRun(tmp_path, scenario=scenario, inside=True) as live:
+        code = live.wait_while(lambda: spoil_storage(live))
         assert code == Exit.NOT_HEALED, live.errors()
         document = live.document()
         assert (document["exit_code"], document["verdict"]) == (code, "unknown")
