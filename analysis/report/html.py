@@ -57,7 +57,7 @@ def run_page(result: Result, *, files: Sequence[tuple[str, str]] = (), up: str =
     script, embedded = _embed({chart.key: chart for chart in drawn})
     keys = [chart.key for chart in drawn if chart.key != "percentiles"]
     told = [key for key in keys if key.startswith("when-")]
-    return _render(
+    return render(
         "run.html",
         r=result,
         title=f"{result.scenario} · {result.variant}" if result.variant else result.scenario,
@@ -97,7 +97,7 @@ def campaign_page(campaign: Campaign, results: Mapping[str, Result] | None = Non
     drawn = side_by_side(list(shown.values()))
     script, embedded = _embed({chart.key: chart for group in drawn for chart in group})
     bug = campaign.reproduction
-    return _render(
+    return render(
         "campaign.html",
         c=campaign,
         bug=bug,
@@ -219,15 +219,25 @@ def _environment() -> Environment:
     return made
 
 
-def _render(template: str, **values: Any) -> str:
-    environment = _environment()
+def render(template: str, **values: Any) -> str:
+    """A page of the house: a template with the shared style, scripts and filters.
 
-    def source(name: str) -> Markup:
-        return (
-            Markup(environment.loader.get_source(environment, name)[0]) if environment.loader else Markup("")
-        )
-
+    ``chart_script``: Bokeh's for the charts of the page; empty where it has none.
+    """
     bokeh_js = Resources(mode="inline", components=["bokeh"]).js_raw[0] if values["chart_script"] else ""
-    return environment.get_template(template).render(
-        style=source("style.css"), page_js=source("page.js"), bokeh_js=Markup(bokeh_js), **values
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=template_source("style.css"),
+            page_js=template_source("page.js"),
+            bokeh_js=Markup(bokeh_js),
+            **values,
+        )
     )
+
+
+def template_source(name: str) -> Markup:
+    """A style or script of the templates, as a page holds it."""
+    environment = _environment()
+    return Markup(environment.loader.get_source(environment, name)[0]) if environment.loader else Markup("")

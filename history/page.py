@@ -1,0 +1,142 @@
+"""Writes the morning's page: one offline HTML file, drawn without a script.
+
+Strips and trends are inline SVG: a year of fifty cells takes less than a chart library alone would. A night
+is told apart by its height as well as by its colour, a change by its glyph and its dashes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from analysis.report import words
+from analysis.report.html import render, template_source
+from history.changes import Change
+from history.report import CellRow, SuiteReport, Trend, change_text, number
+from history.series import METRICS
+
+#: Width of a night in a strip, and height of the strip, in pixels.
+_NIGHT, _HIGH = 5, 16
+#: (top, height) of a night's bar: the worse, the higher.
+_BARS: Final = {"fail": (0, 16), "broken": (2, 12), "unknown": (5, 11), "pass": (11, 5), "not run": (14, 2)}
+_WIDE, _TALL = 190, 34
+
+
+def suite_page(report: SuiteReport, folder: Path) -> str:
+    """The page, to be written into ``folder``: links are relative to it, and lead to what is there."""
+
+    def link(run: str) -> str:
+        page = Path(run, "report.html")
+        return quote(os.path.relpath(page, folder)) if run and page.exists() else ""
+
+    names = [metric.name for metric in METRICS]
+    return render(
+        "suite.html",
+        r=report,
+        own_style=template_source("suite.css"),
+        chart_script="",
+        link=link,
+        sentence=change_text,
+        number=number,
+        percent=words.percent,
+        key=_key,
+        strip=lambda cell: _strip(cell, report.strip_nights),
+        figures=[change for change in report.fresh if change.kind == "figure"],
+        told=report.changes[::-1],
+        metrics=names,
+        trends=_trends(report, names),
+    )
+
+
+def _key(word: str) -> Markup:
+    return (
+        Markup(f'<svg class="strip" style="display:inline" width="6" height="{_HIGH}" aria-hidden="true">')
+        + _bar(word, 0)
+        + Markup("</svg>")
+    )
+
+
+def _bar(word: str, at: int) -> Markup:
+    top, height = _BARS[word]
+    look = "none" if word == "not run" else word
+    return Markup(f'<rect class="{look}" x="{at}" y="{top}" width="{_NIGHT - 1}" height="{height}"/>')
+
+
+def _strip(cell: CellRow, nights: Sequence[str]) -> Markup:
+    """The last nights of a cell, one bar each; the same in words for those who cannot see it."""
+    counts = {word: cell.strip.count(word) for word in _BARS}
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    reds = [night for night, word in zip(nights, cell.strip, strict=True) if word == "fail"]
+    last = f"; last fail {reds[-1]}" if reds else ""
+    bars = Markup("").join(_bar(word, at * _NIGHT) for at, word in enumerate(cell.strip))
+    label = escape(f"{said}{last}", quote=True)
+    head = (
+        f'<svg class="strip" width="{len(nights) * _NIGHT}" height="{_HIGH}" role="img" aria-label="{label}">'
+    )
+    return Markup(f"{head}<title>{label}</title>") + bars + Markup("</svg>")
+
+
+def _trends(report: SuiteReport, metrics: Sequence[str]) -> list[tuple[str, list[Markup]]]:
+    """By cell, one drawing a metric."""
+    drawn = {(trend.cell, trend.metric): trend for trend in report.trends}
+    changes: dict[tuple[str, str], list[Change]] = {}
+    for change in report.changes:
+        changes.setdefault((change.cell, change.subject), []).append(change)
+    at = {night: number for number, night in enumerate(report.trend_nights)}
+    made = []
+    for cell in dict.fromkeys(trend.cell for trend in report.trends):
+        known = [(drawn.get((cell, metric)), changes.get((cell, metric), [])) for metric in metrics]
+        made.append((cell, [_spark(trend, told, at) if trend else Markup("–") for trend, told in known]))
+    return made
+
+
+def _spark(trend: Trend, told: Sequence[Change], at: dict[str, int]) -> Markup:
+    """A line from the lowest to the highest value, broken where a night has none, and its changes."""
+    values = [value for value in trend.values if value is not None]
+    low, high = min(values), max(values)
+    step = (_WIDE - 60) / max(1, len(trend.values) - 1)
+    scale = (_TALL - 10) / ((high - low) or 1.0)
+
+    def point(index: int, value: float) -> str:
+        return f"{index * step:.4g},{_TALL - 2 - (value - low) * scale:.3g}"
+
+    lines, points = [], []
+    for index, value in enumerate([*trend.values, None]):
+        if value is not None:
+            points.append(point(index, value))
+        elif points:
+            lines.append(f'<polyline points="{" ".join(points)}"/>')
+            points = []
+    marks = [_mark(change, at[change.at] * step) for change in told if change.at in at]
+    last = number(values[-1])
+    label = (
+        f"{trend.metric}: {last} {trend.unit}, from {number(low)} to {number(high)}; {len(told)} changes told"
+    )
+    text = f'<text x="{_WIDE - 55}" y="22" font-size="11" fill="currentColor">{last} {trend.unit}</text>'
+    size = f'width="{_WIDE}" height="{_TALL}"'
+    head = f'<svg class="spark" {size} role="img" aria-label="{escape(label, quote=True)}">'
+    return Markup(f"{head}{''.join(lines)}{''.join(marks)}{text}</svg>")
+
+
+def _mark(change: Change, x: float) -> str:
+    look = "machine" if change.machine else "worse" if change.is_worse else "better"
+    shapes = {"worse": "0,8 4,0 8,8", "better": "0,0 4,8 8,0", "machine": "4,0 8,4 4,8 0,4"}
+    points = " ".join(
+        f"{x + float(a) - 4:.4g},{b}" for a, b in (pair.split(",") for pair in shapes[look].split())
+    )
+    told = escape(change_text(change), quote=True)
+    line = f'<line x1="{x:.4g}" x2="{x:.4g}" y1="8" y2="{_TALL}"/>'
+    return f'<g class="{look}"><title>{told}</title>{line}<polygon points="{points}"/></g>'
+
+
+def write_suite_page(report: SuiteReport, path: Path) -> Path:
+    """Write the page and return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(suite_page(report, path.parent), encoding="utf-8")
+    return path

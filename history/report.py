@@ -1,0 +1,335 @@
+"""Puts the morning's report together: headline, findings, matrix, trends, and what did not run.
+
+`SuiteReport` is the public JSON document (schema_version 1; history/schemas/report.json). The page, the job
+summary and JUnit are made from it and from nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from analysis.verdict.campaign import CLEAN
+from harness.errors import UsageError
+from history.changes import RECENT, Change, ClassState, Standing, Story, story_of
+from history.rounds import Found, Round
+from history.series import METRICS, figures, shown
+from history.store import History
+
+SCHEMA_VERSION: Final = 1
+#: Words of a cell's night, the worst first. *broken*: it ended without a verdict.
+WORDS: Final = ("fail", "broken", "unknown", "pass", "not run")
+#: Nights of which trends are drawn.
+TREND: Final = 365
+_ORDER: Final = {Standing.NEW: 0, Standing.STILL: 1, Standing.FLAKY: 2, Standing.FIXED: 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRow:
+    """A round of the night: what the matrix links."""
+
+    round: int
+    seed: int | None
+    word: str
+    is_sticky: bool
+    folder: str
+    reasons: list[str]
+    classes: list[str]
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRow:
+    """A cell of the matrix. ``strip``: its word on each of the last 30 nights, oldest first."""
+
+    cell: str
+    scenario: str
+    client: str
+    client_version: str | None
+    system: str
+    broker_version: str | None
+    runtime: str
+    is_control: bool
+    word: str
+    strip: list[str]
+    rounds: list[RoundRow]
+    rate_per_s: float | None
+    p99_ms: float | None
+    outage_s: float | None
+    recovery_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """A class in a cell with its latest witness, and how to repeat the round that shows it."""
+
+    state: ClassState
+    change: Change | None  # that the morning tells
+    found: Found | None
+    night: str  # of that witness
+    seed: int | None
+    folder: str
+    command: str
+    sticky: list[str] = field(default_factory=list)  # what sticky seeds showed tonight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """A figure of a cell, one value a night (null: none); its changes stand in the report's ``changes``."""
+
+    cell: str
+    metric: str
+    unit: str
+    values: list[float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteReport:
+    """One morning's report. ``words``: cells of the night by word. ``verdict``: fail, unknown or pass."""
+
+    suite: str
+    night: str
+    verdict: str
+    headline: str
+    words: dict[str, int]
+    findings: list[FindingRow]
+    changes: list[Change]  # every one ever told, oldest first
+    cells: list[CellRow]
+    trends: list[Trend]
+    trend_nights: list[str]
+    strip_nights: list[str]
+    not_run: dict[str, str]  # cell -> why
+    comparisons: dict[str, int]
+    notes: list[str] = field(default_factory=list)
+    kind: str = "suite-report"
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def fresh(self) -> list[Change]:
+        """The changes that this morning tells, those of the machine too."""
+        return [change for change in self.changes if change.told == self.night]
+
+    @property
+    def new_cells(self) -> set[str]:
+        """Cells with a change for the worse that this morning tells and that is not the machine's."""
+        return {change.cell for change in self.fresh if change.is_worse and not change.machine}
+
+
+def read_report(history: History, suite: str | None = None, night: str | None = None) -> SuiteReport:
+    """The report of a night, the last of the suite that ran last unless others are named.
+
+    Raises:
+        UsageError: the history has no such suite or night.
+    """
+    suites = history.suites()
+    wanted = suite if suite is not None else next(iter(suites), None)
+    if wanted is None or wanted not in suites:
+        what = "is empty" if wanted is None else f"has no suite {wanted!r}"
+        hint = f"there are {', '.join(suites)}" if suites else "`brokerstorm history import RUN` fills it"
+        raise UsageError(f"the history {history.path} {what}", hint=hint)
+    nights = history.nights(wanted)
+    last = night if night is not None else nights[-1]
+    if last not in nights:
+        raise UsageError(f"no night {last!r} of {wanted}", hint=f"the last ones are {', '.join(nights[-5:])}")
+    since = nights[max(0, nights.index(last) + 1 - TREND)]
+    rounds = history.rounds(wanted, since=since, until=last)
+    return report_of(wanted, last, rounds, history.skipped(last, wanted), notes=history.notes)
+
+
+def report_of(
+    suite: str, night: str, rounds: Sequence[Round], not_run: Mapping[str, str], *, notes: Sequence[str] = ()
+) -> SuiteReport:
+    """The report of a night from all rounds until it. Pure."""
+    story = story_of(rounds)
+    nights = story.nights
+    cells = _cells(rounds, night, nights[-RECENT:])
+    counted = Counter(row.word for row in cells)
+    findings = _findings(story, rounds, night)
+    words = {word: counted[word] for word in WORDS if counted[word]}
+    fresh = [change for change in story.changes if change.told == night]
+    return SuiteReport(
+        suite=suite,
+        night=night,
+        verdict=_verdict(counted),
+        headline=_headline(findings, fresh, counted, is_first=len(nights) < 2),
+        words=words,
+        findings=findings,
+        changes=story.changes,
+        cells=cells,
+        trends=_trends(rounds, nights[-TREND:]),
+        trend_nights=nights[-TREND:],
+        strip_nights=nights[-RECENT:],
+        not_run=dict(not_run),
+        comparisons=story.comparisons,
+        notes=list(notes),
+    )
+
+
+def _verdict(counted: Counter[str]) -> str:
+    """Of the whole night: what broke or proved nothing is unknown, as for a run."""
+    if counted["fail"]:
+        return "fail"
+    return "pass" if counted["pass"] and not counted["broken"] and not counted["unknown"] else "unknown"
+
+
+def word_of(row: Round) -> str:
+    """A round in one word. A variant that is expected to show a class passes when it shows it and nothing
+    else; when it does not, that proves nothing."""
+    if row.verdict is None:
+        return "broken"
+    if row.expect in ("", CLEAN):
+        return row.verdict
+    classes = shown(row)
+    if classes - {row.expect}:
+        return "fail"
+    return "pass" if classes else "unknown"
+
+
+def _worst(words: Sequence[str]) -> str:
+    return min(words, key=WORDS.index, default="not run")
+
+
+def _cells(rounds: Sequence[Round], night: str, strip: Sequence[str]) -> list[CellRow]:
+    by_cell: dict[str, dict[str, list[Round]]] = defaultdict(lambda: defaultdict(list))
+    for row in rounds:
+        by_cell[row.cell][row.night].append(row)
+    levels = figures(row for row in rounds if row.night == night)
+    made = []
+    for cell, nights in sorted(by_cell.items()):
+        if not any(each in nights for each in strip):
+            continue
+        tonight, latest = nights.get(night, []), nights[max(nights)][-1]
+        value = {metric.name: levels.get((cell, metric.name), {}).get(night) for metric in METRICS}
+        made.append(
+            CellRow(
+                cell=cell,
+                scenario=latest.scenario,
+                client=latest.client,
+                client_version=latest.client_version,
+                system=latest.system,
+                broker_version=latest.broker_version,
+                runtime=latest.runtime,
+                is_control=latest.is_control,
+                word=_worst([word_of(row) for row in tonight]),
+                strip=[_worst([word_of(row) for row in nights.get(each, [])]) for each in strip],
+                rounds=[_round_row(row) for row in tonight],
+                rate_per_s=value["rate"],
+                p99_ms=value["p99"],
+                outage_s=value["outage"],
+                recovery_s=value["recovery"],
+            )
+        )
+    return sorted(made, key=lambda row: (WORDS.index(row.word), row.cell))
+
+
+def _round_row(row: Round) -> RoundRow:
+    return RoundRow(
+        round=row.round,
+        seed=row.seed,
+        word=word_of(row),
+        is_sticky=row.is_sticky,
+        folder=row.folder,
+        reasons=row.reasons,
+        classes=sorted(shown(row)),
+        command=row.command,
+    )
+
+
+def _findings(story: Story, rounds: Sequence[Round], night: str) -> list[FindingRow]:
+    """New first, then by what is left to be looked at; an expected class is no finding unless it changed."""
+    made = []
+    for state in story.states:
+        of_it = [change for change in story.fresh if (change.cell, change.subject) == (state.cell, state.cls)]
+        if state.is_expected and not of_it:
+            continue
+        own = [row for row in rounds if row.cell == state.cell]
+        hit = max((row for row in own if state.cls in shown(row)), key=_when, default=None)
+        found = next((each for each in hit.found if each.cls == state.cls), None) if hit else None
+        sticky = [
+            f"seed {row.seed}: {'shows it again' if state.cls in shown(row) else word_of(row)}"
+            for row in own
+            if row.is_sticky and row.night == night
+        ]
+        made.append(
+            FindingRow(
+                state=state,
+                change=of_it[0] if of_it else None,
+                found=found,
+                night=hit.night if hit else "",
+                seed=hit.seed if hit else None,
+                folder=hit.folder if hit else "",
+                command=hit.command if hit else "",
+                sticky=sticky,
+            )
+        )
+    return sorted(made, key=lambda row: (_ORDER[row.state.standing], not row.state.is_first, row.state.cell))
+
+
+def _when(row: Round) -> tuple[str, bool, int]:
+    return row.night, not row.is_sticky, row.round
+
+
+def _trends(rounds: Sequence[Round], nights: Sequence[str]) -> list[Trend]:
+    known = figures(rounds)
+    units = {metric.name: metric.unit for metric in METRICS}
+    return [
+        Trend(
+            cell=cell,
+            metric=metric,
+            unit=units[metric],
+            values=[None if (v := values.get(night)) is None else round(v, 3) for night in nights],
+        )
+        for (cell, metric), values in sorted(known.items())
+    ]
+
+
+# ----- the headline --------------------------------------------------------------------------------------
+
+
+def _headline(
+    findings: Sequence[FindingRow], fresh: Sequence[Change], counted: Counter[str], *, is_first: bool
+) -> str:
+    """The morning in one sentence."""
+    own = [change for change in fresh if not change.machine]
+    worse = [change for change in own if change.is_worse]
+    better = [change for change in own if not change.is_worse]
+    said = [change_text(change) for change in (*worse, *better)]
+    if len(said) > 2:
+        said = [*said[:2], f"{len(said) - 2} more"]
+    machine = [change for change in fresh if change.machine]
+    if machine:
+        cells = len({change.cell for change in machine})
+        said.append(f"the machine is another one than before ({cells} {'cell' if cells == 1 else 'cells'})")
+    first = [row for row in findings if row.state.is_first and row.state.standing is not Standing.NEW]
+    if first:
+        said.append(f"{first[0].state.cls} seen for the first time in {first[0].state.cell}, not proved new")
+    if not said:
+        said = ["the first night" if is_first else "nothing new"]
+    text = "; ".join(said)
+    counts = ", ".join(f"{counted[word]} {word}" for word in WORDS if counted[word])
+    return f"{counts or 'no cell ran'}: {text}"
+
+
+def change_text(change: Change) -> str:
+    """A change in a few words: ``acked-lost is new in A since 2026-11-20 (0 of 30 rounds, then 3 of 3)``."""
+    if change.kind == "class":
+        before, after = change.before, change.after
+        assert not isinstance(before, float | int)
+        assert not isinstance(after, float | int)
+        word = "is new" if change.is_up else "is gone" if after.hits == 0 else "is rarer"
+        rates = f"{before.hits} of {before.rounds} rounds, then {after.hits} of {after.rounds}"
+        return f"{change.subject} {word} in {change.cell} since {change.at} ({rates})"
+    assert isinstance(change.before, float | int)
+    assert isinstance(change.after, float | int)
+    unit = {metric.name: metric.unit for metric in METRICS}[change.subject]
+    old, new = number(change.before), number(change.after)
+    return f"{change.subject} of {change.cell} went from {old} to {new} {unit} at {change.at}"
+
+
+def number(value: float | None) -> str:
+    """Three digits that count: ``49,998``, ``81.3``, ``0.52``."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
