@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 import click
 
-from commands import clusters, contract, reading, starting, suites, tracing, upkeep
+from commands import clusters, contract, histories, reading, starting, suites, tracing, upkeep
 from commands.console import Group, report_problem, show_help
 from harness import __version__
 from harness.errors import BrokerstormError, Exit
@@ -45,7 +45,7 @@ def cli() -> None:
 
 for _command in (
     *(upkeep.doctor, starting.list_, starting.new, starting.plan, upkeep.fetch, starting.run, starting.repro),
-    suites.suite,
+    *(suites.suite, histories.history),
     *(clusters.up, clusters.down, clusters.inject, contract.check_worker),
     *(reading.analyze, reading.show, tracing.trace, reading.compare, reading.explain),
     upkeep.clean,

@@ -7,6 +7,7 @@ plans        from a scenario to plans and timelines; preflight: checks before a 
 campaigns    clusters, faults and Spark for the rounds; summaries: results written and shown
 clusters     up, down, inject
 reading      analyze, show, compare, explain; tracing: trace
+histories    suite report, history import, history export
 upkeep       doctor, fetch, clean
 inventory    rows of `list`; plan_text: a plan for people
 

@@ -12,6 +12,7 @@ import click
 
 from commands import completion
 from commands.console import SCHEMA_VERSION, Group, Settings, command, write
+from commands.histories import report, report_night
 from commands.options import offline_option, runtime_option
 from commands.tables import paragraph, table
 from harness.errors import EnvironmentNotReady, Exit, Interrupted, UsageError
@@ -265,6 +266,7 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
         document = summarize(night_dir, night, new).document()
         for skipped in document["not_run"]:
             history.skip(night_dir.id, night.suite, skipped["cell"], skipped["why"])
+        report_night(history, night.suite, night_dir.id, night_dir.root)
         write_json(night_dir.document, document)
         for line in tidy(settings.run_dir, night, history):
             _tell(line)
@@ -285,5 +287,5 @@ def _show_night(night_dir: NightDir, document: dict[str, Any]) -> None:
     write(f"{document['suite']}: {counts or 'nothing was run'}; {night_dir.root}")
 
 
-for _part in (plan, run):
+for _part in (plan, run, report):
     suite.add_command(_part)

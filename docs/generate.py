@@ -16,6 +16,7 @@ import click
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import history.summary  # noqa: E402
 import suites.document  # noqa: E402
 import suites.file  # noqa: E402
 from cli import cli  # noqa: E402 - run as a script, the tree is not on the path before
@@ -54,6 +55,7 @@ def pages() -> dict[Path, str]:
         EXPLANATION / "anomalies.md": anomalies_page(),
         suites.file.SCHEMA_FILE: suites.file.schema_text(),
         suites.document.SCHEMA_FILE: suites.document.schema_text(),
+        history.summary.SCHEMA_FILE: history.summary.schema_text(),
         SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
         IMPORT_SCHEMA_FILE: json.dumps(import_schema(), indent=1) + "\n",
     }

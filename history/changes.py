@@ -22,7 +22,7 @@ from history.rounds import Round
 from history.series import METRICS, Metric, Tally, figures, tallies, total
 
 #: The chance that a morning tells any change that is none, at most; Fisher's test stays far below it.
-ALPHA: Final = {"class": 0.02, "figure": 0.001}
+ALPHA: Final = {"class": 0.02, "figure": 0.01}
 #: Nights that a hit rate is given over, and that a class stays on the page after its last hit.
 RECENT: Final = 30
 

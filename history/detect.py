@@ -81,8 +81,9 @@ def _log_likelihood(tally: Tally) -> float:
 
 
 def split_of_level(logs: np.ndarray, least: float) -> Split | None:
-    """The best split of a stretch of logarithms, one a night; None where the stretch is too short, or the two
-    levels differ by less than the factor ``least``.
+    """The best split of a stretch of logarithms, one a night; None where the stretch is too short.
+
+    Levels that differ by less than the factor ``least`` are no change, whatever the test says: p is 1.
 
     The later nights are tested without the one that stands out most: no single odd night makes a change.
     """
@@ -94,7 +95,7 @@ def split_of_level(logs: np.ndarray, least: float) -> Split | None:
     is_up = after.mean() > before.mean()
     rest = np.delete(after, int(np.argmax(after) if is_up else np.argmin(after)))
     if (rest.mean() - before.mean()) * (1 if is_up else -1) < log(least):
-        return None
+        return Split(at, 1.0)
     return Split(at, min(1.0, _t_test(before, rest) * splits))
 
 

@@ -100,6 +100,9 @@ def _spark(trend: Trend, told: Sequence[Change], at: dict[str, int]) -> Markup:
     """A line from the lowest to the highest value, broken where a night has none, and its changes."""
     values = [value for value in trend.values if value is not None]
     low, high = min(values), max(values)
+    least = {metric.name: metric.least for metric in METRICS}[trend.metric]
+    middle, room = (low + high) / 2, (least - 1) * high  # what matters to nobody is not drawn as a storm
+    low, high = min(low, middle - room / 2), max(high, middle + room / 2)
     step = (_WIDE - 60) / max(1, len(trend.values) - 1)
     scale = (_TALL - 10) / ((high - low) or 1.0)
 
@@ -115,9 +118,8 @@ def _spark(trend: Trend, told: Sequence[Change], at: dict[str, int]) -> Markup:
             points = []
     marks = [_mark(change, at[change.at] * step) for change in told if change.at in at]
     last = number(values[-1])
-    label = (
-        f"{trend.metric}: {last} {trend.unit}, from {number(low)} to {number(high)}; {len(told)} changes told"
-    )
+    span = f"from {number(min(values))} to {number(max(values))}"
+    label = f"{trend.metric}: {last} {trend.unit}, {span}; {words.plural(len(told), 'change')} told"
     text = f'<text x="{_WIDE - 55}" y="22" font-size="11" fill="currentColor">{last} {trend.unit}</text>'
     size = f'width="{_WIDE}" height="{_TALL}"'
     head = f'<svg class="spark" {size} role="img" aria-label="{escape(label, quote=True)}">'

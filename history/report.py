@@ -113,8 +113,16 @@ class SuiteReport:
 
     @property
     def new_cells(self) -> set[str]:
-        """Cells with a change for the worse that this morning tells and that is not the machine's."""
-        return {change.cell for change in self.fresh if change.is_worse and not change.machine}
+        """Cells in which a class is worse since this night, and not because of the machine; and red ones that
+        never ran before: nothing says that it is old."""
+        told = {
+            change.cell
+            for change in self.fresh
+            if change.kind == "class" and change.is_worse and not change.machine
+        }
+        return told | {
+            row.cell for row in self.cells if row.word == "fail" and {*row.strip[:-1]} <= {"not run"}
+        }
 
 
 def read_report(history: History, suite: str | None = None, night: str | None = None) -> SuiteReport:

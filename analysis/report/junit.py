@@ -25,7 +25,7 @@ SHOWN_WITNESSES = 5
 
 def run_xml(result: Result) -> str:
     """``<testsuites>`` with the one suite of a run."""
-    return _document([_suite(result)])
+    return junit_document([_suite(result)])
 
 
 def campaign_xml(campaign: Campaign, results: Sequence[tuple[str, Result]]) -> str:
@@ -37,7 +37,7 @@ def campaign_xml(campaign: Campaign, results: Sequence[tuple[str, Result]]) -> s
     expected = {variant.name: variant.expect for variant in campaign.variants}
     suites = [_expectations(campaign)]
     suites += [_suite(result, allowed=expected.get(variant, CLEAN)) for variant, result in results]
-    return _document(suites)
+    return junit_document(suites)
 
 
 def write_run_xml(run: RunDir, result: Result) -> Path:
@@ -50,7 +50,8 @@ def write_campaign_xml(run: RunDir, campaign: Campaign, results: Sequence[tuple[
     return run.junit
 
 
-def _document(suites: Sequence[ET.Element]) -> str:
+def junit_document(suites: Sequence[ET.Element]) -> str:
+    """The whole file, with the sums of its suites."""
     root = ET.Element("testsuites", name="brokerstorm")
     for key in ("tests", "failures", "errors", "skipped"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
@@ -62,12 +63,12 @@ def _document(suites: Sequence[ET.Element]) -> str:
 
 def _suite(result: Result, *, allowed: str = CLEAN) -> ET.Element:
     name = ".".join(filter(None, ("brokerstorm", result.scenario, result.variant)))
-    suite = ET.Element("testsuite", name=_text(name))
+    suite = ET.Element("testsuite", name=xml_text(name))
     properties = ET.SubElement(suite, "properties")
     facts = {"run_id": result.run_id, "seed": str(result.seed), "verdict": result.verdict.value}
     facts["rate"] = rate_line(result.rate)
     for key, value in {**facts, "command": result.command, **result.environment}.items():
-        ET.SubElement(properties, "property", name=_text(key), value=_text(value))
+        ET.SubElement(properties, "property", name=xml_text(key), value=xml_text(value))
     by_class: dict[str, list[Finding]] = {}
     for finding in result.findings:
         if finding.count:
@@ -75,9 +76,9 @@ def _suite(result: Result, *, allowed: str = CLEAN) -> ET.Element:
     for cls in dict.fromkeys([*CLASSES, *by_class]):
         case = _class_case(suite, name, cls, by_class.get(cls, []), is_expected=cls == allowed)
         if cls in result.untested:
-            ET.SubElement(case, "skipped", message=_text(result.untested[cls]))
+            ET.SubElement(case, "skipped", message=xml_text(result.untested[cls]))
     _coverage_case(suite, name, result, is_decided=allowed in _proved_classes(result))
-    return _counted(suite, sum(result.duration_s.values()))
+    return counted(suite, sum(result.duration_s.values()))
 
 
 def _proved_classes(result: Result) -> set[str]:
@@ -88,7 +89,7 @@ def _proved_classes(result: Result) -> set[str]:
 def _class_case(
     suite: ET.Element, name: str, cls: str, findings: list[Finding], *, is_expected: bool
 ) -> ET.Element:
-    case = ET.SubElement(suite, "testcase", classname=_text(name), name=_text(cls), time="0")
+    case = ET.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(cls), time="0")
     told = []
     for finding in findings:
         text = _body(finding)
@@ -99,61 +100,61 @@ def _class_case(
         else:
             told.append(f"{'expected' if is_expected else finding.status.value}: {text}")
     if told:
-        ET.SubElement(case, "system-out").text = _text("\n".join(told), keep_lines=True)
+        ET.SubElement(case, "system-out").text = xml_text("\n".join(told), keep_lines=True)
     return case
 
 
 def _coverage_case(suite: ET.Element, name: str, result: Result, *, is_decided: bool) -> None:
     """Gaps make it an error, unless the run has shown what its variant was to show."""
-    case = ET.SubElement(suite, "testcase", classname=_text(name), name="coverage", time="0")
+    case = ET.SubElement(suite, "testcase", classname=xml_text(name), name="coverage", time="0")
     gaps = [words.plain(str(item["text"])) for item in result.coverage if not item["ok"]]
     if gaps and not is_decided:
-        element = ET.SubElement(case, "error", type="unknown", message=_text("; ".join(gaps)))
-        element.text = _text("\n".join(gaps), keep_lines=True)
+        element = ET.SubElement(case, "error", type="unknown", message=xml_text("; ".join(gaps)))
+        element.text = xml_text("\n".join(gaps), keep_lines=True)
     elif gaps:
-        ET.SubElement(case, "system-out").text = _text("\n".join(gaps), keep_lines=True)
+        ET.SubElement(case, "system-out").text = xml_text("\n".join(gaps), keep_lines=True)
 
 
 def _expectations(campaign: Campaign) -> ET.Element:
     name = f"brokerstorm.{campaign.scenario}"
-    suite = ET.Element("testsuite", name=_text(name))
+    suite = ET.Element("testsuite", name=xml_text(name))
     if campaign.reproduction is not None:
         _bug_case(suite, name, campaign.reproduction)
-        return _counted(suite, 0.0)
+        return counted(suite, 0.0)
     for variant in campaign.variants:
         _variant_case(suite, name, variant)
-    return _counted(suite, 0.0)
+    return counted(suite, 0.0)
 
 
 def _bug_case(suite: ET.Element, name: str, reproduction: Reproduction) -> None:
     question, outcome = reproduction.question, reproduction.outcome
     title = f"{question.bug} {question.pair} is reproduced"
-    case = ET.SubElement(suite, "testcase", classname=_text(name), name=_text(title), time="0")
+    case = ET.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(title), time="0")
     text = f"{outcome.value}: {reproduction.why}"
     if outcome in (Proved.REPRODUCED, Proved.SEEN):
-        ET.SubElement(case, "system-out").text = _text(text)
+        ET.SubElement(case, "system-out").text = xml_text(text)
         return
     kind = "error" if outcome is Proved.UNKNOWN else "failure"
-    ET.SubElement(case, kind, type=outcome.value, message=_text(text))
+    ET.SubElement(case, kind, type=outcome.value, message=xml_text(text))
 
 
 def _variant_case(suite: ET.Element, name: str, variant: VariantResult) -> None:
     title = f"{variant.name} is {variant.expect}"
-    case = ET.SubElement(suite, "testcase", classname=_text(name), name=_text(title), time="0")
+    case = ET.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(title), time="0")
     if variant.outcome is Expectation.MET:
         return
     kind = "failure" if variant.outcome is Expectation.NOT_MET else "error"
     hits = f"{variant.hits} of {words.plural(variant.rounds, 'round')} with a hit"
     message = f"{variant.outcome.value}: expected {variant.expect}, {hits}"
-    element = ET.SubElement(case, kind, type=variant.outcome.value, message=_text(message))
+    element = ET.SubElement(case, kind, type=variant.outcome.value, message=xml_text(message))
     reasons = [reason for run in variant.runs for reason in run.reasons]
-    element.text = _text("\n".join([message, *reasons]), keep_lines=True)
+    element.text = xml_text("\n".join([message, *reasons]), keep_lines=True)
 
 
 def _problem(case: ET.Element, kind: str, finding: Finding, text: str) -> None:
     message = f"{finding_heading(finding)}: {finding.sentence}"
-    element = ET.SubElement(case, kind, type=finding.status.value, message=_text(message))
-    element.text = _text(text, keep_lines=True)
+    element = ET.SubElement(case, kind, type=finding.status.value, message=xml_text(message))
+    element.text = xml_text(text, keep_lines=True)
 
 
 def _body(finding: Finding) -> str:
@@ -165,7 +166,8 @@ def _body(finding: Finding) -> str:
     return "\n".join(words.plain(line) for line in lines)
 
 
-def _counted(suite: ET.Element, seconds: float) -> ET.Element:
+def counted(suite: ET.Element, seconds: float) -> ET.Element:
+    """A suite with the numbers of its cases."""
     cases = suite.findall("testcase")
     suite.set("tests", str(len(cases)))
     suite.set("failures", str(sum(case.find("failure") is not None for case in cases)))
@@ -175,7 +177,7 @@ def _counted(suite: ET.Element, seconds: float) -> ET.Element:
     return suite
 
 
-def _text(value: str, *, keep_lines: bool = False) -> str:
+def xml_text(value: str, *, keep_lines: bool = False) -> str:
     """Without the characters that XML 1.0 does not have."""
     lines = value.split("\n") if keep_lines else [value]
     cleaned = [words.plain(line) for line in lines]

@@ -16,6 +16,9 @@ import pytest
 
 from analysis.findings import Timeline
 from analysis.report.html import campaign_page, run_page
+from history.page import suite_page
+from history.report import report_of
+from tests.history_samples import a_night, regressed
 from tests.report_samples import HOSTILE, campaign, failing, passing, unknown
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -131,6 +134,16 @@ def test_nothing_is_cut_off_at_700_pixels(tmp_path: Path) -> None:
     )
     shown = measured(run_page(failing()), tmp_path, 700, widths)
     assert 300 < shown["table"] <= shown["page"] <= 700
+
+
+@pytest.mark.parametrize("cell", ["kafka-storm", HOSTILE], ids=["plain", "hostile"])
+def test_the_page_of_a_night_is_drawn_without_a_script_of_its_own(cell: str, tmp_path: Path) -> None:
+    report = report_of("nightly", a_night(11), regressed(cell=cell), {cell + " big": "</td>" + HOSTILE})
+    seen = visit(suite_page(report, tmp_path), tmp_path)
+    assert 'data-ready="yes"' in seen.dom
+    assert seen.console == []
+    assert seen.requested == []
+    assert seen.dom.count("<script") == 2  # the page's, and the spy
 
 
 def test_a_run_that_measured_nothing_has_a_page_without_charts(tmp_path: Path) -> None:

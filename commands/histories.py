@@ -1,0 +1,188 @@
+"""The commands suite report, history import and history export."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands import completion
+from commands.console import SCHEMA_VERSION, Group, Settings, command, write
+from commands.tables import paragraph
+from harness.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from history.report import SuiteReport
+    from history.store import History
+
+
+def history_option(function: Any) -> Any:
+    """``--history``, of every command that has one."""
+    return click.option(
+        "--history",
+        "file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="The history file; default: history.sqlite in the folder of runs.",
+    )(function)
+
+
+@contextmanager
+def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[History]:
+    """The history that is meant; what opening it had to do is told.
+
+    Raises:
+        UsageError: there is none, and none is to be made.
+    """
+    from history.store import DEFAULT_NAME, History
+
+    path = file or settings.run_dir / DEFAULT_NAME
+    if not make and not path.exists():
+        raise UsageError(
+            f"there is no history {path} yet", hint="`brokerstorm suite run` or `history import` begins one"
+        )
+    with History.open(path) as history:
+        for note in history.notes:
+            write(f"brokerstorm: {note}", file=sys.stderr)
+        yield history
+
+
+# ----- suite report --------------------------------------------------------------------------------------
+
+
+@command("report", example="brokerstorm suite report\nbrokerstorm suite report --to public --fail-on new")
+@click.argument("name", metavar="[SUITE]", required=False)
+@click.option("--night", metavar="NIGHT", help="As it was told that morning; default: the last night.")
+@click.option("--to", type=click.Path(file_okay=False, path_type=Path), help="Folder to write into.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["new", "any", "none"]),
+    default="none",
+    help="What makes the exit code 1: something new and worse, any red cell, or nothing (default).",
+)
+@history_option
+def report(
+    settings: Settings, name: str | None, night: str | None, to: Path | None, fail_on: str, file: Path | None
+) -> int:
+    """Write the page of a night: what is new, still there, fixed or flaky, and the trends.
+
+    SUITE is the name of a suite; default: the one that ran last. Writes report.html (one file, offline),
+    summary.md, junit.xml and report.json into the folder of the night, or where --to says; the summary is
+    also appended to the file that GITHUB_STEP_SUMMARY names.
+    """
+    from history.report import read_report
+    from history.summary import document, write_report
+
+    with opened(settings, file, make=False) as history:
+        made = read_report(history, name, night)
+    own = settings.run_dir / made.night
+    folder = to or (own if own.is_dir() else settings.run_dir / f"{made.suite}-report")
+    written = write_report(made, folder)
+    settings.show(document(made), lambda: _show(made, written["page"]))
+    is_red = made.words.get("fail", 0) > 0
+    fails = {"new": bool(made.new_cells), "any": is_red, "none": False}[fail_on]
+    return Exit.FAIL if fails else Exit.PASS
+
+
+def _show(made: SuiteReport, page: Path) -> None:
+    paragraph(f"{made.suite}, {made.night}: {made.headline}")
+    for row in made.findings:
+        rate = f"{row.state.rate.hits} of {row.state.rate.rounds} rounds"
+        first = ", first seen tonight" if row.state.is_first else ""
+        paragraph(
+            f"{row.state.standing.value:<6} {row.state.cls}  {row.state.cell}, {rate}{first}", hanging=" " * 7
+        )
+    for cell, why in made.not_run.items():
+        paragraph(f"not run  {cell}: {why}", hanging=" " * 9)
+    write(str(page))
+
+
+def report_night(history: History, suite: str, night: str, folder: Path) -> None:
+    """Write the report of a night that is over into its folder; none if nothing was run."""
+    from history.report import read_report
+    from history.summary import write_report
+
+    if history.rounds(suite, since=night, until=night):
+        write_report(read_report(history, suite, night), folder)
+
+
+# ----- history -------------------------------------------------------------------------------------------
+
+
+@click.group(
+    "history",
+    cls=Group,
+    is_part=True,
+    example="brokerstorm history import runs/*\nbrokerstorm history export history.parquet",
+)
+def history() -> None:
+    """Take old runs into the history of nights, and write it for other tools."""
+
+
+@command("import", example="brokerstorm history import latest\nbrokerstorm history import runs/2026*")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=completion.runs)
+@history_option
+def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int:
+    """Take runs into the history, under the suite `imported`: a night is a day.
+
+    RUN is an id from `list runs` or a folder. A run that is there already stays as it is; one that was not
+    judged is told and left out.
+    """
+    from harness.rundir import find_run
+    from history.exchange import import_run
+
+    found = [find_run(settings.run_dir, name) for name in runs]
+    added = there = 0
+    left_out = {}
+    with opened(settings, file, make=True) as known:
+        for run in found:
+            try:
+                more, old = import_run(known, run)
+            except UsageError as error:
+                left_out[str(run.root)] = str(error)
+                continue
+            added, there = added + more, there + old
+        path = known.path
+
+    def text() -> None:
+        write(f"{path}: {added} rounds added, {there} were there")
+        for run, why in left_out.items():
+            paragraph(f"left out {run}: {why}", hanging="  ")
+
+    settings.show(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "history": str(path),
+            "added": added,
+            "already_there": there,
+            "left_out": left_out,
+        },
+        text,
+    )
+    return Exit.USAGE if left_out and not added + there else Exit.PASS
+
+
+@command("export", example="brokerstorm history export history.parquet")
+@click.argument("target", metavar="FILE.parquet", type=click.Path(dir_okay=False, path_type=Path))
+@history_option
+def export(settings: Settings, target: Path, file: Path | None) -> int:
+    """Write the history as one Parquet file, a row a round.
+
+    DuckDB, Spark and pandas read it: docs/howto/ask-the-history.md.
+    """
+    from history.exchange import export_parquet
+
+    with opened(settings, file, make=False) as known:
+        rows = export_parquet(known, target)
+    settings.show(
+        {"schema_version": SCHEMA_VERSION, "file": str(target), "rounds": rows},
+        lambda: write(f"{target}: {rows} rounds"),
+    )
+    return Exit.PASS
+
+
+for _part in (import_, export):
+    history.add_command(_part)
