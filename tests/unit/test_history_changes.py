@@ -36,7 +36,6 @@ def only(changes: Sequence[Change]) -> Change:
     return change
 
 
-<<<<<<< HEAD
 def test_figures_of_nights_at_another_rate_are_no_comparison() -> None:
     rounds = of_p99(noisy(1), rate_asked_per_s=50_000.0)
     slower = [replace(row, rate_asked_per_s=31_000.0, latency_ms={"p99": 20.0}) for row in rounds[-4:]]
@@ -46,9 +45,6 @@ def test_figures_of_nights_at_another_rate_are_no_comparison() -> None:
 
 
 def test_a_class_that_shows_in_every_round_is_new_on_its_first_night() -> None:
-=======
-def test_a_class_that_shows_in_every_round_is_new_on_its_first_a_night() -> None:
->>>>>>> 10da82b (suite report: the morning's page, summary, JUnit and JSON; history import and export)
     told = story([0] * 10 + [3])
     change, state = only(told.fresh), told.states[0]
     assert (change.subject, change.at, change.told, change.is_worse) == (LOST, a_night(10), a_night(10), True)
