@@ -57,13 +57,21 @@ class Preflight:
         return {"checks": checks, "warnings": list(self.warnings), "estimate": asdict(self.estimate)}
 
 
-def preflight(plans: Sequence[Plan], run_dir: Path, runtime: str, *, tell_docker: bool = False) -> Preflight:
+def preflight(
+    plans: Sequence[Plan],
+    run_dir: Path,
+    runtime: str,
+    *,
+    tell_docker: bool = False,
+    ask_indexes: bool = False,
+) -> Preflight:
     """Check what every run checks before it starts.
 
     Args:
         plans: all rounds of all variants.
         runtime: for "auto" it is checked what processes need: what Docker lacks is the reason to use those.
         tell_docker: say, for "auto", what Docker lacks too.
+        ask_indexes: warn of versions of clients that are not here and that no package index has.
 
     Raises:
         ScenarioError: a fault that no cluster of this system has the means for, or an option that a client
@@ -85,7 +93,9 @@ def preflight(plans: Sequence[Plan], run_dir: Path, runtime: str, *, tell_docker
     ]
     if runtime == "docker" or (tell_docker and runtime == "auto"):
         checks += _docker_checks(plans, needed=runtime == "docker")
-    warnings = (each for pair in zip(plans, timelines, strict=True) for each in _warnings(*pair))
+    warnings = [each for pair in zip(plans, timelines, strict=True) for each in _warnings(*pair)]
+    if ask_indexes:
+        warnings += _of_versions(plans)
     return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), total)
 
 
@@ -125,13 +135,18 @@ def clients_of(plan: Plan) -> list[tuple[str, str]]:
     return list(dict.fromkeys([*producers, *consumers, SYSTEMS[plan.system].audit]))
 
 
+def _clients(plans: Sequence[Plan]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Library, version and folders of other workers, once each."""
+    used = [(*pair, tuple(plan.workers)) for plan in plans for pair in clients_of(plan)]
+    return list(dict.fromkeys(used))
+
+
 def _client_checks(plans: Sequence[Plan]) -> list[Check]:
     from harness.doctor.machine import Check
     from harness.workers import load_worker, readiness
 
     checks = []
-    used = [(*pair, tuple(plan.workers)) for plan in plans for pair in clients_of(plan)]
-    for name, version, folders in dict.fromkeys(used):
+    for name, version, folders in _clients(plans):
         found = readiness(load_worker(name, folders), version)
         checks.append(Check(f"client {name}", found.ok, found.detail, found.remedy))
     return checks
@@ -209,6 +224,18 @@ def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
     where = f"{plan.variant}: " if plan.variant else ""
     for text in (*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan)):
         yield f"{where}{text}"
+
+
+def _of_versions(plans: Sequence[Plan]) -> list[str]:
+    """Versions of clients that are not here: not in the package index either, or that was not to be had."""
+    from harness.workers import load_worker, unknown_version
+
+    def said(client: tuple[str, str, tuple[str, ...]]) -> str:
+        name, version, folders = client
+        return unknown_version(load_worker(name, folders), version)
+
+    with ThreadPoolExecutor(4) as pool:
+        return [text for text in pool.map(said, _clients(plans)) if text]
 
 
 def _of_limits(plan: Plan) -> Iterator[str]:

@@ -106,7 +106,7 @@ def plan(
     loaded = read_scenario(scenario, overrides)
     chosen = 0 if seed is None else seed
     rounds = choose_plans(loaded, seed=chosen, variant=variant)
-    checked = preflight(rounds, settings.run_dir, runtime)
+    checked = preflight(rounds, settings.run_dir, runtime, ask_indexes=True)
     plans = [each for each in rounds if each.seed == chosen]
     timelines = [timeline_of(each) for each in plans]
     document = {

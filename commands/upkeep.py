@@ -44,7 +44,7 @@ def doctor(settings: Settings, scenario: str, runtime: str) -> int:
     SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing.
     """
     plans = choose_plans(read_scenario(scenario), seed=0)
-    found = preflight(plans, settings.run_dir, runtime, tell_docker=True)
+    found = preflight(plans, settings.run_dir, runtime, tell_docker=True, ask_indexes=True)
     code = Exit.ENVIRONMENT if found.missing else Exit.PASS
     document = {"schema_version": SCHEMA_VERSION, "exit_code": int(code), **found.document()}
 

@@ -41,12 +41,12 @@ class Toolchain:
     Attributes:
         launch: (worker, version, offline, on_progress) -> argv and environment; builds on first use.
         readiness: (worker, version) -> what ``doctor`` says; builds and downloads nothing.
-        released: worker -> the versions that its package index has, in no order.
+        released: (worker, version) -> the versions that its package index has, in no order.
     """
 
     launch: Callable[[WorkerSpec, str, bool, Progress], Command]
     readiness: Callable[[WorkerSpec, str], Readiness]
-    released: Callable[[WorkerSpec], list[str]]
+    released: Callable[[WorkerSpec, str], list[str]]
 
 
 TOOLCHAINS: Mapping[str, Toolchain] = {
@@ -150,13 +150,32 @@ def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
     return TOOLCHAINS[worker.language].readiness(worker, client_version)
 
 
-def released(worker: WorkerSpec) -> list[str]:
+def unknown_version(worker: WorkerSpec, client_version: str) -> str:
+    """What is to be said of an asked version that is not here: the index has none such, or was not asked.
+
+    Empty when it is here or in the index, and for the default. Downloads nothing.
+    """
+    if not client_version or not (found := readiness(worker, client_version)).ok or found.fetched:
+        return ""
+    try:
+        known = released(worker, client_version)
+    except BrokerstormError as error:
+        return f"{worker.library} {client_version} is not here, and the package index was not asked: {error}"
+    if any(each.rpartition(" ")[2] == client_version.rpartition(" ")[2] for each in known):
+        return ""
+    near = ", ".join(go_build.nearest(client_version, known))
+    return f"the package index has no {worker.library} {client_version}; near it are {near}"
+
+
+def released(worker: WorkerSpec, client_version: str = "") -> list[str]:
     """Every version of a client that its package index has, pre-releases too, in no order.
+
+    ``client_version``: of the client, where a worker has several.
 
     Raises:
         WorkerError, EnvironmentNotReady: the index is not known, or it does not tell.
     """
-    return TOOLCHAINS[worker.language].released(worker)
+    return TOOLCHAINS[worker.language].released(worker, client_version)
 
 
 def refused_options(worker: WorkerSpec, client_version: str, spec: Mapping[str, Any]) -> str:

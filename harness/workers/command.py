@@ -137,7 +137,7 @@ def _build(worker: WorkerSpec, version: str, folder: Path) -> None:
         )
 
 
-def released(worker: WorkerSpec) -> list[str]:
+def released(worker: WorkerSpec, version: str = "") -> list[str]:
     """Nobody knows where a command's client is published.
 
     Raises:

@@ -52,10 +52,10 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
         return Readiness(False, "not installed", how_to_install())
     if is_beside(worker, wanted) or is_built(worker, wanted):
         return Readiness(True, wanted)
-    return Readiness(True, f"{wanted} not fetched yet; pip will")
+    return Readiness(True, f"{wanted} not fetched yet; pip will", fetched=False)
 
 
-def released(worker: WorkerSpec) -> list[str]:
+def released(worker: WorkerSpec, version: str = "") -> list[str]:
     """Versions in the package index that this Python can install, in no order.
 
     Raises:

@@ -81,7 +81,8 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
     except (UsageError, EnvironmentNotReady) as error:
         return Readiness(False, str(error), error.hint)
     built = binary_path(worker, module, go).exists()
-    return Readiness(True, module.version if built else f"{module.version}, to be built on first use")
+    text = module.version if built else f"{module.version}, to be built on first use"
+    return Readiness(True, text, fetched=built)
 
 
 def module_of(worker: WorkerSpec, version: str) -> Module:
@@ -198,7 +199,7 @@ def _refuse_unknown(worker: WorkerSpec, module: Module, go: Go) -> None:
         )
 
 
-def released(worker: WorkerSpec) -> list[str]:
+def released(worker: WorkerSpec, version: str = "") -> list[str]:
     """Versions that the module proxy has, under every path of the client, in no order.
 
     Raises:

@@ -106,7 +106,7 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
     except (UsageError, WorkerError, EnvironmentNotReady) as error:
         return Readiness(False, str(error), error.hint)
     if client.jars is None and not is_complete(jars):
-        return Readiness(True, f"{client.text} not fetched yet; Maven will")
+        return Readiness(True, f"{client.text} not fetched yet; Maven will", fetched=False)
     return Readiness(True, client.text if built else f"{client.text}, to be compiled on first use")
 
 
@@ -142,14 +142,14 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
     return Client(f"{name} {number}", _artifacts(table, number), None, table.java, table.renames)
 
 
-def released(worker: WorkerSpec) -> list[str]:
-    """Versions of the client of the default that the Maven repository has, in no order; of one that is not
-    the first of its clients with its name before it (``qpid-client 6.4.0``).
+def released(worker: WorkerSpec, version: str = "") -> list[str]:
+    """Versions that the Maven repository has of the client that ``version`` names, in no order; where a
+    worker has several, with the name before it (``qpid-client 6.4.0``).
 
     Raises:
         EnvironmentNotReady: the repository does not tell.
     """
-    name = client_of(worker, "").text.rpartition(" ")[0]
+    name = client_of(worker, version).text.rpartition(" ")[0]
     clients = _build_of(worker).clients
     newest = [each for each in clients if each.name == name][-1]
     group, artifact, _ = newest.coordinates[0].split(":")

@@ -256,8 +256,13 @@ def installed_version(library: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether a client can be used as things are; a remedy when not."""
+    """Whether a client can be used as things are; a remedy when not.
+
+    Attributes:
+        fetched: its version is here, so there is one.
+    """
 
     ok: bool
     detail: str
     remedy: str = ""
+    fetched: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,13 @@ import pytest
 from cli import main
 from commands.plans import choose_plans, read_scenario
 from commands.preflight import Preflight, preflight
+from harness import workers
 from harness.clusters.network import packets
 from harness.doctor import machine
-from harness.errors import EnvironmentNotReady, Exit
+from harness.errors import EnvironmentNotReady, Exit, WorkerError
 from harness.plan.estimate import Estimate, estimate
+from harness.workers import load_worker
+from harness.workers.spec import WorkerSpec
 
 SMALL = {"load.rate": "1000", "load.duration": "10s", "load.warm_up": "2s"}
 
@@ -80,6 +84,65 @@ def test_an_option_that_a_client_refuses_is_found_without_a_broker(
 ) -> None:
     assert main(["plan", scenario(tmp_path, text)]) == Exit.USAGE
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("client", "text", "said"),
+    [
+        (
+            "kafka-clients",
+            "consumers: {c: {client: kafka-clients, options: {fetch.min.byte: 5}}}",
+            "fetch.min.bytes",
+        ),
+        (
+            "sarama",
+            "producers: {p: {client: sarama, options: {Producer.Retry.Maxx: 5}}}",
+            "Producer.Retry.Max",
+        ),
+        (
+            "pulsar-client-java",
+            "producers: {p: {client: pulsar-client-java, options: {maxPendingMessage: 5}}}",
+            "maxPendingMessages",
+        ),
+    ],
+)
+def test_the_same_of_clients_in_java_and_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], client: str, text: str, said: str
+) -> None:
+    worker = load_worker(client)
+    if not (found := workers.readiness(worker)).fetched:
+        pytest.skip(f"{client}: {found.detail}")
+    assert (
+        main(["plan", scenario(tmp_path, f"name: x\nsystem: {worker.system}\nload: {{{text}}}\n")])
+        == Exit.USAGE
+    )
+    assert said in capsys.readouterr().err
+
+
+def test_a_version_that_no_index_has_is_said_and_one_that_was_not_asked_for_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = load_worker("confluent-kafka")
+    asked: list[str] = []
+
+    def index(worker: WorkerSpec, version: str) -> list[str]:
+        asked.append(version)
+        if version == "9.9.8":
+            raise WorkerError("no network")
+        return ["2.1.0", "2.2.0", "2.16.1"]
+
+    monkeypatch.setitem(workers.TOOLCHAINS, "python", replace(workers.TOOLCHAINS["python"], released=index))
+    said = {
+        v: workers.unknown_version(worker, v) for v in ("", worker.default_version, "2.2.0", "9.9.9", "9.9.8")
+    }
+    assert set(asked) <= {"2.2.0", "9.9.9", "9.9.8"}, "what is here is not asked for"
+    assert said == {
+        "": "",
+        worker.default_version: "",
+        "2.2.0": "",
+        "9.9.9": "the package index has no confluent-kafka 9.9.9; near it are 2.1.0, 2.2.0, 2.16.1",
+        "9.9.8": "confluent-kafka 9.9.8 is not here, and the package index was not asked: no network",
+    }
 
 
 def test_a_fault_that_only_this_machine_lacks_the_means_for_is_missing_and_no_mistake(

@@ -23,6 +23,19 @@ type Session struct {
 	Report   *Reporter
 	Names    *Names
 	versions map[string]string
+	isCheck  bool
+}
+
+// errOptionsTaken: the client takes its options, and nothing else was asked (--check-options).
+var errOptionsTaken = errors.New("the options are taken")
+
+// OptionsTaken is called by a role when the client took its options and no broker was asked yet. Under --check-options
+// it is an error, with which the role ends.
+func (s *Session) OptionsTaken() error {
+	if s.isCheck {
+		return errOptionsTaken
+	}
+	return nil
 }
 
 // Ready says that the next command can be obeyed.
@@ -63,8 +76,9 @@ func Main(roles map[string]Role, versions map[string]string) int {
 	if len(args) == 2 && args[0] == "--self-test" {
 		return selfTest(args[1])
 	}
-	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
-		fmt.Fprintln(os.Stderr, "usage: worker SPEC.json | worker --self-test FOLDER")
+	isCheck := len(args) == 2 && args[0] == "--check-options"
+	if !isCheck && (len(args) != 1 || strings.HasPrefix(args[0], "-")) {
+		fmt.Fprintln(os.Stderr, "usage: worker [--check-options] SPEC.json | worker --self-test FOLDER")
 		return exitUsage
 	}
 	report := newReporter(os.Stdout)
@@ -75,8 +89,11 @@ func Main(roles map[string]Role, versions map[string]string) int {
 			os.Exit(exitBug)
 		}
 	}()
-	if err := run(args[0], roles, versions, report); err != nil {
+	if err := run(args[len(args)-1], roles, versions, report, isCheck); err != nil {
 		report.close()
+		if errors.Is(err, errOptionsTaken) {
+			return 0
+		}
 		var failure *Failure
 		if !errors.As(err, &failure) {
 			failure = &Failure{err.Error(), "check the options and the client's log (stderr.log)"}
@@ -88,7 +105,7 @@ func Main(roles map[string]Role, versions map[string]string) int {
 	return 0
 }
 
-func run(path string, roles map[string]Role, versions map[string]string, report *Reporter) error {
+func run(path string, roles map[string]Role, versions map[string]string, report *Reporter, isCheck bool) error {
 	spec, err := readSpec(path)
 	if err != nil {
 		return err
@@ -109,5 +126,5 @@ func run(path string, roles map[string]Role, versions map[string]string, report 
 	if err != nil {
 		return err
 	}
-	return role(&Session{spec, control, report, names, versions})
+	return role(&Session{spec, control, report, names, versions, isCheck})
 }

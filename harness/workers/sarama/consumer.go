@@ -29,7 +29,7 @@ type member struct {
 func consume(session *kit.Session) error {
 	spec := session.Spec
 	sarama.Logger = log.New(clientLog{}, "[sarama] ", log.LstdFlags|log.Lmicroseconds)
-	config, err := configOf(spec)
+	config, err := configOf(session)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,9 @@ var structOptions = kit.StructOptions{
 	},
 }
 
-// configOf the role's options, over sarama's own defaults.
-func configOf(spec *kit.Spec) (*sarama.Config, error) {
+// configOf the role's options, over sarama's own defaults. Under --check-options sarama's own checks come at once.
+func configOf(session *kit.Session) (*sarama.Config, error) {
+	spec := session.Spec
 	options, err := spec.Options()
 	if err != nil {
 		return nil, err
@@ -37,6 +38,12 @@ func configOf(spec *kit.Spec) (*sarama.Config, error) {
 	}
 	if config.ClientID == sarama.NewConfig().ClientID {
 		config.ClientID = spec.Name
+	}
+	if taken := session.OptionsTaken(); taken != nil {
+		if err = config.Validate(); err != nil {
+			return nil, refused("refused its options", err)
+		}
+		return nil, taken
 	}
 	return config, nil
 }

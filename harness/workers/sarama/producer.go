@@ -62,7 +62,7 @@ func produce(session *kit.Session) error {
 	if err != nil {
 		return err
 	}
-	config, err := configOf(spec)
+	config, err := configOf(session)
 	if err != nil {
 		return err
 	}

@@ -9,13 +9,23 @@ public final class Session {
     public final Reporter report;
     public final Names names;
     private final Map<String, String> versions;
+    private final boolean isCheck;
 
-    Session(Spec spec, Control control, Reporter report, Names names, Map<String, String> versions) {
+    Session(
+            Spec spec, Control control, Reporter report, Names names, Map<String, String> versions, boolean isCheck) {
         this.spec = spec;
         this.control = control;
         this.report = report;
         this.names = names;
         this.versions = versions;
+        this.isCheck = isCheck;
+    }
+
+    /** The client took its options, and no broker was asked yet: under {@code --check-options} the role ends here. */
+    public void optionsTaken() {
+        if (isCheck) {
+            throw new OptionsTaken();
+        }
     }
 
     /** Says that the next command can be obeyed. */

@@ -42,13 +42,17 @@ public final class Worker {
             System.out.flush();
             return DONE;
         }
-        if (args.length != 1 || args[0].startsWith("-")) {
-            System.err.println("usage: worker SPEC.json | worker --self-test FOLDER");
+        boolean isCheck = args.length == 2 && args[0].equals("--check-options");
+        if (!isCheck && (args.length != 1 || args[0].startsWith("-"))) {
+            System.err.println("usage: worker [--check-options] SPEC.json | worker --self-test FOLDER");
             return USAGE;
         }
         Reporter report = new Reporter();
         try {
-            play(Paths.get(args[0]), roles, versions, report);
+            play(Paths.get(args[args.length - 1]), roles, versions, report, isCheck);
+        } catch (OptionsTaken nothingElse) {
+            report.close();
+            return DONE;
         } catch (WorkerFailure error) {
             report.close();
             report.error(error.name(), error.getMessage(), true, error.hint());
@@ -80,7 +84,8 @@ public final class Worker {
         return false;
     }
 
-    private static void play(Path path, Map<String, Role> roles, Map<String, String> versions, Reporter report)
+    private static void play(
+            Path path, Map<String, Role> roles, Map<String, String> versions, Reporter report, boolean isCheck)
             throws Exception {
         Spec spec = Spec.read(path);
         Role role = roles.get(spec.role);
@@ -92,6 +97,6 @@ public final class Worker {
         control.listen(report);
         report.start();
         Names names = new Names(spec.folder, spec.streams);
-        role.run(new Session(spec, control, report, names, versions));
+        role.run(new Session(spec, control, report, names, versions, isCheck));
     }
 }

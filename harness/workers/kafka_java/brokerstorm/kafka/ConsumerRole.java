@@ -66,6 +66,7 @@ final class ConsumerRole implements ConsumerRebalanceListener {
     }
 
     void run() {
+        session.optionsTaken();
         session.report.counts(journal::counts);
         List<String> topics = new ArrayList<>();
         session.spec.part.texts("topics").forEach(topic -> topics.add(session.spec.topic(topic).address));

@@ -52,6 +52,7 @@ final class ProducerRole extends OpenLoop {
 
     @Override
     protected void connect() {
+        session.optionsTaken();
         Set<String> topics = new LinkedHashSet<>();
         lanes.forEach(lane -> topics.add(lane.topic.address));
         topics.forEach(this::awaitMetadata);

@@ -111,6 +111,7 @@ final class ConsumerRole {
         options.apply(conf, "topicNames", "topicsPattern", "subscriptionName", "messageListener",
                 "consumerEventListener");
         Clients.refuseOthers(options);
+        session.optionsTaken();
         settling = new Acknowledger(session, journal);
         waiting = new AckTimeoutExposure(conf.getAckTimeoutMillis(), conf.getReceiverQueueSize());
         for (String topic : session.spec.part.texts("topics")) {

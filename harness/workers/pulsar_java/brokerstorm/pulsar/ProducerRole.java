@@ -104,6 +104,7 @@ final class ProducerRole extends OpenLoop {
         conf.setBlockIfQueueFull(waitsWhenFull); // a patient application; the option itself has the last word
         options.apply(conf, "topicName", "customMessageRouter");
         Clients.refuseOthers(options);
+        session.optionsTaken();
         outcomes = new Outcomes(conf.isChunkingEnabled());
         List<CompletableFuture<Producer<byte[]>>> made = new ArrayList<>();
         for (Target target : targets.values()) {
