@@ -1,8 +1,9 @@
-"""Broker jars from Maven coordinates, in a cache addressed by what was asked.
+"""Broker jars from Maven coordinates, in a cache addressed by what was asked and by what that resolved to.
 
 Maven resolves (`harness.toolchains.maven`). A folder in the cache appears by one rename when it is whole: a
 killed download leaves only a ``.part`` folder, which the next one removes. Its marker holds the name and hash
-of every jar.
+of every jar, and its name a digest of them: what is made from a folder is kept under its name, and never
+meets the jars of another resolution.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
@@ -30,7 +31,14 @@ _MARKER = "complete.json"
 
 
 def jars_folder(wanted: Artifacts) -> Path:
-    """Where the jars of these coordinates are, or would be."""
+    """Where the jars of these coordinates are, those resolved last; before that, how its name begins."""
+    asked = _asked(wanted)
+    # Without the digest of what was resolved: a folder of an earlier version of ours.
+    found = [folder for folder in (asked, *asked.parent.glob(f"{asked.name}-*")) if is_complete(folder)]
+    return max(found, key=lambda folder: (folder / _MARKER).stat().st_mtime_ns, default=asked)
+
+
+def _asked(wanted: Artifacts) -> Path:
     asked = [*sorted(wanted.coordinates), *(f"!{module}" for module in sorted(wanted.exclude))]
     asked += [wanted.archive] if wanted.archive else []
     asked += [f"managed {wanted.managed}"] if wanted.managed else []
@@ -61,8 +69,13 @@ def resolved(folder: Path) -> str:
             files = {name: _sha256(folder / name) for name in files}
     except (OSError, ValueError, KeyError):
         return ""
+    return f"{len(files)}, sha256 {_digest(files)[:16]}"
+
+
+def _digest(files: Mapping[str, str]) -> str:
+    """Of names and hashes of jars."""
     listed = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
-    return f"{len(files)}, sha256 {hashlib.sha256(listed.encode()).hexdigest()[:16]}"
+    return hashlib.sha256(listed.encode()).hexdigest()
 
 
 def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress | None = None) -> Path:
@@ -86,9 +99,10 @@ def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress |
         )
     report = on_progress or (lambda text, share: None)
     try:
-        with _locked(folder, report):
+        with _locked(_asked(wanted), report):
+            folder = jars_folder(wanted)
             if not is_complete(folder):
-                _fetch(wanted, folder, report)
+                folder = _fetch(wanted, _asked(wanted), report)
     except OSError as error:
         raise EnvironmentNotReady(
             f"cannot write to the cache {cache_folder()}: {error.strerror or error}",
@@ -118,12 +132,13 @@ def _locked(folder: Path, report: Progress) -> Iterator[None]:
         lock.release()
 
 
-def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
+def _fetch(wanted: Artifacts, asked: Path, report: Progress) -> Path:
+    """The folder that was made; ``asked``: the beginning of its name."""
     resolver = maven.find_maven()
     report(f"resolving {wanted.title} with {resolver.name}", None)
-    for stale in folder.parent.glob(f"{folder.name}.part-*"):
+    for stale in asked.parent.glob(f"{asked.name}.part-*"):
         shutil.rmtree(stale, ignore_errors=True)
-    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.part-"))
+    part = Path(tempfile.mkdtemp(dir=asked.parent, prefix=f"{asked.name}.part-"))
     try:
         if wanted.archive:
             archive = resolver.fetch_archive(wanted, part, lambda text: report(text, None))
@@ -136,6 +151,7 @@ def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
             raise EnvironmentNotReady(f"{resolver.name} found no jars for {wanted.title}")
         marker = {**asdict(wanted), "resolver": resolver.name, "files": files}
         (part / _MARKER).write_text(json.dumps(marker, indent=1))
+        folder = asked.with_name(f"{asked.name}-{_digest(files)[:12]}")
         if folder.exists():  # it lost files
             shutil.rmtree(folder)
         part.chmod(0o755)
@@ -143,6 +159,7 @@ def _fetch(wanted: Artifacts, folder: Path, report: Progress) -> None:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     report(f"{wanted.title}: {len(files)} jars", 1.0)
+    return folder
 
 
 def _unpack(archive: Path, target: Path) -> None:

@@ -31,6 +31,7 @@ echo "Downloaded from central: https://example.invalid/x/broker-1.2.3.jar (1 kB 
 echo jar > "$out/broker-1.2.3.jar"; echo jar > "$out/log-2.0.jar"
 [ "$BEHAVE" = fail ] && { echo "[ERROR] Failed: something odd"; exit 1; }
 [ "$BEHAVE" = slow ] && sleep 1
+[ "$BEHAVE" = newer ] && echo newer > "$out/log-2.0.jar"
 exit 0
 """
 
@@ -47,6 +48,27 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
     return log
+
+
+def test_two_resolutions_never_share_a_folder(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = jars.resolve(WANTED)
+    (first / "log-2.0.jar").unlink()  # so it is resolved again, and the repository has changed meanwhile
+    monkeypatch.setenv("BEHAVE", "newer")
+    second = jars.resolve(WANTED)
+    assert second != first
+    assert jars.resolve(WANTED) == jars.jars_folder(WANTED) == second, "what was resolved last is used"
+    digest = jars.resolved(second).rpartition(" ")[2]
+    assert second.name.endswith(f"-{digest[:12]}"), "the key tells what was resolved"
+    (second / "log-2.0.jar").unlink()
+    assert jars.resolve(WANTED) == second, "the same jars have the same folder"
+
+
+def test_a_folder_of_before_is_still_used(calls: Path) -> None:
+    folder = jars.resolve(WANTED)
+    old = folder.with_name(folder.name.rpartition("-")[0])
+    folder.rename(old)
+    assert jars.resolve(WANTED) == old
+    assert calls.read_text() == "call\n"
 
 
 def test_jars_are_fetched_once_and_then_taken_from_the_cache(calls: Path) -> None:
@@ -99,7 +121,7 @@ def test_what_a_killed_fetch_left_is_no_folder_and_is_removed(calls: Path) -> No
     torn = folder.with_name(f"{folder.name}.part-dead")
     torn.mkdir(parents=True)
     (torn / "broker-1.2.3.jar").write_text("half")
-    assert jars.resolve(WANTED) == folder
+    assert jars.resolve(WANTED).name.startswith(folder.name)
     assert not torn.exists()
 
 
