@@ -78,6 +78,16 @@ def test_live_view_shows_rate_against_target_and_every_outcome(monkeypatch: pyte
     assert lines[-1].startswith("Ctrl-C stops the load")
 
 
+def test_live_view_names_the_most_that_was_asked_for_where_the_machine_keeps_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view = RunView()
+    view.begin("kafka-quick · safe", 31_000, 2, 10, 50_000)
+    view.phase = "load"
+    counted(view, monkeypatch, ok=30_900)
+    assert drawn(view)[1].startswith("rate     30,900/s of 31,000 (at most 50,000)")
+
+
 def test_live_view_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     view = RunView()
     view.begin("a-very-long-scenario-name · with-a-long-variant-name · seed 1234567890", 50_000, 2, 10)
