@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,14 +26,25 @@ _GAP = 2.5
 
 def usage_charts(axis: TimeAxis) -> list[Chart]:
     """CPU and memory, or nothing where neither was measured."""
-    usage = axis.result.usage
+    usage = [seen for one in axis.result.usage if (seen := _within(one, axis)).t_s]
     made = []
     if any(value is not None for one in usage for value in one.cpu):
-        made.append(_chart(axis, "cpu", "CPU", "cores", lambda one: one.cpu, _cpu_text(usage)))
+        made.append(_chart(axis, usage, "cpu", "CPU", "cores", lambda one: one.cpu, _cpu_text(usage)))
     if any(one.rss_bytes for one in usage):
-        memory = _chart(axis, "memory", "Memory", "MiB", _memory, _memory_text(usage))
+        memory = _chart(axis, usage, "memory", "Memory", "MiB", _memory, _memory_text(usage))
         made.append(memory)
     return made
+
+
+def _within(one: Usage, axis: TimeAxis) -> Usage:
+    """The samples between the ends of the time axis: the audit, for one, comes after it."""
+    kept = [i for i, t in enumerate(one.t_s) if axis.range.start <= t <= axis.range.end]
+    return replace(
+        one,
+        t_s=[one.t_s[i] for i in kept],
+        cpu=[one.cpu[i] for i in kept],
+        rss_bytes=[one.rss_bytes[i] for i in kept],
+    )
 
 
 def _memory(one: Usage) -> list[float | None]:
@@ -68,9 +80,14 @@ def _most(
 
 
 def _chart(
-    axis: TimeAxis, key: str, title: str, unit: str, values: Callable[[Usage], list[float | None]], text: str
+    axis: TimeAxis,
+    usage: Sequence[Usage],
+    key: str,
+    title: str,
+    unit: str,
+    values: Callable[[Usage], list[float | None]],
+    text: str,
 ) -> Chart:
-    usage = axis.result.usage
     drawn = [value for one in usage for value in values(one) if value is not None]
     scale = Range1d(0, max([*drawn, 0.0]) * 1.08 or 1.0)
     plot = axis.figure(HEIGHT, y_range=scale, y_axis_label=unit)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.findings import FaultCount, StreamCount, Timeline
+from analysis.findings import FaultCount, StreamCount, Timeline, Usage
 from analysis.report import chart_findings
 from analysis.report.chart_findings import counts_range, shown_streams
 from analysis.report.charts import RateScale, charts, side_by_side
@@ -85,3 +85,11 @@ def test_many_faults_are_told_by_their_kind() -> None:
     )
     told = story(replace(lost_finding(), by_fault=met), faults).beside
     assert [(one.text, one.count) for one in told] == [("5 faults of kind kill", 50), ("no fault", 10)]
+
+
+def test_processes_that_ran_only_after_the_load_are_not_drawn_beside_it() -> None:
+    auditor = Usage(name="audit-1", role="client", t_s=[900.0, 901.0], cpu=[None, 3.0], rss_bytes=[1, 2])
+    (cpu,) = [c for c in charts(passing(usage=[*passing().usage, auditor])) if c.key == "cpu"]
+    assert [row[:2] for row in cpu.table] == [
+        ("kafka-1", "node"), ("kafka-2", "node"), ("producer-1", "client")]  # fmt: skip
+    assert "clients: at most 0.46 cores, producer-1" in cpu.summary
