@@ -13,17 +13,17 @@ from bokeh.models import ColumnDataSource, HoverTool, LabelSet, NumeralTickForma
 
 from analysis.findings import Finding, Result, StreamCount
 from analysis.report import words
-from analysis.report.chart_frame import Chart, TimeAxis, fired_kinds
+from analysis.report.chart_frame import Chart, TimeAxis, fired_kinds, roomy
 from analysis.report.looks import INK, VERMILLION
 from analysis.report.story import grave
 
 #: Classes with charts of their own, and partitions with a row of their own in one.
 MAX_CHARTS, MAX_ROWS = 3, 12
-LANE_HEIGHT, ROW_HEIGHT, BAR_HEIGHT, AXIS_HEIGHT = 22, 14, 112, 44
+LANE_HEIGHT, ROW_HEIGHT, BAR_HEIGHT, AXIS_HEIGHT = 22, 15, 112, 54
 #: From this ratio of the fullest to the emptiest window on, counts stand on a logarithmic scale.
 LOG_FROM = 20
-#: Windows with a number above the bar; more would stand in each other's way.
-MAX_NUMBERED = 14
+#: Share of the axis that the number above a bar takes; a lower bar that is nearer has none.
+NUMBER_ROOM = 0.07
 #: Rows of the table below a chart.
 TABLE_ROWS = 60
 MAX_LABEL = 34
@@ -142,14 +142,6 @@ def counts_range(findings: Sequence[Finding]) -> Any:
 def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:
     """Messages of a class by window, over the bands of the faults; ``scale``: of `counts_range`."""
     counts, width = _Counts.of(finding), finding.window_s
-    source = ColumnDataSource(
-        {
-            "t": [start + width / 2 for start in counts.starts],
-            "at": [words.clock(start) for start in counts.starts],
-            "count": counts.all,
-            "number": [words.count(number) for number in counts.all],
-        }
-    )
     logarithmic = scale.start > 0
     plot = axis.figure(
         BAR_HEIGHT,
@@ -158,6 +150,19 @@ def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:
         y_axis_label="messages" if width > 1 else "messages / s",
     )
     axis.bands_behind(plot)
+    numbered = roomy(plot, list(zip(counts.starts, counts.all, strict=True)), NUMBER_ROOM)
+    source = ColumnDataSource(
+        {
+            "t": [start + width / 2 for start in counts.starts],
+            "at": [words.clock(start) for start in counts.starts],
+            "count": counts.all,
+            "number": [words.count(number) for number in counts.all],
+            "label": [
+                words.count(number) if start in numbered else ""
+                for start, number in zip(counts.starts, counts.all, strict=True)
+            ],
+        }
+    )
     bars = plot.vbar(
         x="t",
         top="count",
@@ -169,9 +174,8 @@ def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:
         line_width=0.5,
     )
     plot.add_tools(HoverTool(renderers=[bars], tooltips=[("from", "@at"), (finding.cls, "@number")]))
-    if len(counts.all) <= MAX_NUMBERED:
-        shared: dict[str, Any] = {"text_font_size": "11px", "text_align": "center", "y_offset": 2}
-        plot.add_layout(LabelSet(x="t", y="count", text="number", source=source, **shared))
+    shared: dict[str, Any] = {"text_font_size": "11px", "text_align": "center", "y_offset": 2}
+    plot.add_layout(LabelSet(x="t", y="count", text="label", source=source, **shared))
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     plot.yaxis.ticker.desired_num_ticks = 4
     plot.yaxis.minor_tick_line_color = None

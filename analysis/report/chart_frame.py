@@ -118,6 +118,15 @@ def band_source(faults: Sequence[FaultRow], min_width_s: float) -> Any:
     )
 
 
+def roomy(plot: Any, points: Sequence[tuple[float, float]], room: float) -> set[float]:
+    """Times of the highest (time, value) that leave ``room``, a share of the axis, between their labels."""
+    chosen: list[float] = []
+    for t, _ in sorted(points, key=lambda point: -point[1]):
+        if all(abs(t - other) >= room * (plot.x_range.end - plot.x_range.start) for other in chosen):
+            chosen.append(t)
+    return set(chosen)
+
+
 def styled(plot: Any) -> Any:
     """The look of every figure: no box, no logo, the page's own background."""
     plot.sizing_mode = "stretch_width"

@@ -33,7 +33,7 @@ from analysis.report.chart_findings import (
     lanes_plot,
     timed,
 )
-from analysis.report.chart_frame import Chart, TimeAxis, fired_kinds, legend_above, styled
+from analysis.report.chart_frame import Chart, TimeAxis, fired_kinds, legend_above, roomy, styled
 from analysis.report.chart_usage import usage_charts
 from analysis.report.looks import BLUE, GREEN, GREY, INK, VERMILLION
 from analysis.report.windows import Windows, condensed
@@ -184,10 +184,7 @@ def _mark_peaks(plot: Any, peaks: Sequence[tuple[float, float]], cut_per_s: floa
     """An arrow at the cut for each peak above it; the highest with their height in words."""
     if not peaks:
         return
-    named: list[float] = []
-    for t, _ in sorted(peaks, key=lambda peak: -peak[1]):
-        if all(abs(t - other) >= PEAK_ROOM * (plot.x_range.end - plot.x_range.start) for other in named):
-            named.append(t)
+    named = roomy(plot, peaks, PEAK_ROOM)
     source = ColumnDataSource(
         {
             "t": [t for t, _ in peaks],
