@@ -17,6 +17,7 @@ Row = dict[str, Any]
 COLUMNS = {
     "scenarios": ("name", "variants", "about"),
     "bugs": ("name", "pairs", "class", "about"),
+    "suites": ("name", "budget", "about"),
     "faults": ("kind", "keys", "about"),
     "workers": ("name", "version", "roles", "about"),
     "systems": ("name", "version", "topologies", "client"),
@@ -26,6 +27,7 @@ COLUMNS = {
 _NEXT = {
     "scenarios": "`brokerstorm plan NAME` shows what one does; `brokerstorm run NAME` does it",
     "bugs": "`brokerstorm repro NAME` compares the affected version with the fixed one",
+    "suites": "`brokerstorm suite plan NAME` shows the cells; `brokerstorm suite run NAME` runs them",
     "faults": "every step also takes at, every, jitter, from, until, storm: docs/reference/faults.md",
     "workers": "docs/worker-protocol.md says how to add one",
     "systems": "docs/howto/choose-the-brokers.md says which versions were tried",
@@ -62,6 +64,17 @@ def bugs(settings: Settings) -> list[Row]:
             {**found, "class": expected[0], "report": loaded.bug.report, "system": loaded.system}
             | {"file": str(path)}
         )
+    return rows
+
+
+def suites(settings: Settings) -> list[Row]:
+    from suites.file import bundled_suites, load_suite
+
+    rows = []
+    for name, path in bundled_suites().items():
+        loaded = load_suite(path).suite
+        budget = "" if loaded.budget is None else f"{loaded.budget / 60:g} min"
+        rows.append({"name": name, "budget": budget, "about": loaded.about, "file": str(path)})
     return rows
 
 

@@ -23,13 +23,13 @@ from harness.errors import Exit, UsageError
 from harness.scenario.bundled import bundled_bugs
 from harness.systems import DEFAULT, SYSTEMS
 
-KINDS = ("scenarios", "bugs", "faults", "workers", "systems", "runs", "classes")
+KINDS = ("scenarios", "bugs", "suites", "faults", "workers", "systems", "runs", "classes")
 
 
 @command("list", example="brokerstorm list faults")
 @click.argument("kind", type=click.Choice(KINDS), default="scenarios")
 def list_(settings: Settings, kind: str) -> int:
-    """Show what there is: scenarios, bugs, faults, workers, runs."""
+    """Show what there is: scenarios, bugs, suites, faults, runs."""
     from commands import inventory
 
     items = getattr(inventory, kind)(settings)

@@ -32,7 +32,7 @@ _SHOWN_LEFT_OUT = 20
     example="brokerstorm suite plan quick\nbrokerstorm suite run quick --budget 15m",
 )
 def suite() -> None:
-    """Run many scenarios over clients, brokers and seeds, night after night.
+    """Run scenarios over clients, brokers and seeds, every night.
 
     A suite file says once what runs; every night is kept in a history, which tells what is new.
     """

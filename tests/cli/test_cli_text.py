@@ -56,11 +56,12 @@ def test_the_help_of_the_whole_lists_every_command() -> None:
 
 
 def test_examples_are_real_commands() -> None:
-    for name in COMMANDS:
-        command: Any = cli.commands[name]
-        for line in command.example.splitlines():
+    parts = [part for name in COMMANDS for part in getattr(cli.commands[name], "commands", {}).values()]
+    for command in [*(cli.commands[name] for name in COMMANDS), *parts]:
+        for line in getattr(command, "example", "").splitlines():
             words = line.split()
             target: Any = cli.commands[words[1]]
+            target = getattr(target, "commands", {}).get(words[2], target) if words[2:] else target
             known = {option for parameter in target.params for option in parameter.opts}
             used = {word.partition("=")[0] for word in words if word.startswith("--")}
             assert used <= known | {"--help"}, line
