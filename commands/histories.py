@@ -119,7 +119,7 @@ def report_night(history: History, suite: str, night: str, folder: Path) -> None
     example="brokerstorm history import runs/*\nbrokerstorm history export history.parquet",
 )
 def history() -> None:
-    """Take old runs into the history of nights, and write it for other tools."""
+    """Take old runs into the history, and write it for other tools."""
 
 
 @command("import", example="brokerstorm history import latest\nbrokerstorm history import runs/2026*")

@@ -284,7 +284,9 @@ def _show_night(night_dir: NightDir, document: dict[str, Any]) -> None:
     for skipped in document["not_run"]:
         paragraph(f"not run  {skipped['cell']}: {skipped['why']}", hanging=" " * 9)
     counts = ", ".join(f"{count} {word}" for word, count in document["verdicts"].items() if count)
-    write(f"{document['suite']}: {counts or 'nothing was run'}; {night_dir.root}")
+    write(f"{document['suite']}: {counts or 'nothing was run'}")
+    if night_dir.run.report.exists():
+        write(str(night_dir.run.report))
 
 
 for _part in (plan, run, report):
