@@ -14,14 +14,21 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
+import shutil
+import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from pathlib import Path
 from statistics import median
 
 from history.changes import Change, Story, story_of
+from history.page import write_suite_page
+from history.report import report_of
 from history.rounds import Found, Round
 
 CELLS, CONTROLS, NIGHTS = 50, 2, 200
@@ -175,11 +182,51 @@ def table(score: Score) -> str:
     return "\n".join([*lines, *(f"  {text}" for text in score.false)])
 
 
+def page(path: Path) -> str:
+    """Write a year as a page; its size, and how long Chromium took to parse, lay out and paint it, cold."""
+    nights = 365
+    _, rounds = simulated(1, nights=nights)
+    began = time.process_time()
+    report = report_of("simulated", night_of(nights - 1), rounds, {})
+    judged = time.process_time()
+    write_suite_page(report, path)
+    written = time.process_time()
+    lines = [
+        f"{nights} nights of {CELLS} cells, {len(rounds)} rounds: {path.stat().st_size / 1e6:.2f} MB",
+        f"{judged - began:.1f} s of CPU to find what changed, {written - judged:.2f} s to write the page",
+    ]
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        return "\n".join([*lines, "no Chromium on this machine: not drawn"])
+    drawn = [_drawn_ms(browser, path) for _ in range(5)]
+    return "\n".join([*lines, f"drawn in {median(drawn):.0f} ms (median of 5; {min(drawn)} to {max(drawn)})"])
+
+
+def _drawn_ms(browser: str, path: Path) -> int:
+    """From the start of the navigation to a frame after the load event, by the page's own clock."""
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(name, "page.html")
+        said = "document.documentElement.dataset.drawn = Math.round(performance.now())"
+        spy = f"addEventListener('load', () => setTimeout(() => {{ document.body.offsetHeight; {said} }}))"
+        copy.write_text(path.read_text().replace("</body>", f"<script>{spy}</script></body>"))
+        argv = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={name}/profile"]
+        argv += ["--window-size=1400,900", "--timeout=15000", "--dump-dom", copy.as_uri()]
+        dom = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120).stdout
+    found = re.search(r'data-drawn="(\d+)"', dom)
+    if found is None:
+        raise SystemExit("the page's load event never came")
+    return int(found[1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--page", type=Path)
     given = parser.parse_args()
+    if given.page:
+        print(page(given.page))
+        return
     began = time.process_time()
     print(table(measure(given.seeds, given.rounds)))
     print(f"{time.process_time() - began:.1f} s of CPU")

@@ -146,6 +146,14 @@ def test_the_page_of_a_night_is_drawn_without_a_script_of_its_own(cell: str, tmp
     assert seen.dom.count("<script") == 2  # the page's, and the spy
 
 
+def test_the_page_of_a_night_fits_700_pixels(tmp_path: Path) -> None:
+    """Its wide tables scroll, by keyboard too; the page does not."""
+    report = report_of("nightly", a_night(11), regressed(cell="kafka-storm " + "very-long-name" * 8), {})
+    regions = "[...document.querySelectorAll('.scroll')].filter((each) => each.tabIndex !== 0).length"
+    wanted = f"{{page: document.documentElement.scrollWidth, stuck: {regions}}}"
+    assert measured(suite_page(report, tmp_path), tmp_path, 700, wanted) == {"page": 700, "stuck": 0}
+
+
 def test_a_run_that_measured_nothing_has_a_page_without_charts(tmp_path: Path) -> None:
     nothing = failing(timeline=Timeline(start_s=0, step_s=1), faults=[], findings=[], percentiles=[])
     seen = visit(run_page(nothing), tmp_path)
