@@ -13,7 +13,7 @@ from bokeh.models import ColumnDataSource, HoverTool, LabelSet, NumeralTickForma
 
 from analysis.findings import Finding, Result, StreamCount
 from analysis.report import words
-from analysis.report.chart_frame import Chart, TimeAxis, fired_kinds, roomy
+from analysis.report.chart_frame import MIN_BAND_SHARE, Chart, TimeAxis, fired_kinds, roomy
 from analysis.report.looks import INK, VERMILLION
 from analysis.report.story import grave
 
@@ -167,11 +167,9 @@ def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:
         x="t",
         top="count",
         bottom=scale.start,
-        width=width * 0.9,
+        width=_drawn_width(axis, width),
         source=source,
         color=VERMILLION,
-        line_color=INK,
-        line_width=0.5,
     )
     plot.add_tools(HoverTool(renderers=[bars], tooltips=[("from", "@at"), (finding.cls, "@number")]))
     shared: dict[str, Any] = {"text_font_size": "11px", "text_align": "center", "y_offset": 2}
@@ -181,6 +179,12 @@ def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:
     plot.yaxis.minor_tick_line_color = None
     plot.xaxis.visible = False
     return plot
+
+
+def _drawn_width(axis: TimeAxis, width_s: int) -> float:
+    """Of a window in seconds; in a long run wider than it is, so that it can be seen."""
+    least: float = MIN_BAND_SHARE * (axis.range.end - axis.range.start)
+    return max(width_s * 0.9, least)
 
 
 # -- by partition
@@ -233,7 +237,7 @@ def _streams_plot(axis: TimeAxis, finding: Finding) -> Any:
     squares = plot.rect(
         x="t",
         y="label",
-        width=width * 0.9,
+        width=_drawn_width(axis, width),
         height=0.82,
         source=source,
         fill_color=VERMILLION,

@@ -10,14 +10,15 @@ from analysis.report import words
 
 #: What the head of the page and the charts below it tell of.
 GRAVE = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
-#: Faults named one by one; more are told by their kind.
+#: Faults named one by one; more are told by their kind, the kinds with the most messages by name.
 NAMED_FAULTS = 3
+NAMED_KINDS = 4
 NAMED_STREAMS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """Messages of a class beside one fault, or beside all of a kind; ``kind`` is empty for those of none."""
+    """Messages beside one fault, or beside all of a kind; ``kind`` is empty for those of none or several."""
 
     kind: str
     text: str
@@ -78,12 +79,17 @@ def _by_kind(rows: Sequence[FaultCount], faults: dict[int, FaultRow]) -> list[Be
     told = [
         Beside(
             kind=kind,
-            text=f"{words.plural(len(own), 'fault')} of kind {kind}",
+            text=f"{kind} ({words.plural(len(own), 'fault')})",
             count=sum(row.count for row in own),
         )
         for kind, own in kinds.items()
     ]
-    return sorted(told, key=lambda one: -one.count)
+    told.sort(key=lambda one: -one.count)
+    named, rest = told[:NAMED_KINDS], told[NAMED_KINDS:]
+    if rest:
+        kinds_left = f"{words.plural(len(rest), 'more kind')} of fault"
+        named.append(Beside(kind="", text=kinds_left, count=sum(one.count for one in rest)))
+    return named
 
 
 def _where(finding: Finding) -> str:

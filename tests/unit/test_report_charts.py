@@ -84,7 +84,7 @@ def test_many_faults_are_told_by_their_kind() -> None:
         for number in range(6)
     )
     told = story(replace(lost_finding(), by_fault=met), faults).beside
-    assert [(one.text, one.count) for one in told] == [("5 faults of kind kill", 50), ("no fault", 10)]
+    assert [(one.text, one.count) for one in told] == [("kill (5 faults)", 50), ("no fault", 10)]
 
 
 def test_processes_that_ran_only_after_the_load_are_not_drawn_beside_it() -> None:
