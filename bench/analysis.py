@@ -33,8 +33,8 @@ import psutil
 
 from bench.process_tree import Meter, Usage, measure
 from harness.rundir import read_json, write_json
-from tests.planted.anomalies import ALL_KINDS
 from tests.planted.large import plant
+from tests.planted.planters import ALL_KINDS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TRUTH: Final = "truth.json"

@@ -20,9 +20,10 @@ from harness.plan.model import Plan
 from harness.records import SEALED, Outcome, TableId
 from harness.rundir import RunDir, write_json, write_jsonl
 from tests.planted import emitting, journals, sending
-from tests.planted.anomalies import ERRORS, Truth, plant_all
+from tests.planted.anomalies import ERRORS, plant_all
 from tests.planted.emitting import EPOCH_NS, Columns, World
 from tests.planted.plans import build_plan
+from tests.planted.planters import Truth
 from tests.planted.raw import SegmentWriter, raw_rows, write_worker_names
 from tests.planted.scripts import Stream, settle_all
 from tests.planted.writing import GroupedFile, write_around

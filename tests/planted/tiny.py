@@ -72,8 +72,6 @@ class History(Journals):
             results=self.results,
             system=self.system,
         )
-        self.faults: list[Row] = []
-        self.events: list[Row] = []
         self.texts: list[Row] = [
             {"id": i, "kind": "stream", "text": text} for i, text in enumerate(self.plan.streams(), start=1)
         ]
@@ -195,40 +193,6 @@ class History(Journals):
         """Override what the audit says of a stream; otherwise it read all there is."""
         changes = {"begin": begin, "end": end, "read_to": read_to, "why": why}
         self._bounds[partition + 1] = {k: v for k, v in changes.items() if v is not None}
-        return self
-
-    def fault(
-        self,
-        kind: str,
-        target: str,
-        at_ms: float,
-        until_ms: float,
-        *,
-        effective: bool = True,
-        healed: bool = True,
-        acks: str | None = None,
-    ) -> History:
-        """A fault from ``at_ms`` to ``until_ms``, with its proof and its heal. ``acks``: what it did to
-        confirmed acknowledgements; None as in captures that do not say it."""
-        number = len({r["id"] for r in self.faults}) + 1
-        begin, end = (EPOCH_NS + round(ms * 1e6) for ms in (at_ms, until_ms))
-        inject = {"kind": kind, "target": target, "targets": [target], "planned_s": at_ms / 1e3, "params": {}}
-        effect = {"effective": effective, "evidence": "planted", "details": {}}
-        said = {} if acks is None else {"confirmed_acks": acks}
-        self.faults += [
-            {"id": number, "event": "inject", "t_ns": begin, **inject},
-            {"id": number, "event": "effect", "t_ns": begin, **effect},
-            {"id": number, "event": "heal", "t_ns": end},
-            {"id": number, "event": "healed", "t_ns": end, "ok": healed, **said},
-        ]
-        return self
-
-    def client_died(self, worker: str, *, why: str = "error", at_ms: float | None = None) -> History:
-        """The client of a worker (p-1, c-1) said that it is of no further use."""
-        words = {"name": "_FATAL", "text": "_FATAL: Local: Fatal error"}
-        self.events.append(
-            {"worker": worker, "kind": "client-died", "t_ns": self._tick(at_ms), "why": why, **words}
-        )
         return self
 
     # -- what comes out

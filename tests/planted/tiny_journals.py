@@ -1,4 +1,4 @@
-"""The consumers of a tiny history: `tests.planted.tiny.History` is this and the sends and the log."""
+"""Consumers, faults and clients of a tiny history; `tests.planted.tiny.History` adds sends and the log."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ class Journals:
         self._owned: dict[int, set[int]] = {}
         self._read: dict[tuple[int, int], int] = {}  # (session, stream) -> next position to deliver
         self._subscription = 0
+        self.faults: list[Row] = []
+        self.events: list[Row] = []
 
     def at(self, ms: float) -> Self:
         """Set the clock, milliseconds since start of load."""
@@ -170,3 +172,39 @@ class Journals:
         ]
         ahead = [p for p in copies if p >= self._read.get((session, stream), 0)]
         return (ahead or copies or [self._next.get(stream, 0)])[0]
+
+    # -- what happened beside the messages
+
+    def fault(
+        self,
+        kind: str,
+        target: str,
+        at_ms: float,
+        until_ms: float,
+        *,
+        effective: bool = True,
+        healed: bool = True,
+        acks: str | None = None,
+    ) -> Self:
+        """A fault from ``at_ms`` to ``until_ms``, with its proof and its heal. ``acks``: what it did to
+        confirmed acknowledgements; None as in captures that do not say it."""
+        number = len({r["id"] for r in self.faults}) + 1
+        begin, end = (EPOCH_NS + round(ms * 1e6) for ms in (at_ms, until_ms))
+        inject = {"kind": kind, "target": target, "targets": [target], "planned_s": at_ms / 1e3, "params": {}}
+        effect = {"effective": effective, "evidence": "planted", "details": {}}
+        said = {} if acks is None else {"confirmed_acks": acks}
+        self.faults += [
+            {"id": number, "event": "inject", "t_ns": begin, **inject},
+            {"id": number, "event": "effect", "t_ns": begin, **effect},
+            {"id": number, "event": "heal", "t_ns": end},
+            {"id": number, "event": "healed", "t_ns": end, "ok": healed, **said},
+        ]
+        return self
+
+    def client_died(self, worker: str, *, why: str = "error", at_ms: float | None = None) -> Self:
+        """The client of a worker (p-1, c-1) said that it is of no further use."""
+        words = {"name": "_FATAL", "text": "_FATAL: Local: Fatal error"}
+        self.events.append(
+            {"worker": worker, "kind": "client-died", "t_ns": self._tick(at_ms), "why": why, **words}
+        )
+        return self

@@ -18,8 +18,8 @@ import yaml
 
 from harness.records import SEALED
 from harness.rundir import RunDir, point_latest, write_json
-from tests.planted.anomalies import Truth
 from tests.planted.large import plant
+from tests.planted.planters import Truth
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "querying.md"

@@ -11,9 +11,9 @@ from analysis.findings import Result
 from harness.plan.model import Plan
 from harness.rundir import RunDir
 from harness.seal.seal import seal
-from tests.planted.anomalies import ALL_KINDS, PLANTERS, Truth
 from tests.planted.judged import judge_here
 from tests.planted.large import plant
+from tests.planted.planters import ALL_KINDS, PLANTERS, Truth
 
 _NAMELESS = "0/0/0"  # foreign rows and another run's: named by their place
 

@@ -13,8 +13,8 @@ from harness.plan.model import Plan
 from harness.records import SEALED, Check, Event, Outcome
 from harness.rundir import RunDir, read_jsonl
 from harness.seal.seal import load_report, seal
-from tests.planted.anomalies import ALL_KINDS, Truth
 from tests.planted.large import plant
+from tests.planted.planters import ALL_KINDS, Truth
 
 SHAPE: dict[str, Any] = {"messages": 6_000, "producers": 4, "topics": 2, "partitions": 3, "buckets": 4}
 EVERYTHING = dict.fromkeys(ALL_KINDS, 3)
