@@ -266,15 +266,15 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
         document = summarize(night_dir, night, new).document()
         for skipped in document["not_run"]:
             history.skip(night_dir.id, night.suite, skipped["cell"], skipped["why"])
-        report_night(history, night.suite, night_dir.id, night_dir.root)
+        told = report_night(history, night.suite, night_dir.id, night_dir.root)
         write_json(night_dir.document, document)
         for line in tidy(settings.run_dir, night, history):
             _tell(line)
-    settings.show(document, lambda: _show_night(night_dir, document))
+    settings.show(document, lambda: _show_night(night_dir, document, told))
     return int(document["exit_code"])
 
 
-def _show_night(night_dir: NightDir, document: dict[str, Any]) -> None:
+def _show_night(night_dir: NightDir, document: dict[str, Any], told: str) -> None:
     for cell in document["cells"]:
         for each in cell["rounds"]:
             reasons = "; ".join(each["reasons"])
@@ -284,7 +284,7 @@ def _show_night(night_dir: NightDir, document: dict[str, Any]) -> None:
     for skipped in document["not_run"]:
         paragraph(f"not run  {skipped['cell']}: {skipped['why']}", hanging=" " * 9)
     counts = ", ".join(f"{count} {word}" for word, count in document["verdicts"].items() if count)
-    write(f"{document['suite']}: {counts or 'nothing was run'}")
+    paragraph(f"{document['suite']}: {told or counts or 'nothing was run'}")
     if night_dir.run.report.exists():
         write(str(night_dir.run.report))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,11 @@ def import_run(history: History, run: RunDir) -> tuple[int, int]:
     Raises:
         UsageError: the run is not judged, or its files are damaged.
     """
-    rows = rounds_of(run, derived_labels(run))
+    labels = derived_labels(run)
+    rounds = history.rounds(labels.suite, since=labels.night, until=labels.night)
+    before = [row for row in rounds if row.cell.partition("/")[0] == labels.cell]
+    labels = replace(labels, round=1 + max((row.round for row in before), default=0))
+    rows = rounds_of(run, labels)
     added = sum(history.add(row, replace=False) for row in rows)
     return added, len(rows) - added
 

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from analysis.report import words
 from analysis.report.html import render, template_source
 from history.changes import Change
-from history.report import CellRow, SuiteReport, Trend, change_text, number
+from history.report import CellRow, SuiteReport, Trend, change_text, figure_text
 from history.series import METRICS
 
 #: Width of a night in a strip, and height of the strip, in pixels.
@@ -43,7 +43,9 @@ def suite_page(report: SuiteReport, folder: Path) -> str:
         chart_script="",
         link=link,
         sentence=change_text,
-        number=number,
+        figure=figure_text,
+        clients=_clients,
+        plural=words.plural,
         percent=words.percent,
         key=_key,
         strip=lambda cell: _strip(cell, report.strip_nights),
@@ -52,6 +54,14 @@ def suite_page(report: SuiteReport, folder: Path) -> str:
         metrics=names,
         trends=_trends(report, names),
     )
+
+
+def _clients(cell: CellRow) -> str:
+    """Each client with its version, where there is one for each."""
+    names, versions = cell.client.split(", "), (cell.client_version or "").split(", ")
+    if len(names) != len(versions):
+        return f"{cell.client} {cell.client_version or ''}".strip()
+    return ", ".join(f"{name} {version}".strip() for name, version in zip(names, versions, strict=True))
 
 
 def _key(word: str) -> Markup:
@@ -114,13 +124,15 @@ def _spark(trend: Trend, told: Sequence[Change], at: dict[str, int]) -> Markup:
         if value is not None:
             points.append(point(index, value))
         elif points:
-            lines.append(f'<polyline points="{" ".join(points)}"/>')
+            # A night without neighbours is a dot: a line of one point would not be seen.
+            drawn = [*points, *points] if len(points) == 1 else points
+            lines.append(f'<polyline points="{" ".join(drawn)}"/>')
             points = []
     marks = [_mark(change, at[change.at] * step) for change in told if change.at in at]
-    last = number(values[-1])
-    span = f"from {number(min(values))} to {number(max(values))}"
-    label = f"{trend.metric}: {last} {trend.unit}, {span}; {words.plural(len(told), 'change')} told"
-    text = f'<text x="{_WIDE - 55}" y="22" font-size="11" fill="currentColor">{last} {trend.unit}</text>'
+    last = figure_text(trend.metric, values[-1])
+    lowest, highest = (figure_text(trend.metric, each(values)) for each in (min, max))
+    label = f"{trend.metric}: {last}, from {lowest} to {highest}; {words.plural(len(told), 'change')} told"
+    text = f'<text x="{_WIDE - 55}" y="22" font-size="11" fill="currentColor">{last}</text>'
     size = f'width="{_WIDE}" height="{_TALL}"'
     head = f'<svg class="spark" {size} role="img" aria-label="{escape(label, quote=True)}">'
     return Markup(f"{head}{''.join(lines)}{''.join(marks)}{text}</svg>")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from analysis.report import words
 from analysis.verdict.campaign import CLEAN
 from harness.errors import UsageError
 from history.changes import RECENT, Change, ClassState, Standing, Story, story_of
@@ -155,14 +156,13 @@ def report_of(
     cells = _cells(rounds, night, nights[-RECENT:])
     counted = Counter(row.word for row in cells)
     findings = _findings(story, rounds, night)
-    words = {word: counted[word] for word in WORDS if counted[word]}
     fresh = [change for change in story.changes if change.told == night]
     return SuiteReport(
         suite=suite,
         night=night,
         verdict=_verdict(counted),
         headline=_headline(findings, fresh, counted, is_first=len(nights) < 2),
-        words=words,
+        words={word: counted[word] for word in WORDS if counted[word]},
         findings=findings,
         changes=story.changes,
         cells=cells,
@@ -331,13 +331,14 @@ def change_text(change: Change) -> str:
         return f"{change.subject} {word} in {change.cell} since {change.at} ({rates})"
     assert isinstance(change.before, float | int)
     assert isinstance(change.after, float | int)
-    unit = {metric.name: metric.unit for metric in METRICS}[change.subject]
-    old, new = number(change.before), number(change.after)
-    return f"{change.subject} of {change.cell} went from {old} to {new} {unit} at {change.at}"
+    old, new = figure_text(change.subject, change.before), figure_text(change.subject, change.after)
+    return f"{change.subject} of {change.cell} went from {old} to {new} at {change.at}"
 
 
-def number(value: float | None) -> str:
-    """Three digits that count: ``49,998``, ``81.3``, ``0.52``."""
+def figure_text(metric: str, value: float | None) -> str:
+    """A figure with its unit: ``49,998/s``, ``81 ms``, ``0.5 s``."""
     if value is None:
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    if metric == "rate":
+        return words.per_second(value)
+    return words.millis(value) if metric == "p99" else words.seconds(value)

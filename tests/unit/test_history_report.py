@@ -30,7 +30,7 @@ def report() -> SuiteReport:
 def test_the_headline_is_one_sentence_that_names_what_is_new(report: SuiteReport) -> None:
     assert report.headline == (
         "1 fail, 1 broken, 2 pass: acked-lost is new in kafka-storm since night-11 (0 of 33 rounds, then"
-        " 3 of 3); p99 of slower went from 81.1 to 240 ms at night-10"
+        " 3 of 3); p99 of slower went from 81 ms to 240 ms at night-10"
     )
     assert report.verdict == "fail"
     assert report.new_cells == {"kafka-storm"}
