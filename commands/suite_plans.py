@@ -91,7 +91,7 @@ def plan_night(
         seed=seed,
         budget_s=budget_s,
         fail_on=request.fail_on or suite.fail_on,
-        keep=suite.keep.rule(),
+        keep=suite.keep.rule() if suite.keep else None,
         shard="" if request.shard is None else f"{request.shard.number}/{request.shard.of}",
         offline=request.offline,
         command=_command(request, seed),
@@ -144,6 +144,8 @@ def _command(request: SuiteRequest, seed: int) -> str:
 
 def tidy(run_dir: Path, night: Night, history: History) -> Iterator[str]:
     """Apply what the suite keeps of its nights; yields a line for everything that was removed."""
+    if night.keep is None:
+        return
     by_cell: dict[str, list[Round]] = {}
     for row in history.rounds(night.suite):
         by_cell.setdefault(row.cell, []).append(row)

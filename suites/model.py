@@ -71,7 +71,7 @@ class Keep:
 
 
 class KeepSpec(Part):
-    """What is kept of earlier nights; applied after each one."""
+    """What is kept of nights; the one that has just ended is one of them."""
 
     red: Age = Field(30 * _DAY_S, description="runs that failed, broke or are unknown, for that long: `30d`")
     green: AgeOrVerdicts = Field(
@@ -154,5 +154,7 @@ class Suite(Part):
         None, description="time for the whole; what would not fit does not run, and is told"
     )
     fail_on: FailOn = Field("any", description="what makes the exit code 1: any red cell, or new ones only")
-    keep: KeepSpec = Field(default_factory=KeepSpec, description="what is kept of earlier nights")
+    keep: KeepSpec | None = Field(
+        None, description="what is kept of nights, applied after each one; without it, everything"
+    )
     cells: list[MatrixSpec] = Field(min_length=1, description="one matrix or several")

@@ -90,7 +90,7 @@ class Night:
     seed: int
     budget_s: float | None
     fail_on: FailOn
-    keep: Keep
+    keep: Keep | None
     shard: str
     offline: bool
     command: str
