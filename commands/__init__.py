@@ -7,7 +7,7 @@ plans        from a scenario to plans and timelines; preflight: checks before a 
 campaigns    clusters, faults and Spark for the rounds; summaries: results written and shown
 clusters     up, down, inject
 reading      analyze, show, compare, explain; tracing: trace
-suites       suite plan, suite run; suite_plans: from a suite to a night; nights: its turns; turns: one of them
+suites       suite plan, suite run; suite_plans: from a suite to a night; nights, turns: running it
 histories    suite report, history import, history export
 upkeep       doctor, fetch, clean
 inventory    rows of `list`; plan_text: a plan for people
