@@ -295,4 +295,6 @@ def _abilities(plan: Plan) -> dict[str, bool]:
         "ignored-results": "ignored" in handling,
         "resent": "resent" in handling,
         "rollbacks": any(consumer.rollback_every for consumer in plan.consumers),
+        "self-reports": any(each.says_died for each in plan.producers)
+        or any(each.says_died for each in plan.consumers),
     }
