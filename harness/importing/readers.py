@@ -26,6 +26,7 @@ BATCH_ROWS: Final = 1 << 16
 _BLOCK_BYTES: Final = 8 << 20
 MAX_LINE_BYTES: Final = 1 << 20
 #: Types of a JSON value that a column of its own kind can be made of.
+_JSON_WORDS: Final = {int: "a whole number", str: "a text", float: "a decimal number", bool: "true or false"}
 _JSON_TYPES: Final = {int: pa.int64(), str: pa.string(), float: pa.float64(), bool: pa.bool_()}
 
 
@@ -62,7 +63,11 @@ def batches(source: Source, file: TableFile) -> Iterator[Batch]:
 
 def _said(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:200]
+    return _printable(lines[0] if lines else type(error).__name__)[:200]
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _parquet(name: str, stream: Any) -> Iterator[Batch]:
@@ -106,6 +111,8 @@ def _csv_rows(stream: io.BufferedReader[Any], header: list[str]) -> Iterator[pa.
 
 def _refuse_doubles(name: str, columns: list[str]) -> None:
     for column in columns:
+        if not column.isprintable():
+            raise UsageError(f"{name}: the name of a column is not printable: {column!r}")
         if columns.count(column) > 1:
             raise UsageError(f"{name}: column {column!r} is there twice")
 
@@ -119,7 +126,9 @@ def _json_lines(name: str, stream: Any) -> Iterator[Batch]:
         row = _json_row(name, number, line)
         number += 1
         rows.append(row)
-        columns.update(dict.fromkeys(row))
+        if not row.keys() <= columns.keys():
+            columns.update(dict.fromkeys(row))
+            _refuse_doubles(name, list(columns))
         if len(rows) == BATCH_ROWS:
             yield _json_batch(name, first, rows, columns)
             rows, first = [], number
@@ -173,11 +182,11 @@ def _json_column(name: str, first: int, column: str, values: list[Any]) -> pa.Ar
         at = next(i for i, value in enumerate(values) if value is not None and type(value) is not kind)
         raise UsageError(
             f"{name}, row {first + at}: {column} is {json.dumps(values[at])[:60]}, "
-            f"and a {kind.__name__} in the rows before"
+            f"and {_JSON_WORDS.get(kind, 'no value of a table')} in the rows before"
         )
     for kind in kinds:
         if kind not in _JSON_TYPES:
-            raise UsageError(f"{name}, row {first}: {column} is a {kind.__name__}: no value of a table")
+            raise UsageError(f"{name}, row {first}: {column} is a list or an object: no value of a table")
         try:
             return pa.array(values, _JSON_TYPES[kind])
         except (pa.ArrowException, OverflowError):
