@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import webbrowser
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -31,7 +32,15 @@ def _find(settings: Settings, name: str | None) -> RunDir:
 @click.argument("run", required=False, shell_complete=completion.runs)
 @click.option("--master", metavar="URL", help="Spark master; default local.")
 @click.option("--import", "source", metavar="DIR", help="Judge tables of another tool, as a new run.")
-def analyze(settings: Settings, run: str | None, master: str | None, source: str | None) -> int:
+@click.option(
+    "--hits",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write every hit, not only witnesses, as Parquet.",
+)
+def analyze(
+    settings: Settings, run: str | None, master: str | None, source: str | None, hits: Path | None
+) -> int:
     """Judge a run again from its capture.
 
     RUN is an id from `list runs` or a folder; default the latest. A run that was cut short is judged by
@@ -40,21 +49,31 @@ def analyze(settings: Settings, run: str | None, master: str | None, source: str
     With --import, DIR (a folder, or a URI that PyArrow reads) holds the tables sends and log, deliveries if
     there are any, as CSV, JSON Lines or Parquet, and import.yaml, which says what rows do not. Every row is
     checked before anything is judged. See docs/howto/judge-another-capture.md.
+
+    With --hits, FILE gets one row for each message or window of each class; docs/querying.md asks it.
     """
     from analysis.spark.session import WarmSession
+    from analysis.verdict.hits_file import require_writable
     from commands import summaries
     from commands.plans import read_plan
     from harness.rundir import read_json
 
+    if hits is not None:
+        require_writable(hits)
     if source is not None:
         if run is not None:
             raise UsageError(f"--import makes a new run, so RUN ({run}) cannot be given with it")
-        return _analyze_import(settings, source, master)
+        return _analyze_import(settings, source, master, hits)
     root = _find(settings, run)
+    if hits is not None and root.campaign.exists():
+        rounds_there = ", ".join(f"{root.run_id}/{each.run_id}" for each in root.rounds())
+        raise UsageError(
+            f"{root.run_id} holds several runs: --hits is of one", hint=f"there are {rounds_there}"
+        )
     with closing(settings.progress()) as progress, WarmSession(master) as session:
         session.start()
         if not root.campaign.exists():
-            result = _judge(root, session, progress).result
+            result = _judge(root, session, progress, hits).result
             progress.close()
             return summaries.show_result(settings, root, result)
         rounds = planned_rounds(root)
@@ -74,10 +93,8 @@ def analyze(settings: Settings, run: str | None, master: str | None, source: str
     return summaries.show_campaign(settings, root, campaign)
 
 
-def _analyze_import(settings: Settings, source: str, master: str | None) -> int:
+def _analyze_import(settings: Settings, source: str, master: str | None, hits: Path | None) -> int:
     """Make a run of another tool's tables, and judge it."""
-    from pathlib import Path
-
     from analysis.spark.session import WarmSession
     from commands import summaries
     from harness.importing.capture import import_run
@@ -89,7 +106,7 @@ def _analyze_import(settings: Settings, source: str, master: str | None) -> int:
         run = import_run(tables, settings.run_dir)  # before seconds are spent on a session
         with WarmSession(master) as session:
             session.start()
-            result = _judge(run, session, progress).result
+            result = _judge(run, session, progress, hits).result
     return summaries.show_result(settings, run, result)
 
 
@@ -118,7 +135,7 @@ def planned_rounds(root: RunDir) -> list[RunDir]:
     return [*known, *(each for each in planned if each.root not in {run.root for run in known})]
 
 
-def _judge(run: RunDir, session: WarmSession, progress: BaseProgress) -> JudgedRun:
+def _judge(run: RunDir, session: WarmSession, progress: BaseProgress, hits: Path | None = None) -> JudgedRun:
     """Seal what is not sealed yet, and judge."""
     from commands.plans import read_plan
     from commands.summaries import JudgedRun, judge_run
@@ -129,7 +146,7 @@ def _judge(run: RunDir, session: WarmSession, progress: BaseProgress) -> JudgedR
     seal(run, plan)
     progress.phase("judge", run.run_id)
     in_campaign = (run.root.parent / run.campaign.name).exists()
-    return JudgedRun(plan, run, judge_run(run, session, in_campaign=in_campaign))
+    return JudgedRun(plan, run, judge_run(run, session, in_campaign=in_campaign, hits=hits))
 
 
 @command("show", example="brokerstorm show --html")

@@ -28,13 +28,15 @@ class JudgedRun:
     result: Result
 
 
-def judge_run(run: RunDir, session: WarmSession, *, in_campaign: bool = False) -> Result:
-    """Judge a sealed run; writes result.json, report.html and junit.xml."""
+def judge_run(
+    run: RunDir, session: WarmSession, *, in_campaign: bool = False, hits: Path | None = None
+) -> Result:
+    """Judge a sealed run; writes result.json, report.html and junit.xml, and every hit to ``hits``."""
     from analysis.report.html import write_run_page
     from analysis.report.junit import write_run_xml
     from analysis.spark.judge import judge
 
-    result = judge(run, session.get())
+    result = judge(run, session.get(), hits=hits)
     write_run_page(run, result, up="../report.html" if in_campaign else "")
     write_run_xml(run, result)
     return result

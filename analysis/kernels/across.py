@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from analysis.capture.bucket import Bucket, Columns, chunks, open_tables
 from analysis.capture.context import Context
+from analysis.kernels.class_hits import ClassHits
 from analysis.kernels.labels import place_text
 from analysis.kernels.partial import GAP_NS, WITNESSES_AN_EPISODE, Episode, RawWitness
 from analysis.kernels.windows import counts_by_window
@@ -143,8 +144,17 @@ def _only(rows: Table, streams: Iterable[int]) -> Table:
 # -- the second pass
 
 
-def judge_split(root_uri: str, split: Split, context: Context) -> tuple[list[Episode], list[str]]:
-    """Reordered deliveries across buckets, and a sentence for each position that holds two messages."""
+@dataclass(frozen=True, slots=True)
+class Across:
+    """Reordered deliveries, all of them if asked for, and a sentence for each position with two messages."""
+
+    episodes: list[Episode] = field(default_factory=list)
+    contradictions: list[str] = field(default_factory=list)
+    hits: list[ClassHits] = field(default_factory=list)
+
+
+def judge_split(root_uri: str, split: Split, context: Context, *, every_hit: bool = False) -> Across:
+    """What the first pass could not see of streams whose rows lie in several buckets."""
     opened = {n: open_tables(root_uri, n) for n in (split.home, *split.unread)}
     whole = {}
     for table in _JUDGED:
@@ -156,18 +166,19 @@ def judge_split(root_uri: str, split: Split, context: Context) -> tuple[list[Epi
         parts += [_Part(n, rows[table], np.arange(len(rows[table]["stream"]))) for n, rows in split.carried]
         whole[table] = _Whole(table, parts)
     log, deliveries = (whole[table].by_stream() for table in _JUDGED)
-    episodes: list[Episode] = []
-    contradictions: list[str] = []
+    out = Across()
     everywhere = deliveries.get(_NO_STREAM, np.empty(0, np.int64))
     for stream in split.streams:
         name = context.stream_name(stream)
         if stream in log:
-            contradictions += _contradictions(whole["log"], log[stream], name)
+            out.contradictions.extend(_contradictions(whole["log"], log[stream], name))
         if stream in deliveries:
             own = np.concatenate([deliveries[stream], everywhere])
             own = own[_promised_in_order(whole["deliveries"]["session"][own], context)]
-            episodes += _reordered(whole["deliveries"], own, stream, context)
-    return episodes, contradictions
+            for found in _reordered(whole["deliveries"], own, stream, context):
+                out.episodes.extend(found.episodes())
+                out.hits.extend([found.every_hit()] if every_hit else [])
+    return out
 
 
 def _rows_of(columns: Columns, table: str, streams: Sequence[int]) -> Array:
@@ -272,7 +283,7 @@ def _order_of(keys: Sequence[Array]) -> npt.NDArray[np.intp]:
     return np.lexsort(varied[::-1]) if varied else np.arange(len(keys[0]))
 
 
-def _reordered(table: _Whole, rows: Array, stream: int, context: Context) -> Iterator[Episode]:
+def _reordered(table: _Whole, rows: Array, stream: int, context: Context) -> Iterator[_Found]:
     rows = rows[_order_of([table[key][rows] for key in ("session", "ordinal")])]
     event = table["event"][rows]
     assignment = _assignments(event, table["session"][rows], table["epoch"][rows])
@@ -285,8 +296,8 @@ def _reordered(table: _Whole, rows: Array, stream: int, context: Context) -> Ite
     bucket = table.bucket(rows)
     seen_in_bucket, _ = _late(assignment * (int(bucket.max()) + 1) + bucket, rank)
     hits = np.flatnonzero(late & ~seen_in_bucket)
-    found = _Found(table, rows[hits], rows[behind[hits]], stream, context)
-    yield from found.episodes()
+    if len(hits):
+        yield _Found(table, rows[hits], rows[behind[hits]], stream, context)
 
 
 def _assignments(event: Array, session: Array, epoch: Array) -> Array:
@@ -342,8 +353,6 @@ class _Found:
 
     def episodes(self) -> Iterator[Episode]:
         """By (session, instance, lane), less than `GAP_NS` apart."""
-        if not len(self.late):
-            return
         times = self.table.described("t_ns", self.late)
         owner = [
             self.table["session"][self.late],
@@ -356,6 +365,13 @@ class _Found:
         for own in np.split(order, np.flatnonzero(new)):
             if len(own):
                 yield self._episode(own, times[own], *(int(key[own[0]]) for key in owner))
+
+    def every_hit(self) -> ClassHits:
+        columns = {n: self.table[n][self.late] for n in (*_PLACE, "session")}
+        columns |= {name: self.table.described(name, self.late) for name in (*_IDENTITY, "t_ns")}
+        same = {"stream": self.stream, "split": 0, "unmet": 0}
+        columns |= {name: np.full(len(self.late), value) for name, value in same.items()}
+        return ClassHits.of("delivery-reorder", ("",), columns)
 
     def _episode(self, own: Array, times: Array, session: int, instance: int, lane: int) -> Episode:
         return Episode(

@@ -32,6 +32,7 @@ from analysis.kernels import (
     unrecorded,
 )
 from analysis.kernels.episodes import Chosen, episodes_of
+from analysis.kernels.every_hit import every_hit
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, unmet_names
 from analysis.kernels.matching import Matching, judged_groups
@@ -60,8 +61,12 @@ _LOG_KERNELS = (
 _ROLLBACKS = (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END, Event.RECOVER)
 
 
-def classify(bucket: Bucket) -> Partial:
-    """Everything that can be said of one bucket. Frees columns as it goes."""
+def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
+    """Everything that can be said of one bucket. Frees columns as it goes.
+
+    Args:
+        with_hits: list every hit, not only witnesses.
+    """
     history = History(bucket)
     counts = _counts(history) | exposure.of_bucket(bucket)
     hits = [h for judge in _LOG_KERNELS for h in judge(history)]
@@ -75,7 +80,14 @@ def classify(bucket: Bucket) -> Partial:
     hits += silence.judge(history)
     chosen = _by_root_cause(history, hits)
     episodes = [e for one in chosen for e in episodes_of(history, matching, one)]
-    return Partial(bucket=bucket.number, episodes=episodes, evidence=_evidence(chosen), counts=counts)
+    hits_listed = tuple(every_hit(history, chosen)) if with_hits else ()
+    return Partial(
+        bucket=bucket.number,
+        episodes=episodes,
+        evidence=_evidence(chosen),
+        counts=counts,
+        hits=hits_listed,
+    )
 
 
 def _by_root_cause(history: History, found: Sequence[Hits]) -> list[Chosen]:

@@ -93,7 +93,8 @@ def _shared(hits: Hits, index: Array) -> Array:
 
 
 def _folded(history: History, chosen: Chosen, runs: _Runs) -> Iterator[Episode]:
-    """One row for all further episodes of the same split, evidence and producer instance."""
+    """One row for all further episodes of the same split, evidence, producer instance and session: what their
+    status follows from."""
     rest = np.arange(MAX_EPISODES, len(runs))
     if not len(rest):
         return
@@ -102,14 +103,14 @@ def _folded(history: History, chosen: Chosen, runs: _Runs) -> Iterator[Episode]:
     instance = np.zeros(len(rest), np.int64)
     known = hits.slot[first] >= 0
     instance[known] = history.groups.instance[history.group(hits.slot[first][known])]
-    shared = np.column_stack([hits.split[first], hits.unmet[first], instance])
+    shared = np.column_stack([hits.split[first], hits.unmet[first], instance, hits.session[first]])
     keys, which = np.unique(shared, axis=0, return_inverse=True)
     for number in range(len(keys)):
         members = rest[which.ravel() == number]
         index, offset = ragged(runs.end[members] - runs.begin[members])
         own = chosen.index[runs.order[runs.begin[members][index] + offset]]
         whole = _episode(history, hits, own, ())
-        yield replace(whole, lane=-1, session=0, episodes=len(members))
+        yield replace(whole, lane=-1, episodes=len(members))
 
 
 def _lane_of(history: History, hits: Hits, i: int) -> tuple[int, int]:

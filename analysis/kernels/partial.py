@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from analysis.findings import Step
+from analysis.kernels.class_hits import ClassHits
 from analysis.kernels.windows import WindowCounts
 
 #: Hits of one class and lane further apart than this are separate episodes.
@@ -83,9 +84,11 @@ class Partial:
 
     ``counts``: exact sums of what is no anomaly too (attempted, ok, fail, info, info_stored, open ...).
     ``evidence``: by class, how many of its hits lack which precondition.
+    ``hits``: every one of them, if that was asked for.
     """
 
     bucket: int
     episodes: list[Episode] = field(default_factory=list)
     evidence: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    hits: tuple[ClassHits, ...] = ()

@@ -11,6 +11,7 @@ import pickle
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.capture.capture import Capture
@@ -22,7 +23,8 @@ from analysis.kernels.bucket_report import BucketReport
 from analysis.report.documents import write_result
 from analysis.spark.session import WarmSession, spark_reason
 from analysis.spark.task import SCHEMA, SECOND_PASS, Task, judge_batches
-from analysis.verdict.result import RunFiles, grid_of, result_of
+from analysis.verdict.hits_file import write_hits
+from analysis.verdict.result import RunFiles, grid_of, result_of, trusted
 from harness.faultlog import read_faults
 from harness.rundir import RunDir, read_json, read_jsonl
 
@@ -35,12 +37,14 @@ def judge(
     session: SparkSession,
     *,
     root_uri: str | None = None,
+    hits: Path | None = None,
 ) -> Result:
     """Judge a sealed run and write result.json.
 
     Args:
         root_uri: where executors find the run's ``sealed`` folder, any URI that pyarrow.fs knows; None =
             the run folder, which they must then be able to read.
+        hits: a Parquet file for every hit (`analysis.verdict.hits_file`); None = witnesses only.
 
     Raises:
         UsageError: plan, manifest or all sealed tables are missing or cannot be read. (A sealed file that is
@@ -51,7 +55,7 @@ def judge(
     files = read_files(run)
     capture = Capture.find(run, root_uri)
     grid = grid_of(files, context)
-    task = Task(capture.root_uri, capture.buckets(), context, grid, capture.checksums)
+    task = Task(capture.root_uri, capture.buckets(), context, grid, capture.checksums, hits is not None)
     if changed := capture.changed_documents(run):
         reports = [BucketReport(SECOND_PASS, damage=tuple(changed))]
     else:
@@ -62,6 +66,9 @@ def judge(
         reports += run_tasks(session, replace(task, order=tuple(split)))
     result = result_of(files, context, capture, grid, reports, time.monotonic() - began)
     write_result(run, result)
+    if hits is not None:
+        partials = (report.partial for report in trusted(reports, capture))
+        write_hits(hits, (each for partial in partials if partial for each in partial.hits), context)
     return result
 
 

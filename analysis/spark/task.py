@@ -39,6 +39,7 @@ class Task:
     context: Context
     grid: Grid
     checksums: Mapping[str, str] = field(default_factory=dict)  # of the sealed files, as in `Capture`
+    with_hits: bool = False  # list every hit, not only witnesses
 
 
 def judge_batches(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -69,7 +70,7 @@ def judge_bucket(task: Task, number: int) -> BucketReport:
         rows = {table: getattr(bucket, table).rows_read for table in SEALED}
         streams = stream_rows(bucket)
         series = series_of(bucket.sends, bucket.deliveries, task.grid, task.context.lane_streams())
-        judged = classify(bucket)
+        judged = classify(bucket, with_hits=task.with_hits)
     except Exception as error:  # noqa: BLE001 - the wall of a kernel: its failure is an unknown
         return BucketReport(number, error=f"bucket {number}: {summary(error)}")
     return BucketReport(number, judged, series, rows, time.monotonic() - began, streams=streams)
@@ -77,13 +78,13 @@ def judge_bucket(task: Task, number: int) -> BucketReport:
 
 def _judge_split(task: Task, split: Split) -> BucketReport:
     try:
-        episodes, contradictions = judge_split(task.root_uri, split, task.context)
+        found = judge_split(task.root_uri, split, task.context, every_hit=task.with_hits)
     except Exception as error:  # noqa: BLE001 - as above
         names = ", ".join(map(task.context.stream_name, split.streams[:3]))
         more = f" and {len(split.streams) - 3} more" if len(split.streams) > 3 else ""
         return BucketReport(SECOND_PASS, error=f"{names}{more} as a whole: {summary(error)}")
-    judged = Partial(bucket=SECOND_PASS, episodes=episodes)
-    return BucketReport(SECOND_PASS, judged, contradictions=tuple(contradictions))
+    judged = Partial(bucket=SECOND_PASS, episodes=found.episodes, hits=tuple(found.hits))
+    return BucketReport(SECOND_PASS, judged, contradictions=tuple(found.contradictions))
 
 
 def summary(error: BaseException) -> str:

@@ -33,11 +33,16 @@ def findings_of(episodes: Iterable[Episode], context: Context, span: Span, seed:
     """
     groups: dict[tuple[str, Status], list[Episode]] = {}
     for episode in episodes:
-        promise = _promise(episode, context)
-        status = status_of(episode.cls, episode.split, promise, _unmet(episode, context))
+        status, _ = judged_status(episode, context)
         groups.setdefault((episode.cls, status), []).append(episode)
     found = [_finding(cls, status, rows, context, span, seed) for (cls, status), rows in groups.items()]
     return sorted(found, key=lambda f: (_ORDER.index(f.status), CLASSES[f.cls].rank))
+
+
+def judged_status(episode: Episode, context: Context) -> tuple[Status, tuple[str, ...]]:
+    """What its hits mean, and the preconditions that do not hold for them."""
+    unmet = _unmet(episode, context)
+    return status_of(episode.cls, episode.split, _promise(episode, context), unmet), unmet
 
 
 def _promise(episode: Episode, context: Context) -> Promise | None:

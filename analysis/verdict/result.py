@@ -88,9 +88,7 @@ def result_of(
     damage = [text for r in reports for text in r.damage]
     errors = [r.error for r in reports if r.error]
     missing = damage or ([] if errors else capture.missing(rows))
-    if missing and not capture.checksums:
-        # Nobody knows which rows are gone, and a row that is gone looks like a message that is.
-        reports = [replace(report, partial=None) for report in reports]
+    reports = trusted(reports, capture)
     series = Series.merged([r.series for r in reports if r.series], grid)
     load_end_ns = files.load_end_ns(context)
     target, choice = float(files.plan["rate_per_s"]), files.plan.get("rate_choice")
@@ -112,6 +110,16 @@ def result_of(
         contradictions=[text for r in reports for text in r.contradictions],
     )
     return _assembled(files, context, reports, facts, rows, judging_s)
+
+
+def trusted(reports: Sequence[BucketReport], capture: Capture) -> Sequence[BucketReport]:
+    """The reports without their findings if rows are missing and nobody knows which: a row that is gone looks
+    like a message that is."""
+    if capture.checksums or any(r.damage or r.error for r in reports):
+        return reports
+    if not capture.missing(_summed(r.rows for r in reports)):
+        return reports
+    return [replace(report, partial=None) for report in reports]
 
 
 def _assembled(

@@ -30,7 +30,7 @@ def judged(history: History, root: Path, few_rows: int = FEW_ROWS) -> tuple[list
     """The one stream that is split, with strays carried (or, ``few_rows=0``, read from their bucket)."""
     run = history.write(root)
     found = [judge_split(str(run.root), split, load_context(run)) for split in splits(run, few_rows)]
-    return [e for episodes, _ in found for e in episodes], [c for _, texts in found for c in texts]
+    return [e for one in found for e in one.episodes], [c for one in found for c in one.contradictions]
 
 
 def stored(history: History, order: list[tuple[int, int]]) -> None:
@@ -76,7 +76,7 @@ def test_streams_with_the_same_home_are_judged_together(tmp_path: Path) -> None:
     run = history.write(tmp_path / "run")
     (split,) = splits(run)
     assert (split.home, split.streams) == (0, (1, 3))
-    episodes, _ = judge_split(str(run.root), split, load_context(run))
+    episodes = judge_split(str(run.root), split, load_context(run)).episodes
     assert [(e.stream, e.lane, e.count) for e in episodes] == [(1, 0, 2), (3, 2, 2)]
 
 

@@ -1,0 +1,42 @@
+"""The hits of one class as numbers in columns, compressed for the way from a task to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.capture.bucket import Array
+
+#: Of each hit. Without a message: instance 0 and lane, seq, attempt -1; without a place: position -1.
+COLUMNS: Final = (
+    "instance", "lane", "seq", "attempt", "t_ns", "stream", "position", "ledger", "batch", "session",
+    "split", "unmet",
+)  # fmt: skip
+_SCHEMA: Final = pa.schema([pa.field(name, pa.int64()) for name in COLUMNS])
+
+
+@dataclass(frozen=True, slots=True)
+class ClassHits:
+    """Hits of one class. ``splits``: the texts that column ``split`` counts. ``data``: an Arrow stream."""
+
+    cls: str
+    splits: tuple[str, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, name: str, splits: Sequence[str], columns: Mapping[str, Array]) -> ClassHits:
+        """``columns``: those of `COLUMNS`, of one length."""
+        arrays = [pa.array(np.asarray(columns[each], np.int64)) for each in COLUMNS]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
+        return cls(name, tuple(splits), sink.getvalue().to_pybytes())
+
+    def columns(self) -> dict[str, Array]:
+        with pa.ipc.open_stream(self.data) as reader:
+            table = reader.read_all()
+        return {name: table.column(name).to_numpy() for name in COLUMNS}
