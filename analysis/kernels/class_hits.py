@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from analysis.capture.bucket import Array
 
-#: Of each hit. Without a message: instance 0 and lane, seq, attempt -1; without a place: position -1.
-COLUMNS: Final = (
-    "instance", "lane", "seq", "attempt", "t_ns", "stream", "position", "ledger", "batch", "session",
-    "split", "unmet",
-)  # fmt: skip
+#: Columns of a hit, with the values of one that is about no message and no place.
+NO_MESSAGE: Final[Mapping[str, int]] = {
+    "instance": 0, "lane": -1, "seq": -1, "attempt": -1, "t_ns": 0, "stream": 0, "position": -1, "ledger": 0,
+    "batch": 0, "session": 0, "split": 0, "unmet": 0,
+}  # fmt: skip
+COLUMNS: Final = tuple(NO_MESSAGE)
 _SCHEMA: Final = pa.schema([pa.field(name, pa.int64()) for name in COLUMNS])
 
 

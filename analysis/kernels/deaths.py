@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from analysis.capture.context import Context, Instance, Session
 from analysis.capture.deaths import ASKED, FENCED, Death
+from analysis.kernels.class_hits import NO_MESSAGE, ClassHits
+from analysis.kernels.hits import BITS
 from analysis.kernels.partial import Episode, Partial, RawWitness
 
 #: In the place of a bucket's number.
@@ -12,10 +16,19 @@ WHOLE_RUN = -1
 _SPLITS = {FENCED: "fenced", ASKED: "as configured"}
 
 
-def judge(context: Context) -> Partial:
+def judge(context: Context, *, with_hits: bool = False) -> Partial:
     """client-died, one episode a client; and how many clients were there to die when a fault was applied."""
     episodes = [_episode(client, client.died, context) for client in context.clients if client.died]
-    return Partial(bucket=WHOLE_RUN, episodes=episodes, counts={"clients_at_fault": _exposed(context)})
+    hits = tuple(map(_hit, episodes)) if with_hits else ()
+    counts = {"clients_at_fault": _exposed(context)}
+    return Partial(bucket=WHOLE_RUN, episodes=episodes, counts=counts, hits=hits)
+
+
+def _hit(episode: Episode) -> ClassHits:
+    own = {"instance": episode.instance, "session": episode.session, "t_ns": episode.first_ns}
+    own |= {"unmet": sum(BITS[name] for name in episode.unmet)}
+    columns = {name: np.array([own.get(name, value)]) for name, value in NO_MESSAGE.items()}
+    return ClassHits.of(episode.cls, (episode.split,), columns)
 
 
 def _episode(client: Instance | Session, death: Death, context: Context) -> Episode:

@@ -59,7 +59,10 @@ def judge(
     if changed := capture.changed_documents(run):
         reports = [BucketReport(SECOND_PASS, damage=tuple(changed))]
     else:
-        reports = [BucketReport(deaths.WHOLE_RUN, deaths.judge(context)), *run_tasks(session, task)]
+        reports = [
+            BucketReport(deaths.WHOLE_RUN, deaths.judge(context, with_hits=task.with_hits)),
+            *run_tasks(session, task),
+        ]
     damaged = {report.bucket for report in reports if report.damage}
     splits = splits_of([report.streams for report in reports if report.streams])
     if split := [each for each in splits if damaged.isdisjoint((each.home, *each.unread))]:

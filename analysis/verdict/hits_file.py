@@ -43,8 +43,8 @@ HIT_COLUMNS: Final = (
     HitColumn(
         "message", pa.string(), "as `trace` takes it; null: a window, or a row without a message of ours"
     ),
-    HitColumn("instance", pa.uint32(), "of the message, as in the sealed tables; null without one"),
-    HitColumn("lane", pa.uint32(), "the same"),
+    HitColumn("instance", pa.uint32(), "producer, as in the sealed tables; null if the hit concerns none"),
+    HitColumn("lane", pa.uint32(), "of the message, as in the sealed tables; null without one"),
     HitColumn("seq", pa.int64(), "the same"),
     HitColumn("attempt", pa.uint16(), "the same"),
     HitColumn("stream", _TEXT, "topic-partition; null unknown"),
@@ -101,7 +101,7 @@ def write_hits(path: Path, hits: Iterable[ClassHits], context: Context) -> int:
 
 def _table(hits: ClassHits, context: Context) -> pa.Table:
     columns = hits.columns()
-    stream, t_ns, is_message = columns["stream"], columns["t_ns"], columns["instance"] > 0
+    stream, t_ns, is_message = columns["stream"], columns["t_ns"], columns["seq"] >= 0
     found: dict[str, pa.Array] = {
         "class": _texts(np.zeros(len(stream), np.int64), [hits.cls]),
         "split": _texts(columns["split"], hits.splits),
@@ -111,9 +111,9 @@ def _table(hits: ClassHits, context: Context) -> pa.Table:
         "t_s": pa.array((t_ns - context.epoch_ns) / 1e9, mask=t_ns <= 0),
         "fault": _faults(t_ns, context),
     }
-    for name in ("instance", "lane", "seq", "attempt"):
+    for name in ("lane", "seq", "attempt"):
         found[name] = pa.array(columns[name], mask=~is_message)
-    for name, known in (("position", 0), ("session", 1), ("t_ns", 1)):
+    for name, known in (("instance", 1), ("position", 0), ("session", 1), ("t_ns", 1)):
         found[name] = pa.array(columns[name], mask=columns[name] < known)
     found |= {name: pa.array(columns[name]) for name in ("ledger", "batch")}
     return pa.table([found[column.name].cast(column.type) for column in HIT_COLUMNS], schema=_SCHEMA)

@@ -230,6 +230,7 @@ def unstated(said: ImportFile, facts: Facts) -> dict[str, str]:
         "silence-limit": (bool(said.stall), "import.yaml does not say stall"),
         "settlements": (settled, "no row of deliveries is a commit or a confirmed acknowledgement"),
         "fixed-lanes": (bool(said.lanes), "import.yaml does not say lanes"),
+        "self-reports": (False, "no table says whether a client declared itself dead"),
         "deadlines": (bool(said.producers.deadline), "import.yaml does not say producers.deadline"),
         "ignored-results": (bool(said.producers.results), "import.yaml does not say producers.results"),
         "resent": (bool(said.producers.results), "import.yaml does not say producers.results"),

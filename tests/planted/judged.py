@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pyarrow as pa
 
 from analysis.capture.capture import Capture
+from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.findings import Result
 from analysis.kernels import deaths
+from analysis.kernels.across import splits_of
 from analysis.kernels.bucket_report import BucketReport
+from analysis.kernels.class_hits import ClassHits
 from analysis.spark.judge import read_files
 from analysis.spark.task import Task, judge_batches
 from analysis.verdict.result import grid_of, result_of
@@ -23,13 +27,30 @@ def task_of(run: RunDir) -> Task:
     return Task(capture.root_uri, capture.buckets(), context, grid_of(read_files(run), context))
 
 
-def judge_here(run: RunDir) -> Result:
-    """What `analysis.spark.judge` makes of a run, its tasks one after the other."""
-    task = task_of(run)
+def reports_of(task: Task) -> list[BucketReport]:
+    """What is found in a run, its tasks one after the other, those of spread streams included."""
+    whole = BucketReport(deaths.WHOLE_RUN, deaths.judge(task.context, with_hits=task.with_hits))
+    reports = [whole, *_answers(task)]
+    split = splits_of([report.streams for report in reports if report.streams])
+    return [*reports, *_answers(replace(task, order=tuple(split)))]
+
+
+def _answers(task: Task) -> list[BucketReport]:
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(task.order)))})
     answers = [
         a for batch in judge_batches(task, iter([numbers])) for a in batch.column("report").to_pylist()
     ]
-    whole = BucketReport(deaths.WHOLE_RUN, deaths.judge(task.context))
-    reports = [whole, *(pickle.loads(answer) for answer in answers)]
-    return result_of(read_files(run), task.context, Capture.find(run), task.grid, reports, 0.0)
+    return [pickle.loads(answer) for answer in answers]
+
+
+def hits_here(run: RunDir) -> tuple[list[ClassHits], Context]:
+    """Every hit of a run, and its context."""
+    task = replace(task_of(run), with_hits=True)
+    partials = [report.partial for report in reports_of(task) if report.partial]
+    return [each for partial in partials for each in partial.hits], task.context
+
+
+def judge_here(run: RunDir) -> Result:
+    """What `analysis.spark.judge` makes of a run."""
+    task = task_of(run)
+    return result_of(read_files(run), task.context, Capture.find(run), task.grid, reports_of(task), 0.0)

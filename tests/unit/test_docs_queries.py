@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from analysis.verdict.hits_file import HIT_COLUMNS, write_hits
 from harness.records import SEALED
 from harness.rundir import RunDir, point_latest, write_json
+from tests.planted.judged import hits_here
 from tests.planted.large import plant
 from tests.planted.planters import Truth
 
@@ -39,6 +41,7 @@ def make_run(folder: Path) -> Truth:
     campaign = RunDir(folder / "runs" / "r1")
     truth = plant(campaign.root / "unsafe-1", messages=20_000, partitions=4, anomalies=ANOMALIES, seed=11)
     write_json(campaign.campaign, {"runs": ["unsafe-1"]})
+    write_hits(folder / "hits.parquet", *hits_here(RunDir(campaign.root / "unsafe-1")))
     point_latest(campaign)
     return truth
 
@@ -77,10 +80,11 @@ def test_the_page_has_a_query_of_each() -> None:
     assert [re.findall(r"^import (\w+)", code, re.MULTILINE) for code, _ in blocks()] == [
         ["duckdb"],
         ["pandas"],
+        ["duckdb"],
     ]
 
 
-@pytest.mark.parametrize(("code", "output"), blocks(), ids=["duckdb", "pandas"])
+@pytest.mark.parametrize(("code", "output"), blocks(), ids=["duckdb", "pandas", "hits"])
 def test_a_query_prints_what_the_page_shows(folder: Path, code: str, output: str) -> None:
     with standing_in(folder):
         assert printed(code) == output
@@ -108,6 +112,12 @@ def test_the_format_page_lists_every_sealed_column(table: str) -> None:
     listed = re.findall(r"^\| (\w+) \| (\w+) \| (\w+) \| (.*) \|$", section, re.MULTILINE)[1:]
     short = {"dictionary": "dictionary", "DELTA_BINARY_PACKED": "delta"}
     assert listed == [(c.name, c.dtype, short[c.encoding], c.doc) for c in SEALED[table]]
+
+
+def test_the_format_page_lists_every_column_of_a_hit() -> None:
+    section = (DOCS / "capture-format.md").read_text().split("## Every hit\n")[1]
+    listed = re.findall(r"^\| (\w+) \| (\w+) \| (.*) \|$", section, re.MULTILINE)[1:]
+    assert listed == [(c.name, str(c.type), c.doc) for c in HIT_COLUMNS]
 
 
 def rewrite() -> None:
