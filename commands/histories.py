@@ -100,16 +100,16 @@ def _show(made: SuiteReport, page: Path) -> None:
     write(str(page))
 
 
-def report_night(history: History, suite: str, night: str, folder: Path) -> str:
-    """Write the report of a night that is over into its folder: its headline; empty if nothing was run."""
+def report_night(history: History, suite: str, night: str, folder: Path) -> SuiteReport | None:
+    """Write the report of a night that is over into its folder; None if nothing was run."""
     from history.report import read_report
     from history.summary import write_report
 
     if not history.rounds(suite, since=night, until=night):
-        return ""
+        return None
     made = read_report(history, suite, night)
     write_report(made, folder)
-    return made.headline
+    return made
 
 
 # ----- history -------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -24,7 +24,7 @@ from suites.matrix import SEEDS, Axes, Cell, Facts, expand
 from suites.model import FailOn
 from suites.night import Night, nights, turns_of
 from suites.retention import apply, removals
-from suites.sticky import evidence, is_red, open_seeds
+from suites.sticky import evidence, open_seeds
 from suites.versions import Chosen, Releases, is_open
 from suites.versions import choose as choose_version
 
@@ -152,25 +152,6 @@ def tidy(run_dir: Path, night: Night, history: History) -> Iterator[str]:
     protected = [Path(folder) for rows in by_cell.values() for folder in evidence(rows)]
     found = list(nights(run_dir, night.suite))
     yield from apply(removals(found, night.keep, protected, datetime.now(UTC)))
-
-
-def new_cells(rounds: Sequence[Round], night: str, cells: Sequence[Cell]) -> set[str]:
-    """Cells in which something is worse since this night, and not because of the machine; and red ones
-    that never ran before: nothing says that it is old.
-
-    Args:
-        rounds: of the suite, this night the last.
-    """
-    from history.changes import story_of
-
-    before = {row.cell for row in rounds if row.night < night}
-    red = {row.cell for row in rounds if row.night == night and row.cell not in before and is_red(row)}
-    told = {
-        change.cell
-        for change in story_of([row for row in rounds if row.night <= night]).fresh
-        if change.kind == "class" and change.is_worse and not change.machine
-    }
-    return {cell.id for cell in cells if {cell.id, *cell.history_cells} & (red | told)}
 
 
 # ----- what a matrix asks ------------------------------------------------------------------------------

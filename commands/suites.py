@@ -242,7 +242,7 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
     from filelock import FileLock, Timeout
 
     from commands.nights import NightRun
-    from commands.suite_plans import new_cells, tidy
+    from commands.suite_plans import tidy
     from commands.turns import LivePlayer
     from commands.upkeep import end_leftovers
     from harness.rundir import write_json
@@ -262,19 +262,20 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
         except Interrupted as error:
             error.hint = f"`brokerstorm suite run {night.file} --resume` goes on"
             raise
-        new = new_cells(history.rounds(night.suite), night_dir.id, night.cells)
-        document = summarize(night_dir, night, new).document()
-        for skipped in document["not_run"]:
-            history.skip(night_dir.id, night.suite, skipped["cell"], skipped["why"])
+        for skipped in summarize(night_dir, night, frozenset()).not_run:
+            history.skip(night_dir.id, night.suite, skipped.cell, skipped.why)
         told = report_night(history, night.suite, night_dir.id, night_dir.root)
+        worse = told.new_cells if told else set()
+        new = {cell.id for cell in night.cells if worse & {cell.id, *cell.history_cells}}
+        document = summarize(night_dir, night, new).document()
         write_json(night_dir.document, document)
         for line in tidy(settings.run_dir, night, history):
             _tell(line)
-    settings.show(document, lambda: _show_night(night_dir, document, told))
+    settings.show(document, lambda: _show_night(night_dir, document, told.headline if told else ""))
     return int(document["exit_code"])
 
 
-def _show_night(night_dir: NightDir, document: dict[str, Any], told: str) -> None:
+def _show_night(night_dir: NightDir, document: dict[str, Any], headline: str) -> None:
     for cell in document["cells"]:
         for each in cell["rounds"]:
             reasons = "; ".join(each["reasons"])
@@ -284,7 +285,7 @@ def _show_night(night_dir: NightDir, document: dict[str, Any], told: str) -> Non
     for skipped in document["not_run"]:
         paragraph(f"not run  {skipped['cell']}: {skipped['why']}", hanging=" " * 9)
     counts = ", ".join(f"{count} {word}" for word, count in document["verdicts"].items() if count)
-    paragraph(f"{document['suite']}: {told or counts or 'nothing was run'}")
+    paragraph(f"{document['suite']}: {headline or counts or 'nothing was run'}")
     if night_dir.run.report.exists():
         write(str(night_dir.run.report))
 
