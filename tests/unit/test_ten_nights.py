@@ -1,0 +1,119 @@
+"""Ten nights of a suite through `suite run`: a regression and a slowdown are told on the right nights, and
+nothing else. Only what plays a turn on brokers is replaced."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli import main
+from harness.rundir import RunDir
+from tests.history_samples import LOST, a_round
+
+#: Night of the regression and of the slowdown, from 1.
+REGRESSION, SLOWDOWN, NIGHTS = 6, 8, 10
+SUITE = """\
+name: ten
+about: ten nights
+cells:
+  - scenarios: [kafka-smoke, kafka-quick]
+    rounds: 3
+  - scenarios: [kafka-smoke]
+    settings: {control: {load.rate: 2000}}
+    rounds: 3
+    control: true
+"""
+
+
+class Scripted:
+    """A player whose kafka-smoke loses messages from night 6 on, and whose kafka-quick is slower from 8."""
+
+    night = 0
+
+    def __init__(self, settings: Any, night_dir: Any, night: Any) -> None:
+        self._dir, self._night = night_dir, night
+
+    def __enter__(self) -> Scripted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def bed(self, turn: Any) -> str:
+        return "one"
+
+    def fetch(self, turns: Any) -> None:
+        return None
+
+    @contextmanager
+    def opened(self, turns: Any) -> Any:
+        yield self
+
+    def play(self, turn: Any, root: RunDir) -> Any:
+        from commands.nights import Played
+
+        root.root.mkdir()
+        lost = self._loses(turn)
+        return Played(int(lost), [LOST] if lost else [], f"brokerstorm run kafka-smoke --seed {turn.seed}")
+
+    def _loses(self, turn: Any) -> bool:
+        return turn.cell == "kafka-smoke" and self.night >= REGRESSION
+
+    def clear(self) -> None:
+        return None
+
+    def note(self, text: str) -> None:
+        return None
+
+    def judged(self, root: RunDir) -> None:
+        return None
+
+    def rows(self, turn: Any, ended: Any) -> list[Any]:
+        dice = random.Random(f"{self.night} {turn.cell} {turn.number}")
+        cell = self._night.cell(turn)
+        slow = 3.0 if turn.cell == "kafka-quick" and self.night >= SLOWDOWN else 1.0
+        row = a_round(self.night, turn.number, cell=cell.history_cells[0], hit=self._loses(turn))
+        facts = {
+            "night": self._dir.id,
+            "suite": self._night.suite,
+            "seed": turn.seed,
+            "is_sticky": turn.is_sticky,
+            "is_control": cell.is_control,
+            "latency_ms": {"p99": 80.0 * slow * dice.lognormvariate(0, 0.08)},
+            "longest_outage_s": 4.0 * dice.lognormvariate(0, 0.1),
+            "rate_held_per_s": 3000.0,
+        }
+        return [type(row)(**{**{name: getattr(row, name) for name in row.__slots__}, **facts})]
+
+
+def test_ten_nights_tell_a_regression_and_a_slowdown_on_their_nights_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("commands.turns.LivePlayer", Scripted)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    file = tmp_path / "ten.yaml"
+    file.write_text(SUITE)
+    codes, told = [], {}
+    for night in range(1, NIGHTS + 1):
+        monkeypatch.setattr(Scripted, "night", night)
+        clock = SimpleNamespace(strftime=lambda _, day=night: f"202611{day:02d}-030000")
+        monkeypatch.setattr("harness.rundir.time", clock)
+        arguments = ["--run-dir", str(tmp_path / "runs"), "suite", "run", str(file), "--offline"]
+        codes.append(main([*arguments, "--fail-on", "new"]))
+        capsys.readouterr()
+        report = json.loads((tmp_path / "runs" / f"202611{night:02d}-030000-ten" / "report.json").read_text())
+        fresh = [change for change in report["changes"] if change["told"] == report["night"]]
+        if fresh:
+            told[night] = [(c["cell"], c["subject"], c["at"][6:8], c["machine"]) for c in fresh]
+    assert codes == [1 if night == REGRESSION else 0 for night in range(1, NIGHTS + 1)]
+    regression = told.pop(REGRESSION)
+    assert regression == [("kafka-smoke", LOST, f"{REGRESSION:02d}", "")]
+    ((night, slowdown),) = told.items()
+    assert slowdown == [("kafka-quick/unsafe", "p99", f"{SLOWDOWN:02d}", "")]
+    assert SLOWDOWN < night <= NIGHTS
