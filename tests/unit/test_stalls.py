@@ -245,3 +245,29 @@ def test_a_stall_is_written_down_with_who_and_what(tmp_path: Path) -> None:
     assert first.endswith("consumer-3 (kafka-python) stalls: handed nothing since 00:07.2")
     assert last.endswith("consumer-3 goes on: it is handed messages again")
     said.close()
+
+
+def test_a_client_that_gave_itself_up_is_written_down_and_told_of(tmp_path: Path) -> None:
+    run, said = RunDir(tmp_path / "run").create(), (tmp_path / "said").open("w+")
+    manifest = Manifest(run, command="x", versions={})
+    pool = WorkerPool(
+        plan_of(), run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True
+    )
+    spec = {"client": {"library": "kafka-clients"}, "consumer": {"session": 1}}
+    worker = WorkerProcess("consumer-1", "consumer", spec, tmp_path)
+    event = {
+        "type": "event",
+        "t_ns": 5,
+        "kind": "client-died",
+        "why": "error",
+        "name": "_FATAL",
+        "text": "_FATAL: no",
+    }
+    pool._on_message(worker, event)
+    assert worker.client_died
+    (row,) = read_jsonl(run.events)
+    assert row == {"worker": "consumer-1", **{k: v for k, v in event.items() if k != "type"}}
+    said.seek(0)
+    (line,) = said.read().splitlines()
+    assert line.endswith("consumer-1 (kafka-clients) declared itself dead: _FATAL: no")
+    said.close()
