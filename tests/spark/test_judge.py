@@ -47,7 +47,7 @@ def test_a_clean_capture_passes(spark: SparkSession, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
     result = judge(run, spark)
     assert (result.verdict, result.reasons, result.exit_code) == (Verdict.PASS, [], 0)
-    assert result.rows == {"sends": 60, "log": 60, "deliveries": 66}
+    assert result.rows == {"sends": 60, "log": 60, "deliveries": 66, "log_probes": 0}
     assert result.sends["attempted"] == result.sends["ok"] == 60
     assert sum(result.timeline.ok) == 60
     assert result.latency_ms["max"] == 1.0
@@ -237,4 +237,4 @@ def test_a_stream_over_two_buckets_is_judged_as_a_whole(spark: SparkSession, tmp
     history.deliver(0, 1, 2, partition=0).deliver(0, lane=1, partition=0).deliver(1, partition=1)
     result = judge(write(history, tmp_path / "run"), spark)
     assert found(result) == {"wrong-partition": 1, "delivery-reorder": 1}
-    assert result.rows == {"sends": 5, "log": 5, "deliveries": 7}
+    assert result.rows == {"sends": 5, "log": 5, "deliveries": 7, "log_probes": 0}
