@@ -312,6 +312,11 @@ def _inset(text: str, style: str = "") -> RenderableType:
     return Padding(Text(words.plain(text), style=style, overflow="fold"), (0, 0, 0, 2))
 
 
+def unknown_help() -> tuple[str, Text | str]:
+    """The page that has every reason."""
+    return "unknown", for_terminal("docs/howto/when-it-says-unknown.md: what to do about each reason")
+
+
 def is_message(witness: Witness) -> bool:
     """Whether `trace` can follow it: a window of a stream, such as a stall, is no message."""
     return "/" in witness.message or "@" in witness.message
@@ -325,6 +330,8 @@ def _closing(result: Result, report: Path | None) -> RenderableType:
     if traced is not None:
         run = f" {report.parent}" if report is not None else ""
         lines.append(("trace", for_terminal(f"brokerstorm trace {traced}{run}")))
+    if result.verdict is Verdict.UNKNOWN:
+        lines.append(unknown_help())
     lines.append(("repeat", for_terminal(words.plain(result.command))))
     lines.append(("exit", str(result.exit_code)))
     return rows(lines)

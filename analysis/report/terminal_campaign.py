@@ -10,7 +10,7 @@ from rich.text import Text
 
 from analysis.findings import Witness
 from analysis.report import words
-from analysis.report.terminal import emit, faults_counted, is_message, rows, witness_facts
+from analysis.report.terminal import emit, faults_counted, is_message, rows, unknown_help, witness_facts
 from analysis.verdict.campaign import CLEAN, Campaign, Expectation, RunSummary, VariantResult
 from harness.invocation import for_terminal
 
@@ -45,6 +45,8 @@ def next_steps(campaign: Campaign, report: Path | None) -> RenderableType:
             for run, _, witness in shown[:1]
             if is_message(witness)
         ]
+    if outcome_of(campaign) is Expectation.UNDECIDED:
+        lines.append(unknown_help())
     lines += [("repeat", for_terminal(words.plain(campaign.command))), ("exit", str(campaign.exit_code))]
     return rows(lines)
 

@@ -155,13 +155,6 @@ def test_troubleshooting_has_every_exit_code() -> None:
     assert listed == {code.value for code in Exit}
 
 
-def test_troubleshooting_has_every_check_of_a_verdict() -> None:
-    """Every check that can make a run unknown is a heading."""
-    code = (ROOT / "analysis" / "verdict" / "coverage.py").read_text()
-    names = set(re.findall(r"\bCheck\(\s*\"(\w+)\"", code))
-    assert names == set(re.findall(r"^### (\w+)$", TROUBLE.read_text(), re.M))
-
-
 def test_troubleshooting_quotes_messages_that_there_are() -> None:
     """``...`` in a message stands for a name or a number."""
     text = "".join(

@@ -86,6 +86,7 @@ def test_a_clean_run_says_what_it_showed() -> None:
 
 def test_unknown_names_every_gap_and_what_is_missing() -> None:
     text = said(unknown())
+    assert "when-it-says-unknown.md: what to do" in text
     assert text.startswith(" UNKNOWN ")
     assert "? 1 of 2 faults took effect; pause kafka-3 changed nothing" in text
     assert "? orders-3 read to 41,203 of 48,000 (stall)" in text
