@@ -1,0 +1,109 @@
+"""From a suite and its history to a night: expected times, red seeds, rows of broken turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commands.console import Settings
+from commands.suite_plans import SuiteRequest, plan_night, tidy
+from commands.turns import LivePlayer
+from harness.run.interrupts import Interrupts
+from history.rounds import Round
+from history.store import History
+from suites.choice import Shard
+from suites.night import NightDir
+from tests.unit.test_nights import an_end
+
+SUITE = """
+name: mine
+budget: 10m
+cells:
+  - scenarios: [kafka-smoke, kafka-acks1]
+  - bugs: [sarama-2377]
+    rounds: 2
+"""
+RED = Round(
+    key="1", night="20260101", suite="mine", cell="kafka-smoke", scenario="kafka-smoke", expect="clean",
+    seed=4711, verdict="fail", exit_code=1, duration_s=99.0, folder="/runs/1",
+)  # fmt: skip
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> str:
+    path = tmp_path / "mine.yaml"
+    path.write_text(SUITE)
+    return str(path)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with History.open(tmp_path / "history.sqlite") as made:
+        yield made
+
+
+def plan(suite: str, history: History | None, **changes: object):  # type: ignore[no-untyped-def]
+    request = replace(SuiteRequest(suite=suite, seed=5), **changes)  # type: ignore[arg-type]
+    return plan_night(request, history, Path("history.sqlite"), lambda text: None)
+
+
+def test_without_a_history_times_are_guessed_from_the_load(suite: str) -> None:
+    expected = plan(suite, None).choice.expected_s
+    # warm-up and load, and 25 s around it; of two variants, or of both versions of a bug, twice
+    assert expected == {
+        "kafka-smoke": 37.0, "kafka-acks1": 2 * (35.0 + 25.0), "sarama-2377 stopped-broker": 2 * (11.0 + 25.0)
+    }  # fmt: skip
+
+
+def test_a_history_gives_times_and_seeds_that_are_still_red(suite: str, history: History) -> None:
+    history.add(RED)
+    planned = plan(suite, history)
+    turns = [turn for turn in planned.night.turns if turn.cell == "kafka-smoke"]
+    assert [(turn.seed == 4711, turn.is_sticky, turn.expected_s) for turn in turns] == [
+        (False, False, 99.0), (True, True, 99.0),
+    ]  # fmt: skip
+    assert planned.choice.expected_s["kafka-smoke"] == 198.0
+
+
+def test_what_does_not_fit_is_left_out_and_says_why(suite: str) -> None:
+    night = plan(suite, None, budget_s=120.0).night
+    assert [cell.id for cell in night.cells] == ["kafka-smoke", "sarama-2377 stopped-broker"]
+    assert night.left_out == {"kafka-acks1": "would not fit the budget: about 120 s"}
+
+
+def test_the_command_line_decides_what_the_suite_leaves_open(suite: str) -> None:
+    night = plan(suite, None, runtime="process", shard=Shard(1, 3), fail_on="none").night
+    assert {cell.runtime for cell in night.cells} == {"process"}
+    assert (night.shard, night.fail_on, len(night.cells)) == ("1/3", "none", 1)
+    assert night.command.endswith("--seed 5 --runtime process --shard 1/3")
+
+
+def test_a_broken_turn_has_a_row_in_every_cell_of_the_history(suite: str, tmp_path: Path) -> None:
+    night = plan(suite, None).night
+    settings = Settings(
+        json=False, quiet=True, verbose=0, color=False, run_dir=tmp_path, interrupts=Interrupts()
+    )
+    player = LivePlayer(settings, NightDir(tmp_path / "n"), night)
+    turn = next(turn for turn in night.turns if turn.cell == "kafka-acks1")
+    rows = player.rows(turn, an_end(turn, verdict="broken", exit_code=4, reasons=["no memory"]))
+    assert [(row.cell, row.exit_code, row.verdict, row.seed) for row in rows] == [
+        (f"kafka-acks1/{variant}", 4, None, turn.seed) for variant in night.cells[1].variants
+    ]
+
+
+def test_turns_on_the_same_brokers_share_a_cluster(suite: str, tmp_path: Path) -> None:
+    night = plan(suite, None).night
+    settings = Settings(
+        json=False, quiet=True, verbose=0, color=False, run_dir=tmp_path, interrupts=Interrupts()
+    )
+    player = LivePlayer(settings, NightDir(tmp_path / "n"), night)
+    assert len({player.bed(turn) for turn in night.turns}) == 1
+
+
+def test_a_suite_that_says_nothing_of_keeping_loses_nothing(
+    suite: str, history: History, tmp_path: Path
+) -> None:
+    assert list(tidy(tmp_path, plan(suite, history).night, history)) == []
