@@ -99,6 +99,7 @@ def test_names_that_the_code_mentions_exist() -> None:
 # ----- architecture.md ---------------------------------------------------------------------------------
 
 
+@cache
 def rooms() -> list[str]:
     """The packages of architecture.md in its order."""
     page = ROOT / "docs" / "explanation" / "architecture.md"

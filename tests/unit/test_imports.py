@@ -86,10 +86,16 @@ def name_of(path: Path) -> str:
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """A module, parsed once for all tests of its process."""
+    return ast.parse(path.read_text(), str(path))
+
+
+@cache
 def nodes(path: Path) -> list[ast.AST]:
     """The imports and the functions of a module."""
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef
-    return [node for node in ast.walk(ast.parse(path.read_text(), str(path))) if isinstance(node, kinds)]
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, kinds)]
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -187,7 +193,7 @@ def test_only_the_modules_of_a_system_name_it() -> None:
         if name_of(path).startswith(parts)
         and (not is_worker(path) or path.parent.name == "workers")
         and not set(path.stem.split("_")) & set(SYSTEMS)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Constant) and node.value in SYSTEMS
     ]
     assert wrong == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_docs import PAGES
-from tests.unit.test_imports import OURS, ROOT, is_test, name_of, sources
+from tests.unit.test_imports import OURS, ROOT, is_test, name_of, sources, tree_of
 
 MAX_COLUMNS = 120
 WRAPPED = (".css", ".go", ".html", ".java", ".js", ".toml", ".yaml")
@@ -59,7 +59,7 @@ def test_pages_use_the_words_of_the_field(page: Path) -> None:
 
 def texts(path: Path) -> Iterator[str]:
     """The string constants of a module, docstrings among them: messages, help texts, reports."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
@@ -80,6 +80,6 @@ def test_a_module_docstring_says_what_the_module_does() -> None:
     wrong = [
         f"{name_of(path)}: {docstring.splitlines()[0]}"
         for path in sources()
-        if (docstring := ast.get_docstring(ast.parse(path.read_text())) or "").startswith(("What ", "How "))
+        if (docstring := ast.get_docstring(tree_of(path)) or "").startswith(("What ", "How "))
     ]
     assert wrong == []
