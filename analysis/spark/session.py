@@ -320,8 +320,12 @@ def probe_executors(session: SparkSession) -> None:
 
 
 def spark_reason(error: BaseException) -> str:
-    """The line of a Spark failure that says what went wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """The line of a Spark failure that says what went wrong. Its text lies in the JVM, which may be gone."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - py4j asks the JVM
+        text = f"{type(error).__name__}, and Spark has gone"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception|MISMATCH)", line)]
     return (telling or lines or [type(error).__name__])[-1 if telling else 0][:400]
 

@@ -198,6 +198,8 @@ def _listed(filesystem: Any, root: str, uri: str) -> list[Any]:
         infos = filesystem.get_file_info(pafs.FileSelector(root))
     except FileNotFoundError as error:
         raise UsageError(f"cannot read an import from {uri}: there is no such folder", hint=HINT) from error
+    except NotADirectoryError as error:
+        raise UsageError(f"{uri} is a file: name the folder that holds import.yaml", hint=HINT) from error
     except (OSError, pa.ArrowException, ValueError) as error:
         raise UsageError(f"cannot read an import from {uri}: {_first_line(error)}", hint=HINT) from error
     return [info for info in infos if not info.base_name.startswith((".", "_"))]

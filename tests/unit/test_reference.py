@@ -14,7 +14,7 @@ from commands.plans import read_scenario
 from docs import generate, model_keys
 from faults.kinds import KINDS
 from harness.errors import EXIT_MEANING, Exit
-from harness.scenario.bundled import SCHEMA_FILE, bundled_bugs, bundled_scenarios
+from harness.scenario.bundled import IMPORT_SCHEMA_FILE, SCHEMA_FILE, bundled_bugs, bundled_scenarios
 from harness.scenario.file import load_scenario
 from harness.scenario.model import Part, Scenario
 from harness.scenario.schema import copied_scenario, new_scenario
@@ -38,6 +38,17 @@ def test_bundled_scenarios_fit_the_published_schema(
     name: str, validator: jsonschema.Draft202012Validator
 ) -> None:
     validator.validate(yaml.safe_load(bundled_scenarios()[name].read_text()))
+
+
+def test_the_example_of_an_import_fits_its_published_schema() -> None:
+    schema = json.loads(IMPORT_SCHEMA_FILE.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    example = Path(__file__).resolve().parents[2] / "examples" / "import" / "import.yaml"
+    first, text = example.read_text().split("\n", 1)
+    assert (example.parent / first.partition("$schema=")[2]).resolve() == IMPORT_SCHEMA_FILE
+    validator.validate(yaml.safe_load(text))
+    assert not validator.is_valid({"system": "kafka", "topics": {"orders": 0}})
 
 
 @pytest.mark.parametrize("name", bundled_scenarios())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.spark.session import WarmSession, default_master, is_local, module_files
+from analysis.spark.session import WarmSession, default_master, is_local, module_files, spark_reason
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.java import ClassArchive, Java
 
@@ -31,6 +31,16 @@ def test_the_class_archive_is_written_once_for_a_java_and_a_spark(
     assert again.use()[0] == f"-XX:SharedArchiveFile={archive.path}"
     other = ClassArchive(Java(java.path, 21, "21.0.2"), "spark-4.3.0", "-XX:+UseSerialGC")
     assert other.use() == []
+
+
+class _TextInTheJvm(Exception):
+    def __str__(self) -> str:
+        raise ConnectionRefusedError("the JVM is gone")
+
+
+def test_a_failure_can_be_told_when_spark_has_gone() -> None:
+    assert spark_reason(_TextInTheJvm()) == "_TextInTheJvm, and Spark has gone"
+    assert spark_reason(ValueError("first\nPythonException: the reason")) == "PythonException: the reason"
 
 
 def test_masters() -> None:

@@ -1,0 +1,192 @@
+"""Tables of another tool: judged as a recorded run is, and never better than what was stated with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.findings import Result, Status, Verdict
+from harness.importing.capture import import_run
+from harness.importing.source import Source
+from harness.plan.model import Plan
+from harness.records import Event
+from harness.rundir import RunDir, read_json
+from tests.planted.foreign import COLUMNS, KNOWN, description, rows_of, write_import
+from tests.planted.judged import judge_here
+from tests.planted.streams import STREAMS, PlantedStream
+from tests.planted.tiny import History
+
+Judged = Callable[..., Result]
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Judged:
+    """Judges a history (or rows of it) as an import; ``said`` changes import.yaml."""
+
+    def judge_it(
+        history: History, *, rows: Any = None, kind: str = "csv", buckets: int = 4, **said: Any
+    ) -> Result:
+        source = write_import(tmp_path / "in", rows or rows_of(history), description(history, **said), kind)
+        return judge_here(import_run(Source.open(str(source)), tmp_path / "runs", buckets=buckets))
+
+    return judge_it
+
+
+def latest(tmp_path: Path) -> RunDir:
+    return RunDir((tmp_path / "runs" / "latest").resolve())
+
+
+def found(result: Result) -> dict[str, tuple[Status, int]]:
+    return {f.cls: (f.status, f.count) for f in result.findings if f.status is not Status.INFO}
+
+
+CASES = [(stream, "csv") for stream in STREAMS]
+CASES += [(stream, kind) for stream in STREAMS[:1] for kind in ("jsonl.gz", "parquet")]
+
+
+@pytest.mark.parametrize(
+    ("planted", "kind"), CASES, ids=[f"{planted.name}-{kind}" for planted, kind in CASES]
+)
+def test_an_import_is_judged_as_a_recorded_run(judged: Judged, planted: PlantedStream, kind: str) -> None:
+    result = judged(planted.history(), kind=kind)
+    expected = {planted.cls: (Status.VIOLATION, len(planted.seqs))} if planted.cls else {}
+    assert found(result) == expected
+    assert result.verdict is (Verdict.FAIL if planted.cls else Verdict.PASS), result.reasons
+
+
+def clean(count: int = 10) -> History:
+    return History().sent(count).log(*range(count)).assign(0).deliver(*range(count)).commit(count)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("all_sends", "import.yaml does not say evidence.all_sends"),
+        ("producers_ended", "import.yaml does not say evidence.producers_ended"),
+        ("cluster_recovered", "import.yaml does not say evidence.cluster_recovered"),
+        ("all_deliveries", "import.yaml does not say evidence.all_deliveries"),
+        ("drained", "import.yaml does not say evidence.drained"),
+    ],
+)
+def test_what_is_not_stated_makes_no_pass(judged: Judged, statement: str, reason: str) -> None:
+    evidence = {name: True for name in KNOWN["evidence"] if name != statement}
+    result = judged(clean(), evidence=evidence)
+    assert (result.verdict, result.reasons) == (Verdict.UNKNOWN, [reason])
+
+
+def test_nothing_is_claimed_that_nobody_stated(judged: Judged) -> None:
+    result = judged(clean(), evidence=None, producers=None)
+    assert result.verdict is Verdict.UNKNOWN
+    assert "generator" not in {check["name"] for check in result.coverage}, "nobody watched the generator"
+    assert {"acked-lost", "not-dispatched", "phantom", "hang", "stall", "corrupt"} <= result.untested.keys()
+    assert result.untested["hang"] == "not known: import.yaml does not say producers.deadline"
+    assert result.untested["corrupt"] == "not known: no table has a column check"
+
+
+def test_without_settings_a_loss_is_suspect(judged: Judged) -> None:
+    history = next(s for s in STREAMS if s.name == "acked-loss-last-two").history()
+    assert found(judged(history, producers=None)) == {"acked-lost": (Status.SUSPECT, 2)}
+
+
+def test_without_bounds_the_tail_is_not_proved(judged: Judged) -> None:
+    history = next(s for s in STREAMS if s.name == "acked-loss-last-two").history()
+    rows = rows_of(history) | {"log_bounds": []}
+    result = judged(history, rows=rows)
+    assert found(result) == {"acked-lost": (Status.SUSPECT, 2)}
+    assert result.verdict is Verdict.UNKNOWN
+    assert any("orders-0 not read" in reason for reason in result.reasons)
+
+
+def test_a_phantom_may_be_of_another_writer(judged: Judged) -> None:
+    history = next(s for s in STREAMS if s.name == "phantom").history()
+    evidence = KNOWN["evidence"] | {"only_writer": False}
+    assert found(judged(history, evidence=evidence)) == {"phantom": (Status.SUSPECT, 1)}
+
+
+def test_groups_are_judged_apart(judged: Judged) -> None:
+    """Group B was given three messages less than group A."""
+    history = clean()
+    rows = rows_of(history)
+    own = [row for row in rows["deliveries"] if row["event"] != "deliver" or row["seq"] < 7]
+    rows["deliveries"] += [
+        row | {"session": 2, "subscription": "b", "ordinal": i} for i, row in enumerate(own)
+    ]
+    groups = {name: {"topics": ["orders"], "from_start": True} for name in ("group", "b")}
+    assert found(judged(history, rows=rows, groups=groups)) == {"not-dispatched": (Status.VIOLATION, 3)}
+
+
+def test_a_group_that_may_have_begun_late_has_missed_nothing(judged: Judged) -> None:
+    history = History().sent(6).log(*range(6)).assign(0).deliver(4, 5).commit(6)
+    late = judged(history, groups={"group": {"topics": ["orders"]}})
+    assert found(late) == {"not-dispatched": (Status.SUSPECT, 4)}
+
+
+def test_topics_keep_the_order_of_import_yaml(judged: Judged) -> None:
+    """Lanes are partitions, of topics that are not in the order of the alphabet."""
+    history = clean()
+    rows: Any = {name: [] for name in ("sends", "log", "log_bounds")}
+    for number, topic in enumerate(("zoo", "ant")):
+        for table in rows:
+            rows[table] += [
+                row | {"stream": f"{topic}-0"} | ({"lane": number} if "lane" in row else {})
+                for row in rows_of(history)[table]
+            ]
+    lanes = [
+        {"topic": "zoo", "mode": "partition", "first": 0},
+        {"topic": "ant", "mode": "partition", "first": 1},
+    ]
+    result = judged(history, rows=rows, topics={"zoo": 1, "ant": 1}, lanes=lanes, groups=None)
+    assert (result.verdict, found(result)) == (Verdict.PASS, {})
+
+
+def test_an_event_without_a_stream_is_seen_with_every_stream(judged: Judged, tmp_path: Path) -> None:
+    """A commit of a JMS session settles what it took from all of its queues."""
+    history = History(system="qpid", partitions=3, settle="transacted")
+    for partition in range(3):
+        history.sent(4, partition=partition).deliver(*range(4), partition=partition)
+    history.ends(Event.COMMIT_CALLED, Event.COMMIT)
+    rows = rows_of(history)
+    rows["log"] = []
+    for row in rows["deliveries"]:
+        row["stream"] = row["stream"] if row["event"] == "deliver" else None
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "log.csv").write_text(",".join(COLUMNS["log"]) + "\n")
+    groups = {"group": {"topics": ["orders"], "settle": "transacted"}}
+    result = judged(history, rows=rows, system="qpid", groups=groups)
+    assert Plan.model_validate(read_json(latest(tmp_path).plan)).buckets == 3
+    assert "lost-after-rollback" not in found(result)
+    assert result.verdict is Verdict.PASS, result.reasons
+
+
+def test_partitions_go_to_buckets_of_their_own(judged: Judged, tmp_path: Path) -> None:
+    history = History(partitions=5)
+    for partition in range(5):
+        history.sent(20, partition=partition).log(*range(20), partition=partition)
+        history.deliver(*range(20), partition=partition)
+    result = judged(history, buckets=4)
+    assert len(list((latest(tmp_path).sealed / "log").glob("bucket=*"))) == 4
+    assert (result.verdict, result.reasons) == (Verdict.PASS, [])
+    assert result.rows["sends"] == 100
+
+
+def test_a_repeat_after_an_unseen_rebalance_is_only_suspected(judged: Judged) -> None:
+    """Neither epochs nor assign events: nobody can tell whether the partition changed hands."""
+    history = History().sent(4).log(*range(4)).deliver(0, 1).deliver(0, 1, 2, 3)
+    rows = rows_of(history)
+    own = [row for row in rows["deliveries"] if row["event"] == "deliver"]
+    rows["deliveries"] = [row | {"ordinal": i} for i, row in enumerate(own)]
+    assert found(judged(history, rows=rows))["delivery-duplicate"] == (Status.SUSPECT, 2)
+
+
+@pytest.mark.parametrize(("deadline", "expected"), [("1s", {"hang": (Status.VIOLATION, 1)}), (None, {})])
+def test_an_open_send_hangs_past_a_stated_deadline_only(
+    judged: Judged, deadline: str | None, expected: Mapping[str, Any]
+) -> None:
+    history = History().send(0, "open", at_ms=0).send(1, at_ms=5_000).log(1)
+    producers = {"acks": "all", "idempotence": True} | ({"deadline": deadline} if deadline else {})
+    rows = rows_of(history) | {"deliveries": []}
+    assert found(judged(history, rows=rows, producers=producers, groups=None)) == expected
