@@ -13,11 +13,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import exp
 from typing import Any, Final
+
+import numpy as np
 
 from analysis.verdict.statistics import clopper_pearson, holm
 from history.blame import Controls, differences
-from history.detect import LONGEST, Split, level, logs_of, split_of_hits, split_of_level
+from history.detect import LONGEST, Split, logs_of, split_of_hits, split_of_level
 from history.rounds import Round
 from history.series import METRICS, Metric, Tally, figures, tallies, total
 
@@ -55,7 +58,8 @@ class Rate:
 class Change:
     """A change that was told.
 
-    ``before``, ``after``: rates for a class, levels (geometric means) for a figure. ``p``: adjusted for the
+    ``before``, ``after``: rates for a class; for a figure levels (geometric means, without what the machine
+    added). ``p``: adjusted for the
     search and for all series of that morning. ``machine``: why it is the machine's; empty where it is not.
     """
 
@@ -192,12 +196,20 @@ def _split_of_figures(
     metrics: Mapping[str, Metric],
     controls: Controls,
 ) -> Split | None:
-    """The split of a cell's figures, without what the machine added to them; a control's as they are."""
+    """The split of a cell's figures, without what the machine added to them."""
     metric = metrics[series.subject]
+    return split_of_level(_own_logs(series, first, stretch, metric, controls), metric.least)
+
+
+def _own_logs(
+    series: _Series, first: int, stretch: list[float], metric: Metric, controls: Controls
+) -> np.ndarray:
+    """Logarithms of a cell's figures without what the machine added to them; a control's as they are."""
     logs = logs_of(stretch, metric)
-    if series.cell not in controls.cells:
-        logs = logs - controls.offset(metric, series.nights[first : first + len(stretch)])
-    return split_of_level(logs, metric.least)
+    if series.cell in controls.cells:
+        return logs
+    own: np.ndarray = logs - controls.offset(metric, series.nights[first : first + len(stretch)])
+    return own
 
 
 def _class_change(
@@ -241,7 +253,8 @@ def _figure_change(
     controls: Controls,
     rounds: Sequence[Round],
 ) -> Change:
-    before, after = level(stretch[: split.at], metric), level(stretch[split.at :], metric)
+    logs = _own_logs(series, first, stretch, metric, controls)
+    before, after = exp(float(logs[: split.at].mean())), exp(float(logs[split.at :].mean()))
     is_up = after > before
     nights = series.nights[first : first + len(stretch)]
     series.start, series.direction = first + split.at, 1 if is_up else -1

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, log, sqrt
+from math import log, sqrt
 from typing import Final
 
 import numpy as np
@@ -129,11 +129,6 @@ def shift_p(values: Sequence[float], at: int, metric: Metric) -> tuple[float, fl
 def logs_of(values: Sequence[float], metric: Metric) -> np.ndarray:
     made: np.ndarray = np.log(np.maximum(np.asarray(values, dtype=float), metric.floor))
     return made
-
-
-def level(values: Sequence[float], metric: Metric) -> float:
-    """The geometric mean: the level whose shifts are tested."""
-    return exp(float(logs_of(values, metric).mean()))
 
 
 def _t_test(before: np.ndarray, after: np.ndarray) -> float:

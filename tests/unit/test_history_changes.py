@@ -140,6 +140,17 @@ def test_what_the_control_cell_shows_too_is_the_machines() -> None:
     assert {change.at for change in told if change.cell == "control"} == {a_night(14)}
 
 
+def test_what_a_slow_machine_hides_is_told_with_its_own_direction() -> None:
+    """The machine is twice as slow from night 14 on, the cell is as before: it needs half the time."""
+    machine = [2.0 if at >= 14 else 1.0 for at in range(NIGHTS)]
+    control = [level * factor for level, factor in zip(noisy(4, 5.0), machine, strict=True)]
+    rounds = [*of_p99(noisy(3)), *of_p99(control, "control", is_control=True)]
+    (own,) = [change for change in story_of(rounds).changes if change.cell == "a"]
+    assert (own.is_up, own.is_worse, own.machine) == (False, False, "")
+    assert isinstance(own.before, float)
+    assert own.after == pytest.approx(own.before / 2, rel=0.1)
+
+
 def test_a_class_that_a_control_cell_shows_too_is_the_machines() -> None:
     both = [
         a_round(at, number, cell=cell, hit=at >= 10, is_control=cell == "control")
