@@ -8,12 +8,22 @@ from collections.abc import Sequence
 
 import pytest
 
+from analysis.spark.session import WarmSession
 from cli import main
+from commands import clusters, contract, repro, running, suites, upkeep
 from harness.errors import Exit
 
 CPU_S = 2.0
 #: Nothing was wrong, or it was said what is. Neither *fail* (1) nor an internal error (70).
 REFUSALS = (Exit.PASS, Exit.USAGE, Exit.UNKNOWN, Exit.ENVIRONMENT)
+
+
+#: Where a command has accepted what it was given and goes on to start, build, download or judge.
+STARTS = (
+    *((module, "new_run") for module in (running, repro, clusters, contract)),
+    *((suites, "_begin"), (suites, "_resume")),
+    *((upkeep, "fetch_files"), (upkeep, "_fetch_images"), (contract, "_build"), (WarmSession, "start")),
+)
 
 
 class StartedError(BaseException):

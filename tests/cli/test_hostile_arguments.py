@@ -12,23 +12,15 @@ from pathlib import Path
 import click
 import pytest
 
-from analysis.spark.session import WarmSession
 from cli import cli
-from commands import clusters, contract, reading, repro, running, suites, upkeep
 from harness import workers
 from harness.clusters import leftovers
 from harness.clusters.layout import addresses
 from harness.doctor import machine
 from harness.errors import Exit
-from tests.cli.answers import REFUSALS, answer, refuse_to_start
+from tests.cli.answers import REFUSALS, STARTS, answer, refuse_to_start
 from tests.planted.campaign import LOST, leave_campaign
 
-#: Where a command has accepted what it was given and goes on to start, build, download or judge.
-STARTS = (
-    *((module, "new_run") for module in (running, repro, clusters, contract, reading)),
-    *((suites, "_begin"), (suites, "_resume")),
-    *((upkeep, "fetch_files"), (upkeep, "_fetch_images"), (contract, "_build"), (WarmSession, "start")),
-)
 WORDS = (
     *(
         "",
@@ -96,7 +88,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "mine.yaml").write_text("name: mine\ntopics: {orders: {}}\n")
     monkeypatch.chdir(tmp_path)
     for owner, name in STARTS:
-        monkeypatch.setattr(owner, name, refuse_to_start, raising=name != "new_run")
+        monkeypatch.setattr(owner, name, refuse_to_start)
     monkeypatch.setattr(addresses, "claims", list)
     monkeypatch.setattr(leftovers, "find", lambda *_: [])
     monkeypatch.setattr(webbrowser, "open", lambda *_: True)

@@ -32,7 +32,8 @@ def leave_campaign(runs: Path) -> RunDir:
 def _judged(root: RunDir, asked: Plan) -> JudgedRun:
     history = History(partitions=3, buckets=3, sessions=0)
     same = ("scenario", "variant", "expect", "about", "seed")
-    history.plan = history.plan.model_copy(update={name: getattr(asked, name) for name in same})
+    told = {name: getattr(asked, name) for name in same}
+    history.plan = history.plan.model_copy(update={**told, "rate_ratio": 0.0})  # nine messages are no rate
     history.fault("pause", "kafka-1", at_ms=2, until_ms=20)
     lost = (3, 4) if asked.variant == "unsafe" else ()
     stored = [seq for seq in range(9) if seq not in lost]
