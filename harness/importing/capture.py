@@ -208,7 +208,7 @@ def _require_consistent(source: Source, facts: Facts, groups_seen: Collection[st
     for name in said.groups:
         if name not in groups_seen:
             source.refuse(("groups", name), "no row of deliveries is of this group")
-    settled = {Event.ACK_CONFIRMED, Event.COMMIT, Event.ACK_CALLED}
+    settled = set(Event) - {Event.DELIVER, Event.ASSIGN, Event.REVOKE, Event.SEEK}
     for name, group in said.groups.items():
         if system.is_queue and group.settle in ("ack", "transacted") and not facts.events & settled:
             source.refuse(

@@ -61,7 +61,9 @@ def _value(name: str, value: int, texts: Mapping[int, str]) -> Any:
         return Outcome(value).name.lower()
     if name == "event":
         return Event(value).name.lower().replace("_", "-")
-    if (name == "t_done_ns" and value == 0) or (name == "position" and value == -1):
+    if name in ("t_done_ns", "t_intended_ns", "late_outcome") and value == 0:
+        return None
+    if name == "position" and value == -1:
         return None
     return value
 

@@ -12,12 +12,14 @@ from analysis.findings import Result, Status, Verdict
 from harness.importing.capture import import_run
 from harness.importing.source import Source
 from harness.plan.model import Plan
-from harness.records import Event
+from harness.records import SEALED, Event
 from harness.rundir import RunDir, read_json
 from tests.planted.foreign import COLUMNS, KNOWN, description, rows_of, write_import
 from tests.planted.judged import judge_here
+from tests.planted.pairs import Pair
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History
+from tests.unit.test_kernels_twins import PAIRS
 
 Judged = Callable[..., Result]
 
@@ -190,3 +192,35 @@ def test_an_open_send_hangs_past_a_stated_deadline_only(
     producers = {"acks": "all", "idempotence": True} | ({"deadline": deadline} if deadline else {})
     rows = rows_of(history) | {"deliveries": []}
     assert found(judged(history, rows=rows, producers=producers, groups=None)) == expected
+
+
+#: Pairs that rest on more than rows: when a process ended, or that its record is torn.
+BESIDE_ROWS = ("hang", "hang past a freeze", "record missing, not phantom", "client died")
+EVERYTHING = {table: tuple(column.name for column in SEALED[table]) for table in COLUMNS}
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if not p.name.startswith(BESIDE_ROWS)], ids=str)
+def test_a_planted_anomaly_is_the_same_in_an_import(tmp_path: Path, pair: Pair) -> None:
+    """The rows of a recorded run, as another tool would have written them."""
+
+    def violations(result: Result) -> dict[str, int]:
+        bad = (f for f in result.findings if f.status is Status.VIOLATION)
+        return {f.cls: f.count for f in bad if f.cls != "not-dispatched"}  # the runs have a consumer, idle
+
+    history = pair.guilty()
+    said = description(history, lanes=stated_lanes(history), producers=stated_producers(history), groups=None)
+    rows = rows_of(history, EVERYTHING) | {"deliveries": []}
+    source = write_import(tmp_path / "in", rows, said, "jsonl")
+    imported = judge_here(import_run(Source.open(str(source)), tmp_path / "runs"))
+    assert violations(imported) == violations(judge_here(pair.guilty().write(tmp_path / "recorded")))
+
+
+def stated_lanes(history: History) -> list[dict[str, Any]] | None:
+    fixed = [g for g in history.plan.lane_groups if g.mode != "routed"]
+    return [g.model_dump(include={"topic", "mode", "first", "count"}) for g in fixed] or None
+
+
+def stated_producers(history: History) -> dict[str, Any]:
+    promise = history.promise
+    acks = "all" if promise.delivery == "durable" else promise.delivery
+    return {"acks": acks, "idempotence": promise.dedup, "order": promise.order}
