@@ -172,7 +172,7 @@ def _variant_rows(name: str, a: VariantResult | None, b: VariantResult | None) -
         row("achieved_per_s", "per_s", median(lambda run: run.rate, "achieved_per_s")),
         *(row(key, "ms", median(lambda run: run.latency_ms, key)) for key in ("p50", "p99")),
         row("longest outage", "s", median(lambda run: run.rate, "longest_outage_s")),
-        row("took effect", "count", total(lambda run: run.faults, "effective")),
+        row("faults that took effect", "count", total(lambda run: run.faults, "effective")),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
@@ -26,6 +27,7 @@ LABELS = {
     "send_delay_p99": "send delay p99",
 }
 
+_STAMP = re.compile(r"^(\d{8}-\d{6})-")
 _Moment = tuple[float, str, str]
 
 
@@ -171,7 +173,9 @@ def print_comparison(out: Console, comparison: Comparison) -> None:
     table.add_column("")
     table.add_column("")
     for name in (comparison.a, comparison.b):
-        table.add_column(Text(words.plain(name)), justify="right", overflow="fold")
+        # The time of an id and its name in a line each: both ids fit beside the figures.
+        shown = _STAMP.sub(lambda stamp: f"{stamp[1]}\n", words.plain(name))
+        table.add_column(Text(shown), justify="right", overflow="fold")
     table.add_column("change", justify="right")
     section = ""
     for row in comparison.rows:

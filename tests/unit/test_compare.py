@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 from analysis.report.compare import Comparison, Row, change_text, compare, compare_campaigns
+from analysis.report.terminal import console
+from analysis.report.terminal_lookups import print_comparison
 from tests.report_samples import campaign, failing, lost_finding, passing
 
 
@@ -66,3 +69,11 @@ def test_campaigns_are_compared_variant_by_variant_over_their_rounds() -> None:
     result = row(comparison, "unsafe", "result")
     assert (result.a, result.b) == ("as expected", "not as expected")
     assert {r.b for r in comparison.rows if r.section == "safe"} == {None}
+
+
+def test_ids_of_campaigns_stand_whole_beside_each_other() -> None:
+    out = io.StringIO()
+    print_comparison(console(out, color=False), compare_campaigns(campaign(), campaign(met=False)))
+    times, names = out.getvalue().splitlines()[:2]
+    assert times.split()[:2] == ["20261120-204400"] * 2
+    assert names.split()[:2] == ["kafka-acks1"] * 2
