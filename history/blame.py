@@ -67,7 +67,8 @@ class Controls:
         return ""
 
     def blame_figure(self, cell: str, metric: Metric, nights: Sequence[str], at: str, factor: float) -> str:
-        """Why another level is the machine's: the cell is a control, or a control moved with it."""
+        """Why another level is the machine's: the cell is a control, or a control moved with it, by more than
+        the `offset` that was taken off already."""
         if cell in self.cells:
             return "the cell is a control"
         for control in sorted(self.cells):
@@ -76,7 +77,8 @@ class Controls:
             split = sum(night < at for night in common)
             if min(split, len(common) - split) < _NIGHTS:
                 continue
-            shift, p = shift_p([known[night] for night in common], split, metric)
+            rest = logs_of([known[night] for night in common], metric) - self.offset(metric, common)
+            shift, p = shift_p(rest, split)
             if p <= _CLEARLY and shift * log(factor) >= _SHARE * log(factor) ** 2:
                 return f"the control cell {control} moved with it"
         return ""

@@ -120,9 +120,8 @@ def _best_split(logs: np.ndarray, before: int) -> tuple[int, int] | None:
     return int(at[np.argmax(difference**2 * at * (n - at))]), len(at)
 
 
-def shift_p(values: Sequence[float], at: int, metric: Metric) -> tuple[float, float]:
+def shift_p(logs: np.ndarray, at: int) -> tuple[float, float]:
     """The shift of the logarithm at a split that was chosen elsewhere, and its p."""
-    logs = logs_of(values, metric)
     return float(logs[at:].mean() - logs[:at].mean()), _t_test(logs[:at], logs[at:])
 
 
