@@ -12,6 +12,7 @@ import click
 
 from commands import completion
 from commands.console import SCHEMA_VERSION, Group, Settings, command, write
+from commands.options import FileToWrite
 from commands.tables import paragraph
 from harness.errors import Exit, UsageError
 
@@ -169,7 +170,7 @@ def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int
 
 
 @command("export", example="brokerstorm history export history.parquet")
-@click.argument("target", metavar="FILE.parquet", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("target", metavar="FILE.parquet", type=FileToWrite())
 @history_option
 def export(settings: Settings, target: Path, file: Path | None) -> int:
     """Write the history as one Parquet file, a row a round.

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
 from commands import completion
+
+
+class FileToWrite(click.Path):
+    """A file of the user's; its name is not empty, and UTF-8, for it is written into documents."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.name or str(path).encode(errors="ignore").decode() != str(path):
+            self.fail(f"{str(path)!r} is no name of a file in UTF-8", param, ctx)
+        return path
+
 
 seed_option = click.option(
     "--seed",

@@ -10,6 +10,7 @@ import click
 from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command
 from commands.options import (
+    FileToWrite,
     keep_up_option,
     master_option,
     offline_option,
@@ -39,7 +40,7 @@ def list_(settings: Settings, kind: str) -> int:
 
 
 @command("new", example="brokerstorm new mine.yaml\nbrokerstorm new mine.yaml --from pulsar-storm")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=FileToWrite())
 @click.option("--system", type=click.Choice(list(SYSTEMS)), help=f"The broker; default {DEFAULT.name}.")
 @click.option(
     "--from",
@@ -61,8 +62,6 @@ def new(
         raise UsageError(f"--from {ready} is of a system already", hint="leave out --system")
     if suite and (ready or system):
         raise UsageError("--suite writes a suite of all systems", hint="leave out --from and --system")
-    if not file.name or str(file).encode(errors="ignore").decode() != str(file):
-        raise UsageError("FILE is no name of a file in UTF-8", hint="for example `brokerstorm new mine.yaml`")
     path = file if file.suffix else file.with_suffix(".yaml")
     if path.exists() and not force:
         raise UsageError(f"{path} exists", hint="--force writes over it")
