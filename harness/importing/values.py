@@ -165,8 +165,8 @@ class Column:
         found: list[int] = []
         for at, text in enumerate(encoded.dictionary.to_pylist()):
             if text not in known:
-                allowed = did_you_mean(text, known, label=label) if label else self._field.allowed
-                self._refuse(self._first_of(encoded, at), text, allowed)
+                near = did_you_mean(text, known, label=label)
+                self._refuse(self._first_of(encoded, at), text, near=near if label else "")
             found.append(known[text])
         return pa.array(found, pa.int64()).take(encoded.indices)
 
@@ -226,10 +226,10 @@ class Column:
         if index >= 0:
             self._refuse(index, array[index].as_py(), self._field.allowed + more)
 
-    def _refuse(self, index: int, value: Any, allowed: str = "") -> NoReturn:
+    def _refuse(self, index: int, value: Any, allowed: str = "", near: str = "") -> NoReturn:
         shown = str(value) if len(str(value)) <= 60 else f"{str(value)[:57]}..."
-        allowed = allowed or self._field.allowed
-        raise UsageError(f"{self._batch.place(index)}: {self._theirs} is {shown!r}; allowed: {allowed}")
+        tail = near or f"allowed: {allowed or self._field.allowed}"
+        raise UsageError(f"{self._batch.place(index)}: {self._theirs} is {shown!r}; {tail}")
 
     def _refuse_type(self, kind: pa.DataType, why: str = "") -> NoReturn:
         said = f"{self._batch.file}: column {self._theirs} is of type {kind}"

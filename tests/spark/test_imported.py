@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.live.run_rig import ROOT, brokerstorm
@@ -48,9 +49,8 @@ def test_the_command_makes_a_run_that_every_other_one_understands(
 
 
 def test_the_example_shows_what_its_page_says(spark: SparkSession, tmp_path: Path) -> None:
-    done = brokerstorm(
-        "--json", "--run-dir", str(tmp_path), "analyze", "--import", str(ROOT / "examples" / "import")
-    )
+    hits, source = str(tmp_path / "hits.parquet"), str(ROOT / "examples" / "import")
+    done = brokerstorm("--json", "--run-dir", str(tmp_path), "analyze", "--import", source, "--hits", hits)
     shown = {f["class"]: [w["message"] for w in f["witnesses"]] for f in done.document["findings"]}
     assert shown == {
         "acked-lost": ["1/0/11", "1/0/12"],
@@ -59,3 +59,8 @@ def test_the_example_shows_what_its_page_says(spark: SparkSession, tmp_path: Pat
     }
     assert done.code == 1
     assert all(check["ok"] for check in done.document["coverage"])
+    listed = pq.read_table(hits).select(["class", "message", "fault"]).to_pylist()
+    assert sorted((row["class"], row["message"]) for row in listed) == sorted(
+        (name, message) for name, messages in shown.items() for message in messages
+    )
+    assert {row["fault"] for row in listed} == {1}
