@@ -15,7 +15,7 @@ from commands.console import Settings
 from commands.nights import Played
 from commands.plans import choose_plans, needs_of, read_scenario
 from commands.preflight import clients_of
-from commands.upkeep import end_leftovers, fetch_files
+from commands.upkeep import end_leftovers, fetch_files, fetch_spark
 from harness.errors import BrokerstormError
 from harness.rundir import RunDir
 from suites.matrix import Cell
@@ -67,6 +67,8 @@ class LivePlayer:
     def fetch(self, turns: Sequence[Turn]) -> None:
         wanted = {_downloads(plan): plan for turn in turns for plan in self._plans(turn)}
         with closing(self._settings.progress()) as progress:
+            if wanted:
+                fetch_spark(progress.download)
             for plan in wanted.values():
                 try:
                     fetch_files([plan], progress.download)

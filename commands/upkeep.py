@@ -85,6 +85,8 @@ def fetch(settings: Settings, scenario: str | None, images: bool, system: str | 
     clusters = [(system, version)] if system else [(plan.system, plan.version) for plan in plans]
     with closing(settings.progress()) as progress:
         folders = fetch_files(plans, progress.download)
+        if plans:
+            fetch_spark(progress.download)
         if images:
             folders |= _fetch_images(list(dict.fromkeys(clusters)), plans, progress.download)
     document = {
@@ -108,8 +110,7 @@ def _refuse_mixture(scenario: str | None, images: bool, system: str | None, vers
 
 
 def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
-    """Jars, clients and Spark's class archive; name -> where it is."""
-    from analysis.spark.session import record_classes
+    """Jars and clients; name -> where it is."""
     from harness.clusters import fetch_cluster, spec_of
     from harness.workers import launch, load_worker
 
@@ -125,10 +126,15 @@ def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
             # Python, Go: the program itself; Java: compiled classes and the client's jars
             where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
             folders[f"{name} {version or worker.default_version}"] = where
-    if plans:
-        report("class archive of Spark, so that it starts in half the time", None)
-        record_classes()
     return folders
+
+
+def fetch_spark(report: Progress) -> None:
+    """The archive of Spark's classes, once for this machine."""
+    from analysis.spark.session import record_classes
+
+    report("class archive of Spark, so that it starts in half the time", None)
+    record_classes()
 
 
 def _fetch_images(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.errors import EnvironmentNotReady
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.rundir import RunDir
 from history.rounds import Round, derived_labels, rounds_of
 from history.store import History
@@ -76,13 +76,17 @@ def export_parquet(history: History, path: Path) -> int:
     """Write every round as one row; how many there are. The file appears whole or not at all.
 
     Raises:
+        UsageError: it is a folder.
         EnvironmentNotReady: it cannot be written.
     """
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}: it is a folder", hint="name a file, such as history.parquet")
     rows = [_row(row) for row in history.every_round()]
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), part, compression="zstd")
+        with part.open("wb") as sink:  # a name such as a:b would be taken for an address
+            pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), sink, compression="zstd")
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)

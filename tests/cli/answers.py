@@ -22,7 +22,13 @@ REFUSALS = (Exit.PASS, Exit.USAGE, Exit.UNKNOWN, Exit.ENVIRONMENT)
 STARTS = (
     *((module, "new_run") for module in (running, repro, clusters, contract)),
     *((suites, "_begin"), (suites, "_resume")),
-    *((upkeep, "fetch_files"), (upkeep, "_fetch_images"), (contract, "_build"), (WarmSession, "start")),
+    *(
+        (upkeep, "fetch_files"),
+        (upkeep, "fetch_spark"),
+        (upkeep, "_fetch_images"),
+        (contract, "_build"),
+        (WarmSession, "start"),
+    ),
 )
 
 
