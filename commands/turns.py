@@ -107,7 +107,7 @@ class LivePlayer:
             is_control=cell.is_control,
         )
         if ended.verdict != "broken":
-            return rounds_of(self._dir.folder(ended.folder), labels)
+            return with_whole_time(rounds_of(self._dir.folder(ended.folder), labels), ended.duration_s)
         known = {
             "seed": turn.seed,
             "system": cell.system,
@@ -140,6 +140,21 @@ class LivePlayer:
             arms = [plan for plan in plans if not cell.pair or plan.variant in cell.variants]
             self._planned[turn.folder] = arms
         return self._planned[turn.folder]
+
+
+def with_whole_time(rows: Sequence[Round], took_s: float) -> list[Round]:
+    """The rounds of a turn with the time that it took in all, shared as theirs is.
+
+    What comes before a round (a cluster, a calibration) counts against the budget of the next night too.
+    """
+    known_s = sum(row.duration_s or 0.0 for row in rows)
+    if not 0.0 < known_s < took_s:
+        return list(rows)
+    factor = took_s / known_s
+    return [
+        row if row.duration_s is None else replace(row, duration_s=round(row.duration_s * factor, 3))
+        for row in rows
+    ]
 
 
 def _downloads(plan: Plan) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import pytest
 
 from commands.console import Settings
 from commands.suite_plans import SuiteRequest, plan_night, tidy
-from commands.turns import LivePlayer
+from commands.turns import LivePlayer, with_whole_time
 from harness.run.interrupts import Interrupts
 from history.rounds import Round
 from history.store import History
@@ -92,6 +92,12 @@ def test_a_broken_turn_has_a_row_in_every_cell_of_the_history(suite: str, tmp_pa
     assert [(row.cell, row.exit_code, row.verdict, row.seed) for row in rows] == [
         (f"kafka-acks1/{variant}", 4, None, turn.seed) for variant in night.cells[1].variants
     ]
+
+
+def test_what_comes_before_a_round_counts_in_its_time() -> None:
+    rows = [replace(RED, duration_s=30.0), replace(RED, duration_s=10.0), replace(RED, duration_s=None)]
+    assert [row.duration_s for row in with_whole_time(rows, 80.0)] == [60.0, 20.0, None]
+    assert with_whole_time(rows, 20.0) == rows  # adopted: nobody measured more
 
 
 def test_turns_on_the_same_brokers_share_a_cluster(suite: str, tmp_path: Path) -> None:
