@@ -124,6 +124,7 @@ def _consumer_promise(name: str, group: GroupSettings, facts: Facts, system: Sys
         "ack_timeout": 0.0 if is_group or system.is_queue else group.ack_timeout,
         "batch_index_acks": False if is_group or system.is_queue else group.batch_index_acks,
         "from_start": group.from_start,
+        "settlements": True if is_group or Event.ACK_CALLED in facts.events else None,
         "assignments": True if Event.ASSIGN in facts.events or facts.has_epochs or system.is_queue else None,
     }
     keys = {"order": "subscription", "ack": "acks_confirmed"}
@@ -136,7 +137,7 @@ def _consumer_promise(name: str, group: GroupSettings, facts: Facts, system: Sys
         because={
             key: (f"not known: no {keys.get(key, key)} of {name} {_WHERE}" if value is None
                   else f"{keys.get(key, key)}: {value} {_WHERE}")
-            for key, value in said.items() if key not in ("from_start", "assignments")
+            for key, value in said.items() if key in keys or key.startswith(("ack", "batch"))
         },
         unknown=[key for key, value in said.items() if value is None],
     )  # fmt: skip

@@ -194,6 +194,19 @@ def test_an_open_send_hangs_past_a_stated_deadline_only(
     assert found(judged(history, rows=rows, producers=producers, groups=None)) == expected
 
 
+def test_who_held_a_message_is_not_known_without_rows_of_acknowledgements(judged: Judged) -> None:
+    """One key, given to two consumers in turn: nobody wrote down whether the first had dealt with it."""
+    history = History(system="pulsar", mode="key", keys=1, sessions=2, partitions=1)
+    history.sent(3, lane=0).log(0, 1, 2, lane=0)
+    for seq, session in enumerate((1, 2, 1)):
+        history.deliver(seq, lane=0, session=session)
+    columns = {table: (*names, "ledger", "batch") for table, names in COLUMNS.items()}
+    groups = {"group": {"topics": ["orders"], "subscription": "key_shared", "from_start": True}}
+    rows, lanes = rows_of(history, columns), [{"topic": "orders", "mode": "key", "first": 0, "count": 1}]
+    result = judged(history, rows=rows, system="pulsar", groups=groups, lanes=lanes)
+    assert found(result) == {"per-key-reorder": (Status.SUSPECT, 1)}
+
+
 #: Pairs that rest on more than rows: when a process ended, or that its record is torn.
 BESIDE_ROWS = ("hang", "hang past a freeze", "record missing, not phantom", "client died")
 EVERYTHING = {table: tuple(column.name for column in SEALED[table]) for table in COLUMNS}
