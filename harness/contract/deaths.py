@@ -76,6 +76,7 @@ def a_consumer_that_is_fenced_is_reported_and_lives_on(rig: Rig) -> None:
     topic = rig.topic()
     options = rig.worker.contract.words("fenced_consumer")
     first = rig.consumer(topic, options=options)
+    first.wait_stats(lambda stats: stats["delivered"] >= rig.partitions[topic])  # a member: it has the probes
     second = rig.consumer(topic, options=options)
     count = rig.feed(topic).done_message["ok"]  # some clients learn it when they commit
     equal("its reason", _has_died(first)["why"], "fenced")
