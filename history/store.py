@@ -30,6 +30,9 @@ WAIT_S: Final = 30.0
 #: Nights that an expected duration is the median of.
 _EXPECTED_NIGHTS: Final = 5
 _SIDE_FILES: Final = ("-wal", "-shm")
+#: Names of databases, and how each SQLite 3 file begins.
+_SUFFIXES: Final = (".sqlite", ".sqlite3", ".db")
+_HEADER: Final = b"SQLite format 3\0"
 _FOUND = ("class", "status", "count", "episodes", "sentence", "message", "place", "said")
 
 
@@ -51,11 +54,11 @@ class History:
     def open(cls, path: Path, *, wait_s: float = WAIT_S) -> History:
         """Open a history, made if it is missing and brought to the schema of this version if it is older.
 
-        A file that is damaged, or no database, is kept aside under another name and a new one begun;
-        ``notes`` says so.
+        A damaged file is kept aside under another name and a new one begun; ``notes`` says so.
 
         Raises:
-            UsageError: written by a newer version, or the path cannot be used.
+            UsageError: written by a newer version, something else than a database, or the path cannot be
+                used.
             EnvironmentNotReady: another process has held it for ``wait_s``, or the disk is full.
         """
         notes = []
@@ -66,6 +69,7 @@ class History:
                 raise UsageError(f"cannot make the folder of {path}: {error.strerror}") from error
             connection = _connected(path, wait_s)
             if connection is None:
+                _refuse_another_kind(path)
                 notes = _set_aside(path, wait_s)
                 connection = _connected(path, wait_s)
             if connection is None:
@@ -247,6 +251,21 @@ def _connected(path: Path, wait_s: float) -> sqlite3.Connection | None:
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _refuse_another_kind(path: Path) -> None:
+    """A file that neither begins as a database nor is named like one may be dear to the user.
+
+    Raises:
+        UsageError: it is left as it is.
+    """
+    with path.open("rb") as file:
+        begins = file.read(len(_HEADER))
+    if begins != _HEADER and path.suffix not in _SUFFIXES:
+        raise UsageError(
+            f"{path} is no history, and no database at all; it is left as it is",
+            hint=f"name the history another way, such as {path.with_suffix('.sqlite').name}",
+        )
 
 
 def _set_aside(path: Path, wait_s: float) -> list[str]:

@@ -173,6 +173,15 @@ def test_a_damaged_file_is_kept_aside_told_and_a_new_one_begun(file: Path, damag
     assert aside.read_bytes() == before
 
 
+def test_a_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    mine = tmp_path / "suite.yaml"
+    mine.write_text("cells: []\n")
+    with pytest.raises(UsageError, match="no database at all; it is left as it is"):
+        History.open(mine)
+    assert [path.name for path in tmp_path.iterdir()] == [mine.name]
+    assert mine.read_text() == "cells: []\n"
+
+
 def test_a_path_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="as a history"):
         History.open(tmp_path)
