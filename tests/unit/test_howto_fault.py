@@ -69,7 +69,7 @@ def test_it_is_listed_planned_and_in_the_schema(tree: Path) -> None:
     assert row["about"] == "Crash a node (SIGKILL) several times, and start it again each time."
     assert [key["key"] for key in row["keys"]] == ["target", "together", "times", "down", "up"]
     assert '"const": "flap"' in (tree / "scenarios" / "scenario.schema.json").read_text()
-    planned = python(tree, "cli.py", "plan", "flap.yaml")
+    planned = python(tree, "cli.py", "-v", "plan", "flap.yaml")
     assert "+5.0 s  flap leader-of:orders 3 times" in planned
     assert "SIGKILL the node that leads most of orders, chosen then, start it 1 s later" in planned
 
