@@ -46,6 +46,7 @@ def any_columns(table: TableId, owner: int, count: int, rng: np.random.Generator
         columns["instance"][:] = owner
         columns["outcome"] = rng.integers(1, 4, count).astype(np.uint8)
         columns["late_outcome"] %= 4
+        np.maximum(columns["t_done_ns"], 1, out=columns["t_done_ns"])  # 0: not completed, it has no outcome
         columns["error"][:] = 0
         columns["client_name"][:] = 0
         return columns
