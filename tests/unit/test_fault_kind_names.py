@@ -13,6 +13,8 @@ from faults.kinds import KINDS
 ROOT = Path(__file__).resolve().parents[2]
 #: Also words for something else: a call, lanes, a column of the report, toxics of the proxy.
 OTHER_MEANINGS = {"kill", "partition", "latency", "bandwidth"}
+#: Its table gives kinds colours; one that it does not name has a look as well, and no verdict asks it.
+COLOURS = ROOT / "analysis" / "report" / "looks.py"
 PARTS = ("analysis", "bench", "commands", "docs", "harness", "tests/oracles")
 
 
@@ -85,6 +87,7 @@ def test_nobody_outside_faults_knows_a_kind_by_name() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in files
+        if path != COLOURS
         for line in knows_a_kind(ast.parse(path.read_text(), str(path)))
     ]
     assert len(files) > 200
