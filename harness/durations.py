@@ -13,11 +13,13 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 MAX_DURATION_S: Final = 24 * 3600.0
 _DURATION: Final = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?\s*$")
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
+#: A duration as text, for editors: a pattern that JSON Schema knows.
+TEXT_PATTERN: Final = r"^\s*\d+(\.\d+)?\s*(ms|s|m|min|h)?\s*$"
 #: What an editor checks; YAML gives a number or a text.
 _JSON_SCHEMA: Final = {
     "anyOf": [
         {"type": "number", "minimum": 0, "maximum": MAX_DURATION_S},
-        {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|min|h)?\s*$"},
+        {"type": "string", "pattern": TEXT_PATTERN},
     ]
 }
 

@@ -19,12 +19,33 @@ _DESCRIPTION = "faults to inject while the load runs; see docs/reference/faults.
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema of a scenario's ``faults`` key: one alternative a kind, no references."""
-    return {
-        "type": "array",
-        "description": _DESCRIPTION,
-        "items": {"oneOf": [*(_step_schema(kind) for kind in KINDS.values()), _mix_schema()]},
+    """JSON Schema of a scenario's ``faults`` key, without references.
+
+    The kind decides by which schema a step is read: a typo in a kind or a key is one message of an editor,
+    not one for every kind.
+    """
+    step = {"required": ["fault"], "allOf": [_when(kind, _step_schema(kind)) for kind in KINDS.values()]}
+    items = {
+        "type": "object",
+        "properties": {"fault": _names(), "mix": {"type": "object", "description": MIX_ABOUT}},
+        "if": {"required": ["mix"]},
+        "then": _mix_schema(),
+        "else": step,
     }
+    return {"type": "array", "description": _DESCRIPTION, "items": items}
+
+
+def _names() -> dict[str, Any]:
+    return {
+        "enum": list(KINDS),
+        "enumDescriptions": [kind.doc() for kind in KINDS.values()],
+        "description": "the kind of fault: one of `brokerstorm list faults`",
+    }
+
+
+def _when(kind: FaultKind[Any], then: dict[str, Any]) -> dict[str, Any]:
+    """Applies ``then`` to a step of that kind."""
+    return {"if": {"properties": {"fault": {"const": kind.kind}}, "required": ["fault"]}, "then": then}
 
 
 def kinds() -> list[dict[str, Any]]:
@@ -46,17 +67,12 @@ def kinds() -> list[dict[str, Any]]:
 def _mix_schema() -> dict[str, Any]:
     """A mix: a step whose only key is ``mix``."""
     inner = _properties(MixParams)
-    alternatives = [
-        {
-            "type": "object",
-            "title": kind.kind,
-            "properties": {"fault": {"const": kind.kind}, **_properties(Weight), **_properties(kind.params)},
-            "required": ["fault"],
-            "additionalProperties": False,
-        }
+    weighted = [
+        _when(kind, _object(kind, {**_properties(Weight), **_properties(kind.params)}))
         for kind in KINDS.values()
     ]
-    inner["of"] = {**inner["of"], "items": {"oneOf": alternatives}}
+    of = {"type": "object", "properties": {"fault": _names()}, "required": ["fault"], "allOf": weighted}
+    inner["of"] = {**inner["of"], "items": of}
     keys = {
         "type": "object",
         "properties": inner,
@@ -67,21 +83,29 @@ def _mix_schema() -> dict[str, Any]:
         "type": "object",
         "title": "mix",
         "description": MIX_ABOUT,
-        "properties": {"mix": keys},
+        "properties": {"mix": {**keys, "description": MIX_ABOUT}},
         "required": ["mix"],
         "additionalProperties": False,
     }
 
 
 def _step_schema(kind: FaultKind[Any]) -> dict[str, Any]:
-    properties = {**_properties(Schedule), **_properties(kind.params)}
+    """A step has ``at`` or ``every``."""
+    made = _object(kind, {**_properties(Schedule), **_properties(kind.params)})
+    at_alone = {
+        "if": {"required": ["every"]},
+        "then": {"properties": {"at": False}},
+        "else": {"required": ["at"]},
+    }
+    return {**made, **at_alone}
+
+
+def _object(kind: FaultKind[Any], properties: dict[str, Any]) -> dict[str, Any]:
+    """Of one kind: these keys and no others."""
     return {
-        "type": "object",
         "title": kind.kind,
         "description": kind.doc(),
-        "properties": {"fault": {"const": kind.kind}, **properties},
-        "required": ["fault"],
-        "oneOf": [{"required": ["at"]}, {"required": ["every"]}],
+        "properties": {"fault": {"const": kind.kind, "description": kind.doc()}, **properties},
         "additionalProperties": False,
     }
 

@@ -109,7 +109,8 @@ class DrivenWorker(WorkerProcess):
         part = self.spec["producer"]
         seconds = part["warm_up_s"] + part["load_s"]
         end_ns = self.begin() + int(seconds * 1e9)
-        count = int(seconds * part["rate_per_s"])
+        profile = part.get("rate_profile") or [[seconds * 1e9, 1.0]]
+        count = int(sum(ns / 1e9 * share for ns, share in profile) * part["rate_per_s"])
         if count:
             self.wait_stats(lambda stats: stats["attempted"] >= count, seconds + 60)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 
@@ -129,6 +130,58 @@ def size_of(lane: int, seq: int, instance: int, least: int, most: int) -> int:
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
     return least + ((mixed ^ mixed >> 31) >> 32) * (most - least + 1) // 2**32
+
+
+@check("producer", supports={"payload": "mixed"}, by_kit=True)
+def sizes_are_those_of_a_table(rig: Rig) -> None:
+    topic, table = rig.topic(), [100, 100, 101, 900, 2000]
+    asked = {"payload_max_bytes": table[-1], "payload_sizes": table}
+    producer = rig.producer(topic, payload=table[0], asked=asked).send_all()
+    log = rig.stored(topic)
+    equal("checks of the payloads", set(log["check"].tolist()), {Payload.OK})
+    equal("messages stored", len(log), producer.done_message["ok"])
+    instance = producer.spec["producer"]["instance"]
+    told = zip(messages(log["header"]), log["header"]["length"].tolist(), strict=True)
+    wrong = {m: size for m, size in told if size != table[size_of(*m, instance, 0, len(table) - 1)]}
+    equal("messages of another size than theirs, by lane and seq", wrong, {})
+
+
+@check("producer", supports={"turns": "table"}, by_kit=True)
+def a_lane_with_more_turns_has_more_messages(rig: Rig) -> None:
+    """Message i has the lane of turn i modulo the table's length; sequences stay dense."""
+    topic, turns = rig.topic(), [2, 0, 0, 1, 0, 2, 0]
+    producer = rig.producer(topic, asked={"turns": turns}).send_all()
+    sends = producer.sends
+    expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
+    in_order = sends[np.argsort(sends["t_intended_ns"], kind="stable")]
+    wanted = [turns[i % len(turns)] for i in range(len(sends))]
+    equal("lanes in order of time", in_order["lane"].tolist(), wanted)
+    equal("messages stored", sorted(messages(rig.stored(topic)["header"])), sorted(messages(sends)))
+
+
+@check("producer", supports={"rate": "profile"}, by_kit=True)
+def a_rate_profile_is_followed(rig: Rig) -> None:
+    """Half the rate in the warm-up, a pause, a tenth, then all of it: due times as docs/worker-protocol.md
+    has them, by adding the rate up over time."""
+    topic, part_ns = rig.topic(), round(LOAD_S * 1e9 / 4)
+    profile = [[round(WARM_UP_S * 1e9), 0.5], [part_ns, 0.0], [part_ns, 0.1], [2 * part_ns, 1.0]]
+    producer = rig.producer(topic, asked={"rate_profile": profile}).send_all()
+    sends, wanted, before, begin_ns = producer.sends, [], 0.0, 0
+    for duration_ns, share in profile:
+        rate, first = rig.rate * share, before
+        before += rate * (duration_ns / 1e9)
+        indexes = range(math.ceil(first), math.ceil(before))
+        wanted += [begin_ns + int((i - first) * (1e9 / rate)) for i in indexes]
+        begin_ns += int(duration_ns)
+    expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
+    due = np.sort(sends["t_intended_ns"])
+    equal("due times, from the first on", (due - due[0]).tolist(), wanted)
+    equal(
+        "messages of the warm-up",
+        int((sends["kind"] == Kind.WARM_UP).sum()),
+        math.ceil(rig.rate * WARM_UP_S / 2),
+    )
+    equal("messages stored", sorted(messages(rig.stored(topic)["header"])), sorted(messages(sends)))
 
 
 @check("producer", by_kit=True)

@@ -11,20 +11,20 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from harness.errors import ScenarioError
+from harness.plan.load import load_fields, own_profile, threshold_plans, topic_shares
 from harness.plan.model import (
     ConsumerPlan,
     LaneGroup,
     LaneMode,
     Plan,
     ProducerPlan,
-    RateChoice,
     TopicPlan,
 )
+from harness.plan.profile import combined
 from harness.plan.rates import shared_out
 from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
 from harness.scenario.file import variants
-from harness.scenario.model import ConsumerSpec, LoadSpec, Option, ProducerSpec, Scenario
-from harness.scenario.payload import payload_sizes
+from harness.scenario.model import ConsumerSpec, Option, ProducerSpec, Scenario
 from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
 from harness.workers import is_ours, load_worker
@@ -81,8 +81,7 @@ def build_plan(
     topics = topic_plans(scenario, tag)
     groups = _lane_groups(scenario, topics)
     buckets, groups = _with_buckets(groups, _expected_rows(scenario))
-    load = scenario.load
-    smallest, largest = payload_sizes(load.payload)
+    producers = _producers(scenario, topics, groups, broker_config)
     return Plan(
         scenario=scenario.name,
         variant=variant,
@@ -97,25 +96,16 @@ def build_plan(
         topics=topics,
         lane_groups=groups,
         buckets=buckets,
-        producers=_producers(scenario, topics, groups, broker_config),
+        producers=producers,
+        profile=combined(producers) if any(each.profile for each in producers) else scenario.profile_table(),
         consumers=_consumers(scenario, topics, broker_config),
         workers=_worker_folders(scenario),
-        payload_bytes=smallest,
-        payload_max_bytes=largest if largest > smallest else 0,
-        rate_per_s=0.0 if load.unlimited else float(load.highest_rate),
-        rate_choice=_rate_choice(load),
-        warm_up_s=load.warm_up,
-        load_s=load.duration,
+        **load_fields(scenario),
         faults=scenario.faults,
         limits={key: float(value) for key, value in scenario.limits.model_dump().items()},
-        rate_ratio=0.0 if isinstance(load.rate, RateLimit) else scenario.require.rate_ratio,
+        rate_ratio=0.0 if isinstance(scenario.load.rate, RateLimit) else scenario.require.rate_ratio,
+        thresholds=threshold_plans(scenario),
     )
-
-
-def _rate_choice(load: LoadSpec) -> RateChoice | None:
-    if not isinstance(load.rate, RateLimit):
-        return None
-    return RateChoice(at_most_per_s=load.rate.at_most, at_least_per_s=load.rate.at_least)
 
 
 def with_tag(plan: Plan, run_tag: int) -> Plan:
@@ -298,6 +288,9 @@ def _producers(
                 client_version=spec.client_version,
                 groups=[i for i, g in enumerate(groups) if g.topic in names and g.mode == spec.lanes],
                 rate_per_s=float(rate),
+                profile=own_profile(scenario, name),
+                skew=spec.skew,
+                topic_shares=topic_shares(scenario, chosen),
                 options=options,
                 when_full=spec.when_full,
                 call_deadline_s=limits.call or settings.call_deadline_s(unbounded_s),

@@ -8,6 +8,7 @@ from typing import Final
 
 from harness.plan.build import UNLIMITED_GUESS_PER_S
 from harness.plan.model import Plan
+from harness.plan.profile import mean_rate_per_s
 from harness.plan.rates import is_open
 from harness.records import RAW, TableId
 from harness.systems import SYSTEMS
@@ -66,11 +67,13 @@ def estimate(plans: Sequence[Plan], language_of: Callable[[str, Sequence[str]], 
 
 def messages(plan: Plan) -> int:
     """Sends of one round, warm-up included."""
-    return int((plan.rate_per_s or UNLIMITED_GUESS_PER_S) * (plan.warm_up_s + plan.load_s))
+    return int((mean_rate_per_s(plan) or UNLIMITED_GUESS_PER_S) * (plan.warm_up_s + plan.load_s))
 
 
 def _payload(plan: Plan) -> int:
     """Bytes of a message, on average."""
+    if plan.payload_sizes:
+        return sum(plan.payload_sizes) // len(plan.payload_sizes)
     return (plan.payload_bytes + (plan.payload_max_bytes or plan.payload_bytes)) // 2
 
 

@@ -107,6 +107,13 @@ class ProducerPlan(PlanPart):
     client_version: str
     groups: list[int] = Field(description="indexes into Plan.lane_groups")
     rate_per_s: float = Field(description="0 = unlimited")
+    profile: list[tuple[float, float]] = Field(
+        default_factory=list, description="(seconds, share of its rate) over the load; none = the plan's"
+    )
+    skew: float = Field(0.0, description="exponent of Zipf's law over keys; 0 = all as often")
+    topic_shares: dict[str, float] = Field(
+        default_factory=dict, description="by topic; none = every lane as often as any other"
+    )
     options: dict[str, str]
     when_full: Literal["wait", "fail"]
     call_deadline_s: float
@@ -168,6 +175,19 @@ class RateChoice(PlanPart):
     steps: list[RateStep] = Field(default_factory=list)
 
 
+class ThresholdPlan(PlanPart):
+    """The most that a figure may be: seconds, of ``error_ratio`` a share.
+
+    Attributes:
+        name: key of ``require``.
+        outside_faults: of the load without the time of faults.
+    """
+
+    name: str
+    outside_faults: bool
+    at_most: float
+
+
 class Plan(PlanPart):
     """The resolved scenario. Times in seconds relative to the start of load unless named otherwise."""
 
@@ -192,13 +212,20 @@ class Plan(PlanPart):
     )
     payload_bytes: int = Field(description="the smallest, where sizes differ by message")
     payload_max_bytes: int = Field(0, description="the largest; 0 = all are payload_bytes")
-    rate_per_s: float = Field(description="all producers; 0 = unlimited")
+    payload_sizes: list[int] = Field(
+        default_factory=list, description="each as frequent as any other; none = all from the smallest on"
+    )
+    rate_per_s: float = Field(description="all producers; 0 = unlimited; with a profile the whole of it")
+    profile: list[tuple[float, float]] = Field(
+        default_factory=list, description="(seconds, share of the rate) over the load; none = all of it"
+    )
     rate_choice: RateChoice | None = Field(None, description="None = the scenario claims its rate")
     warm_up_s: float
     load_s: float
     faults: list[dict[str, Any]] = Field(description="raw steps; faults.compile makes the timeline")
     limits: dict[str, float]
     rate_ratio: float
+    thresholds: list[ThresholdPlan] = Field(default_factory=list)
 
     @property
     def namespace(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, Field
 
@@ -42,7 +42,14 @@ class BugSpec(Part):
     """A known bug, for `brokerstorm repro`."""
 
     report: Annotated[str, AfterValidator(_link)] = Field(description="link to the report or the fix")
-    exposure: ExposureSpec = Field(description="what a round must have met to count")
+    exposure: ExposureSpec | None = Field(
+        None, description="what a round must have met to count; only a bug that needs no fault can be without"
+    )
+    witness: str = Field(
+        "",
+        description="a text that tells it from other bugs of its class: in the call that a client waits in, "
+        "in an error or in a line of a client's log",
+    )
     pairs: dict[Name, PairSpec] = Field(
         min_length=1, description="by a name of your own; the first is run unless --pair names another"
     )
@@ -53,6 +60,8 @@ class Variant(Protocol):
 
     @property
     def expect(self) -> str: ...
+    @property
+    def override(self) -> Mapping[str, Any]: ...
 
 
 Problem = tuple[tuple[str | int, ...], str]
@@ -60,14 +69,22 @@ CLEAN = "clean"
 
 
 def bug_problems(
-    bug: BugSpec, variants: Mapping[str, Variant], counters: Collection[str] | None
+    bug: BugSpec,
+    variants: Mapping[str, Variant],
+    counters: Collection[str] | None,
+    *,
+    has_faults: bool,
 ) -> Iterator[Problem]:
     """What is wrong between a bug and the variants of its scenario: (key path, what is wrong).
 
-    ``counters``: the exposure counters there are; None = not checked.
+    Args:
+        counters: the exposure counters there are; None = not checked.
+        has_faults: the scenario has some, whatever its variants have.
     """
-    counter = bug.exposure.counter
-    if counters is not None and counter not in counters:
+    if bug.exposure is None and (has_faults or any("faults" in each.override for each in variants.values())):
+        yield ("bug",), "needs exposure: a fault may come to nothing, and then a round proves nothing"
+    counter = bug.exposure.counter if bug.exposure else ""
+    if bug.exposure and counters is not None and counter not in counters:
         yield ("bug", "exposure", "counter"), f"is not a counter; {did_you_mean(counter, counters)}"
     for name, pair in bug.pairs.items():
         for role in ("affected", "fixed"):

@@ -9,7 +9,7 @@ from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
 from harness.scenario.bug import bug_problems
 from harness.scenario.model import ConsumerSpec, ProducerSpec, Scenario
-from harness.scenario.payload import payload_sizes
+from harness.scenario.payload import payload_sizes, payload_table
 from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
 from harness.validation import is_one_line
@@ -40,7 +40,7 @@ class Client(Protocol):
         """Exposure counters that it reports."""
 
 
-#: What a worker can do that says nothing. ``threads`` and ``payload`` are in words: `_asked`.
+#: What a worker can do that says nothing. `_asked` has those that are no key of a producer in words.
 SUPPORTED = {
     "calls": ("async",),
     "results": ("checked", "ignored"),
@@ -48,6 +48,8 @@ SUPPORTED = {
     "settle": ("auto",),
     "threads": ("one",),
     "payload": ("fixed",),
+    "rate": ("constant",),
+    "turns": ("equal",),
 }
 
 
@@ -63,6 +65,8 @@ def problems(
     """
     system = SYSTEMS[scenario.system]
     yield from _rate_problems(scenario)
+    yield from _profile_problems(scenario)
+    yield from _threshold_problems(scenario)
     yield from _cluster_problems(scenario, system)
     yield from _topics_problems(scenario, system)
     yield from _client_problems(scenario, clients)
@@ -79,7 +83,20 @@ def problems(
     if scenario.bug is not None:
         reported = {name for client in (clients or {}).values() for name in client.exposure}
         counters = None if clients is None else [*CAPTURED, *sorted(reported)]
-        yield from bug_problems(scenario.bug, scenario.variants, counters)
+        yield from bug_problems(scenario.bug, scenario.variants, counters, has_faults=bool(scenario.faults))
+
+
+def _profile_problems(scenario: Scenario) -> Iterator[Problem]:
+    profiles = [scenario.load.profile, *(each.profile for each in scenario.load.producers.values())]
+    if scenario.load.unlimited and any(profiles):
+        yield ("load", "unlimited"), "has no meaning with a profile; leave one of them out"
+    own = [(("load", "producers", name, "profile"), name) for name in scenario.load.producers]
+    places: list[tuple[tuple[str, ...], str]] = [(("load", "profile"), ""), *own]
+    for at, producer in places:
+        try:
+            scenario.profile_table(producer)
+        except ValueError as error:
+            yield at, str(error)
 
 
 def _rate_problems(scenario: Scenario) -> Iterator[Problem]:
@@ -93,6 +110,13 @@ def _rate_problems(scenario: Scenario) -> Iterator[Problem]:
     if "rate_ratio" in scenario.require.model_fields_set:
         sentence = "has no meaning with load.rate.at_most, which claims no rate; leave one of them out"
         yield ("require", "rate_ratio"), sentence
+
+
+def _threshold_problems(scenario: Scenario) -> Iterator[Problem]:
+    recovery = scenario.require.recovery
+    if recovery is not None and recovery.outside_faults is not None:
+        sentence = "has no meaning: a recovery is that of a fault; leave it out"
+        yield ("require", "recovery", "outside_faults"), sentence
 
 
 # ----- cluster and topics -----------------------------------------------------------------------------
@@ -184,23 +208,31 @@ def _worker_problems(
     for key, value in _asked(spec, scenario).items():
         able = worker.supports.get(key, SUPPORTED[key])
         if value not in able:
-            where = ("load", "payload") if key == "payload" else (*at, key)
+            where = _ELSEWHERE.get(key, at if key == "turns" else (*at, key))
             yield where, f"is not supported by the {spec.client} worker; supported: {', '.join(able)}"
     for option in spec.options:
         if option in worker.reserved:
             yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
 
 
+#: Keys of ``[supports]`` that stand for a key of the load.
+_ELSEWHERE = {"payload": ("load", "payload"), "rate": ("load", "profile")}
+
+
 def _asked(spec: ProducerSpec | ConsumerSpec, scenario: Scenario) -> dict[str, str]:
     """What a worker must be able to do, by key of its ``[supports]``."""
     if isinstance(spec, ConsumerSpec):
         return {"receive": spec.receive, "settle": spec.settle}
+    topics = [scenario.topics[name] for name in spec.topics or scenario.topics if name in scenario.topics]
+    mixed = payload_table(scenario.load.payload)
     smallest, largest = payload_sizes(scenario.load.payload)
     return {
         "calls": spec.calls,
         "results": spec.results,
         "threads": "many" if spec.threads > 1 else "one",
-        "payload": "range" if largest > smallest else "fixed",
+        "payload": "fixed" if largest == smallest else "mixed" if mixed else "range",
+        "rate": "profile" if spec.profile or scenario.load.profile else "constant",
+        "turns": "table" if spec.skew or any(topic.share for topic in topics) else "equal",
     }
 
 
@@ -222,6 +254,8 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
 def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) -> Iterator[Problem]:
     if "batch" in spec.model_fields_set and spec.calls != "batch":
         yield (*at, "batch"), "needs calls: batch"
+    if spec.skew and spec.lanes != "key":
+        yield (*at, "skew"), "needs lanes: key"
     if system.is_queue and spec.lanes == "key":
         yield (
             (*at, "lanes"),

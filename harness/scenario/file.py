@@ -12,6 +12,7 @@ import copy
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -24,6 +25,7 @@ from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 from harness.scenario.checks import Client, problems
 from harness.scenario.model import Scenario
 from harness.scenario.yaml_lines import parse, read
+from harness.toolchains.own_builds import anchored
 from harness.validation import Location, dotted, inner_type, problem_of, value_text
 
 SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
@@ -32,6 +34,9 @@ SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
 Clients = Callable[[Sequence[str]], Mapping[str, Client]]
 #: Raises ScenarioError for a fault step that cannot be used (`faults.compile` is behind it).
 FaultCheck = Callable[[Scenario], object]
+#: A scenario, the client (empty = its brokers) and a version of it, ``dir:PATH`` -> the same, pinned to what
+#: is there now (`harness.toolchains.own_builds`). Raises UsageError.
+Pin = Callable[[Scenario, str, str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class Source:
     clients: Clients | None = field(default=None, compare=False)
     classes: Collection[str] = ()
     check_faults: FaultCheck | None = field(default=None, compare=False)
+    pin: Pin | None = field(default=None, compare=False)
 
     def place(self, location: Location) -> str:
         """``file:line`` (or ``--set ...``) of the nearest key that was written."""
@@ -62,6 +68,7 @@ def load_scenario(
     clients: Clients | None = None,
     classes: Collection[str] = (),
     check_faults: FaultCheck | None = None,
+    pin: Pin | None = None,
 ) -> Scenario:
     """Read and check a scenario, its variants included.
 
@@ -71,14 +78,17 @@ def load_scenario(
         clients: what knows the workers; None = clients are not checked.
         classes: known anomaly classes, for ``expect``; empty = not checked.
         check_faults: raises `ScenarioError` for unusable fault steps.
+        pin: what knows the builds of the user's; None = they stay as they were written.
 
     Raises:
         ScenarioError: one line with place, key, value and what is allowed.
     """
     path = find_scenario(name_or_path)
     text = read(path)
-    data, places = parse(path, text)
+    kept_data, places = _parsed(path, text)
+    data = copy.deepcopy(kept_data)
     data.pop(SCHEMA_KEY, None)
+    data = anchored(data, path.parent)
     parsed = []
     for override in overrides:
         location, value, option = _parse_override(override, data)
@@ -87,10 +97,14 @@ def load_scenario(
         kept = {k: v for k, v in places.items() if k[: len(location)] != location}
         made = {location[:n]: option for n in range(1, len(location) + 1) if location[:n] not in kept}
         places = kept | made
-    source = Source(path, text, data, places, tuple(parsed), clients, classes, check_faults)
+    source = Source(path, text, data, places, tuple(parsed), clients, classes, check_faults, pin)
     scenario = _validated(data, source)
     variants(scenario)
     return scenario
+
+
+#: A suite reads one file with hundreds of settings laid over it, and parsing takes most of that time.
+_parsed = lru_cache(maxsize=64)(parse)
 
 
 def variants(scenario: Scenario) -> list[tuple[str, Scenario, str]]:
@@ -105,7 +119,7 @@ def variants(scenario: Scenario) -> list[tuple[str, Scenario, str]]:
         return [("", scenario, "clean")]
     source: Source | None = scenario._source
     if source is None:
-        base = scenario.model_dump(exclude_unset=True)
+        base = scenario.model_dump(exclude_unset=True, by_alias=True)
         source = Source(Path(scenario.name), "", base, {})
     merged: list[tuple[str, Scenario, str]] = []
     for name, variant in scenario.variants.items():
@@ -115,11 +129,11 @@ def variants(scenario: Scenario) -> list[tuple[str, Scenario, str]]:
                 raise ScenarioError(
                     f"{source.place((*at, key))}: {dotted((*at, key))}: a variant cannot change {key}"
                 )
-        data = _deep_merge(
+        data = deep_merge(
             {k: v for k, v in source.data.items() if k not in ("variants", "bug")}, variant.override
         )
         for location, value, option in source.overrides:
-            if location[0] != "variants":
+            if location[0] not in ("variants", "bug"):
                 _put(data, location, value, option)
         merged.append((name, _validated(data, source, inside=at), variant.expect))
     return merged
@@ -164,7 +178,10 @@ def _parse_override(text: str, data: dict[str, Any]) -> tuple[Location, Any, str
         parsed = yaml.safe_load(value)
     except (yaml.YAMLError, ValueError) as error:
         raise ScenarioError(f"{option}: the value is not valid YAML") from error
-    return _split_key(key.strip(), data, option), parsed, option
+    location = _split_key(key.strip(), data, option)
+    # What a user names on the command line is where the user is.
+    [parsed] = anchored({location[-1]: parsed}, Path.cwd()).values()
+    return location, parsed, option
 
 
 def _split_key(text: str, data: Any, option: str) -> Location:
@@ -243,7 +260,7 @@ def _put(data: dict[str, Any], location: Location, value: Any, option: str) -> N
             target = target[key]
 
 
-def _deep_merge(base: Any, override: Any) -> Any:
+def deep_merge(base: Any, override: Any) -> Any:
     """JSON merge patch (RFC 7396); a fresh copy."""
     if not isinstance(override, dict):
         return copy.deepcopy(override)
@@ -252,7 +269,7 @@ def _deep_merge(base: Any, override: Any) -> Any:
         if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = _deep_merge(merged.get(key), value)
+            merged[key] = deep_merge(merged.get(key), value)
     return merged
 
 
@@ -273,12 +290,42 @@ def _validated(data: dict[str, Any], source: Source, *, inside: Location = ()) -
         what, semicolon, allowed = problem.partition(";")
         sentence = f"{what}{value_text(location, data)}{semicolon}{allowed}"
         raise ScenarioError(_line(source, location, sentence, inside))
+    scenario = _pinned(scenario, source, inside)
     if source.check_faults is not None and scenario.faults:
         try:
             source.check_faults(scenario)
         except ScenarioError as error:
             raise ScenarioError(_fault_line(source, str(error), inside), hint=error.hint) from error
     return scenario
+
+
+def _pinned(scenario: Scenario, source: Source, inside: Location) -> Scenario:
+    """The scenario with the builds of the user's as they are now."""
+    if source.pin is None:
+        return scenario
+    pin = source.pin
+
+    def found(client: str, version: str, location: Location) -> dict[str, str]:
+        try:
+            return {str(location[-1]): pin(scenario, client, version)}
+        except UsageError as error:
+            raise ScenarioError(_line(source, location, str(error), inside), hint=error.hint) from error
+
+    of_brokers = found("", scenario.cluster.version, ("cluster", "version"))
+    sides: dict[str, Any] = {
+        side: {
+            name: spec.model_copy(
+                update=found(spec.client, spec.client_version, ("load", side, name, "client_version"))
+            )
+            for name, spec in getattr(scenario.load, side).items()
+        }
+        for side in ("producers", "consumers")
+    }
+    update = {
+        "cluster": scenario.cluster.model_copy(update=of_brokers),
+        "load": scenario.load.model_copy(update=sides),
+    }
+    return scenario.model_copy(update=update)
 
 
 def _clients(scenario: Scenario, source: Source) -> Mapping[str, Client] | None:

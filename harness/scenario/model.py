@@ -7,6 +7,7 @@ one line that names the key, the value, what is allowed and, for a misspelt key,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,9 @@ from harness.scenario.bug import BugSpec
 from harness.scenario.part import Name as Name
 from harness.scenario.part import Part as Part
 from harness.scenario.payload import Payload
+from harness.scenario.profile import Profile, Table
 from harness.scenario.rate import Rate, RateLimit
+from harness.scenario.threshold import Limit, RatioLimit, SecondsLimit
 from harness.systems import DEFAULT, SYSTEMS
 
 Option = str | int | float | bool
@@ -74,6 +77,12 @@ class TopicSpec(Part):
         description="kafka: copies of each partition, one per broker; no setting of a topic elsewhere",
     )
     config: dict[str, Option] = Field(default_factory=dict, description="native topic settings")
+    share: float | None = Field(
+        None,
+        gt=0,
+        le=1_000_000,
+        description="share of the messages, relative to other topics; unset: by lanes",
+    )
 
     def names(self, declared: str) -> list[str]:
         """The topics that this entry, called ``declared``, stands for."""
@@ -91,8 +100,17 @@ class ProducerSpec(Part):
         "partition", description="unit of order: explicit partition, message key, or the client routes"
     )
     keys: int = Field(1000, ge=1, le=1_000_000, description="keys per topic, for lanes: key")
+    skew: float = Field(
+        0.0,
+        ge=0,
+        le=5,
+        description="key n comes n to the power -skew as often as the first (Zipf), for lanes: key",
+    )
     share: float = Field(
         1.0, gt=0, le=1_000_000, description="share of the rate, relative to the other producers"
+    )
+    profile: Profile | None = Field(
+        None, description="when it sends which share of its part of the rate; unset: that of the load"
     )
     options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
     when_full: Literal["wait", "fail"] = Field(
@@ -149,11 +167,16 @@ class LoadSpec(Part):
         "this machine keeps of it, measured before the first round; with less than `at_least` (a fiftieth, "
         "unless it is written) it is unknown",
     )
+    profile: Profile | None = Field(
+        None, description="when which share of `rate` is asked for; without one all of it, all the time"
+    )
     unlimited: bool = Field(False, description="as fast as the client goes; rate is then ignored")
     duration: Seconds = Field(60.0, gt=0, description="of the load, after the warm-up")
     warm_up: Seconds = Field(5.0, description="sent and checked, but not timed and without faults")
     payload: Payload = Field(
-        150, description="bytes per message, 52 of them a header; `100..10000`: sizes differ by message"
+        150,
+        description="bytes per message, 52 of them a header; sizes that differ by message: `100..10000`, "
+        "`{p50: 300, p99: 4000}` (log-normal) or `{sizes: {200: 70%, 1000: 30%}}`",
     )
     producers: dict[Name, ProducerSpec] = Field(
         default_factory=lambda: {"p": ProducerSpec()}, min_length=1, description="by a name of your own"
@@ -203,6 +226,30 @@ class RequireSpec(Part):
         description="achieved / intended rate outside outages; below it the run is unknown. For a load that "
         "claims its rate: not with `load.rate.at_most`",
     )
+    latency_p50: SecondsLimit = Field(
+        None, description="threshold, as all that follow: more is *fail*, not measured is *unknown*"
+    )
+    latency_p90: SecondsLimit = Field(None, description="from the intended time, of acknowledged messages")
+    latency_p99: SecondsLimit = Field(
+        None, description="`500ms`, or `{overall: 5s, outside_faults: 100ms}`: without the time of faults"
+    )
+    latency_p999: SecondsLimit = Field(None, description="needs a thousand messages, as p99 a hundred")
+    latency_max: SecondsLimit = Field(None, description="of the slowest acknowledged message")
+    outage: SecondsLimit = Field(
+        None, description="the longest time that a partition, topic or queue goes without an acknowledgement"
+    )
+    recovery: SecondsLimit = Field(
+        None, description="from the end of a fault until every stream that was out is back"
+    )
+    error_ratio: RatioLimit = Field(
+        None, description="sends that were not acknowledged, of all: `0.1%` or `0.001`"
+    )
+
+    def limits(self) -> Iterator[tuple[str, Limit]]:
+        """The thresholds that are set, by key."""
+        for name in type(self).model_fields:
+            if isinstance(limit := getattr(self, name), Limit):
+                yield name, limit
 
 
 class VariantSpec(Part):
@@ -248,10 +295,21 @@ class Scenario(Part):
         return with_system_defaults(data)
 
     @property
+    def folder(self) -> Path:
+        """What files that the scenario names are relative to."""
+        return Path() if self._source is None else Path(self._source.path.parent)
+
+    @property
     def worker_folders(self) -> list[str]:
         """The folders of ``workers``, absolute."""
-        beside = Path() if self._source is None else self._source.path.parent
-        return [str((beside / Path(folder).expanduser()).resolve()) for folder in self.workers]
+        return [str((self.folder / Path(folder).expanduser()).resolve()) for folder in self.workers]
+
+    def profile_table(self, producer: str = "") -> Table:
+        """The rows of a producer's own profile, or else of ``load.profile``; none without either. Raises as
+        `Profile.table`."""
+        own = self.load.producers[producer].profile if producer else None
+        profile = own or self.load.profile
+        return profile.table(self.load.duration, self.folder) if profile is not None else []
 
     @property
     def text(self) -> str:

@@ -1,30 +1,112 @@
-"""Payload sizes as people write them: ``150``, or ``100..10000`` for sizes that differ by message."""
+"""Payload sizes as people write them: ``150``; sizes that differ by message: ``100..10000``, any of them as
+often as any other; ``{p50: 300, p99: 4000}``, log-normal; ``{sizes: {200: 70%, 1000: 30%}}``."""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Annotated, Final
+from collections.abc import Mapping
+from statistics import NormalDist
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
+
+from harness.scenario.ratio import JSON_SCHEMA, read_ratio
 
 MIN_BYTES: Final = 52  # header and checksum
 MAX_BYTES: Final = 1_000_000
 _RANGE: Final = re.compile(r"^\s*(\d+)\s*\.\.\s*(\d+)\s*$")
+#: Entries of a table of mixed sizes: shares are kept to a tenth of a percent.
+TABLE_ROWS: Final = 1000
+Size = int | str | dict[str, Any]
+_QUANTILES: Final = {
+    "p50": "bytes that half of the messages do not exceed",
+    "p99": "bytes that 99 of 100 messages do not exceed; sizes are log-normal",
+}
 #: What an editor checks; YAML gives a number or a text.
 _JSON_SCHEMA: Final = {
     "anyOf": [
         {"type": "integer", "minimum": MIN_BYTES, "maximum": MAX_BYTES},
         {"type": "string", "pattern": _RANGE.pattern},
+        {
+            "type": "object",
+            "properties": {
+                **{
+                    name: {
+                        "type": "integer",
+                        "minimum": MIN_BYTES,
+                        "maximum": MAX_BYTES,
+                        "description": about,
+                    }
+                    for name, about in _QUANTILES.items()
+                },
+                "sizes": {
+                    "type": "object",
+                    "description": "bytes to the share of messages that have so many; together 100%",
+                    "additionalProperties": JSON_SCHEMA,
+                    "minProperties": 1,
+                },
+            },
+            "additionalProperties": False,
+        },
     ]
 }
 
 
-def payload_sizes(payload: int | str) -> tuple[int, int]:
+def payload_table(payload: Size) -> list[int]:
+    """Sizes in bytes, each as frequent as any other, ascending; none unless sizes are mixed.
+
+    Raises:
+        ValueError: not the keys of a mix, or sizes that cannot be; what is allowed.
+    """
+    if not isinstance(payload, Mapping):
+        return []
+    if set(payload) == {"sizes"}:
+        return _weighted(payload["sizes"])
+    if set(payload) == set(_QUANTILES):
+        return _log_normal(*(_bytes(name, payload[name]) for name in _QUANTILES))
+    raise ValueError("must have p50 and p99, or sizes: {200: 70%, 1000: 30%}")
+
+
+def _log_normal(p50: int, p99: int) -> list[int]:
+    """What sizes of messages mostly are: many small ones, few large ones; cut off at the least and most."""
+    if p99 < p50:
+        raise ValueError("p99 must be at least p50")
+    normal = NormalDist()
+    sigma = math.log(p99 / p50) / normal.inv_cdf(0.99)
+    quantiles = ((k + 0.5) / TABLE_ROWS for k in range(TABLE_ROWS))
+    sizes = (round(p50 * math.exp(sigma * normal.inv_cdf(q))) for q in quantiles)
+    return [min(max(size, MIN_BYTES), MAX_BYTES) for size in sizes]
+
+
+def _weighted(sizes: object) -> list[int]:
+    if not isinstance(sizes, Mapping) or not sizes:
+        raise ValueError("sizes must be a mapping of bytes to a share, such as {200: 70%, 1000: 30%}")
+    shares = {_bytes("a size", size): read_ratio(share) for size, share in sizes.items()}
+    if abs(sum(shares.values()) - 1) > 1e-6:
+        raise ValueError(f"the shares of sizes must add up to 100%, not {sum(shares.values()):.4g}")
+    table: list[int] = []
+    reached = 0.0
+    for size, share in sorted(shares.items()):
+        reached += share
+        table += [size] * (round(reached * TABLE_ROWS) - len(table))
+    return table
+
+
+def _bytes(name: str, size: object) -> int:
+    if isinstance(size, bool) or not isinstance(size, int) or not MIN_BYTES <= size <= MAX_BYTES:
+        raise ValueError(f"{name} must be a number of bytes from {MIN_BYTES} to {MAX_BYTES}")
+    return size
+
+
+def payload_sizes(payload: Size) -> tuple[int, int]:
     """The smallest and the largest payload, in bytes.
 
     Raises:
-        ValueError: neither a number nor a range, or not within `MIN_BYTES` and `MAX_BYTES`.
+        ValueError: neither a number, a range nor a mix, or not within `MIN_BYTES` and `MAX_BYTES`.
     """
+    if table := payload_table(payload):
+        return table[0], table[-1]
     if isinstance(payload, str):
         match = _RANGE.match(payload)
         if match is None:
@@ -43,10 +125,10 @@ def payload_sizes(payload: int | str) -> tuple[int, int]:
     return least, most
 
 
-def check_payload_sizes(value: int | str) -> int | str:
+def check_payload_sizes(value: Size) -> Size:
     """The value as it is; what `payload_sizes` raises."""
     payload_sizes(value)
     return value
 
 
-Payload = Annotated[int | str, BeforeValidator(check_payload_sizes), WithJsonSchema(_JSON_SCHEMA)]
+Payload = Annotated[Size, BeforeValidator(check_payload_sizes), WithJsonSchema(_JSON_SCHEMA)]

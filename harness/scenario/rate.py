@@ -13,7 +13,11 @@ from harness.scenario.part import Part
 MAX_RATE_PER_S: Final = 2_000_000  # above what one machine's clients reach; a typo, not a wish
 #: With less of the rate than this, unless the scenario says otherwise, faults meet too few messages.
 _FLOOR_SHARE: Final = 50
-_KEYS: Final = ("at_most", "at_least")
+_ABOUT: Final = {
+    "at_most": "msg/s; as many of them as this machine keeps, measured before the first round",
+    "at_least": "msg/s; a machine that keeps fewer proves nothing: a fiftieth of at_most unless given",
+}
+_KEYS: Final = tuple(_ABOUT)
 _BOTH_WAYS: Final = "must be a whole number, or {at_most: 50000}"
 #: What an editor checks.
 _JSON_SCHEMA: Final = {
@@ -22,7 +26,8 @@ _JSON_SCHEMA: Final = {
         {
             "type": "object",
             "properties": {
-                key: {"type": "integer", "minimum": 1, "maximum": MAX_RATE_PER_S} for key in _KEYS
+                key: {"type": "integer", "minimum": 1, "maximum": MAX_RATE_PER_S, "description": about}
+                for key, about in _ABOUT.items()
             },
             "required": ["at_most"],
             "additionalProperties": False,

@@ -35,7 +35,7 @@ def scenario_schema(faults: dict[str, Any]) -> dict[str, Any]:
 def new_scenario(path: Path, system: str) -> str:
     """A commented scenario of a system, to edit, named after its file."""
     text = (BUNDLED / "new" / f"{system}.template").read_text()
-    values = {"@NAME@": _name_of(path), "@SCHEMA@": str(SCHEMA_FILE), "FILE": str(path)}
+    values = {"@NAME@": _name_of(path), "@SCHEMA@": SCHEMA_FILE.name, "FILE": str(path)}
     return re.sub("|".join(values), lambda found: values[found[0]], text)
 
 
@@ -49,7 +49,7 @@ def copied_scenario(path: Path, ready: str) -> str:
     if ready not in known:
         raise UsageError(f"no such scenario: {ready!r}", hint=did_you_mean(ready, known))
     text = known[ready].read_text()
-    text = re.sub(r"(?<=\$schema=)\S+", str(SCHEMA_FILE), text, count=1)
+    text = re.sub(r"(?<=\$schema=)\S+", SCHEMA_FILE.name, text, count=1)
     text = re.sub(rf"^(#  +brokerstorm \w+ ){re.escape(ready)}\b", rf"\g<1>{path}", text, flags=re.MULTILINE)
     return re.sub(r"^name: .*", f"name: {_name_of(path)}", text, count=1, flags=re.MULTILINE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,41 @@ def test_warm_up_and_load_split_where_the_load_begins(rate: float, warm_up: floa
     assert schedule.total == 0 or schedule.due_ns(schedule.total - 1) <= schedule.end_ns
 
 
+shares = st.one_of(st.just(0.0), st.just(1.0), st.floats(1e-3, 1))
+profiles = st.lists(st.tuples(st.integers(1, 3 * 10**9), shares), min_size=2, max_size=12)
+
+
+@given(st.floats(0.5, 2000), profiles, st.integers(0, 60 * 10**9))
+def test_a_profile_is_followed_message_by_message(
+    rate: float, profile: list[tuple[int, float]], elapsed: int
+) -> None:
+    """The reference adds the rate up over time and asks when the sum has come to each message."""
+    schedule = Schedule(10**15, rate, profile[0][0] / 1e9, 1, profile)
+    total = sum(rate * share * ns / 1e9 for ns, share in profile)
+    assert schedule.total == pytest.approx(total, abs=1.001)
+    assert schedule.warm_up_count == pytest.approx(rate * profile[0][1] * profile[0][0] / 1e9, abs=1.001)
+    dues = [schedule.due_ns(i) - schedule.t0_ns for i in range(schedule.total)]
+    assert dues == sorted(dues)
+    for i, due in list(enumerate(dues))[:: max(1, len(dues) // 20)]:
+        reached, begin = 0.0, 0
+        for ns, share in profile:
+            reached += rate * share * max(0, min(due - begin, ns)) / 1e9
+            begin += ns
+        assert reached == pytest.approx(i, abs=0.01)
+    count = schedule.due_count(schedule.t0_ns + elapsed)
+    assert count == sum(due <= elapsed for due in dues)
+    first = min(elapsed % 1000, schedule.total)
+    assert schedule.dues_ns(first, schedule.total).tolist() == [schedule.t0_ns + due for due in dues[first:]]
+
+
+def test_a_profile_of_the_whole_rate_is_the_rate() -> None:
+    steady = Schedule(10**15, 16_667.0, 0.5, 1.5)
+    profiled = Schedule(10**15, 16_667.0, 0.5, 1.5, [(500_000_000, 1.0), (1_500_000_000, 1.0)])
+    assert (steady.warm_up_count, steady.total) == (profiled.warm_up_count, profiled.total)
+    apart = [abs(steady.due_ns(i) - profiled.due_ns(i)) for i in range(steady.total)]
+    assert max(apart) <= 1  # rounded to whole nanoseconds
+
+
 def test_nothing_is_due_before_the_start() -> None:
     assert Schedule(1000, 50_000, 1, 1).due_count(999) == 0
     assert Schedule(1000, 50_000, 1, 1).due_count(1000) == 1
@@ -43,49 +79,49 @@ def test_exact_counts_at_50k() -> None:
 
 
 def test_a_generator_that_keeps_up_is_never_late() -> None:
-    lateness = Lateness(20_000)
+    lateness = Lateness()
     for _ in range(1000):
-        lateness.worked(own_ns=1 * MS, messages=100)
+        lateness.worked(own_ns=1 * MS, worth_ns=2 * MS)
     assert lateness.take_max_ns() == 0
 
 
 def test_a_generator_that_is_too_slow_falls_behind_for_ever() -> None:
-    lateness = Lateness(20_000)
+    lateness = Lateness()
     for _ in range(100):
-        lateness.worked(own_ns=3 * MS, messages=100)  # 100 messages are worth 2 ms
+        lateness.worked(own_ns=3 * MS, worth_ns=2 * MS)  # 100 messages at 50,000/s
     assert lateness.take_max_ns() == 100 * MS
 
 
 def test_catching_up_after_a_block_is_not_the_generators_lateness() -> None:
-    lateness = Lateness(20_000)
-    lateness.worked(own_ns=0, messages=1)  # the call blocked for seconds, which is not own time
+    lateness = Lateness()
+    lateness.worked(own_ns=0, worth_ns=20_000)  # the call blocked for seconds, which is not own time
     for _ in range(300):
-        lateness.worked(own_ns=1 * MS, messages=500)  # the backlog, ten times faster than it became due
+        lateness.worked(own_ns=1 * MS, worth_ns=10 * MS)  # the backlog, ten times faster than it became due
     assert lateness.take_max_ns() == 0
 
 
 def test_one_hiccup_is_seen_and_forgotten() -> None:
-    lateness = Lateness(20_000)
-    lateness.worked(own_ns=50 * MS, messages=100)
+    lateness = Lateness()
+    lateness.worked(own_ns=50 * MS, worth_ns=2 * MS)
     assert lateness.take_max_ns() == 48 * MS
     for _ in range(100):
-        lateness.worked(own_ns=1 * MS, messages=100)
+        lateness.worked(own_ns=1 * MS, worth_ns=2 * MS)
     lateness.take_max_ns()
-    lateness.worked(own_ns=1 * MS, messages=100)
+    lateness.worked(own_ns=1 * MS, worth_ns=2 * MS)
     assert lateness.take_max_ns() == 0
 
 
 def test_oversleeping_is_the_generators_lateness() -> None:
-    lateness = Lateness(20_000)
+    lateness = Lateness()
     lateness.caught_up(7 * MS)
     assert lateness.take_max_ns() == 7 * MS
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**8), st.integers(1, 500)), max_size=50))
 def test_lateness_equals_a_queue_worked_out_message_by_message(batches: list[tuple[int, int]]) -> None:
-    lateness, late, largest = Lateness(20_000), 0.0, 0.0
+    lateness, late, largest = Lateness(), 0.0, 0.0
     for own, messages in batches:
-        lateness.worked(own, messages)
+        lateness.worked(own, messages * 20_000)
         largest = max(largest, late)
         late = max(0.0, late + own - messages * 20_000)
     assert lateness.take_max_ns() == int(max(largest, late))

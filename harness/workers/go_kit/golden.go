@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,13 +24,8 @@ func writeGolden(folder string) error {
 		Key: 17, Attempt: 2, Kind: WarmUp,
 	}
 	payload52, payload150 := encode(small, nil), encode(large, filler(150-MinPayloadBytes))
-	var ranged []byte
-	for sizes, seq := (sizes{60, 90, 7}), uint64(0); seq < 8; seq++ {
-		header := Header{
-			RunTag: goldenTag, Instance: 7, Lane: 3, Seq: seq, DueNs: goldenNs + 20_000*int64(seq), Kind: Load,
-		}
-		ranged = append(ranged, encode(header, filler(sizes.of(3, seq)-MinPayloadBytes))...)
-	}
+	ranged := goldenPayloads(sizes{60, 90, 7, nil})
+	mixed := goldenPayloads(sizes{60, 90, 7, []int{60, 61, 61, 90}})
 	names, err := newNames(folder, map[string]int32{"orders-0": 1, "orders-1": 2})
 	if err != nil {
 		return err
@@ -40,6 +36,8 @@ func writeGolden(folder string) error {
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-52.bin"), payload52, 0o644) },
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-150.bin"), payload150, 0o644) },
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-60-90.bin"), ranged, 0o644) },
+		func() error { return os.WriteFile(filepath.Join(folder, "payload-mixed.bin"), mixed, 0o644) },
+		func() error { return os.WriteFile(filepath.Join(folder, "due-times.bin"), goldenDueTimes(), 0o644) },
 		names.Err,
 		func() error { return goldenSends(folder, small, large, timedOut) },
 		func() error { return goldenLog(folder, payload52, payload150) },
@@ -51,6 +49,32 @@ func writeGolden(folder string) error {
 		}
 	}
 	return nil
+}
+
+// goldenPayloads are eight of these sizes, one behind the other.
+func goldenPayloads(sizes sizes) []byte {
+	var found []byte
+	for seq := uint64(0); seq < 8; seq++ {
+		header := Header{
+			RunTag: goldenTag, Instance: 7, Lane: 3, Seq: seq, DueNs: goldenNs + 20_000*int64(seq), Kind: Load,
+		}
+		found = append(found, encode(header, filler(sizes.of(3, seq)-MinPayloadBytes))...)
+	}
+	return found
+}
+
+// goldenDueTimes of a schedule with a profile: messages in the warm-up and in all, then when each is due.
+func goldenDueTimes() []byte {
+	due := newSchedule(97.3, 0.5, 2, [][2]float64{
+		{500_000_000, 0.55}, {700_000_000, 0.1}, {300_000_000, 0}, {333_333_333, 1}, {666_666_667, 0.37},
+	})
+	due.t0Ns = goldenNs
+	bytes := binary.LittleEndian.AppendUint64(nil, uint64(due.warmUpCount()))
+	bytes = binary.LittleEndian.AppendUint64(bytes, uint64(due.total()))
+	for i := int64(0); i < due.total(); i++ {
+		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(due.dueNs(i)))
+	}
+	return bytes
 }
 
 func goldenSegments(folder string, table uint16, owner, subscription uint32) *Segments {

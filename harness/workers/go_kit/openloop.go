@@ -46,7 +46,9 @@ func NewOpenLoop(session *Session) (*OpenLoop, error) {
 	if err != nil {
 		return nil, err
 	}
-	sizes := sizes{least: part.PayloadBytes, most: part.PayloadBytes, instance: part.Instance}
+	sizes := sizes{
+		least: part.PayloadBytes, most: part.PayloadBytes, instance: part.Instance, table: part.PayloadSizes,
+	}
 	if part.PayloadMaxBytes > 0 {
 		sizes.most = part.PayloadMaxBytes
 	}

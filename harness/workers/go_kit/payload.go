@@ -29,10 +29,12 @@ func filler(count int) []byte {
 	return out
 }
 
-// sizes of the payloads of a producer instance, from least to most, both included.
+// sizes of the payloads of a producer instance, from least to most, both included; with a table those in it, each as
+// often as any other.
 type sizes struct {
 	least, most int
 	instance    uint32
+	table       []int
 }
 
 // of one message: the same in every attempt, and in every language (SplitMix64).
@@ -44,6 +46,9 @@ func (s sizes) of(lane uint32, seq uint64) int {
 	mixed = (mixed ^ mixed>>30) * 0xBF58476D1CE4E5B9
 	mixed = (mixed ^ mixed>>27) * 0x94D049BB133111EB
 	mixed ^= mixed >> 31
+	if len(s.table) > 0 {
+		return s.table[(mixed>>32)*uint64(len(s.table))>>32]
+	}
 	return s.least + int((mixed>>32)*uint64(s.most-s.least+1)>>32)
 }
 

@@ -48,7 +48,7 @@ func (m *Message) Failed(outcome Outcome, text string) {
 type sender struct {
 	loop     *OpenLoop
 	session  *Session
-	lanes    []*Lane
+	turns    turns
 	segments *Segments
 	schedule schedule
 	late     lateness
@@ -68,12 +68,9 @@ func newSender(loop *OpenLoop, thread, threads int, files *atomic.Uint32) *sende
 			capacity: defaultCapacity, files: files,
 		},
 	}
-	for i := thread; i < len(loop.lanes); i += threads {
-		made.lanes = append(made.lanes, &loop.lanes[i])
-	}
-	rate := part.RatePerS * float64(len(made.lanes)) / float64(len(loop.lanes))
-	made.schedule = schedule{ratePerS: rate, warmUpS: part.WarmUpS, loadS: part.LoadS}
-	made.late.periodNs = made.schedule.periodNs()
+	made.turns = newTurns(loop.lanes, part.Turns, thread, threads)
+	rate := part.RatePerS * made.turns.share
+	made.schedule = newSchedule(rate, part.WarmUpS, part.LoadS, part.RateProfile)
 	made.resends.on = loop.resends
 	return made
 }
@@ -126,7 +123,7 @@ func (s *sender) loadAtRate() error {
 		}
 		s.lookForFreeze(begun)
 		own := NowNs() - begun - (s.blockedNs.Load() - blocked) - (freeze.total() - frozen)
-		s.late.worked(own, sent-first)
+		s.late.worked(own, s.schedule.dueNs(sent)-s.schedule.dueNs(first))
 	}
 	return nil
 }
@@ -177,12 +174,13 @@ func (s *sender) call(messages []*Message) {
 
 // write the rows of one call, and make its messages.
 func (s *sender) write(first, stop int64, kind uint8) ([]*Message, error) {
-	part, count := s.session.Spec.Producer, int64(len(s.lanes))
+	part := s.session.Spec.Producer
 	messages := make([]*Message, 0, stop-first)
 	for i := first; i < stop; i++ {
-		lane, now := s.lanes[i%count], NowNs()
+		lane, seq := s.turns.of(i)
+		now := NowNs()
 		header := Header{
-			RunTag: s.session.Spec.RunTag, Instance: part.Instance, Lane: lane.Number, Seq: uint64(i / count),
+			RunTag: s.session.Spec.RunTag, Instance: part.Instance, Lane: lane.Number, Seq: seq,
 			DueNs: now, Key: lane.KeyNumber, Kind: kind,
 		}
 		if part.RatePerS > 0 {

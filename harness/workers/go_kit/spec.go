@@ -42,19 +42,22 @@ type ClientSpec struct {
 
 // ProducerSpec is the part of a producer.
 type ProducerSpec struct {
-	Instance        uint32      `json:"instance"`
-	RatePerS        float64     `json:"rate_per_s"`
-	PayloadBytes    int         `json:"payload_bytes"`
-	PayloadMaxBytes int         `json:"payload_max_bytes"`
-	Threads         int         `json:"threads"`
-	WhenFull        string      `json:"when_full"`
-	WarmUpS         float64     `json:"warm_up_s"`
-	LoadS           float64     `json:"load_s"`
-	Capture         *bool       `json:"capture"`
-	LaneGroups      []LaneGroup `json:"lane_groups"`
-	Calls           string      `json:"calls"`
-	Batch           int         `json:"batch"`
-	Results         string      `json:"results"`
+	Instance        uint32       `json:"instance"`
+	RatePerS        float64      `json:"rate_per_s"`
+	RateProfile     [][2]float64 `json:"rate_profile"`
+	PayloadBytes    int          `json:"payload_bytes"`
+	Turns           []int        `json:"turns"`
+	PayloadSizes    []int        `json:"payload_sizes"`
+	PayloadMaxBytes int          `json:"payload_max_bytes"`
+	Threads         int          `json:"threads"`
+	WhenFull        string       `json:"when_full"`
+	WarmUpS         float64      `json:"warm_up_s"`
+	LoadS           float64      `json:"load_s"`
+	Capture         *bool        `json:"capture"`
+	LaneGroups      []LaneGroup  `json:"lane_groups"`
+	Calls           string       `json:"calls"`
+	Batch           int          `json:"batch"`
+	Results         string       `json:"results"`
 }
 
 // LaneGroup is `count` lanes from `first` on, of one topic.

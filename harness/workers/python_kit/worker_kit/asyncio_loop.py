@@ -133,7 +133,7 @@ class AsyncOpenLoop(Sender, ABC):
             sent = await self._offer(step)
             await asyncio.sleep(0)
             await self.resend_due()
-            self.worked(span, sent - step.first)
+            self.worked(span, step.first, sent)
 
     async def _load_unlimited(self) -> None:
         sent = 0
@@ -162,15 +162,15 @@ class AsyncOpenLoop(Sender, ABC):
 
     async def _offer(self, step: Step) -> int:
         """Send the messages of a step, a row before each call; returns the next index. The hot loop."""
-        count, t0, period = len(self.lanes), self.schedule.t0_ns, self.schedule.period_ns
+        count, dues = len(self.lanes), self.dues_ns(step.first, step.stop)
         yielded = time.monotonic_ns()
         for i in range(step.first, step.stop):
             now = time.monotonic_ns()
             if now - yielded > YIELD_NS:
                 await asyncio.sleep(0)
                 now = yielded = time.monotonic_ns()
-            due = t0 + int(i * period) if period else now
-            await self._send(i % count, i // count, due, step.kind, 0)
+            due = dues[i - step.first] if dues else now
+            await self._send(i % count, self.turns.seq(i), due, step.kind, 0)
             if self.control.stop_load:
                 return i + 1
         return step.stop

@@ -20,7 +20,7 @@ from . import layouts as lay
 from .failure import WorkerFailure
 from .payload import Sizes, encode
 from .schedule import Schedule
-from .spec import Lane
+from .spec import Lane, Turns
 
 #: Messages of a burst at most (docs/worker-protocol.md). Its calls follow one another, so a row says that its
 #: call began at most the time of this many calls, some 50 microseconds, before it did.
@@ -56,11 +56,13 @@ class Payloads:
         WorkerFailure: on a big-endian machine.
     """
 
-    def __init__(self, lanes: Sequence[Lane], run_tag: int, sizes: Sizes) -> None:
+    def __init__(self, lanes: Sequence[Lane], run_tag: int, sizes: Sizes, turns: Turns | None = None) -> None:
+        """``turns``: of which ``lanes`` are those; None = each lane has one."""
         if sys.byteorder != "little":
             raise WorkerFailure("this worker writes its rows as a little-endian machine has them in memory")
         instance, length = sizes.instance, sizes.least
         self._lanes = len(lanes)
+        self._turns = None if turns is None or turns.is_even else turns
         self._around = around(lanes)
         self._run_tag, self._sizes = run_tag, sizes
         self._length = length
@@ -82,17 +84,23 @@ class Payloads:
 
     def columns(self, first: int, count: int, schedule: Schedule, now_ns: int) -> tuple[Column, Column]:
         """Sequence numbers and intended times of ``count`` messages or more from message ``first``."""
-        seq, phase = divmod(first, self._lanes)
-        if self._lanes > BURST:  # at most one step up: not a pattern for every lane to begin with
-            phase = max(phase, self._lanes - BURST)
-        seqs = _column(_counting(phase, self._lanes) + seq * _ONES)
+        seqs = self._seqs_of(first)
         period = schedule.period_ns
         if not period:
             return seqs, _column(now_ns * _ONES)
         t0_ns, step = schedule.t0_ns, int(period)
-        if step == period:
+        if step == period and not schedule.profile:
             return seqs, _column(step * _counting(0, 1) + (t0_ns + first * step) * _ONES)
-        return seqs, memoryview(array("Q", [t0_ns + int(i * period) for i in range(first, first + count)]))
+        return seqs, memoryview(schedule.dues_ns(first, first + count))
+
+    def _seqs_of(self, first: int) -> Column:
+        """Sequence numbers of a whole burst."""
+        if self._turns:
+            return memoryview(self._turns.seqs(first, first + BURST))
+        seq, phase = divmod(first, self._lanes)
+        if self._lanes > BURST:  # at most one step up: not a pattern for every lane to begin with
+            phase = max(phase, self._lanes - BURST)
+        return _column(_counting(phase, self._lanes) + seq * _ONES)
 
     def of(self, first: int, count: int, kind: int, columns: tuple[Column, Column]) -> tuple[bytes, ...]:
         """Payloads of ``count`` messages from ``first``, whose columns these are."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 from . import layouts as lay
 from . import payload
 from .names import Names
+from .schedule import Schedule
 from .segments import SegmentWriter
 
 RUN_TAG = 0xC0FFEE01
 CAPACITY = 4
 T_NS = 1_000_000_000_000
+#: Duration in ns and share of the rate; the first is the warm-up.
+PROFILE = (
+    (500_000_000, 0.55), (700_000_000, 0.1), (300_000_000, 0.0), (333_333_333, 1.0), (666_666_667, 0.37)
+)  # fmt: skip
 
 
 def write_golden(folder: Path) -> list[str]:
@@ -27,15 +33,17 @@ def write_golden(folder: Path) -> list[str]:
     )  # fmt: skip
     (folder / "payload-52.bin").write_bytes(small)
     (folder / "payload-150.bin").write_bytes(large)
-    sizes = payload.Sizes(60, 90, 7)
-    ranged = [
-        payload.encode(
-            run_tag=RUN_TAG, instance=7, lane=3, seq=seq, t_intended_ns=T_NS + 20_000 * seq,
-            length=sizes.of(3, seq),
-        )
-        for seq in range(8)
-    ]  # fmt: skip
-    (folder / "payload-60-90.bin").write_bytes(b"".join(ranged))
+    for name, table in (("payload-60-90.bin", ()), ("payload-mixed.bin", (60, 61, 61, 90))):
+        sizes = payload.Sizes(60, 90, 7, table)
+        ranged = [
+            payload.encode(
+                run_tag=RUN_TAG, instance=7, lane=3, seq=seq, t_intended_ns=T_NS + 20_000 * seq,
+                length=sizes.of(3, seq),
+            )
+            for seq in range(8)
+        ]  # fmt: skip
+        (folder / name).write_bytes(b"".join(ranged))
+    _due_times(folder)
     names = Names(folder, {"orders-0": 1, "orders-1": 2})
     error = names.id("error", "_MSG_TIMED_OUT: Local: Message timed out")
     group = names.id("subscription", "group")
@@ -43,6 +51,13 @@ def write_golden(folder: Path) -> list[str]:
     _log(folder, small, large)
     _deliveries(folder, group, small)
     return sorted(path.name for path in folder.iterdir())
+
+
+def _due_times(folder: Path) -> None:
+    """Of a schedule with a profile: messages in the warm-up and in all, then when each is due."""
+    schedule = Schedule(T_NS, 97.3, 0.5, 2.0, PROFILE)
+    numbers = [schedule.warm_up_count, schedule.total, *map(schedule.due_ns, range(schedule.total))]
+    (folder / "due-times.bin").write_bytes(struct.pack(f"<{len(numbers)}Q", *numbers))
 
 
 def _sends(folder: Path, error: int) -> None:

@@ -142,7 +142,7 @@ class OpenLoop(Sender, ABC):
             sent = self.offer(step.first, step.stop, step.kind)
             self._serve_by(max(self.schedule.due_ns(sent), time.monotonic_ns() + GLANCE_NS), 0)
             self.resend_due()
-            self.worked(span, sent - step.first)
+            self.worked(span, step.first, sent)
 
     def _load_unlimited(self) -> None:
         sent = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -34,11 +35,13 @@ def filler(count: int) -> bytes:
 
 
 class Sizes(NamedTuple):
-    """Sizes in bytes of the payloads of a producer instance: from ``least`` to ``most``, both included."""
+    """Sizes in bytes of the payloads of a producer instance: from ``least`` to ``most``, both included; with
+    a ``table`` those in it, each as often as any other."""
 
     least: int
     most: int
     instance: int
+    table: Sequence[int] = ()
 
     @property
     def vary(self) -> bool:
@@ -50,6 +53,8 @@ class Sizes(NamedTuple):
         mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _64_BITS
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _64_BITS
         mixed ^= mixed >> 31
+        if self.table:
+            return self.table[(mixed >> 32) * len(self.table) >> 32]
         return self.least + ((mixed >> 32) * (self.most - self.least + 1) >> 32)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import threading
 import time
+from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from .payload import Sizes, encode
 from .process import Session
 from .schedule import SLACK_NS, Lateness, Schedule
 from .segments import SegmentWriter
-from .spec import lanes
+from .spec import Turns, lanes
 
 #: Messages between two looks at commands and delivery reports.
 BATCH = 500
@@ -78,10 +79,13 @@ class Sender:
         all_lanes = lanes(part["lane_groups"])
         self.threads = min(part.get("threads", 1), len(all_lanes))
         share = share or Share(0, self.threads)
-        self.lanes = all_lanes[share.thread :: share.threads]
+        self.turns = Turns(all_lanes, part.get("turns", ()), share.thread, share.threads)
+        #: By turn of a round; each once, unless some lanes have more messages than others.
+        self.lanes = self.turns.lanes
         self.instance: int = part["instance"]
         least: int = part["payload_bytes"]
-        self.sizes = Sizes(least, part.get("payload_max_bytes", least), self.instance)
+        most: int = part.get("payload_max_bytes", least)
+        self.sizes = Sizes(least, most, self.instance, part.get("payload_sizes", ()))
         self._run_tag = session.spec.run_tag
         self._length = 0 if self.sizes.vary else least
         self.wait_when_full = part["when_full"] == "wait"
@@ -92,9 +96,10 @@ class Sender:
         #: Where the next row goes. at == end asks for the next segment, so nothing goes into this map.
         self.rows = mmap.mmap(-1, 1)
         self.at = self.end = 0
-        rate = part["rate_per_s"] * len(self.lanes) / len(all_lanes)
-        self.schedule = Schedule(0, rate, part["warm_up_s"], part["load_s"])
-        self.lateness = Lateness(self.schedule.period_ns)
+        rate = part["rate_per_s"] * self.turns.share
+        profile = [(each[0], each[1]) for each in part.get("rate_profile", ())]
+        self.schedule = Schedule(0, rate, part["warm_up_s"], part["load_s"], profile)
+        self.lateness = Lateness()
         self.attempted = self.ok = self.fail = self.info = 0
         self.sends_again: bool = part.get("results", "checked") == "resent"
         #: Sends to repeat, soonest first: every one waits equally long. Client threads append.
@@ -122,6 +127,10 @@ class Sender:
             return None
         return Step(sent, sent + BATCH, lay.WARM_UP if now < self.schedule.load_ns else lay.LOAD, 0)
 
+    def dues_ns(self, first: int, stop: int) -> array[int] | None:
+        """When messages ``first .. stop-1`` are due; None without a rate: when they are sent."""
+        return self.schedule.dues_ns(first, stop) if self.schedule.rate_per_s else None
+
     def span(self) -> WorkSpan:
         """The begin of a span of the generator's own work."""
         return WorkSpan(time.monotonic_ns(), self.blocked_ns, self.session.report.freeze.frozen_ns)
@@ -130,9 +139,10 @@ class Sender:
         """Nothing was due in this span, and it should have ended at ``wake_ns``."""
         self.lateness.caught_up(self._own_ns(span, since=wake_ns))
 
-    def worked(self, span: WorkSpan, messages: int) -> None:
-        """This span went into sending so many messages."""
-        self.lateness.worked(self._own_ns(span, since=span.begun), messages)
+    def worked(self, span: WorkSpan, first: int, stop: int) -> None:
+        """This span went into sending messages ``first .. stop-1``."""
+        worth_ns = self.schedule.due_ns(stop) - self.schedule.due_ns(first)
+        self.lateness.worked(self._own_ns(span, since=span.begun), worth_ns)
 
     def _own_ns(self, span: WorkSpan, since: int) -> int:
         freeze = self.session.report.freeze

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,3 +119,35 @@ def lanes(groups: list[dict[str, Any]]) -> list[Lane]:
     if not out:
         raise WorkerFailure("a producer needs at least one lane")
     return out
+
+
+class Turns:
+    """Whose turn message i is: a round of lanes, over and over. Message i has lane ``lanes[i % count]``.
+
+    Attributes:
+        lanes: the lane of each turn of a round; one that has more turns has more messages.
+        per_round: messages that the lane of a turn has in a round.
+        before: how many of them come before the turn.
+    """
+
+    def __init__(self, every: Sequence[Lane], order: Sequence[int], thread: int, threads: int) -> None:
+        """Of ``order`` (indexes of ``every`` lane; none = each once) what belongs to one of the threads."""
+        own = [k for k in order or range(len(every)) if k % threads == thread]
+        self.share = len(own) / len(order or every)
+        self.lanes = [every[k] for k in own]
+        self.before: list[int] = []
+        counts: Counter[int] = Counter()
+        for k in own:
+            self.before.append(counts[k])
+            counts[k] += 1
+        self.per_round = [counts[k] for k in own]
+        self.is_even = max(self.per_round, default=1) == 1
+
+    def seq(self, i: int) -> int:
+        """The sequence number of message i in its lane: dense from 0."""
+        turns, turn = divmod(i, len(self.lanes))
+        return turns * self.per_round[turn] + self.before[turn]
+
+    def seqs(self, first: int, stop: int) -> array[int]:
+        """`seq` of messages ``first .. stop-1``."""
+        return array("Q", map(self.seq, range(first, stop)))

@@ -2,6 +2,8 @@ package brokerstorm.kit;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -34,12 +36,10 @@ public final class Golden {
                     .encode(Layout.WARM_UP, 4, SECOND_SEQ, T_NS + 20_000, 17, 2);
             Files.write(folder.resolve("payload-52.bin"), small);
             Files.write(folder.resolve("payload-150.bin"), large);
-            Payload ranged = new Payload(RUN_TAG, 7, 60, 90);
-            ByteArrayOutputStream sizes = new ByteArrayOutputStream();
-            for (int seq = 0; seq < 8; seq++) {
-                sizes.write(ranged.encode(Layout.LOAD, 3, seq, T_NS + 20_000 * seq, 0, 0));
-            }
-            Files.write(folder.resolve("payload-60-90.bin"), sizes.toByteArray());
+            Files.write(folder.resolve("payload-60-90.bin"), eight(new Payload(RUN_TAG, 7, 60, 90)));
+            Payload mixed = new Payload(RUN_TAG, 7, 60, 90, 60, 61, 61, 90);
+            Files.write(folder.resolve("payload-mixed.bin"), eight(mixed));
+            Files.write(folder.resolve("due-times.bin"), dueTimes());
             Map<String, Integer> streams = new LinkedHashMap<>();
             streams.put("orders-0", 1);
             streams.put("orders-1", 2);
@@ -55,6 +55,32 @@ public final class Golden {
         } catch (IOException error) {
             throw new WorkerFailure("cannot write the golden files: " + ErrorTexts.reason(error));
         }
+    }
+
+    private static byte[] eight(Payload payload) throws IOException {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        for (int seq = 0; seq < 8; seq++) {
+            out.write(payload.encode(Layout.LOAD, 3, seq, T_NS + 20_000 * seq, 0, 0));
+        }
+        return out.toByteArray();
+    }
+
+    /** Of a schedule with a profile: messages in the warm-up and in all, then when each is due. */
+    private static byte[] dueTimes() {
+        List<double[]> profile = List.of(
+                new double[] {500_000_000, 0.55},
+                new double[] {700_000_000, 0.1},
+                new double[] {300_000_000, 0},
+                new double[] {333_333_333, 1},
+                new double[] {666_666_667, 0.37});
+        Schedule schedule = new Schedule(97.3, 0.5, 2, profile);
+        schedule.begin(T_NS);
+        ByteBuffer out = ByteBuffer.allocate((int) (8 * (2 + schedule.total))).order(ByteOrder.LITTLE_ENDIAN);
+        out.putLong(schedule.warmUpCount).putLong(schedule.total);
+        for (long i = 0; i < schedule.total; i++) {
+            out.putLong(schedule.dueNs(i));
+        }
+        return out.array();
     }
 
     private static void sends(Path folder, int error) {

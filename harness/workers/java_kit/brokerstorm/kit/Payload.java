@@ -19,6 +19,8 @@ public final class Payload {
     private final int instance;
     private final int least;
     private final int most;
+    /** Sizes that are as frequent as one another; none = all from least to most. */
+    private final int[] sizes;
     private final byte[] template;
     private final CRC32 crc = new CRC32();
 
@@ -29,7 +31,7 @@ public final class Payload {
      * @param most bytes of the largest
      * @throws WorkerFailure no room for header and trailer
      */
-    public Payload(int runTag, int instance, int least, int most) {
+    public Payload(int runTag, int instance, int least, int most, int... sizes) {
         if (least < Layout.MIN_PAYLOAD_BYTES || most < least) {
             throw new WorkerFailure("payload of " + least + ".." + most + " bytes: at least "
                     + Layout.MIN_PAYLOAD_BYTES + " are needed");
@@ -38,6 +40,7 @@ public final class Payload {
         this.instance = instance;
         this.least = least;
         this.most = most;
+        this.sizes = sizes;
         this.template = new byte[most];
         int state = 1; // a linear congruential generator: the same filler in every language
         for (int i = Layout.HEADER_BYTES; i < most - 4; i++) {
@@ -73,6 +76,9 @@ public final class Payload {
         mixed = (mixed ^ mixed >>> 30) * 0xBF58476D1CE4E5B9L;
         mixed = (mixed ^ mixed >>> 27) * 0x94D049BB133111EBL;
         mixed ^= mixed >>> 31;
+        if (sizes.length > 0) {
+            return sizes[(int) ((mixed >>> 32) * sizes.length >>> 32)];
+        }
         return least + (int) ((mixed >>> 32) * (most - least + 1) >>> 32);
     }
 

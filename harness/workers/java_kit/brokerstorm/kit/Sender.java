@@ -1,7 +1,5 @@
 package brokerstorm.kit;
 
-import java.util.ArrayList;
-import java.util.List;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 
@@ -23,9 +21,9 @@ final class Sender {
     private final OpenLoop loop;
     private final Session session;
     private final Control control;
-    private final List<Lane> lanes = new ArrayList<>();
+    private final Turns turns;
     private final Schedule schedule;
-    private final Lateness lateness;
+    private final Lateness lateness = new Lateness();
     private final Payload payload;
     private final Segments segments;
     private final ResendQueue resends;
@@ -39,15 +37,14 @@ final class Sender {
         this.session = loop.session;
         this.control = loop.control;
         this.segments = segments;
-        for (int i = thread; i < loop.lanes.size(); i += threads) {
-            lanes.add(loop.lanes.get(i));
-        }
-        double rate = part.decimal("rate_per_s") * lanes.size() / loop.lanes.size();
-        this.schedule = new Schedule(rate, part.decimal("warm_up_s"), part.decimal("load_s"));
-        this.lateness = new Lateness(schedule.periodNs);
+        this.turns = new Turns(loop.lanes, part.integers("turns"), thread, threads);
+        double rate = part.decimal("rate_per_s") * turns.share;
+        this.schedule = new Schedule(
+                rate, part.decimal("warm_up_s"), part.decimal("load_s"), part.pairs("rate_profile"));
         int least = (int) part.number("payload_bytes");
         int most = (int) part.number("payload_max_bytes", least);
-        this.payload = new Payload(session.spec.runTag, (int) part.number("instance"), least, most);
+        int[] sizes = part.integers("payload_sizes");
+        this.payload = new Payload(session.spec.runTag, (int) part.number("instance"), least, most, sizes);
         this.resends = new ResendQueue(loop.resends);
     }
 
@@ -91,7 +88,7 @@ final class Sender {
             long next = offer(sent, Math.min(Math.min(due, sent + BATCH), edge), warmsUp);
             lookForFreeze(begun);
             long own = System.nanoTime() - begun - (blockedNs - blocked) - (freeze.frozenNs() - frozen);
-            lateness.worked(own, next - sent);
+            lateness.worked(own, schedule.dueNs(next) - schedule.dueNs(sent));
             sent = next;
         }
     }
@@ -107,13 +104,12 @@ final class Sender {
 
     /** Sends messages {@code first .. stop-1} of the schedule; returns the next one, early when load is stopped. */
     private long offer(long first, long stop, boolean warmsUp) {
-        int count = lanes.size();
         for (long i = first; i < stop; i++) {
             resendDue();
             long now = System.nanoTime();
             long due = schedule.isUnlimited() ? now : schedule.dueNs(i);
             int kind = warmsUp ? Layout.WARM_UP : Layout.LOAD;
-            long took = call(new Send(this, lanes.get((int) (i % count)), i / count, 0, kind, due), now);
+            long took = call(new Send(this, turns.lane(i), turns.seq(i), 0, kind, due), now);
             if (took > BLOCKED_NS && control.isLoadStopped()) {
                 return i + 1;
             }

@@ -170,6 +170,24 @@ public final class Spec {
             return found;
         }
 
+        /** A list of whole numbers; empty when there is none. */
+        int[] integers(String key) {
+            List<?> found = has(key) ? get(key, List.class) : List.of();
+            return found.stream().mapToInt(each -> ((Number) each).intValue()).toArray();
+        }
+
+        /** A list of pairs of numbers; empty when there is none. */
+        List<double[]> pairs(String key) {
+            List<double[]> found = new ArrayList<>();
+            for (Object pair : has(key) ? get(key, List.class) : List.of()) {
+                List<?> numbers = (List<?>) pair;
+                found.add(new double[] {
+                    ((Number) numbers.get(0)).doubleValue(), ((Number) numbers.get(1)).doubleValue()
+                });
+            }
+            return found;
+        }
+
         Section section(String key) {
             return new Section(get(key, Map.class));
         }

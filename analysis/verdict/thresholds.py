@@ -1,0 +1,210 @@
+"""Holds the figures of a run against the scenario's thresholds: held, missed, or not known.
+
+A threshold is *missed* only if the figure is what the brokers and the client made of the load: not while
+records are missing, and no latency of a generator that was late itself. It is *held* only if the load was
+the load asked for. Everything else is not known, which is never a pass.
+
+**The time of faults** runs, as in attribution, from 1 s before an injection to 2 s after its end; an outage
+that began within it belongs to it with 2 s more, in which the backlog is sent. It is known to a step of the
+timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.capture.context import SETTLE_NS
+from analysis.capture.context_files import fault_windows
+from analysis.findings import Threshold, title_of
+from analysis.series import OUTAGE_NS, Outage
+from analysis.verdict.attribution import Intervals, Span, windows
+from analysis.verdict.coverage import RunFacts, generator_problems
+from analysis.verdict.fault_rows import met_by, out_at
+
+_QUANTILES: Final = {
+    "latency_p50": 0.5,
+    "latency_p90": 0.9,
+    "latency_p99": 0.99,
+    "latency_p999": 0.999,
+    "latency_max": 1.0,
+}
+#: Checks without which no figure is one of this run.
+_RECORDED: Final = ("analysis", "capture", "traffic")
+#: Checks without which a figure is not one of the load that was asked for.
+_ASKED_FOR: Final = (*_RECORDED, "run", "rate")
+#: Figures that can only grow with what was not seen: an interrupted run shows them missed all the same.
+_ONLY_GROW: Final = ("latency_max", "outage", "recovery")
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """What was measured; None with the reason why not. ``is_least``: it was at least that."""
+
+    value: float | None
+    why: str = ""
+    is_least: bool = False
+
+
+def thresholds(facts: RunFacts, checks: Mapping[str, bool]) -> list[Threshold]:
+    """One entry a threshold of the plan; ``checks``: name of each check of `coverage` -> whether it holds."""
+    wanted = facts.plan.get("thresholds") or ()
+    faults = _time_of_faults(facts) if any(each["outside_faults"] for each in wanted) else []
+    return [_judged(each, facts, checks, faults) for each in wanted]
+
+
+def in_words(name: str, at_most: float, *, outside_faults: bool) -> str:
+    """``latency_p99 outside faults: at most 500 ms``."""
+    return f"{title_of(name, outside_faults=outside_faults)}: at most {_number(at_most, _unit(name))}"
+
+
+def _unit(name: str) -> str:
+    return "ratio" if name == "error_ratio" else "s"
+
+
+def _judged(
+    wanted: Mapping[str, Any], facts: RunFacts, checks: Mapping[str, bool], faults: Intervals
+) -> Threshold:
+    name, outside, at_most = str(wanted["name"]), bool(wanted["outside_faults"]), float(wanted["at_most"])
+    measure: Callable[[RunFacts, str, Intervals], _Figure] = _FIGURES.get(name, _latency)
+    found = measure(facts, name, faults if outside else [])
+    held, why = _standing(found, name, at_most, facts, checks)
+    unit = _unit(name)
+    if found.value is None:
+        text = f"not measured: {found.why}; {_number(at_most, unit)} at most required"
+    else:
+        least = "at least " if found.is_least else ""
+        text = f"{least}{_number(found.value, unit)}, at most {_number(at_most, unit)} required"
+        text += f", not judged: {why}" if why else ""
+    return Threshold(
+        name=name,
+        outside_faults=outside,
+        at_most=at_most,
+        measured=None if found.value is None else round(found.value, 6),
+        unit=unit,
+        held=held,
+        text=f"{title_of(name, outside_faults=outside)}: {text}",
+    )
+
+
+def _standing(
+    found: _Figure, name: str, at_most: float, facts: RunFacts, checks: Mapping[str, bool]
+) -> tuple[bool | None, str]:
+    """Whether the threshold held; None with the reason why that cannot be said."""
+    if found.value is None:
+        return None, found.why
+    missed = found.value > at_most
+    needed = (_RECORDED if name in _ONLY_GROW else (*_RECORDED, "run")) if missed else _ASKED_FOR
+    for check in needed:
+        if not checks.get(check, True):
+            return None, f"the check of {_CHECKED[check]} does not hold"
+    if missed and name in _QUANTILES:
+        late_s = max(facts.lateness_ns.values(), default=0) / 1e9
+        if generator_problems(facts) or found.value - late_s <= at_most:
+            return None, f"the generator itself was late, by {_number(late_s, 's')} in a tenth of the load"
+    if not missed and found.is_least:
+        return None, "it was not over when the capture ended"
+    if not missed and name in ("outage", "recovery") and at_most * 1e9 < OUTAGE_NS:
+        return None, f"an outage of less than {OUTAGE_NS / 1e9:g} s is not seen"
+    return not missed, ""
+
+
+_CHECKED: Final = {
+    "analysis": "the analysis",
+    "capture": "the capture",
+    "traffic": "the traffic",
+    "run": "the run",
+    "rate": "the rate",
+}
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "ratio":
+        return f"{value * 100:.4g} %"
+    return f"{value * 1000:.4g} ms" if value < 1 else f"{value:.4g} s"
+
+
+# ----- figures ----------------------------------------------------------------------------------------
+
+
+def _latency(facts: RunFacts, name: str, without: Intervals) -> _Figure:
+    """From the intended time, of messages that were acknowledged."""
+    latency, wanted = facts.series.latency.only(_kept(facts, without)), _QUANTILES[name]
+    needed = 1 if wanted == 1 else round(1 / (1 - wanted))
+    if latency.total < needed:
+        return _Figure(None, f"{latency.total:,} messages were acknowledged, {needed:,} needed")
+    return _Figure(latency.quantiles([wanted])[0] / 1e9)
+
+
+def _error_ratio(facts: RunFacts, _: str, without: Intervals) -> _Figure:
+    """Sends of the load that were not acknowledged, of all; a message that was sent again counts again."""
+    series, kept = facts.series, _kept(facts, without)
+    due, ok = int(series.due[kept].sum()), int(series.latency.only(kept).total)
+    if not due:
+        return _Figure(None, "no message was sent")
+    return _Figure(max(due - ok, 0) / due)
+
+
+def _outage(facts: RunFacts, _: str, without: Intervals) -> _Figure:
+    grid = facts.grid
+    last = int(grid.step(np.array([grid.zero_ns + round(facts.rate.load_s * 1e9) - 1]))[0])
+    if not _kept(facts, without)[: last + 1].any():
+        return _Figure(None, "the whole load is the time of faults")
+    met = [o for o in facts.series.outages if o.end_ns > grid.zero_ns and not _begins_in(o, without)]
+    return _longest([(o.end_ns - o.start_ns, o.open) for o in met])
+
+
+def _recovery(facts: RunFacts, _: str, __: Intervals) -> _Figure:
+    """Of the slowest fault."""
+    effective = [fault for fault in facts.faults if fault.effective and fault.inject_ns is not None]
+    if not effective:
+        return _Figure(None, "no fault took effect")
+    if not_over := [fault for fault in effective if fault.end_ns is None]:
+        return _Figure(None, f"{not_over[0].kind} #{not_over[0].id} did not end")
+    outages, lasting = facts.series.outages, []
+    for fault in effective:
+        assert fault.end_ns is not None
+        lasting += [(o.end_ns - fault.end_ns, o.open) for o in out_at(fault.end_ns, met_by(fault, outages))]
+    return _longest(lasting)
+
+
+def _longest(lasting: list[tuple[int, bool]]) -> _Figure:
+    """Of (ns, never ended)."""
+    length_ns = max((each for each, _ in lasting), default=0)
+    return _Figure(length_ns / 1e9, is_least=any(is_open for _, is_open in lasting))
+
+
+_FIGURES: Final[Mapping[str, Callable[[RunFacts, str, Intervals], _Figure]]] = {
+    "error_ratio": _error_ratio,
+    "outage": _outage,
+    "recovery": _recovery,
+}
+
+
+# ----- the time of faults -----------------------------------------------------------------------------
+
+
+def _time_of_faults(facts: RunFacts) -> Intervals:
+    grid = facts.grid
+    own = windows(fault_windows(facts.faults, grid.end_ns), Span(grid.start_ns, grid.end_ns))
+    outages = [(o.start_ns, o.end_ns + SETTLE_NS) for o in facts.series.outages if _begins_in(o, own)]
+    return [*own, *outages]
+
+
+def _begins_in(outage: Outage, intervals: Intervals) -> bool:
+    return any(start <= outage.start_ns < end for start, end in intervals)
+
+
+def _kept(facts: RunFacts, without: Intervals) -> npt.NDArray[np.bool_]:
+    """Steps from the start of load on that none of the intervals touches."""
+    grid = facts.grid
+    kept = np.ones(grid.steps, np.bool_)
+    kept[: int(grid.step(np.array([grid.zero_ns]))[0])] = False
+    for start_ns, end_ns in without:
+        first, last = grid.step(np.array([start_ns, max(end_ns - 1, start_ns)]))
+        kept[first : last + 1] = False
+    return kept

@@ -1,0 +1,113 @@
+"""Ways to make a raw fault step smaller, when it begins and ends, and the same step at another time. Pure.
+
+Known from the models alone: the schedule, the keys of a mix, and of each kind its whole numbers with a least
+value. So a new kind needs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from faults.kit.errors import StepProblem
+from faults.kit.params import Schedule, keys_of
+from faults.schedule.mix import MixParams
+from faults.schedule.steps import find_kind, validated
+
+Path = tuple[str | int, ...]
+Step = Mapping[str, Any]
+#: Keys of a schedule and of a mix that are times since the start of load.
+_TIMES = ("at", "from", "until")
+#: Keys of a schedule that repeat a firing.
+_REPEATS = ("every", "from", "until", "jitter", "storm")
+
+
+def wholes(step: Step) -> Iterator[tuple[Path, int, int]]:
+    """Each whole number of a step that may be less: key path, value, least value."""
+    for path, inner in _kinds_in(step):
+        kind = find_kind(inner.get("fault"))
+        for name, field in kind.params.model_fields.items():
+            key = field.alias or name
+            least = next((mark.ge for mark in field.metadata if hasattr(mark, "ge")), None)
+            value = inner.get(key, field.get_default())
+            if isinstance(least, int) and isinstance(value, int) and value > least:
+                yield (*path, key), value, least
+
+
+def entries(step: Step) -> Iterator[Path]:
+    """What may be left out of a step: the faults of a mix, where it has several."""
+    if "mix" in step and len(step["mix"]["of"]) > 1:
+        yield from (("mix", "of", index) for index in range(len(step["mix"]["of"])))
+
+
+def once(step: Step) -> dict[str, Any] | None:
+    """A repeating step that fires at its first time only; None if it fires once anyway, and of a mix."""
+    if "mix" in step or not ("every" in step or "storm" in step):
+        return None
+    schedule = _schedule(step)
+    at_s = _first_s(schedule.at, schedule.from_, schedule.every)
+    return {**{key: value for key, value in step.items() if key not in _REPEATS}, "at": _text(at_s)}
+
+
+def span_s(step: Step) -> tuple[float, float]:
+    """When a step first fires and when the last of it is over, as far as the step itself says.
+
+    One that goes on until the load ends is over after its first firing: the load may then end at any time.
+    """
+    if "mix" in step:
+        mix = validated(MixParams, step["mix"])
+        first_s = _first_s(None, mix.from_, mix.every)
+        return first_s, first_s + mix.jitter if mix.until is None else mix.until
+    schedule = _schedule(step)
+    first_s = _first_s(schedule.at, schedule.from_, schedule.every)
+    last_s = first_s if schedule.until is None else schedule.until + schedule.jitter
+    burst_s = (schedule.storm.times - 1) * schedule.storm.gap[1] if schedule.storm else 0.0
+    return first_s, last_s + burst_s + _ends_within_s(step)
+
+
+def moved(step: Step, by_s: float) -> dict[str, Any]:
+    """The step so much later (negative: earlier)."""
+    if "mix" in step:
+        mix = validated(MixParams, step["mix"])
+        return {"mix": _moved(step["mix"], _first_s(None, mix.from_, mix.every), mix.until, by_s)}
+    schedule = _schedule(step)
+    if schedule.at is not None:
+        return {**step, "at": _text(schedule.at + by_s)}
+    return _moved(step, _first_s(None, schedule.from_, schedule.every), schedule.until, by_s)
+
+
+def _moved(keys: Step, first_s: float, until_s: float | None, by_s: float) -> dict[str, Any]:
+    until = {} if until_s is None else {"until": _text(until_s + by_s)}
+    return {**keys, "from": _text(first_s + by_s), **until}
+
+
+def _kinds_in(step: Step) -> Iterator[tuple[Path, Step]]:
+    """The step itself, or those that a mix draws from."""
+    if "mix" not in step:
+        yield (), step
+        return
+    yield from ((("mix", "of", index), inner) for index, inner in enumerate(step["mix"]["of"]))
+
+
+def _schedule(step: Step) -> Schedule:
+    keys = keys_of(Schedule)
+    return validated(Schedule, {key: value for key, value in step.items() if key in keys})
+
+
+def _first_s(at_s: float | None, from_s: float | None, every_s: float | None) -> float:
+    return next((each for each in (at_s, from_s, every_s) if each is not None), 0.0)
+
+
+def _ends_within_s(step: Step) -> float:
+    """Nothing for a fault that does not know: a load that ends too early is then found by trying."""
+    kind = find_kind(step.get("fault"))
+    keys = keys_of(kind.params)
+    try:
+        params = validated(kind.params, {key: value for key, value in step.items() if key in keys})
+    except StepProblem:  # a key that is filled in for it, such as the only topic
+        return 0.0
+    return kind.ends_within_s(params) or 0.0
+
+
+def _text(seconds: float) -> str:
+    return f"{round(seconds, 3):g}s"
