@@ -8,6 +8,7 @@ from harness.clusters.cluster import (
     open_cluster,
     spec_of,
 )
+from harness.clusters.layout.distribution import pinned
 
 __all__ = [
     "BrokerCluster",
@@ -15,5 +16,6 @@ __all__ = [
     "describe_cluster",
     "fetch_cluster",
     "open_cluster",
+    "pinned",
     "spec_of",
 ]

@@ -65,6 +65,13 @@ class Assembly(ABC):
         admin.wait_ready([], timeout_s=_EXERCISE_S, run_tag=0)
 
 
+def why_no_containers(spec: ClusterSpec) -> str:
+    """Why a cluster cannot run in containers; empty when it can."""
+    if spec.own:
+        return f"there is no image of {spec.own.short}: brokers of your own run as processes"
+    return assembly_of(spec.system).why_no_containers(spec.version)
+
+
 def brokers(nodes: Sequence[Node]) -> list[Node]:
     """The nodes that clients connect to."""
     return [node for node in nodes if "broker" in node.roles]

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 from harness.clusters.assembly import ClusterAdmin, assembly_of
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterSpec, compose_file, read_compose
+from harness.clusters.layout.distribution import pinned
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import toxiproxy
 from harness.clusters.sources import SOURCES, Place, Source
@@ -49,7 +50,8 @@ class BrokerCluster(Generic[A]):
     def __init__(self, runtime: NodeRuntime, admin: A, *, bootstrap: str, admin_url: str) -> None:
         self.facts: Mapping[str, str] = runtime.facts
         self.system = runtime.spec.system
-        self.version = runtime.spec.version
+        own = runtime.spec.own
+        self.version = own.label if own else runtime.spec.version
         self.topology = runtime.spec.topology
         self.runtime = runtime
         self.admin = admin
@@ -167,7 +169,7 @@ def _state(runtime: str, spec: ClusterSpec, where: Place, source: Source) -> dic
         "schema_version": _STATE_VERSION,
         "runtime": runtime,
         "system": spec.system,
-        "version": spec.version,
+        "version": spec.asked,
         "topology": spec.topology,
         "run_id": where.run_id,
         "block": where.block,
@@ -250,7 +252,7 @@ def spec_of(system: str, version: str = "", topology: str = "", *, run_id: str =
     Raises:
         UsageError: no such system, version or topology.
     """
-    return _spec_of(system, version, topology, run_id)
+    return _spec_of(system, pinned(system, version), topology, run_id)
 
 
 @cache

@@ -30,7 +30,7 @@ _MINIMAL: Mapping[str, str] = {
 
 class _Kafka(Assembly):
     def admin(self, runtime: NodeRuntime, is_reachable: Callable[[str], bool]) -> KafkaAdmin:
-        return KafkaAdmin(runtime.nodes, is_reachable=is_reachable)
+        return KafkaAdmin(runtime.nodes, is_reachable=is_reachable, data=runtime.read_data)
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:
         """Puts formatted storage in place of a node that has none."""

@@ -24,6 +24,7 @@ from harness.clusters.network.packets import Packets
 from harness.clusters.network.proxied import NEEDS, LocalDetours, detours_of
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import EnvironmentNotReady
+from harness.log_stamp import LOG_ZONE
 from harness.protocols.cluster import Endpoint, Node
 from harness.toolchains.jars import resolved
 from harness.toolchains.java import ClassArchive, Java
@@ -199,6 +200,15 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     def is_paused(self, node: str) -> bool:
         return self._process(node).is_paused()
 
+    def read_data(self, node: str, path: str) -> bytes | None:
+        file = NodeFolder(self.layout.node(node).folder).data / path
+        try:
+            return file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise EnvironmentNotReady(f"cannot read {file}: {error.strerror}") from error
+
     def log_tail(self, node: str) -> str:
         """Why a node that is down went down, as text for a report."""
         return str(self._process(node).why_dead())
@@ -241,7 +251,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     @staticmethod
     def _environment() -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        return {**kept, "TZ": LOG_ZONE}
 
 
 def _filled(text: str, places: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from harness.clusters.assembly import assembly_of
+from harness.clusters.assembly import why_no_containers
 from harness.clusters.docker import compose_plugin
 from harness.clusters.docker.engine import connect
 from harness.clusters.docker.images import can_pull, missing
@@ -55,7 +55,7 @@ def _docker_if_it_can(spec: ClusterSpec, needs: frozenset[str], *, offline: bool
             return Choice(PROCESS, reason)
     with closing(connect()) as client:
         lacks = missing(client, spec)
-    if reason := assembly_of(spec.system).why_no_containers(spec.version):
+    if reason := why_no_containers(spec):
         return Choice(PROCESS, reason)
     if lacks:
         if offline or _was_refused(lacks[0]):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
-from harness.clusters.assembly import assembly_of
+from harness.clusters.assembly import assembly_of, why_no_containers
 from harness.clusters.class_archives import build_archives
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.runtime import NodeRuntime
@@ -134,7 +134,7 @@ class ContainerSource(Source):
     def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
         from harness.clusters.docker import compose_plugin, engine, images
 
-        if reason := assembly_of(spec.system).why_no_containers(spec.version):
+        if reason := why_no_containers(spec):
             raise UsageError(f"no containers: {reason}", hint="use --runtime process")
         client = engine.connect()
         environment = compose_plugin.find().environment

@@ -33,7 +33,12 @@ class System:
         copies: one copy of a message and several, in the words of the system.
         stored_overhead_bytes: of a message beside its payload, in one copy on a broker's disk.
         is_queue: a message that was settled is gone; the audit finds what remained. Else there is a log.
+        keeps_leaders: its brokers keep who led what and since when; else a run watches it.
+        term: what a stretch under one leader is called and numbered by; empty = it has no number.
         has_offsets: positions in a log are dense numbers.
+        log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
+        log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
+            it the line is about all streams. Empty = no line says so.
         subscription, order: how consumers read of which a plan says nothing (`harness.plan.model`).
     """
 
@@ -52,7 +57,11 @@ class System:
     copies: ClassVar[tuple[str, str]] = ("copy", "copies")
     stored_overhead_bytes: ClassVar[int] = 0
     is_queue: ClassVar[bool] = False
+    keeps_leaders: ClassVar[bool] = False
+    term: ClassVar[str] = ""
     has_offsets: ClassVar[bool] = False
+    log_stamps: ClassVar[tuple[str, ...]] = ()
+    log_leader: ClassVar[str] = ""
     subscription: ClassVar[str] = "exclusive"
     order: ClassVar[str] = "stream"
 
@@ -95,6 +104,10 @@ class System:
     def address(self, topic: str, run_tag: int) -> str:
         """What clients are given to name a topic."""
         return topic
+
+    def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:
+        """What logs call a partition of a topic; ``address``: as clients name the topic."""
+        return (address,)
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
         """A request that whoever listens on a port answers at once; None = there is none.

@@ -33,7 +33,11 @@ class Kafka(System):
     }
     copies = ("replica", "replicas")
     stored_overhead_bytes = 30
+    keeps_leaders = True
+    term = "epoch"
     has_offsets = True
+    log_stamps = ("[{time}] {level} ",)
+    log_leader = r"\] Leader {stream} .*starts at leader epoch"
     subscription = "group"
 
     def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterator[Problem]:
@@ -64,6 +68,9 @@ class Kafka(System):
     def name_key(self, topic: str) -> str:
         """Metrics have underscores for dots, so the brokers refuse ``a.b`` beside ``a_b``."""
         return topic.replace(".", "_")
+
+    def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:
+        return (f"{address}-{partition}",)
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
         return api_versions(ballast) if port in ("client", "peer", "controller") else None

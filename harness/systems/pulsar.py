@@ -47,6 +47,9 @@ class Pulsar(System):
         ("consumer", "rollback_every"): _JMS_ONLY,
     }
     stored_overhead_bytes = 250
+    log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
+    log_leader = "Created topic {stream} "  # a broker loaded it
+    term = "ledger"
     broker_config = {"defaultRetentionTimeInMinutes": _WHOLE_LOG, "defaultRetentionSizeInMB": _WHOLE_LOG}
 
     def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterator[Problem]:
@@ -75,6 +78,13 @@ class Pulsar(System):
 
     def address(self, topic: str, run_tag: int) -> str:
         return f"persistent://{self.namespace(run_tag)}/{topic}"
+
+    def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:
+        """The topic's, and that of its managed ledger."""
+        full = address if partitions == 1 else f"{address}-partition-{partition}"
+        domain, _, path = full.partition("://")
+        namespace, _, local = path.rpartition("/")
+        return full, f"{namespace}/{domain}/{local}"
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
         data = REQUESTS.get(port)

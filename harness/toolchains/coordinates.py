@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.errors import UsageError
+from harness.toolchains.local_repository import LocalModules
+from harness.toolchains.own_builds import OwnBuild
 
 _MODULE = re.compile(r"^(\*:\*|[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+)$")
 _ARCHIVE = re.compile(r"^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){4}$")
@@ -23,6 +26,9 @@ class Artifacts:
     ``managed`` is the ``group:artifact:version`` of a pom that says which versions a project built its own
     distribution with: poms that count on it ask for versions that exclude each other.
 
+    ``own`` is a build of the user's: the jars in the folder ``jars``, or, with ``coordinates``, the modules
+    beside its pom in a local Maven repository, which come before released ones.
+
     Raises:
         UsageError: text of another form.
     """
@@ -31,6 +37,8 @@ class Artifacts:
     exclude: tuple[str, ...] = ()
     archive: str = ""
     managed: str = ""
+    own: OwnBuild | None = None
+    jars: Path | None = None
 
     def __post_init__(self) -> None:
         for text in (*self.coordinates, *filter(None, [self.managed])):
@@ -38,12 +46,23 @@ class Artifacts:
                 raise UsageError(f"{text!r} is not of the form group:artifact:version")
         if self.archive and not _ARCHIVE.match(self.archive):
             raise UsageError(f"{self.archive!r} is not of the form group:artifact:version:type:classifier")
-        if bool(self.archive) == bool(self.coordinates):
-            raise UsageError("jars come from coordinates or from an archive: name one of the two")
+        if [bool(self.archive), bool(self.coordinates), self.jars is not None].count(True) != 1:
+            raise UsageError(
+                "jars come from coordinates, from an archive or from a folder: name one of these"
+            )
         for text in self.exclude:
             if not _MODULE.match(text):
                 raise UsageError(f"{text!r} is not of the form group:artifact")
 
     @property
     def title(self) -> str:
-        return self.coordinates[0] if self.coordinates else ":".join(self.archive.split(":")[:3])
+        if self.coordinates:
+            return self.coordinates[0]
+        if self.own:
+            return f"own:{re.sub(r'[^A-Za-z0-9_.-]+', '-', self.own.path.name)}:{self.own.number}"
+        return ":".join(self.archive.split(":")[:3])
+
+    def own_modules(self) -> LocalModules:
+        """The modules of a build of the user's that is in a local Maven repository."""
+        assert self.own is not None
+        return LocalModules.of_pom(self.own.path, self.coordinates[0].split(":")[0])

@@ -25,6 +25,7 @@ from harness.errors import EnvironmentNotReady
 from harness.toolchains import maven
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.coordinates import Artifacts
+from harness.toolchains.own_builds import OwnBuild
 
 Progress = Callable[[str, float | None], None]
 _MARKER = "complete.json"
@@ -42,6 +43,7 @@ def _asked(wanted: Artifacts) -> Path:
     asked = [*sorted(wanted.coordinates), *(f"!{module}" for module in sorted(wanted.exclude))]
     asked += [wanted.archive] if wanted.archive else []
     asked += [f"managed {wanted.managed}"] if wanted.managed else []
+    asked += [f"own {wanted.own.digest}"] if wanted.own else []
     digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:12]
     _, artifact, version = wanted.title.split(":")
     return cache_folder() / "jars" / f"{artifact}-{version}-{digest}"
@@ -92,7 +94,7 @@ def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress |
     folder = jars_folder(wanted)
     if is_complete(folder):
         return folder
-    if offline:
+    if offline and not wanted.jars:
         raise EnvironmentNotReady(
             f"{wanted.title} is not in the cache ({folder.parent})",
             hint="leave out --offline once, or run `brokerstorm fetch`",
@@ -134,23 +136,21 @@ def _locked(folder: Path, report: Progress) -> Iterator[None]:
 
 def _fetch(wanted: Artifacts, asked: Path, report: Progress) -> Path:
     """The folder that was made; ``asked``: the beginning of its name."""
-    resolver = maven.find_maven()
-    report(f"resolving {wanted.title} with {resolver.name}", None)
     for stale in asked.parent.glob(f"{asked.name}.part-*"):
         shutil.rmtree(stale, ignore_errors=True)
     part = Path(tempfile.mkdtemp(dir=asked.parent, prefix=f"{asked.name}.part-"))
     try:
-        if wanted.archive:
-            archive = resolver.fetch_archive(wanted, part, lambda text: report(text, None))
-            report(f"unpacking {archive.name}", None)
-            _unpack(archive, part)
-        else:
-            resolver.fetch(wanted, part, lambda text: report(text, None))
-        files = {path.name: _sha256(path) for path in sorted(part.glob("*.jar"))}
+        resolver = _gather(wanted, part, report)
+        files = _hashes(part)
         if not files:
-            raise EnvironmentNotReady(f"{resolver.name} found no jars for {wanted.title}")
-        marker = {**asdict(wanted), "resolver": resolver.name, "files": files}
-        (part / _MARKER).write_text(json.dumps(marker, indent=1))
+            raise EnvironmentNotReady(f"{resolver} found no jars for {wanted.title}")
+        if wanted.jars and wanted.own and not _digest(files).startswith(wanted.own.digest):
+            raise EnvironmentNotReady(
+                f"the jars in {wanted.jars} are not as they were when they were asked for",
+                hint="run the command again to take them as they are now",
+            )
+        marker = {**asdict(wanted), "resolver": resolver, "files": files}
+        (part / _MARKER).write_text(json.dumps(marker, indent=1, default=str))
         folder = asked.with_name(f"{asked.name}-{_digest(files)[:12]}")
         if folder.exists():  # it lost files
             shutil.rmtree(folder)
@@ -160,6 +160,33 @@ def _fetch(wanted: Artifacts, asked: Path, report: Progress) -> Path:
         shutil.rmtree(part, ignore_errors=True)
     report(f"{wanted.title}: {len(files)} jars", 1.0)
     return folder
+
+
+def _gather(wanted: Artifacts, part: Path, report: Progress) -> str:
+    """Put the jars into ``part``; by whom."""
+    if wanted.jars:
+        report(f"copying {wanted.jars}", None)
+        for jar in wanted.jars.glob("*.jar"):
+            shutil.copy2(jar, part / jar.name)
+        return str(wanted.jars)
+    resolver = maven.find_maven()
+    report(f"resolving {wanted.title} with {resolver.name}", None)
+    if wanted.archive:
+        archive = resolver.fetch_archive(wanted, part, lambda text: report(text, None))
+        report(f"unpacking {archive.name}", None)
+        _unpack(archive, part)
+    else:
+        resolver.fetch(wanted, part, lambda text: report(text, None))
+    return resolver.name
+
+
+def pinned_jars(path: Path, jars: Path, number: str) -> OwnBuild:
+    """The jars of a folder as they are now, as a build of the user's that is at ``path``."""
+    return OwnBuild(path, "", _digest(_hashes(jars))[:16], number)
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {path.name: _sha256(path) for path in sorted(folder.glob("*.jar"))}
 
 
 def _unpack(archive: Path, target: Path) -> None:

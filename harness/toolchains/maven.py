@@ -128,6 +128,10 @@ class Maven:
                 f"<dependencies>{dependencies}</dependencies></project>"
             )
             name, *options = goal
+            if wanted.own:
+                repository = Path(work, "repository")
+                wanted.own_modules().copy(repository, wanted.own.digest)
+                options.append(f"-Dmaven.repo.local={repository}")
             command = [self._mvn(report), "-B", "-U", f"{_DEPENDENCY_PLUGIN}:{name}", *options]
             return _run(command, Path(work), wanted.title, report, downloaded)
 

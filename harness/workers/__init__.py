@@ -18,7 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.errors import BrokerstormError, UsageError, did_you_mean
+from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
+from harness.log_stamp import LOG_ZONE
+from harness.toolchains.own_builds import Asked, OwnBuild, asked_build, is_own, own_build
 from harness.workers import command, environments, go_build, java_build
 from harness.workers.spec import FILE, Readiness, WorkerSpec
 
@@ -42,18 +44,18 @@ class Toolchain:
         launch: (worker, version, offline, on_progress) -> argv and environment; builds on first use.
         readiness: (worker, version) -> what ``doctor`` says; builds and downloads nothing.
         released: (worker, version) -> the versions that its package index has, in no order.
+        pinned: (worker, what the user named) -> a build of the user's, as it is now.
     """
 
     launch: Callable[[WorkerSpec, str, bool, Progress], Command]
     readiness: Callable[[WorkerSpec, str], Readiness]
     released: Callable[[WorkerSpec, str], list[str]]
+    pinned: Callable[[WorkerSpec, Asked], OwnBuild]
 
 
 TOOLCHAINS: Mapping[str, Toolchain] = {
-    "python": Toolchain(environments.launch, environments.readiness, environments.released),
-    "java": Toolchain(java_build.launch, java_build.readiness, java_build.released),
-    "go": Toolchain(go_build.launch, go_build.readiness, go_build.released),
-    "other": Toolchain(command.launch, command.readiness, command.released),
+    name: Toolchain(made.launch, made.readiness, made.released, made.pinned)
+    for name, made in (("python", environments), ("java", java_build), ("go", go_build), ("other", command))
 }
 
 
@@ -138,8 +140,29 @@ def launch(
         EnvironmentNotReady: no network, no Java, disk full.
     """
     said = on_progress or (lambda text, share: None)
-    argv, env = TOOLCHAINS[worker.language].launch(worker, client_version, offline, said)
-    return argv, {**env, OPTIONS: json.dumps(worker.options)}
+    version = pinned(worker, client_version)
+    argv, env = TOOLCHAINS[worker.language].launch(worker, version, offline, said)
+    return argv, {**env, OPTIONS: json.dumps(worker.options), "TZ": LOG_ZONE}
+
+
+def pinned(worker: WorkerSpec, client_version: str) -> str:
+    """A version that means the same to the end: ``dir:PATH`` as what is there now, any other as it is.
+
+    Asked twice, a process gets the same answer: the rounds of a command run one build.
+
+    Raises:
+        UsageError: there is no such folder or commit, or it is not this client.
+        EnvironmentNotReady: git cannot be asked.
+    """
+    if not is_own(client_version) or own_build(client_version):
+        return client_version
+    asked = (worker.folder, client_version)
+    if asked not in _PINNED:
+        _PINNED[asked] = str(TOOLCHAINS[worker.language].pinned(worker, asked_build(client_version)))
+    return _PINNED[asked]
+
+
+_PINNED: dict[tuple[Path, str], str] = {}
 
 
 def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
@@ -147,7 +170,10 @@ def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
     missing = ", ".join(tool for tool in worker.tools if shutil.which(tool) is None)
     if missing:
         return Readiness(False, f"needs {missing}", f"install {missing}")
-    return TOOLCHAINS[worker.language].readiness(worker, client_version)
+    try:
+        return TOOLCHAINS[worker.language].readiness(worker, pinned(worker, client_version))
+    except (UsageError, EnvironmentNotReady) as error:
+        return Readiness(False, str(error), error.hint)
 
 
 def unknown_version(worker: WorkerSpec, client_version: str) -> str:

@@ -7,19 +7,31 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import tomllib
 import venv
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from harness.errors import WorkerError
+from harness.errors import UsageError, WorkerError
 from harness.invocation import how_to_install
 from harness.toolchains.cache import cache_folder
+from harness.toolchains.own_builds import (
+    Asked,
+    OwnBuild,
+    failed_build,
+    in_words,
+    own_build,
+    pinned_source,
+)
 from harness.workers.spec import Readiness, WorkerSpec, installed_version
 
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z.!+_-]{0,40}$")
 _MARKER = "complete"
 BUILD_TIMEOUT_S = 300.0
+#: Files that pip takes beside a folder.
+_FILES = (".whl", ".tar.gz", ".zip")
 LIST_TIMEOUT_S = 60.0
 #: What Python workers share.
 KIT = Path(__file__).parent / "python_kit"
@@ -51,7 +63,9 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
     if not wanted:
         return Readiness(False, "not installed", how_to_install())
     if is_beside(worker, wanted) or is_built(worker, wanted):
-        return Readiness(True, wanted)
+        return Readiness(True, in_words(wanted))
+    if own := own_build(wanted):
+        return Readiness(True, f"{own.label}, to be built on first use")
     return Readiness(True, f"{wanted} not fetched yet; pip will", fetched=False)
 
 
@@ -76,17 +90,61 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
     return listed[1].split(", ")
 
 
-def packages_of(worker: WorkerSpec, version: str) -> list[str]:
-    """What pip is asked for."""
-    return [
-        text.format(version=version) for text in worker.python.packages or [f"{worker.library}=={{version}}"]
+def pinned(worker: WorkerSpec, asked: Asked) -> OwnBuild:
+    """A wheel, an archive of sources, a folder of sources or a git checkout of the client.
+
+    Raises:
+        UsageError: no Python project, or that of another package.
+        EnvironmentNotReady: git cannot be asked.
+    """
+    build = pinned_source(asked)
+    if build.path.is_file():
+        name = re.split(r"-\d", build.path.name)[0]
+        if not build.path.name.endswith(_FILES):
+            raise UsageError(
+                f"{build.path} is nothing that pip installs", hint=f"name a folder or *{', *'.join(_FILES)}"
+            )
+        _refuse_another(worker, build, name)
+        return build
+    project = build.text("pyproject.toml")
+    if project is None and build.text("setup.py") is None:
+        raise UsageError(
+            f"{build.path} is no Python project: no pyproject.toml and no setup.py there",
+            hint=f"name the folder of {worker.library} that has it, or a wheel",
+        )
+    try:
+        table = tomllib.loads(project or "").get("project", {})
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{build.path / 'pyproject.toml'}: not valid TOML: {error}") from error
+    _refuse_another(worker, build, str(table.get("name", worker.library)))
+    # A tag is that of the last release; what the project says of itself is nearer.
+    number = asked.number or str(table.get("version", build.number))
+    return OwnBuild(build.path, build.commit, build.digest, number)
+
+
+def _refuse_another(worker: WorkerSpec, build: OwnBuild, name: str) -> None:
+    if _normal(name) != _normal(worker.library):
+        raise UsageError(f"{build.path} is {name}, not {worker.library}")
+
+
+def _normal(name: str) -> str:
+    """Of the names that are the same to an index of packages, the one it uses."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def packages_of(worker: WorkerSpec, version: str, source: Path | None = None) -> list[str]:
+    """What pip is asked for; ``source``: in place of the released client."""
+    packages = worker.python.packages or [f"{worker.library}=={{version}}"]
+    released = [
+        text.format(version=version) for text in packages if source is None or "{version}" not in text
     ]
+    return [str(source), *released] if source else released
 
 
 def is_beside(worker: WorkerSpec, version: str) -> bool:
     """Whether the environment that runs brokerstorm has all that the worker needs, at these versions."""
-    pinned = [package.partition("==") for package in packages_of(worker, version)]
-    return all(number and installed_version(name) == number for name, _, number in pinned)
+    wanted = [package.partition("==") for package in packages_of(worker, version)]
+    return all(number and installed_version(name) == number for name, _, number in wanted)
 
 
 def environments_folder() -> Path:
@@ -98,6 +156,8 @@ def environment_folder(worker: WorkerSpec, version: str) -> Path:
     """Where the environment of a version is, or would be: changes with what is installed in it."""
     python = f"py{sys.version_info.major}.{sys.version_info.minor}"
     packages = " ".join(worker.python.packages)
+    if own := own_build(version):
+        version = f"{own.number}-own-{own.key}"
     digest = f"-{hashlib.sha256(packages.encode()).hexdigest()[:8]}" if packages else ""
     return environments_folder() / f"{worker.library}-{version}-{python}{digest}"
 
@@ -115,7 +175,7 @@ def python_for(worker: WorkerSpec, version: str, *, offline: bool = False) -> Pa
         WorkerError: not a version, offline and not built, or pip could not install it.
     """
     library = worker.library
-    if not _VERSION.match(version):
+    if not own_build(version) and not _VERSION.match(version):
         raise WorkerError(f"{library}: client_version {version!r} is not a version", hint="write e.g. 2.8.0")
     folder = environment_folder(worker, version)
     python = folder / "bin" / "python"
@@ -139,22 +199,48 @@ def python_for(worker: WorkerSpec, version: str, *, offline: bool = False) -> Pa
 def _build(worker: WorkerSpec, version: str, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        venv.create(folder, with_pip=True)
+        _fill(worker, version, folder)
     except (OSError, subprocess.CalledProcessError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
         raise WorkerError(f"cannot make a virtual environment in {folder}: {error}") from error
-    packages = packages_of(worker, version)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    (folder / _MARKER).write_text(f"{version}\n")
+
+
+def _fill(worker: WorkerSpec, version: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="brokerstorm-python-") as work:
+        own = own_build(version)
+        source = own.copy(Path(work) / "source") if own else None
+        venv.create(folder, with_pip=True)
+        _install(worker, version, folder, packages_of(worker, version, source))
+    # Only what was installed says what a project is called that does not state its name.
+    names = [re.split(r"-\d", each.name)[0] for each in folder.glob("lib/*/site-packages/*.dist-info")]
+    if own and _normal(worker.library) not in map(_normal, names):
+        raise WorkerError(f"{own.path} is not {worker.library}: pip installed none from it")
+
+
+def _install(worker: WorkerSpec, version: str, folder: Path, packages: list[str]) -> None:
+    own = own_build(version)  # all that pip says of it goes into a log
     command = [
-        str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet",
+        str(folder / "bin" / "python"), "-I", "-m", "pip", "install", *(() if own else ("--quiet",)),
         "--disable-pip-version-check", "--no-input", "--prefer-binary", *packages,
     ]  # fmt: skip
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False, cwd=folder
+        )
     except subprocess.TimeoutExpired as error:
         raise WorkerError(f"pip install {' '.join(packages)} took over {BUILD_TIMEOUT_S:.0f} s") from error
+    if result.returncode and own:
+        errors = [line.strip() for line in result.stderr.splitlines() if re.search(r"\b[Ee]rror\b", line)]
+        said = (errors or result.stderr.splitlines() or ["pip said nothing"])[-1][:300]
+        raise failed_build(
+            f"{worker.library} {own.label}", folder.name, said, f"{result.stdout}\n{result.stderr}"
+        )
     if result.returncode:
-        shutil.rmtree(folder, ignore_errors=True)
         raise _pip_error(worker.library, version, result.stderr)
-    (folder / _MARKER).write_text(" ".join(packages) + "\n")
 
 
 def _pip_error(library: str, version: str, stderr: str) -> WorkerError:

@@ -31,6 +31,13 @@ from harness.toolchains.go import (
     first_error,
     run_go,
 )
+from harness.toolchains.own_builds import (
+    Asked,
+    OwnBuild,
+    failed_build,
+    own_build,
+    pinned_source,
+)
 from harness.workers.spec import GoBuild, Readiness, WorkerSpec
 
 KIT = Path(__file__).parent / "go_kit"
@@ -41,10 +48,16 @@ Progress = Callable[[str, float | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A version of the client under the module path that it has at that version."""
+    """A version of the client under the module path that it has at that version.
+
+    ``own``: the user's build that it is, None = a released one; ``source``: its copy, whose go.mod says the
+    path, once there is one.
+    """
 
     path: str
     version: str
+    own: OwnBuild | None = None
+    source: Path | None = None
 
     def __str__(self) -> str:
         return f"{self.path} v{self.version}"
@@ -81,8 +94,9 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
     except (UsageError, EnvironmentNotReady) as error:
         return Readiness(False, str(error), error.hint)
     built = binary_path(worker, module, go).exists()
-    text = module.version if built else f"{module.version}, to be built on first use"
-    return Readiness(True, text, fetched=built)
+    name = module.own.label if module.own else module.version
+    text = name if built else f"{name}, to be built on first use"
+    return Readiness(True, text, fetched=built or module.own is not None)
 
 
 def module_of(worker: WorkerSpec, version: str) -> Module:
@@ -92,6 +106,9 @@ def module_of(worker: WorkerSpec, version: str) -> Module:
         UsageError: not a version, or older than the first that this worker is for.
     """
     build = _build_of(worker)
+    if own := own_build(version):
+        number = re.match(r"\d+\.\d+\.\d+", own.number)
+        return Module("", f"{number[0] if number else '0.0.0'}-own.{own.key}", own)
     wanted = version.strip().removeprefix("v") or build.default
     if not _VERSION.match(wanted):
         raise UsageError(
@@ -102,6 +119,35 @@ def module_of(worker: WorkerSpec, version: str) -> Module:
         oldest = build.modules[0].from_
         raise UsageError(f"{worker.library} {wanted} is too old: this worker is for {oldest} and newer")
     return Module(tables[-1].path, wanted)
+
+
+def pinned(worker: WorkerSpec, asked: Asked) -> OwnBuild:
+    """A folder or git checkout that holds the client's module.
+
+    Raises:
+        UsageError: no Go module, or another one than the client.
+        EnvironmentNotReady: git cannot be asked.
+    """
+    build = pinned_source(asked)
+    if not build.path.is_dir():
+        raise UsageError(f"{build.path} is a file", hint="name the folder of the module, the one with go.mod")
+    _module_path(worker, build)
+    return build
+
+
+def _module_path(worker: WorkerSpec, own: OwnBuild) -> str:
+    """The path that a module gives itself, if the worker can be built with it."""
+    text = own.text("go.mod")
+    if text is None:
+        raise UsageError(f"{own.path} is no Go module: no go.mod there", hint="name the folder that has it")
+    found = re.search(r'^module\s+"?([^\s"]+)', text, re.MULTILINE)
+    known = [_build_of(worker).source_path, *(table.path for table in _build_of(worker).modules)]
+    if found is None or found[1] not in known:
+        raise UsageError(
+            f"{own.path} is the module {found[1] if found else 'of no name'}, not {worker.library}",
+            hint=f"its path must be {' or '.join(dict.fromkeys(known))}",
+        )
+    return found[1]
 
 
 def _build_of(worker: WorkerSpec) -> GoBuild:
@@ -132,13 +178,22 @@ def binary_path(worker: WorkerSpec, module: Module, go: Go) -> Path:
 
 def _build_once(worker: WorkerSpec, module: Module, go: Go, binary: Path) -> None:
     def build(folder: Path, part: Path) -> None:
-        copy = folder / "worker"
+        copy, source = folder / "worker", folder / "client"
+        built = _with_path(worker, module, module.own.copy(source)) if module.own else module
         _copy_module(KIT, folder / KIT.name, {})
-        _copy_module(worker.folder, copy, {_build_of(worker).source_path: module.path})
-        _require(worker, module, go, copy)
-        _build(worker, module, go, copy, part)
+        _copy_module(worker.folder, copy, {_build_of(worker).source_path: built.path})
+        _require(worker, built, go, copy)
+        _build(worker, built, go, copy, part)
 
     build_once(worker.library, binary, build)
+
+
+def _with_path(worker: WorkerSpec, module: Module, source: Path) -> Module:
+    """A module of one's own, copied to ``source``, as its sources name it: a path may ask for a major one."""
+    path = _module_path(worker, OwnBuild(source))
+    major = re.search(r"[/.]v(\d+)$", path)
+    version = re.sub(r"^\d+", major[1], module.version) if major else module.version
+    return Module(path, version, module.own, source)
 
 
 def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None:
@@ -166,6 +221,8 @@ def _require(worker: WorkerSpec, module: Module, go: Go, folder: Path) -> None:
         f"-require={KIT_MODULE}@v0.0.0",
         f"-replace={KIT_MODULE}=../{KIT.name}",
     ]
+    if module.source:
+        changes.append(f"-replace={module.path}={module.source}")
     done = run_go([go.path, "mod", "edit", *changes], folder, LIST_TIMEOUT_S)
     if done.returncode:
         raise WorkerError(f"{worker.folder / 'go.mod'} cannot be used: {first_error(done.stderr)}")
@@ -180,6 +237,9 @@ def _build(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path)
     if done.returncode == 0:
         return
     said = first_error(done.stderr)
+    if module.own:
+        output = f"{done.stdout}\n{done.stderr}"
+        raise failed_build(f"{worker.library} {module.own.label}", part.parent.name, said, output)
     _refuse_unknown(worker, module, go)
     newer = re.search(r"requires go >= ([0-9.]+)", done.stderr)
     hint = f"install Go {newer[1]} or newer" if newer else f"this worker is for {worker.versions}"

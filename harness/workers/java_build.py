@@ -7,8 +7,8 @@ one source. What was compiled is kept in the cache by its content: sources, jars
 ``entry`` of a ``worker.toml`` is the main class; ``[java]`` has ``default`` (version), ``jvm`` (flags), and
 ``clients``, a list of tables: ``name``, ``from`` (first version the table is for, optional), ``java`` (oldest
 JDK that will do), ``coordinates`` with ``{version}``, ``exclude``, ``renames`` (packages). A version is asked
-for as ``2.8.1`` (of the first client), as ``andes 3.0.2`` (of a client by its name), or as ``jars:FOLDER``
-(jars of the user).
+for as ``2.8.1`` (of the first client), as ``andes 3.0.2`` (of a client by its name), or as ``dir:PATH``: a
+folder of jars (also ``jars:PATH``), or a local Maven repository that the client was installed into.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from filelock import FileLock, Timeout
 
@@ -29,12 +30,10 @@ from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.toolchains import maven
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.coordinates import Artifacts
-from harness.toolchains.jars import (
-    is_complete,
-    jars_folder,
-    resolve,
-)
+from harness.toolchains.jars import is_complete, jars_folder, pinned_jars, resolve
 from harness.toolchains.java import Java, find_java
+from harness.toolchains.local_repository import LocalModules, poms_of
+from harness.toolchains.own_builds import PREFIX, UNKNOWN, Asked, OwnBuild, asked_build, own_build
 from harness.workers.spec import JavaBuild, JavaClient, Readiness, WorkerSpec
 
 KIT = Path(__file__).parent / "java_kit"
@@ -52,6 +51,8 @@ JVM = (
 _JDK_HINT = "install a JDK (Debian: apt install openjdk-17-jdk-headless) or set JAVA_HOME to one"
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z._-]{0,40}$")
 _MARKER = "complete"
+#: The older way to write ``dir:`` of a folder of jars.
+JARS: Final = "jars:"
 Progress = Callable[[str, float | None], None]
 
 
@@ -60,14 +61,12 @@ class Client:
     """One version of a client library.
 
     Attributes:
-        jars: folder that the user brought; None = resolved from ``artifacts``.
         java: oldest JDK that will do; the worker is compiled for it.
         renames: packages that have another name in this version than in the worker's source.
     """
 
     text: str
     artifacts: Artifacts
-    jars: Path | None
     java: int
     renames: Mapping[str, str] = field(default_factory=dict)
 
@@ -84,7 +83,7 @@ def launch(
     """
     client = client_of(worker, version)
     java = find_java(client.java)
-    jars = client.jars or resolve(client.artifacts, offline=offline, on_progress=on_progress)
+    jars = resolve(client.artifacts, offline=offline, on_progress=on_progress)
     classes = classes_folder(worker, client, java, jars)
     if not (classes / _MARKER).exists():
         on_progress(f"compiling {worker.library} against {client.text}", None)
@@ -99,13 +98,13 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
     try:
         client = client_of(worker, version)
         java = find_java(client.java)
-        jars = client.jars or jars_folder(client.artifacts)
+        jars = jars_folder(client.artifacts)
         built = (classes_folder(worker, client, java, jars) / _MARKER).exists()
         if not built:
             javac_of(java)
     except (UsageError, WorkerError, EnvironmentNotReady) as error:
         return Readiness(False, str(error), error.hint)
-    if client.jars is None and not is_complete(jars):
+    if client.artifacts.own is None and not is_complete(jars):
         return Readiness(True, f"{client.text} not fetched yet; Maven will", fetched=False)
     return Readiness(True, client.text if built else f"{client.text}, to be compiled on first use")
 
@@ -118,11 +117,10 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
     """
     build = _build_of(worker)
     text, clients = version.strip() or build.default, build.clients
-    if text.startswith("jars:"):
-        folder = Path(text.removeprefix("jars:")).expanduser().resolve()
-        if not any(folder.glob("*.jar")):
-            raise UsageError(f"{worker.library}: no jars in {folder}", hint="name a folder that holds *.jar")
-        return Client(text, _artifacts(clients[0], "0"), folder, clients[0].java)
+    if text.startswith(JARS):
+        text = str(pinned(worker, asked_build(f"{PREFIX}{text.removeprefix(JARS)}")))
+    if own := own_build(text):
+        return _own_client(worker, own)
     name, _, number = text.rpartition(" ")
     name = name or clients[0].name
     if not _VERSION.match(number):
@@ -139,7 +137,71 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
         raise UsageError(
             f"{worker.library}: client_version {version!r} cannot be used", hint=f"there are: {known}"
         )
-    return Client(f"{name} {number}", _artifacts(table, number), None, table.java, table.renames)
+    return Client(f"{name} {number}", _artifacts(table, number), table.java, table.renames)
+
+
+def pinned(worker: WorkerSpec, asked: Asked) -> OwnBuild:
+    """A folder of jars, or the pom of the client in a local Maven repository.
+
+    Raises:
+        UsageError: neither is there, or the repository holds several versions and none was named.
+    """
+    if asked.revision:
+        raise UsageError(f"{worker.library} is taken from jars, not from a commit", hint=_OWN_HINT)
+    if any(asked.path.glob("*.jar")):
+        names = [jar.name for jar in asked.path.glob("*.jar")]
+        return pinned_jars(asked.path, asked.path, asked.number or _number_in(worker, names))
+    modules = dict.fromkeys(tuple(each.coordinates[0].split(":")[:2]) for each in _build_of(worker).clients)
+    if asked.path.suffix == ".pom":
+        poms = [(asked.path, group) for group, artifact in modules if asked.path.parents[1].name == artifact]
+    else:
+        poms = [(pom, group) for group, artifact in modules for pom in poms_of(asked.path, group, artifact)]
+    fits = [one for one in poms if asked.number in ("", one[0].parent.name)]
+    if not fits:
+        known = ", ".join(":".join(one) for one in modules)
+        held = f" of version {asked.number}" if poms else ""
+        raise UsageError(
+            f"{worker.library}: no jars in {asked.path}, and as a Maven repository it lacks {known}{held}",
+            hint=_OWN_HINT,
+        )
+    if len(fits) > 1:
+        listed = ", ".join(pom.parent.name for pom, _ in fits)
+        raise UsageError(
+            f"{asked.path} holds several versions of {worker.library}: {listed}",
+            hint=f"name one: {PREFIX}{asked.path} {fits[-1][0].parent.name}",
+        )
+    pom, group = fits[0]
+    return OwnBuild(pom, "", LocalModules.of_pom(pom, group).digest(), pom.parent.name)
+
+
+_OWN_HINT: Final = (
+    "name a folder with the client's jar and all that it needs, or the repository that `mvn install` or "
+    "`gradlew publishToMavenLocal` wrote to"
+)
+
+
+def _number_in(worker: WorkerSpec, names: Sequence[str]) -> str:
+    """The version of the client in the names of jars."""
+    for table in _build_of(worker).clients:
+        artifact = table.coordinates[0].split(":")[1]
+        for name in names:
+            if found := re.fullmatch(rf"{re.escape(artifact)}-(\d[\w.-]*?)\.jar", name):
+                return found[1]
+    return UNKNOWN
+
+
+def _own_client(worker: WorkerSpec, own: OwnBuild) -> Client:
+    clients = _build_of(worker).clients
+    if own.path.suffix != ".pom":
+        artifacts = Artifacts((), own=own, jars=own.path)
+        return Client(own.label, artifacts, clients[0].java)
+    artifact = own.path.parents[1].name
+    table = [
+        each
+        for each in clients
+        if each.coordinates[0].split(":")[1] == artifact and _numbers(each.from_) <= _numbers(own.number)
+    ][-1]
+    return Client(own.label, replace(_artifacts(table, own.number), own=own), table.java, table.renames)
 
 
 def released(worker: WorkerSpec, version: str = "") -> list[str]:
@@ -195,13 +257,11 @@ def sources(*folders: Path) -> Iterator[Path]:
 def classes_folder(worker: WorkerSpec, client: Client, java: Java, jars: Path) -> Path:
     """Where the compiled worker is, or would be: changes with every source, jar and JDK it depends on."""
     digest = hashlib.sha256(f"{java.text}\n{client.java}\n{jars}\n".encode())
-    if client.jars is not None:
-        for jar in sorted(jars.glob("*.jar")):
-            digest.update(f"{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n".encode())
     for path in sources(KIT, worker.folder):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
-    title = re.sub(r"[^A-Za-z0-9._-]+", "-", client.text)[-60:]
+    own = client.artifacts.own
+    title = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{own.number}-own" if own else client.text)[-60:]
     return cache_folder() / "workers" / f"{worker.library}-{title}-{digest.hexdigest()[:12]}"
 
 
@@ -240,10 +300,11 @@ def _compile(worker: WorkerSpec, client: Client, java: Java, jars: Path, target:
     except subprocess.TimeoutExpired as error:
         raise WorkerError(f"javac took over {COMPILE_TIMEOUT_S:.0f} s for {worker.library}") from error
     if done.returncode:
-        lacking = f"{jars} must hold the client and every jar that it needs itself; "
+        own = client.artifacts.jars
+        lacking = f"{own} must hold the client and every jar that it needs itself; " if own else ""
         raise WorkerError(
             f"{worker.library} does not compile against {client.text}: {first_error(done.stderr)}",
-            hint=f"{lacking if client.jars else ''}this worker is for {worker.versions}",
+            hint=f"{lacking}this worker is for {worker.versions}",
         )
 
 

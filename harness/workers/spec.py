@@ -10,9 +10,18 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, Field, PrivateAttr, ValidationError, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from harness.errors import UsageError
+from harness.log_stamp import Stamp
 from harness.scenario.part import Name, Part
 from harness.systems import SYSTEMS
 from harness.validation import dotted, problem_of, shown
@@ -20,7 +29,7 @@ from harness.workers.facts import SettingFacts
 
 FILE: Final = "worker.toml"
 Role = Literal["producer", "consumer", "audit"]
-Ability = Literal["calls", "results", "receive", "settle", "threads", "payload"]
+Ability = Literal["calls", "results", "receive", "settle", "threads", "payload", "rate", "turns"]
 _HINT: Final = "docs/howto/add-a-worker.md has every key"
 
 
@@ -79,11 +88,13 @@ class CommandBuild(Part):
         command: what starts the worker; ``{folder}`` its folder, ``{version}`` the client's, ``{build}``
             where ``build`` left what it made.
         build: run once for a version, in the empty folder ``{build}``; none = nothing to make.
+        build_own: the same for a build of the user's (``dir:PATH``), of which ``{source}`` is a copy.
     """
 
     default: str
     command: list[str] = Field(min_length=1)
     build: list[str] = Field(default_factory=list)
+    build_own: list[str] = Field(default_factory=list)
 
 
 class Contract(Part):
@@ -147,8 +158,12 @@ class WorkerSpec(Part):
             the values every worker can do.
         promises: what decides the client's promises; None = not stated, so they are not known.
         exposure: counters that it reports, and what each counts.
+        release_notes: link to those of a version, with ``{version}`` in it; ``{client}`` where a worker has
+            several clients. Empty = nobody knows.
         says_died: the roles in which it says that its client gave itself up; without, the client cannot, or
             nobody knows.
+        log_stamp: how lines of the client's log (stderr) begin (`harness.log_stamp`); empty = not stated, so
+            `trace` cannot place them.
     """
 
     library: Name
@@ -165,7 +180,9 @@ class WorkerSpec(Part):
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
     promises: Part | None = None
     exposure: dict[str, str] = Field(default_factory=dict)
+    release_notes: str = ""
     says_died: list[Role] = Field(default_factory=list)
+    log_stamp: str = ""
     contract: Contract = Field(default_factory=Contract)
     python: PythonBuild = Field(default_factory=PythonBuild)
     java: JavaBuild | None = None
@@ -198,6 +215,13 @@ class WorkerSpec(Part):
         made._folder = folder
         return made
 
+    @field_validator("log_stamp")
+    @classmethod
+    def _says_when(cls, text: str) -> str:
+        if text:
+            Stamp(text)
+        return text
+
     @model_validator(mode="after")
     def _is_whole(self) -> WorkerSpec:
         if self.language != "python" and getattr(self, self.language) is None:
@@ -217,6 +241,11 @@ class WorkerSpec(Part):
     def folder(self) -> Path:
         """Where it lies."""
         return self._folder
+
+    def release_notes_of(self, version: str) -> str:
+        """Link to the release notes of a version; empty where nobody knows."""
+        client, _, number = version.rpartition(" ")
+        return self.release_notes.replace("{client}", client).replace("{version}", number)
 
     @property
     def default_version(self) -> str:

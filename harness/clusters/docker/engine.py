@@ -6,8 +6,10 @@ Docker's library is imported when an engine is asked for: a third of a second th
 
 from __future__ import annotations
 
+import io
 import os
 import stat
+import tarfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -160,6 +162,26 @@ def keep_log(container: Any, logs: Path) -> None:
                     file.write(chunk)
     except OSError as error:
         raise EnvironmentNotReady(f"cannot write {logs}: {error.strerror}") from error
+
+
+def read_file(container: Any, path: str) -> bytes | None:
+    """A file of a container, running or not; None when it is not there.
+
+    Raises:
+        EnvironmentNotReady: the engine does not give it.
+    """
+    from docker.errors import NotFound
+
+    with asking(f"cannot read {path} of {container.id[:12]}"):
+        try:
+            chunks, _ = container.get_archive(path)
+        except NotFound:
+            return None
+        archive = io.BytesIO(b"".join(chunks))
+    with tarfile.open(fileobj=archive) as listed:
+        found = listed.next()
+        opened = listed.extractfile(found) if found else None
+        return opened.read() if opened else None
 
 
 def keep_logs(client: Any, run_id: str, folder: Path) -> None:

@@ -265,6 +265,10 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
                 if state.get("Running") and (state.get("Paused") or not if_paused):
                     raise
 
+    def read_data(self, node: str, path: str) -> bytes | None:
+        inside = f"{self.layout.wiring.data(self.layout.node(node))}/{path}"
+        return engine.read_file(self.container(node), inside)
+
     def log_tail(self, node: str) -> str:
         return str(self._why_dead(node))
 

@@ -12,10 +12,19 @@ from typing import Any, Final, get_args
 import yaml
 from pydantic import ValidationError
 
-from harness.clusters.layout.compose_model import ComposeFile, Endpoint, Process, Release, ServicePart, Shared
+from harness.clusters.layout.compose_model import (
+    ComposeFile,
+    Distribution,
+    Endpoint,
+    Process,
+    Release,
+    ServicePart,
+    Shared,
+)
 from harness.errors import UsageError
 from harness.systems import system_of
 from harness.toolchains.coordinates import Artifacts
+from harness.toolchains.own_builds import OwnBuild, own_build
 from harness.validation import dotted, problem_of
 
 _ENDPOINTS: Final = get_args(Endpoint)
@@ -47,6 +56,7 @@ class ClusterSpec:
     Attributes:
         detours: "clients" and "peers" -> role of a node -> names of the ports that these connect to.
         detours_since: the first release that can tell clients an address of their own.
+        own: the distribution of the user's that it is; None = a released one.
     """
 
     file: Path
@@ -60,6 +70,12 @@ class ClusterSpec:
     reserved: frozenset[str] = frozenset()
     detours: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     detours_since: tuple[int, int] = (0, 0)
+    own: OwnBuild | None = None
+
+    @property
+    def asked(self) -> str:
+        """The version as it is asked for: what this spec can be read from again."""
+        return str(self.own or self.version)
 
     @property
     def nodes(self) -> tuple[Service, ...]:
@@ -95,7 +111,7 @@ def read_compose(
     """The services of a compose file and the artifacts they run from.
 
     Args:
-        version: version of the system; empty means its default.
+        version: version of the system; empty means its default. May be a pinned ``dir:PATH``.
         topology: one of the system's; empty means the first. A service with ``profiles`` is there when the
             topology is one of them.
         variables: values of ``${NAME}``; ``<SYSTEM>_VERSION`` is always known.
@@ -106,7 +122,8 @@ def read_compose(
     """
     raw = _load(path)
     system = system_of(_checked(raw, path).shared.system)
-    version = version or system.version
+    own = own_build(version)
+    version = own.number if own else version or system.version
     if topology and topology not in system.topologies:
         listed = ", ".join(system.topologies) or "none, leave it out"
         raise UsageError(f"{system.name} has no topology {topology!r}", hint=f"there is: {listed}")
@@ -125,16 +142,30 @@ def read_compose(
         system=system.name,
         version=version,
         java=release.java,
-        artifacts=Artifacts(
-            tuple(release.coordinates), tuple(release.exclude), release.archive, release.managed
-        ),
+        artifacts=_artifacts(shared, release, own),
         ports=shared.ports,
         services=_start_order(services, path),
         topology=topology,
         reserved=frozenset(shared.reserved),
         detours={"clients": shared.detours.clients, "peers": shared.detours.peers},
         detours_since=release_key(shared.detours.since),
+        own=own,
     )
+
+
+def _artifacts(shared: Shared, release: Release, own: OwnBuild | None) -> Artifacts:
+    if own and shared.distribution:
+        return Artifacts((), own=own, jars=own.path / shared.distribution.jars)
+    return Artifacts(tuple(release.coordinates), tuple(release.exclude), release.archive, release.managed)
+
+
+def read_distribution(path: Path) -> Distribution | None:
+    """What a compose file says of distributions of its system; None = nothing.
+
+    Raises:
+        UsageError: an unreadable file.
+    """
+    return _checked(_load(path), path).shared.distribution
 
 
 def _load(path: Path) -> dict[str, Any]:

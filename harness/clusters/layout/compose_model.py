@@ -122,6 +122,15 @@ class Detours(_Part):
     since: str = "0.0"
 
 
+class Distribution(_Part):
+    """What an unpacked distribution is known by: a file that starts it, the folder of its jars, and a pattern
+    of the jar with the version in its name."""
+
+    start: str
+    jars: str
+    version_in: str
+
+
 class Shared(_Part):
     """``x-brokerstorm`` of the file; newest of ``releases`` first."""
 
@@ -129,6 +138,7 @@ class Shared(_Part):
     ports: dict[str, int]
     detours: Detours = Field(default_factory=Detours)
     reserved: list[str] = Field(default_factory=list)
+    distribution: Distribution | None = None
     releases: list[Release] = Field(min_length=1)
 
 

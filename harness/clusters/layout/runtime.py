@@ -127,5 +127,13 @@ class NodeRuntime(ABC):
     def is_paused(self, node: str) -> bool: ...
 
     @abstractmethod
+    def read_data(self, node: str, path: str) -> bytes | None:
+        """A file below the data folder of a node, also of one that is down; None when it is not there.
+
+        Raises:
+            EnvironmentNotReady: it cannot be read.
+        """
+
+    @abstractmethod
     def log_tail(self, node: str) -> str:
         """Why a node that is down went down, as text for a report."""

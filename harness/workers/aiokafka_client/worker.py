@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from aiokafka.errors import KafkaError
 from consumer import ConsumerRole
 from options import typed
 from producer import ProducerRole
+from worker_kit.client_log import show_client_log
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session, main
 
@@ -56,6 +56,6 @@ def consume(session: Session) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    show_client_log()
     versions = {"client_version": aiokafka.__version__}
     sys.exit(main({"producer": produce, "consumer": consume}, versions, (KafkaError,)))

@@ -49,7 +49,7 @@ class ProducerRole(OpenLoop):
         self.poller = poller or self
         self.outcomes = outcomes
         self.streams = StreamIds(session)
-        self.payloads = Payloads(self.lanes, session.spec.run_tag, self.sizes)
+        self.payloads = Payloads(self.lanes, session.spec.run_tag, self.sizes, self.turns)
         self.open_rows = OpenRows(self.lanes)
         self.topics, self.keys, self.partitions = (
             [getattr(lane, name) for lane in around(self.lanes)] for name in ("topic", "key", "partition")

@@ -58,12 +58,11 @@ class ProducerRole(OpenLoop):
     def offer(self, first: int, stop: int, kind: int) -> int:
         """Send a run of messages. The hot loop; nearly all of its time is the client's."""
         lanes, count, send, clock = self.lanes, len(self.lanes), self.producer.send, time.monotonic_ns
-        t0, period = self.schedule.t0_ns, self.schedule.period_ns
-        payload, open_row = self.payload, self.open_row
+        payload, open_row, dues = self.payload, self.open_row, self.dues_ns(first, stop)
         for i in range(first, stop):
             number, topic, key, partition, _ = lanes[i % count]
-            seq, now = i // count, clock()
-            due = t0 + int(i * period) if period else now
+            seq, now = self.turns.seq(i), clock()
+            due = dues[i - first] if dues else now
             value = payload(i % count, seq, due, kind)
             rows, done = open_row(number, seq, due, kind, 0, now)
             self.attempted, self.blocked_since_ns = i + 1, now

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any
 
@@ -13,6 +12,7 @@ from kafka.errors import KafkaError
 from options import typed
 from outcomes import Outcomes
 from producer import ProducerRole
+from worker_kit.client_log import show_client_log
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session, main
 
@@ -53,7 +53,7 @@ def consume(session: Session) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    show_client_log()
     sys.exit(
         main({"producer": produce, "consumer": consume}, {"client_version": kafka.__version__}, (KafkaError,))
     )

@@ -38,12 +38,12 @@ class ProducerRole(OpenLoop):
         self.connection.channel(self._prepare)
 
     def offer(self, first: int, stop: int, kind: int) -> int:
-        count, period, t0 = len(self.lanes), self.schedule.period_ns, self.schedule.t0_ns
+        count, dues = len(self.lanes), self.dues_ns(first, stop)
         for i in range(first, stop):
             now = time.monotonic_ns()
-            due = t0 + int(i * period) if period else now
+            due = dues[i - first] if dues else now
             self.attempted = i + 1
-            self._send(i % count, i // count, due, kind)
+            self._send(i % count, self.turns.seq(i), due, kind)
             if self.control.stop_load:
                 return i + 1
         return stop

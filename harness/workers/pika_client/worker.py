@@ -8,6 +8,7 @@ import pika
 from connection import FAILURES, AmqpConnection, Options
 from consumer import ConsumerRole
 from producer import ProducerRole
+from worker_kit.client_log import show_client_log
 from worker_kit.process import Session, main
 
 
@@ -28,4 +29,5 @@ def consume(session: Session) -> None:
 
 
 if __name__ == "__main__":
+    show_client_log()
     sys.exit(main({"producer": produce, "consumer": consume}, {"client_version": pika.__version__}, FAILURES))

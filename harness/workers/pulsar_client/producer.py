@@ -88,13 +88,13 @@ class ProducerRole(OpenLoop):
 
     def offer(self, first: int, stop: int, kind: int) -> int:
         """Send a run of messages. Nearly all of its time is the client's."""
-        count, period, t0 = len(self.lanes), self.schedule.period_ns, self.schedule.t0_ns
+        count, dues = len(self.lanes), self.dues_ns(first, stop)
         self.sender = threading.get_ident()
         for i in range(first, stop):
             now = time.monotonic_ns()
-            due = t0 + int(i * period) if period else now
+            due = dues[i - first] if dues else now
             self.attempted = i + 1
-            took = self._send(i % count, i // count, due, kind, 0)
+            took = self._send(i % count, self.turns.seq(i), due, kind, 0)
             if took > BLOCKED_NS and self.control.stop_load:
                 return i + 1
         return stop
