@@ -55,6 +55,50 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MovedBy:
+    """The fault that a leader change followed: ``after_s`` after its inject.
+
+    The change itself is recorded by the brokers; that the fault brought it about rests on the time, and on
+    ``is_target``: it hit the deposed leader, or the stream. Without that, on the time alone.
+    """
+
+    fault: int
+    kind: str
+    target: str
+    after_s: float
+    is_target: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """The leader change behind messages of a class, as the brokers recorded who led (verdicts.md, Cause).
+
+    ``named``: False = none can be told, and ``sentence`` says why; the rest is empty then.
+    ``term``: leader epoch (Kafka), ledger (Pulsar); None = it has no number. ``late``: acknowledged by a
+    leader that had been deposed. ``not_ruled_out``: an earlier leader that may have acknowledged them.
+    ``by_time``: nothing but the time tells the leaders, as in a queue without positions.
+    """
+
+    sentence: str
+    named: bool
+    count: int
+    episodes: int
+    stream: str
+    places: str = ""  # where they were acknowledged, or have their first copy: "37818" or "37818 to 51369"
+    leader: str = ""
+    term: int | None = None
+    next_leader: str = ""
+    next_term: int | None = None
+    next_first: str = ""  # where the next term begins
+    changed_s: float | None = None  # since start of load; None = not known
+    moved_by: MovedBy | None = None
+    late: bool = False
+    unclean: bool = False
+    not_ruled_out: str = ""
+    by_time: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
     """One concrete message (or call, or window) that shows the class."""
 
@@ -68,14 +112,17 @@ class Witness:
     around: tuple[Step, ...] = ()
     near: NearestFault | None = None
     symptoms: tuple[str, ...] = ()
+    cause: str = ""  # the sentence of its `Cause`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
     """Share of a class's episodes inside a fault kind's windows, beside chance.
 
+    Asked of episodes whose cause is not named, of all faults together (``kind`` empty), then of each kind.
     ``p_value``: share of 1,000 circular shifts of the schedule with at least as many episodes inside;
-    None with ``not_attributable``: ``why_not`` says what speaks against it.
+    None with ``not_attributable``: ``why_not`` says what speaks against it. ``p_adjusted``: of a kind, after
+    Holm over all kinds that were asked.
     """
 
     kind: str
@@ -85,6 +132,7 @@ class Attribution:
     p_value: float | None
     not_attributable: bool
     why_not: str = ""
+    p_adjusted: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +178,35 @@ class Finding:
     window_s: int = 1
     by_stream: tuple[StreamCount, ...] = ()  # most messages first
     by_fault: tuple[FaultCount, ...] = ()  # in order of time
+    causes: tuple[Cause, ...] = ()  # most messages first; empty: not asked of this class, or nothing recorded
+    caused_episodes: int = 0  # episodes of which every message has a cause with a name
     attribution: tuple[Attribution, ...] = ()
     witnesses: tuple[Witness, ...] = ()
+
+
+def title_of(threshold: str, *, outside_faults: bool) -> str:
+    """``latency_p99 outside faults``."""
+    return f"{threshold} outside faults" if outside_faults else threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """The most that a figure may be, and what it was.
+
+    ``unit``: s or ratio. ``measured``: None = not measured. ``held``: None = it cannot be said.
+    """
+
+    name: str  # key of require
+    outside_faults: bool  # of the load without the time of faults
+    at_most: float
+    measured: float | None
+    unit: str
+    held: bool | None
+    text: str
+
+    @property
+    def title(self) -> str:
+        return title_of(self.name, outside_faults=self.outside_faults)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +287,7 @@ class Result:
     hangs: list[HangRow] = field(default_factory=list)
     timeline: Timeline
     coverage: list[dict[str, Any]]  # {name, ok, text}
+    thresholds: list[Threshold] = field(default_factory=list)  # in the order of the scenario's keys
     rows: dict[str, int]  # sends, log, deliveries; log_probes: of the log's rows, the harness's own probes
     usage: list[Usage] = field(default_factory=list)
     exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
@@ -229,8 +305,12 @@ class Result:
         return document
 
     def violations(self) -> list[Finding]:
-        """What made the verdict *fail*, in the order of the findings."""
+        """Broken promises, each of which makes the verdict *fail*, in the order of the findings."""
         return [f for f in self.findings if f.status is Status.VIOLATION and f.count]
+
+    def missed(self) -> list[Threshold]:
+        """Thresholds that were not held, which makes the verdict *fail* too."""
+        return [each for each in self.thresholds if each.held is False]
 
     def excused(self) -> list[Finding]:
         """What happened and is not the broker's or the client's fault: permitted, or the application's."""

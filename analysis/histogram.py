@@ -67,6 +67,15 @@ class Histogram:
     def per_step(self, n_steps: int) -> Ints:
         return np.bincount(self.cells // BINS, self.counts, n_steps).astype(np.int64)
 
+    def only(self, kept: npt.NDArray[np.bool_]) -> Histogram:
+        """The values of the kept steps; its maximum is that of a bin, if the largest value is not kept."""
+        taken = kept[self.cells // BINS]
+        cells, counts = self.cells[taken], self.counts[taken]
+        if taken.all() or not len(cells):
+            return Histogram(cells, counts, self.max_ns)
+        highest = np.array([(cells % BINS).max()], np.int64)
+        return Histogram(cells, counts, min(self.max_ns, round(float(bin_middle_ns(highest)[0]))))
+
     def quantiles(self, wanted: Sequence[float]) -> list[float]:
         """Values in ns at quantiles 0..1 over all steps; [] without values. 1.0 is the exact maximum."""
         if not len(self.cells):

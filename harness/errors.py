@@ -45,7 +45,7 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     ),
     Exit.USAGE: ("the command line, a scenario or a run folder cannot be used", "the message names the key"),
     Exit.UNKNOWN: (
-        "unknown: the run could not have shown a failure",
+        "unknown: the run could not have shown a failure; `shrink`: no class",
         "the validity checks of the report say why",
     ),
     Exit.ENVIRONMENT: (

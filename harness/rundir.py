@@ -4,11 +4,12 @@ runs/<id>/                      a run, or a campaign whose rounds are sub-folder
   scenario.yaml plan.json       what was asked; what was resolved from it
   manifest.json                 versions, machine, command, promise, phases, status
   raw/<worker>/                 spec.json names.jsonl *.seg stdout.jsonl stderr.log
-  sealed/<table>/bucket=NN/part-0.parquet   names.jsonl  log_bounds.jsonl
-  faults.jsonl events.jsonl metrics.jsonl
+  sealed/<table>/bucket=NN/part-0.parquet   names.jsonl  log_bounds.jsonl  leaderships.jsonl
+  faults.jsonl events.jsonl metrics.jsonl leaderships.jsonl
   ledger/                       faults applied right now
   stacks/                       dumps of workers that hung
   result.json report.html junit.xml
+  bundle.json issue.md left-out.json        of an opened bundle
   calibration/<variant>-<n>/    logs of the n-th measurement of the rate  (the campaign's, for its rounds)
   cluster/<node>/               conf data logs pid.json      (the campaign's, for its rounds)
 """
@@ -28,6 +29,8 @@ from typing import IO, Any
 from harness.errors import UsageError
 
 LATEST = "latest"
+#: What makes a folder a night of a suite (`suites.night`).
+NIGHT_FILE = "night.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +83,24 @@ class RunDir:
         return self.sealed / "log_bounds.jsonl"
 
     @property
+    def leaderships(self) -> Path:
+        """Who led which stream; missing where nobody could say."""
+        return self.sealed / self.told_leaderships.name
+
+    @property
     def seal_report(self) -> Path:
         """Rows, files and damage per worker; present when sealing has finished."""
         return self.sealed / "seal.json"
+
+    @property
+    def left_out(self) -> Path:
+        """What the bundle that a run came from leaves out of its capture; missing where it is whole."""
+        return self.root / "left-out.json"
+
+    @property
+    def bundle(self) -> Path:
+        """What a bundle says of itself; present only where one was opened."""
+        return self.root / "bundle.json"
 
     @property
     def faults(self) -> Path:
@@ -91,6 +109,11 @@ class RunDir:
     @property
     def events(self) -> Path:
         return self.root / "events.jsonl"
+
+    @property
+    def told_leaderships(self) -> Path:
+        """The same as the brokers told it, before it was sealed."""
+        return self.root / "leaderships.jsonl"
 
     @property
     def metrics(self) -> Path:
@@ -131,10 +154,18 @@ class RunDir:
         return self
 
     def rounds(self) -> list[RunDir]:
-        """The runs below a campaign, in order of start; empty for a plain run."""
+        """The runs below a campaign, in order of start; empty for a plain run.
+
+        Raises:
+            UsageError: campaign.json is damaged, or names a folder that is not below its own: it may come
+                from a stranger, and what is read of a run is also written there.
+        """
         if not self.campaign.exists():
             return []
-        entries = read_json(self.campaign)["runs"]
+        entries = [str(entry) for entry in read_json(self.campaign)["runs"]]
+        for entry in entries:
+            if entry in ("", ".", "..") or "/" in entry or "\0" in entry:
+                raise UsageError(f"{self.campaign}: {entry!r} is no folder of a round")
         return [RunDir(self.root / entry) for entry in entries]
 
 
@@ -151,6 +182,12 @@ def find_run(base: Path, name: str | None) -> RunDir:
         run = RunDir(path.resolve())
         if run.manifest.exists() or run.campaign.exists():
             return run
+    for path in candidates:
+        if (path / NIGHT_FILE).exists():
+            raise UsageError(
+                f"{wanted} is a night of several runs",
+                hint=f"`brokerstorm list runs {path.name}` names them; its page is {path}/report.html",
+            )
     have = ", ".join(r.run_id for r in list(all_runs(base))[:5])
     if not have and name is None:
         raise UsageError(f"there is no run in {base} yet", hint="`brokerstorm run kafka-quick` makes one")

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from analysis.capture.left_out import LeftOut, read_left_out
 from harness.errors import UsageError
 from harness.records import SEALED
 from harness.rundir import RunDir, read_json
@@ -29,12 +30,14 @@ _BUCKET = re.compile(r"/(\w+)/bucket=(\d+)/[^/]+\.parquet$")
 class Capture:
     """Sealed tables below ``root_uri`` (a path, or a URI that pyarrow.fs knows).
 
-    ``bytes_of``: size by (table, bucket). ``sealed``: what seal.json says was written.
+    ``bytes_of``: size by (table, bucket). ``sealed``: what seal.json says was written. ``left_out``: what the
+    bundle that it came from does not hold.
     """
 
     root_uri: str
     bytes_of: Mapping[tuple[str, int], int]
     sealed: Mapping[str, Any] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @classmethod
     def find(cls, run: RunDir, root_uri: str | None = None) -> Capture:
@@ -48,7 +51,7 @@ class Capture:
                 f"{run.root} is not sealed: {run.seal_report.name} is missing",
                 hint="`brokerstorm analyze` seals a run first if it still has its raw segments",
             )
-        root = root_uri or str(run.root)
+        root = root_uri or str(run.root.absolute())  # executors work in other folders
         try:
             filesystem, path = _filesystem(root)
             infos = filesystem.get_file_info(pafs.FileSelector(f"{path}/sealed", recursive=True))
@@ -60,7 +63,7 @@ class Capture:
             if match and match[1] in SEALED:
                 key = (match[1], int(match[2]))
                 sizes[key] = sizes.get(key, 0) + info.size
-        return cls(root, sizes, read_json(run.seal_report))
+        return cls(root, sizes, read_json(run.seal_report), read_left_out(run))
 
     @property
     def checksums(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.capture.deaths import Death
+from analysis.capture.terms import Terms
 from harness.faultlog import ConfirmedAcks
 
 _NS = 1_000_000_000
@@ -184,7 +185,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FaultWindow:
-    """A fault from its injection until it was over (`harness.faultlog`)."""
+    """A fault from its injection until it was over (`harness.faultlog`).
+
+    ``target``: for people; ``targets``: everything that was hit, by name.
+    """
 
     id: int
     kind: str
@@ -193,6 +197,7 @@ class FaultWindow:
     end_ns: int
     effective: bool
     confirmed_acks: ConfirmedAcks = "unknown"
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -202,6 +207,8 @@ class Context:
     Attributes:
         has_offsets: positions are numbers that the audit's bounds can be compared with.
         has_queues_only: no stream is a log (`is_queue`).
+        term: what a stretch under one leader is called and numbered by; empty = it has no number.
+        terms: who led which stream, by its id; a stream of which nobody recorded it is not in it.
         usual_reading: of a group of which the plan says nothing.
         streams: name of stream id 1, 2, 3 ...
         end_ns: end of observation: the last producer was closed or had died.
@@ -212,6 +219,8 @@ class Context:
     run_id: str = ""
     has_offsets: bool = True
     has_queues_only: bool = False
+    term: str = ""
+    terms: Mapping[int, Terms] = field(default_factory=dict)
     usual_reading: Reading = field(default_factory=Reading)
     streams: tuple[str, ...] = ()
     lane_groups: tuple[LaneGroup, ...] = ()

@@ -23,6 +23,7 @@ from analysis.capture.context import (
 )
 from analysis.capture.deaths import Death, deaths
 from analysis.capture.hangs import waits_in
+from analysis.capture.terms import terms_of
 from harness.faultlog import FaultRecord, read_faults
 from harness.rundir import RunDir, read_json, read_jsonl, reading
 from harness.systems import DEFAULT, System, system_of
@@ -42,6 +43,7 @@ def load_context(run: RunDir) -> Context:
             read_json(run.manifest),
             names=read_jsonl(run.names),
             bounds=read_jsonl(run.log_bounds),
+            leaderships=read_jsonl(run.leaderships),
             faults=read_faults(run.faults),
             events=read_jsonl(run.events),
             seal_report=read_json(run.seal_report) if run.seal_report.exists() else {},
@@ -57,6 +59,7 @@ def context_of(
     *,
     names: Iterable[Row] = (),
     bounds: Iterable[Row] = (),
+    leaderships: Iterable[Row] = (),
     faults: Iterable[FaultRecord] = (),
     events: Iterable[Row] = (),
     seal_report: Row | None = None,
@@ -74,6 +77,8 @@ def context_of(
         run_id=str(manifest.get("run_id", "")),
         has_offsets=system.has_offsets,
         has_queues_only=system.is_queue,
+        term=system.term,
+        terms=terms_of(leaderships),
         usual_reading=_usual_reading(system),
         streams=streams,
         lane_groups=tuple(
@@ -107,6 +112,7 @@ def fault_windows(records: Iterable[FaultRecord], last_ns: int) -> tuple[FaultWi
             end_ns=max(last_ns, record.inject_ns) if record.end_ns is None else record.end_ns,
             effective=record.effective,
             confirmed_acks=record.confirmed_acks,
+            targets=record.targets,
         )
         for record in records
         if record.inject_ns is not None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.capture.bucket import Array
+from analysis.kernels.cause import Causes
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, unmet_names
 from analysis.kernels.lookup import ragged
@@ -55,12 +56,19 @@ def episodes_of(history: History, matching: Matching, chosen: Chosen) -> list[Ep
     """Episodes of one class, the largest first; those beyond `MAX_EPISODES` folded together."""
     runs = _runs(history, chosen)
     witnesses = Witnesses(history, matching, chosen.hits, chosen.symptoms)
+    causes = Causes.of(history, chosen.hits, chosen.index)
     out = []
     for number in range(min(len(runs), MAX_EPISODES)):
         own = chosen.index[runs.members(number)]
         shown = own[:WITNESSES_AN_EPISODE] if number < WITNESS_EPISODES else own[:0]
-        out.append(_episode(history, chosen.hits, own, tuple(map(witnesses.of, shown.tolist()))))
-    return out + list(_folded(history, chosen, runs))
+        worded = tuple(_caused(witnesses.of(i), causes, chosen.hits, i) for i in shown.tolist())
+        out.append(_episode(history, chosen.hits, own, causes, worded))
+    return out + list(_folded(history, chosen, runs, causes))
+
+
+def _caused(witness: RawWitness, causes: Causes, hits: Hits, i: int) -> RawWitness:
+    own = np.array([i])
+    return replace(witness, cause=next(iter(causes.among(own, hits.t_ns[own])), None))
 
 
 def _runs(history: History, chosen: Chosen) -> _Runs:
@@ -92,7 +100,7 @@ def _shared(hits: Hits, index: Array) -> Array:
     return np.asarray((session << 24) + (hits.unmet[index].astype(np.int64) << 8) + hits.split[index])
 
 
-def _folded(history: History, chosen: Chosen, runs: _Runs) -> Iterator[Episode]:
+def _folded(history: History, chosen: Chosen, runs: _Runs, causes: Causes) -> Iterator[Episode]:
     """One row for all further episodes of the same split, evidence, producer instance and session: what their
     status follows from."""
     rest = np.arange(MAX_EPISODES, len(runs))
@@ -109,7 +117,7 @@ def _folded(history: History, chosen: Chosen, runs: _Runs) -> Iterator[Episode]:
         members = rest[which.ravel() == number]
         index, offset = ragged(runs.end[members] - runs.begin[members])
         own = chosen.index[runs.order[runs.begin[members][index] + offset]]
-        whole = _episode(history, hits, own, ())
+        whole = _episode(history, hits, own, causes, ())
         yield replace(whole, lane=-1, episodes=len(members))
 
 
@@ -121,7 +129,9 @@ def _lane_of(history: History, hits: Hits, i: int) -> tuple[int, int]:
     return instance, lane
 
 
-def _episode(history: History, hits: Hits, own: Array, witnesses: tuple[RawWitness, ...]) -> Episode:
+def _episode(
+    history: History, hits: Hits, own: Array, causes: Causes, witnesses: tuple[RawWitness, ...]
+) -> Episode:
     first = int(own[0])
     instance, lane = _lane_of(history, hits, first)
     times = hits.t_ns[own]
@@ -137,5 +147,6 @@ def _episode(history: History, hits: Hits, own: Array, witnesses: tuple[RawWitne
         last_ns=int(times.max()),
         count=len(own),
         windows=counts_by_window(history.context, hits.stream[own], times),
+        causes=causes.among(own, times),
         witnesses=witnesses,
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from analysis.findings import Step
+from analysis.kernels.changes import Because
 from analysis.kernels.class_hits import ClassHits
 from analysis.kernels.windows import WindowCounts
 
@@ -26,6 +27,31 @@ STEPS_AROUND = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RawCause:
+    """What the leaders of a stream say of some messages of an episode (`analysis.kernels.changes`).
+
+    Attributes:
+        term, next, other: indexes into the terms of the stream, -1 = none.
+        late: acknowledged after the term had ended.
+        low, high: lowest and highest place, position and ledger: acknowledged, or the first copy.
+        again: place of the lowest one's second copy.
+    """
+
+    because: Because
+    stream: int
+    term: int
+    next: int
+    other: int
+    late: bool
+    count: int
+    first_ns: int
+    last_ns: int
+    low: tuple[int, int]
+    high: tuple[int, int]
+    again: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RawWitness:
     """One concrete message (or window), without fault proximity and final wording.
 
@@ -35,6 +61,7 @@ class RawWitness:
         where: lane text, and the stream where that differs.
         detail: what is particular to this witness, for its sentence; may be empty.
         symptoms: other things the same root cause did to the same message.
+        cause: what its stream's leaders say of it.
     """
 
     message: str
@@ -46,6 +73,7 @@ class RawWitness:
     detail: str = ""
     around: tuple[Step, ...] = ()
     symptoms: tuple[str, ...] = ()
+    cause: RawCause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +88,7 @@ class Episode:
         session: consumer session, 0 when the class is about the log.
         count: messages (or windows), exact.
         windows: those of ``count`` with a time, by stream and window.
+        causes: what the leaders of its streams say of the messages; empty for classes that are not asked.
         episodes: 1; more in a row that stands for episodes beyond `MAX_EPISODES`.
     """
 
@@ -74,6 +103,7 @@ class Episode:
     last_ns: int
     count: int
     windows: WindowCounts = ()
+    causes: tuple[RawCause, ...] = ()
     episodes: int = 1
     witnesses: tuple[RawWitness, ...] = ()
 

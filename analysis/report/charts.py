@@ -7,7 +7,6 @@ share one x axis and one cursor.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -108,7 +107,7 @@ class RateScale:
         for windows in all_windows:
             wanted, ok = windows.rate(windows.intended), windows.rate(windows.ok)
             drawn += [*wanted, *ok, *windows.rate(windows.delivered)]
-            usual.append(statistics.median([rate for rate in wanted if rate] or [0.0]))
+            usual += wanted  # of a profile its highest: a burst that was asked for is no backlog
         most, level = max(drawn), max(usual)
         if not level or most <= CUT_FROM * level:
             return cls(0.0, from_zero(drawn))

@@ -93,12 +93,20 @@ def read_result(run: RunDir) -> Result:
         raise UsageError(
             f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"
         )
-    document = read_json(run.result)
+    return result_of_document(read_json(run.result), run.result)
+
+
+def result_of_document(document: Any, path: Path) -> Result:
+    """A result from its document; ``path``: the file that it was read from.
+
+    Raises:
+        UsageError: written by a version that this one cannot read.
+    """
     findings = document.get("findings") if isinstance(document, dict) else None
     for finding in findings if isinstance(findings, list) else ():
         if isinstance(finding, dict):
             finding["cls"] = finding.pop("class", "")
-    return _parsed(Result, document, run.result)
+    return _parsed(Result, document, path)
 
 
 def write_campaign(run: RunDir, campaign: Campaign) -> None:

@@ -24,7 +24,10 @@ from analysis.report.charts import side_by_side
 from analysis.report.looks import look_of
 from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading, pass_sentence
 from analysis.report.terminal_campaign import comparison_rows, first_witness, outcome_of
+from analysis.report.terminal_logs import left_out, notes
 from analysis.report.terminal_repro import p_text, reproduction_rows, sentences
+from analysis.report.trace_logs import witness_logs
+from analysis.report.trace_model import Logs
 from analysis.verdict.campaign import Campaign
 from harness.rundir import RunDir
 
@@ -45,10 +48,17 @@ FILES = (
 )
 
 
-def run_page(result: Result, *, files: Sequence[tuple[str, str]] = (), up: str = "") -> str:
+def run_page(
+    result: Result,
+    *,
+    files: Sequence[tuple[str, str]] = (),
+    up: str = "",
+    logs: Mapping[tuple[str, float], Logs] | None = None,
+) -> str:
     """The page of one run.
 
     Args:
+        logs: lines of the logs around a witness, by its message and time.
         files: (path relative to the page, what it is) of the files to link.
         up: link to the campaign's page, if the run has one.
     """
@@ -77,6 +87,7 @@ def run_page(result: Result, *, files: Sequence[tuple[str, str]] = (), up: str =
         environment=[words.fact(name, value) for name, value in result.environment.items()],
         phases=[(name, words.seconds(value)) for name, value in result.duration_s.items()],
         files=list(files),
+        logs=logs or {},
         up=up,
         chart_script=script,
     )
@@ -117,7 +128,8 @@ def campaign_page(campaign: Campaign, results: Mapping[str, Result] | None = Non
 def write_run_page(run: RunDir, result: Result, *, up: str = "") -> Path:
     """Write report.html of a run and return its path."""
     files = [(name, what) for name, what in FILES if (run.root / name).exists()]
-    run.report.write_text(run_page(result, files=files, up=up), encoding="utf-8")
+    logs = witness_logs(run, result, SHOWN_WITNESSES)
+    run.report.write_text(run_page(result, files=files, up=up, logs=logs), encoding="utf-8")
     return run.report
 
 
@@ -210,11 +222,16 @@ def _environment() -> Environment:
         "ago": words.ago,
         "beyond": words.beyond,
         "attribution": words.attribution,
+        "causes_heading": words.causes_heading,
+        "causes_by_fault": words.causes_by_fault,
         "colour_of": lambda kind: look_of(kind).colour,
         "sequence_text": lambda steps: words.sequence(steps, 200),
         "heading": finding_heading,
         "lines": lambda texts: "\n".join(map(words.frame, texts)),
         "glyphs": STATUS_GLYPH,
+        "left_out": left_out,
+        "notes": notes,
+        "sources": lambda logs: ", ".join(dict.fromkeys(line.source for line in logs.lines)),
     }
     return made
 

@@ -1,10 +1,11 @@
-"""Writes JUnit XML: one test suite per run, one test case per class that was looked for, one for coverage.
+"""Writes JUnit XML: one test suite per run, a case per class that was looked for, coverage and threshold.
 
-A violation is a *failure*; a suspect class or a validity check that does not hold is an *error* (the run
-could not show it), so that no CI system mistakes "nothing was proved" for green; a class that the run could
-not have shown is *skipped*, with the reason. Permitted and informational findings pass and say so in
-``system-out``. In a campaign a further case per variant says whether it came out as expected, and the
-violations that a variant is expected to show are no failures.
+A violation or a missed threshold is a *failure*; a suspect class, a validity check that does not hold or a
+threshold of a figure that was not measured is an *error* (the run could not show it), so that no CI system
+mistakes "nothing was proved" for green; a class that the run could not have shown is *skipped*, with the
+reason. Permitted and informational findings pass and say so in ``system-out``. In a campaign a further case
+per variant says whether it came out as expected, and the violations that a variant is expected to show are
+no failures.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from analysis.classes import CLASSES
-from analysis.findings import Finding, Result, Status
+from analysis.findings import Finding, Result, Status, Threshold
 from analysis.report import words
 from analysis.report.terminal import finding_heading, rate_line, witness_facts
 from analysis.verdict.campaign import CLEAN, Campaign, Expectation, Proved, Reproduction, VariantResult
@@ -78,6 +79,8 @@ def _suite(result: Result, *, allowed: str = CLEAN) -> ET.Element:
         if cls in result.untested:
             ET.SubElement(case, "skipped", message=xml_text(result.untested[cls]))
     _coverage_case(suite, name, result, is_decided=allowed in _proved_classes(result))
+    for threshold in result.thresholds:
+        _threshold_case(suite, name, threshold)
     return counted(suite, sum(result.duration_s.values()))
 
 
@@ -113,6 +116,19 @@ def _coverage_case(suite: ET.Element, name: str, result: Result, *, is_decided: 
         element.text = xml_text("\n".join(gaps), keep_lines=True)
     elif gaps:
         ET.SubElement(case, "system-out").text = xml_text("\n".join(gaps), keep_lines=True)
+
+
+def _threshold_case(suite: ET.Element, name: str, threshold: Threshold) -> None:
+    """Not measured is an error: nothing was shown."""
+    title = f"require {threshold.title}"
+    case = ET.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(title), time="0")
+    text = xml_text(words.plain(threshold.text))
+    if threshold.held:
+        ET.SubElement(case, "system-out").text = text
+    elif threshold.held is None:
+        ET.SubElement(case, "error", type="unknown", message=text)
+    else:
+        ET.SubElement(case, "failure", type="missed", message=text)
 
 
 def _expectations(campaign: Campaign) -> ET.Element:
@@ -160,6 +176,8 @@ def _problem(case: ET.Element, kind: str, finding: Finding, text: str) -> None:
 def _body(finding: Finding) -> str:
     lines = [finding_heading(finding), finding.sentence]
     lines += [f"promise: {finding.promise}", f"evidence: {finding.evidence}"]
+    if heading := words.causes_heading(finding):
+        lines += [f"cause: {heading}", *words.causes_by_fault(finding)]
     for witness in finding.witnesses[:SHOWN_WITNESSES]:
         around = words.sequence(witness.around, 100)
         lines.append(f"{words.witness_line(witness, finding.sentence)}  {around}  {witness_facts(witness)}")

@@ -23,6 +23,7 @@ from harness.invocation import for_terminal
 
 #: Witnesses printed of a class; the page and result.json have more.
 SHOWN_WITNESSES = 3
+SHOWN_CAUSES = 6
 MAX_WIDTH, MIN_WIDTH, PIPE_WIDTH = 100, 60, 100
 LABEL_WIDTH = 10
 
@@ -46,6 +47,10 @@ STATUS_GLYPH = {
     Status.PERMITTED: "·",
     Status.INFO: "·",
 }
+
+#: Of a threshold, by `Threshold.held`.
+THRESHOLD_STYLE = {True: "", False: "bold red", None: "yellow"}
+THRESHOLD_GLYPH = {True: "✓", False: "✗", None: "?"}
 
 
 def console(file: IO[str], *, color: bool = True) -> Console:
@@ -132,7 +137,8 @@ def pass_sentence(result: Result) -> str:
     fired = sum(not fault.skipped for fault in result.faults)
     through = f" through {words.plural(fired, 'fault')}" if fired else ""
     checks = f"all {len(result.coverage)} validity checks passed"
-    return f"every promise that the settings make was kept{through}; {checks}"
+    held = f", {words.plural(len(result.thresholds), 'threshold')} held" if result.thresholds else ""
+    return f"every promise that the settings make was kept{through}{held}; {checks}"
 
 
 def _reasons(result: Result) -> RenderableType:
@@ -205,7 +211,18 @@ def _numbers(result: Result) -> RenderableType:
         ("latency", latency_line(result.latency_ms)),
         ("faults", faults_line(result.faults)),
     ]
-    return rows([*lines, *_coverage(result), *_untested(result)])
+    return rows([*lines, *_thresholds(result), *_coverage(result), *_untested(result)])
+
+
+def _thresholds(result: Result) -> list[tuple[str, Text | str]]:
+    """A line for each threshold, whether it held or not."""
+    return [
+        (
+            "required" if not i else "",
+            Text(f"{THRESHOLD_GLYPH[each.held]} {words.plain(each.text)}", style=THRESHOLD_STYLE[each.held]),
+        )
+        for i, each in enumerate(result.thresholds)
+    ]
 
 
 def _untested(result: Result) -> list[tuple[str, Text | str]]:
@@ -267,6 +284,9 @@ def _finding(finding: Finding, width: int) -> RenderableType:
         parts.append(_inset(f"not proved: {finding.evidence}"))
     for witness in finding.witnesses[:SHOWN_WITNESSES]:
         parts.append(Padding(_witness(witness, finding.sentence, width), (0, 0, 0, 2)))
+    if heading := words.causes_heading(finding):
+        parts.append(_inset(f"cause: {heading}"))
+        parts += [_inset(f"  {line}", "dim") for line in words.causes_by_fault(finding)[:SHOWN_CAUSES]]
     for item in finding.attribution:
         parts.append(_inset(words.attribution(item), "dim"))
     return Group(*parts)
@@ -277,6 +297,8 @@ def _witness(witness: Witness, class_sentence: str, width: int) -> RenderableTyp
     if witness.around:
         parts.append(_inset(words.sequence(witness.around, width - 6)))
     parts.append(_inset(witness_facts(witness), "dim"))
+    if witness.cause:
+        parts.append(_inset(words.plain(witness.cause)))
     if witness.error:
         parts.append(_inset(words.plain(witness.error)[:200], "dim"))
     return Group(*parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -68,8 +69,10 @@ def found(variant: VariantResult) -> str:
         if variant.expect not in run.violations and variant.expect in run.excused:
             allowed = f"{variant.expect} (no violation)"
             totals[allowed] = totals.get(allowed, 0) + run.excused[variant.expect]
-    if totals:
-        return ", ".join(f"{cls} {words.count(number)}" for cls, number in totals.items())
+    told = [f"{cls} {words.count(number)}" for cls, number in totals.items()]
+    told += [f"{name} missed" for name in dict.fromkeys(name for run in variant.runs for name in run.missed)]
+    if told:
+        return ", ".join(told)
     if not variant.runs:
         return "no round was finished"
     return "nothing proved" if variant.outcome is Expectation.UNDECIDED else CLEAN
@@ -138,6 +141,8 @@ def witness_of(variant: VariantResult, width: int) -> list[RenderableType]:
     if witness.around:
         lines.append(Text(f"  {words.sequence(witness.around, width - 2)}"))
     lines.append(Text(f"  {witness_facts(witness)} · run {run.path}", style="dim"))
+    if witness.cause:
+        lines.append(Padding(Text(words.plain(witness.cause)), (0, 0, 0, 2)))
     return [*lines, ""]
 
 

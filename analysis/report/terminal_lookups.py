@@ -14,6 +14,7 @@ from analysis.report import words
 from analysis.report.compare import Comparison, change_text, value_text
 from analysis.report.explain import Explanation
 from analysis.report.terminal import emit, rows
+from analysis.report.terminal_logs import fold, hang_parts, log_parts
 from analysis.report.trace_model import Delivered, FaultNear, Neighbour, SendAttempt, Trace
 
 #: Keys of result.json that read badly in a table.
@@ -31,8 +32,13 @@ _STAMP = re.compile(r"^(\d{8}-\d{6})-")
 _Moment = tuple[float, str, str]
 
 
-def print_trace(out: Console, trace: Trace) -> None:
-    """One message: who it is, what happened in order of time, where it is stored."""
+def print_trace(out: Console, trace: Trace, *, folded: bool = True, more_with: str = "") -> None:
+    """One message: who it is, what happened in order of time, where it is stored, what the logs say.
+
+    Args:
+        folded: lines of logs are cut, and stacks are shortened.
+        more_with: the command that shows the lines of logs that are left out.
+    """
     title = Text(trace.message or trace.asked, style="bold")
     where = " · ".join(
         filter(None, (f"lane {trace.lane}" if trace.lane else "", trace.producer, trace.run_id))
@@ -43,6 +49,10 @@ def print_trace(out: Console, trace: Trace) -> None:
         parts.append(Text(f"  a witness of {', '.join(trace.classes)}", style="yellow"))
     parts += ["", _story(trace), ""]
     parts += _log_lines(trace, out.width)
+    if trace.cause:
+        parts.append(Text(f"cause: {words.plain(trace.cause)}"))
+    parts += hang_parts(trace.hangs, folded=folded)
+    parts += log_parts(trace.logs, folded=folded, more_with=more_with)
     emit(out, *parts)
 
 
@@ -54,6 +64,8 @@ def _story(trace: Trace) -> RenderableType:
         moments += _delivery_moments(delivery)
     for fault in trace.faults:
         moments += _fault_moments(fault)
+    moments += [(e.t_s, e.kind, f"{e.worker}: {e.text}" if e.text else e.worker) for e in trace.events]
+    moments += [(n.t_s, "leader", f"{n.source}: {fold(n)}") for n in trace.logs.lines if n.why == "leader"]
     grid = Table.grid(padding=(0, 2))
     for t_s, what, text in sorted(moments, key=lambda moment: moment[0]):
         style = "red" if what == "fault" else ""

@@ -40,7 +40,7 @@ def sentences(campaign: Campaign, reproduction: Reproduction) -> list[str]:
     """The bug, its report, and the outcome of the rounds."""
     question = reproduction.question
     told = [campaign.about, question.report, reproduction.why]
-    return [text for text in (*told, QUICK if question.quick else "") if text]
+    return [text for text in (*told, QUICK if question.quick and not question.until_hit else "") if text]
 
 
 def reproduction_rows(campaign: Campaign, reproduction: Reproduction) -> list[tuple[str, list[str]]]:
@@ -56,8 +56,11 @@ def reproduction_rows(campaign: Campaign, reproduction: Reproduction) -> list[tu
     if not question.quick:
         table.append(("rate [95 %]", [_rate(arm) for arm in arms]))
     table.append(("first after", [_times(arm) for arm in arms]))
-    table.append((question.counter, [_exposure(arm, question) for arm in arms]))
-    return table
+    if question.counter:
+        table.append((question.counter, [_exposure(arm, question) for arm in arms]))
+    if question.witness:
+        table.append(("witness", [_witness(arm, question) for arm in arms]))
+    return [(label, cells[: len(arms)]) for label, cells in table]
 
 
 def p_text(reproduction: Reproduction) -> str:
@@ -94,6 +97,15 @@ def _exposure(arm: VariantResult, question: Question) -> str:
         return "–"
     span = words.count(met[0]) if min(met) == max(met) else f"{min(met):,} to {max(met):,}"
     return f"{span}  (floor {question.floor:,})"
+
+
+def _witness(arm: VariantResult, question: Question) -> str:
+    """What has the text of the bug, in the first round that shows it; how many rounds showed another one."""
+    counted = [run for run in arm.runs if not run.not_counted]
+    seen = [run.sighted for run in counted if run.shows(question.expect) and run.sighted]
+    others = sum(run.has(question.expect) and not run.shows(question.expect) for run in counted)
+    more = f"{others} without {question.witness!r}" if others else ""
+    return "; ".join(filter(None, [words.plain(seen[0]) if seen else "", more])) or "–"
 
 
 def _banner(campaign: Campaign, reproduction: Reproduction) -> RenderableType:

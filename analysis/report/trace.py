@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from analysis.capture.context import Bounds
 from analysis.kernels.labels import place_text
 from analysis.report import words
+from analysis.report.trace_cause import cause_of
+from analysis.report.trace_logs import LOG_LINES, with_witnesses
 from analysis.report.trace_model import (
     AckedPlace,
     Delivered,
@@ -44,8 +46,8 @@ _ENDS = (Event.COMMIT, Event.ACK_CONFIRMED, Event.ROLLBACK_END, Event.RECOVER)
 _MAX_NUMBER = 2**63 - 1
 
 
-def trace(run: RunDir, message: str) -> Trace:
-    """Look one message up.
+def trace(run: RunDir, message: str, *, log_lines: int = LOG_LINES) -> Trace:
+    """Look one message up, with at most that many lines of the logs around it.
 
     Raises:
         UsageError: not the form of a message, unknown in this run, or the run has no sealed capture.
@@ -54,7 +56,11 @@ def trace(run: RunDir, message: str) -> Trace:
         raise UsageError(
             f"{run.root} has no sealed capture", hint="`brokerstorm analyze` seals and judges a run"
         )
-    tracer = _Tracer(SealedTables(run))
+    found = _look_up(_Tracer(SealedTables(run)), message)
+    return with_witnesses(run, found, log_lines)
+
+
+def _look_up(tracer: _Tracer, message: str) -> Trace:
     if place := _PLACE.match(message.strip()):
         return tracer.at_place(place[1], [_number(part) for part in place[2].split(":")], message)
     if identity := _IDENTITY.match(message.strip()):
@@ -125,6 +131,8 @@ class _Tracer:
             deliveries=tuple(self._delivered(row, bucket) for row in sorted(events, key=lambda r: r["t_ns"])),
             faults=self._faults(made_sends),
             classes=self._tables.classes.get(f"{instance}/{lane}/{seq}", ()),
+            client_names=self._client_names([*sends, *log]),
+            cause=cause_of(self._context, sends, sorted(log, key=_in_log_order)),
         )
 
     # -- rows to words
@@ -137,6 +145,10 @@ class _Tracer:
     def _producer(self, instance: int) -> str:
         known = self._context.instance(instance)
         return " ".join(filter(None, (known.name, f"({known.client})" if known.client else "")))
+
+    def _client_names(self, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        named = (self._context.names.get(row["client_name"], "") for row in rows)
+        return tuple(dict.fromkeys(words.plain(name) for name in named if name))
 
     def _send(self, row: Mapping[str, Any]) -> SendAttempt:
         seconds = self._context.seconds

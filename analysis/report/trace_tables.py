@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from analysis.capture.capture import Capture, damaged_files
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
+from analysis.capture.left_out import LeftOut
 from analysis.report import words
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord, read_faults
@@ -64,7 +65,9 @@ class SealedTables:
             self.wall_ms = _wall_ms(read_json(run.manifest))
             self.faults: list[FaultRecord] = read_faults(run.faults)
             self.classes = _classes(read_json(run.result)) if run.result.exists() else {}
-            self._checksums = Capture.find(run).checksums if run.seal_report.exists() else {}
+            capture = Capture.find(run) if run.seal_report.exists() else None
+            self._checksums = capture.checksums if capture else {}
+            self._left_out = capture.left_out if capture else LeftOut()
         self._run = run
         self._whole: set[int] = set()
 
@@ -91,6 +94,11 @@ class SealedTables:
         """Raise UsageError when a file of the bucket is not the one that was sealed; looked at once."""
         if bucket in self._whole:
             return
+        if bucket in self._left_out.buckets:
+            raise UsageError(
+                f"these rows are not in the bundle: {self._left_out.text}",
+                hint="who made it has them: `brokerstorm bundle RUN --max-size 200MB` takes more",
+            )
         if damage := damaged_files(str(self._run.root), bucket, self._checksums):
             raise UsageError(f"the capture is damaged: {damage[0]}", hint="bring the file back from a copy")
         self._whole.add(bucket)

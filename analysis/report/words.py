@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from analysis.findings import Attribution, NearestFault, Step, Witness
+from analysis.findings import Attribution, Cause, Finding, NearestFault, Step, Witness
 from analysis.verdict.rate import SHORT_SHARE
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -93,7 +93,9 @@ def target(rate: Mapping[str, float]) -> str:
     aim, most = rate.get("target_per_s", 0.0), rate.get("at_most_per_s", 0.0)
     if not aim:
         return "unlimited"
-    text = per_second(aim) + (f", what this machine keeps of {per_second(most)}" if most > aim else "")
+    peak = rate.get("peak_per_s", 0.0)
+    text = per_second(aim) + (f" on average, {per_second(peak)} at most" if peak else "")
+    text += f", what this machine keeps of {per_second(most)}" if most > aim else ""
     is_short = most and rate.get("ratio_outside_outages", 1.0) < SHORT_SHARE
     return f"{text}; the load fell short" if is_short else text
 
@@ -174,13 +176,45 @@ def beyond(witness: Witness, class_sentence: str) -> str:
 
 def attribution(item: Attribution) -> str:
     """One sentence of what the fault windows explain."""
-    share = f"{count(item.inside)} of {plural(item.episodes, 'episode')} within the windows of {item.kind}"
+    whose = item.kind or "all faults together"
+    share = f"{count(item.inside)} of {plural(item.episodes, 'episode')} within the windows of {whose}"
     if item.not_attributable:
         return f"{share}: not attributable, {item.why_not}"
     chance = f"by chance {percent(item.chance_share)}"
     if item.p_value is not None:
         chance += f", {probability(item.p_value)}"
+    if item.p_adjusted is not None:
+        chance += f", {probability(item.p_adjusted)} as one of several kinds"
     return f"{share} ({chance})"
+
+
+def causes_heading(finding: Finding) -> str:
+    """How many episodes have a cause with a name; empty for a class that is not asked."""
+    if not finding.causes:
+        return ""
+    named, episodes = count(finding.caused_episodes), plural(finding.episodes, "episode")
+    return f"the leader change is named for {named} of {episodes}"
+
+
+def causes_by_fault(finding: Finding) -> list[str]:
+    """What the causes come to, by fault; those without a name by their reason."""
+    found: dict[str, list[Cause]] = {}
+    for cause in finding.causes:
+        by = cause.moved_by
+        after = f"after fault #{by.fault} ({by.kind} {plain(by.target)})" if by else "in no fault's window"
+        found.setdefault(after if cause.named else cause.sentence, []).append(cause)
+    return [_causes_line(what, causes) for what, causes in found.items()]
+
+
+def _causes_line(what: str, causes: Sequence[Cause]) -> str:
+    messages = plural(sum(cause.count for cause in causes), "message")
+    if not causes[0].named:
+        return f"{messages} without: {what}"
+    changes = {(cause.stream, cause.term, cause.next_term, cause.changed_s) for cause in causes}
+    late = sum(cause.count for cause in causes if cause.late)
+    share = "all" if late == sum(cause.count for cause in causes) else count(late)
+    deposed = f"; {share} of them acknowledged by a leader already deposed" if late else ""
+    return f"{messages} by {plural(len(changes), 'leader change')} {what}{deposed}"
 
 
 def by_reason(untested: Mapping[str, str]) -> dict[str, list[str]]:

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import pickle
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.capture.capture import Capture
+from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.findings import Result
 from analysis.kernels import deaths
-from analysis.kernels.across import splits_of
+from analysis.kernels.across import Split, splits_of
 from analysis.kernels.bucket_report import BucketReport
-from analysis.report.documents import write_result
+from analysis.report.documents import result_of_document, write_result
+from analysis.series import Grid
 from analysis.spark.session import WarmSession, spark_reason
 from analysis.spark.task import SCHEMA, SECOND_PASS, Task, judge_batches
 from analysis.verdict.hits_file import write_hits
+from analysis.verdict.left_out import beside_what_was_judged
 from analysis.verdict.result import RunFiles, grid_of, result_of, trusted
 from harness.faultlog import read_faults
 from harness.rundir import RunDir, read_json, read_jsonl
@@ -51,28 +55,69 @@ def judge(
             missing or was changed is not an error: what rests on it is unknown.)
     """
     began = time.monotonic()
+    judged = judged_buckets(run, partial(run_tasks, session), root_uri=root_uri, with_hits=hits is not None)
+    result = judged.result(time.monotonic() - began)
+    write_result(run, result)
+    if hits is not None:
+        partials = (report.partial for report in trusted(judged.reports, judged.capture))
+        write_hits(hits, (each for partial in partials if partial for each in partial.hits), judged.context)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBuckets:
+    """The reports of every bucket of a run, and of its split streams, before they are put together."""
+
+    run: RunDir
+    files: RunFiles
+    context: Context
+    capture: Capture
+    grid: Grid
+    reports: list[BucketReport]
+    splits: list[Split]
+
+    def result(self, judging_s: float) -> Result:
+        """The result of the run. What a bundle leaves out stands in it as it was judged before."""
+        made = result_of(self.files, self.context, self.capture, self.grid, self.reports, judging_s)
+        if not (left_out := self.capture.left_out):
+            return made
+        return beside_what_was_judged(made, result_of_document(dict(left_out.before), self.run.left_out))
+
+
+def judged_buckets(
+    run: RunDir,
+    answers: Callable[[Task], list[BucketReport]],
+    *,
+    root_uri: str | None = None,
+    with_hits: bool = False,
+) -> JudgedBuckets:
+    """Judge the buckets of a sealed run, then its split streams; ``answers``: judges the units of a task.
+
+    Raises:
+        UsageError: as `judge`.
+    """
     context = load_context(run)
     files = read_files(run)
     capture = Capture.find(run, root_uri)
+    left_out = capture.left_out
     grid = grid_of(files, context)
-    task = Task(capture.root_uri, capture.buckets(), context, grid, capture.checksums, hits is not None)
+    order = tuple(bucket for bucket in capture.buckets() if bucket not in left_out.buckets)
+    task = Task(capture.root_uri, order, context, grid, capture.checksums, with_hits)
+    split: list[Split] = []
     if changed := capture.changed_documents(run):
         reports = [BucketReport(SECOND_PASS, damage=tuple(changed))]
     else:
         reports = [
             BucketReport(deaths.WHOLE_RUN, deaths.judge(context, with_hits=task.with_hits)),
-            *run_tasks(session, task),
+            *answers(task),
+            *(BucketReport(bucket, damage=(left_out.text,)) for bucket in sorted(left_out.buckets)),
         ]
-    damaged = {report.bucket for report in reports if report.damage}
-    splits = splits_of([report.streams for report in reports if report.streams])
-    if split := [each for each in splits if damaged.isdisjoint((each.home, *each.unread))]:
-        reports += run_tasks(session, replace(task, order=tuple(split)))
-    result = result_of(files, context, capture, grid, reports, time.monotonic() - began)
-    write_result(run, result)
-    if hits is not None:
-        partials = (report.partial for report in trusted(reports, capture))
-        write_hits(hits, (each for partial in partials if partial for each in partial.hits), context)
-    return result
+        damaged = {report.bucket for report in reports if report.damage}
+        splits = splits_of([report.streams for report in reports if report.streams])
+        split = [each for each in splits if damaged.isdisjoint((each.home, *each.unread))]
+    if split:
+        reports += answers(replace(task, order=tuple(split)))
+    return JudgedBuckets(run, files, context, capture, grid, reports, split)
 
 
 def read_files(run: RunDir) -> RunFiles:

@@ -46,9 +46,17 @@ def judge_batches(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     """Row i of the input stands for the i-th unit of the order."""
     for batch in batches:
         for index in batch.column(0).to_pylist():
-            unit = task.order[index]
-            report = _judge_split(task, unit) if isinstance(unit, Split) else judge_bucket(task, unit)
+            report = _judge_unit(task, task.order[index])
             yield _row(report.bucket, pickle.dumps(report))
+
+
+def judge_units(task: Task) -> list[BucketReport]:
+    """Every unit of the order, one after the other in this process."""
+    return [_judge_unit(task, unit) for unit in task.order]
+
+
+def _judge_unit(task: Task, unit: int | Split) -> BucketReport:
+    return _judge_split(task, unit) if isinstance(unit, Split) else judge_bucket(task, unit)
 
 
 def _row(bucket: int, report: bytes) -> pa.RecordBatch:

@@ -1,6 +1,7 @@
 """Attributes findings to faults: the nearest fault, and whether nearness is more than chance.
 
-With a fault every few seconds, *every* anomaly is near some fault. So the share of episodes inside a
+With a fault every few seconds, *every* anomaly is near some fault. So, for episodes whose cause the brokers'
+own records do not name (`analysis.verdict.causes`), the share of episodes inside a
 fault kind's windows stands beside the share that the same schedule reaches when it is turned round the
 run by a random amount, 1,000 times: what the kind would collect by chance. The windows are fixed here,
 before any run is seen, not fitted to it. The unit is the episode (one instance and lane, one
@@ -10,13 +11,14 @@ disturbance), never the message: ten thousand messages lost in one kill are one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.capture.context import SETTLE_NS, FaultWindow
 from analysis.findings import Attribution, NearestFault
+from analysis.verdict.statistics import holm
 
 #: A message acknowledged just before a kill is lost by it: followers fetch every 0.5 s at the latest.
 LEAD_NS = 1_000_000_000
@@ -83,40 +85,51 @@ def inside(
 def attribute(
     times_ns: Sequence[int], faults: Sequence[FaultWindow], span: Span, seed: int
 ) -> tuple[Attribution, ...]:
-    """One row a fault kind, for the episodes (by their first time) of one class.
+    """One row for all faults together, then one a kind, for episodes (by their first time) of one class.
 
     The p value is the share of `SHIFTS` turned schedules, the real one counted among them, with at least
     as many episodes inside, so it is never 0. There is none for windows over more than `MAX_COVER` of the
-    run, nor for a kind that fired less than `LEAST_FAULTS` times.
+    run, nor for what fired less than `LEAST_FAULTS` times. Those of the kinds are adjusted by Holm: together
+    they are one question asked several times. Of a single kind nothing is asked twice: it has one row.
     """
     if not times_ns or not faults:
         return ()
     times = np.asarray(times_ns, np.int64)
     span = Span(min(span.start_ns, int(times.min())), max(span.end_ns, int(times.max()) + 1))
     shifts = np.random.default_rng(seed).integers(0, span.length_ns, SHIFTS - 1)
-    rows = []
-    for kind in sorted({f.kind for f in faults}):
-        own = [f for f in faults if f.kind == kind]
-        intervals = windows(own, span)
-        here = int(inside(times, intervals, span, np.zeros(1, np.int64))[0])
-        turned = inside(times, intervals, span, shifts)
-        why_not = ""
-        if sum(end - start for start, end in intervals) > MAX_COVER * span.length_ns:
-            why_not = "its windows cover more than half of the run"
-        elif len(own) < LEAST_FAULTS:
-            why_not = "it fired once"
-        rows.append(
-            Attribution(
-                kind=kind,
-                inside=here,
-                episodes=len(times),
-                chance_share=round(float(turned.mean()) / len(times), 4),
-                p_value=None if why_not else (1 + int((turned >= here).sum())) / SHIFTS,
-                not_attributable=bool(why_not),
-                why_not=why_not,
-            )
-        )
-    return tuple(rows)
+    kinds = sorted({f.kind for f in faults})
+    rows = [_share(kind, [f for f in faults if f.kind == kind], times, span, shifts) for kind in kinds]
+    if len(kinds) < 2:
+        return tuple(rows)
+    adjusted = iter(holm([row.p_value for row in rows if row.p_value is not None]))
+    each = [row if row.p_value is None else replace(row, p_adjusted=next(adjusted)) for row in rows]
+    return (_share("", faults, times, span, shifts), *each)
+
+
+def _share(
+    kind: str,
+    faults: Sequence[FaultWindow],
+    times: npt.NDArray[np.int64],
+    span: Span,
+    shifts: npt.NDArray[np.int64],
+) -> Attribution:
+    intervals = windows(faults, span)
+    here = int(inside(times, intervals, span, np.zeros(1, np.int64))[0])
+    turned = inside(times, intervals, span, shifts)
+    why_not = ""
+    if sum(end - start for start, end in intervals) > MAX_COVER * span.length_ns:
+        why_not = f"{'its' if kind else 'their'} windows cover more than half of the run"
+    elif len(faults) < LEAST_FAULTS:
+        why_not = "it fired once"
+    return Attribution(
+        kind=kind,
+        inside=here,
+        episodes=len(times),
+        chance_share=round(float(turned.mean()) / len(times), 4),
+        p_value=None if why_not else (1 + int((turned >= here).sum())) / SHIFTS,
+        not_attributable=bool(why_not),
+        why_not=why_not,
+    )
 
 
 def within(t_ns: int, fault: FaultWindow) -> bool:

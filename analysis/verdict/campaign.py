@@ -35,10 +35,15 @@ class RunSummary:
     faults: dict[str, int]  # fired, effective
     exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
     witnesses: dict[str, Witness]  # class -> its earliest; a violation's where there is one
+    missed: list[str] = field(default_factory=list)  # thresholds that were not held
+    sighted: str | None = None  # of a bug with a witness text: what has it; empty = nothing, None = not asked
+    unread: str = ""  # of a bug with a witness text: what might have it and could not be read
     not_counted: str = ""  # of a known bug: why the round proves nothing; empty = it counts
 
     @classmethod
-    def of(cls, result: Result, *, path: str, round_number: int) -> RunSummary:
+    def of(
+        cls, result: Result, *, path: str, round_number: int, sighting: tuple[str, str] | None = None
+    ) -> RunSummary:
         told = [*result.excused(), *result.violations()]  # of one class, the violation's stays
         shown = [(f.cls, min(f.witnesses, key=_time)) for f in told if f.witnesses]
         fired = [fault for fault in result.faults if not fault.skipped]
@@ -57,12 +62,20 @@ class RunSummary:
             faults={"fired": len(fired), "effective": sum(fault.effective for fault in fired)},
             exposure=result.exposure,
             witnesses=dict(shown),
+            missed=[each.title for each in result.missed()],
+            sighted=None if sighting is None else sighting[0],
+            unread="" if sighting is None else sighting[1],
         )
 
     def shows(self, expect: str) -> bool:
-        """The expected class showed up, be it permitted; for *clean*: there was a violation."""
+        """The expected class showed up, be it permitted, and the witness text of the bug where it has one;
+        for *clean*: there was a violation, or a threshold was missed."""
         if expect == CLEAN:
-            return bool(self.violations)
+            return bool(self.violations or self.missed)
+        return self.sighted != "" and self.has(expect)
+
+    def has(self, expect: str) -> bool:
+        """The class showed up, whichever bug it was."""
         return expect in self.violations or expect in self.excused
 
     def first_witness(self, expect: str) -> tuple[str, Witness] | None:
@@ -99,8 +112,8 @@ class VariantResult:
     """All rounds of a variant.
 
     ``hits``: rounds that show the expected class (a permitted one too: some bugs break no promise); for a
-    variant expected *clean*, rounds with any violation. ``first_witness_s``: time into the load of the
-    first hit's earliest witness, None if none.
+    variant expected *clean*, rounds with any violation or a missed threshold. ``first_witness_s``: time into
+    the load of the first hit's earliest witness, None if none.
     """
 
     name: str
@@ -158,7 +171,9 @@ class Proved(StrEnum):
 class Question:
     """What `repro` was asked, written down before the first round.
 
-    ``rounds``: counted rounds of each arm. ``quick``: stop at the first affected hit and one fixed round.
+    ``counter``: of the exposure, empty = none is needed. ``rounds``: counted rounds of each arm. ``quick``:
+    stop at the first affected hit and one fixed round. ``until_hit``: only the affected version, with
+    fresh seeds until it shows; ``rounds`` then says nothing.
     """
 
     bug: str
@@ -171,6 +186,8 @@ class Question:
     floor: int
     rounds: int
     quick: bool
+    witness: str = ""  # what tells the bug from another one of its class; empty = the class does
+    until_hit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

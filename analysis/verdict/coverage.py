@@ -181,7 +181,8 @@ def _rate(facts: RunFacts) -> Check:
     if rate.is_without_calm:
         return _rate_without_calm(facts)
     share = rate.ratio or 0.0
-    text = f"{rate.calm_per_s:,.0f}/s outside outages, {share:.1%} of {rate.target_per_s:,.0f}/s"
+    text = f"{rate.calm_per_s:,.0f}/s outside outages, {share:.1%} of {rate.calm_target_per_s:,.0f}/s"
+    text += " that was due then" if rate.peak_per_s else ""
     if share < wanted:
         return Check("rate", False, f"rate not reached: {text}, {wanted:.1%} required")
     return Check("rate", True, text)
@@ -198,13 +199,18 @@ def _measured_rate(rate: Rate) -> Check:
         )
         return Check("rate", False, text)
     target = f"{rate.target_per_s:,.0f}/s"
-    if rate.target_per_s >= rate.at_most_per_s:
+    if rate.peak_per_s:
+        chosen = f"of {rate.kept_target_per_s:,.0f}/s that was due then"
+        if rate.target_per_s < rate.at_most_per_s:
+            share = rate.target_per_s / rate.at_most_per_s
+            chosen += f"; this machine was measured to keep {share:.1%} of what is asked for at most"
+    elif rate.target_per_s >= rate.at_most_per_s:
         chosen = f"of the {target} asked for"
     else:
         chosen = (
             f"of {target}, which this machine was measured to keep of at most {rate.at_most_per_s:,.0f}/s"
         )
-    short = SHORT if rate.kept_per_s < SHORT_SHARE * rate.target_per_s else ""
+    short = SHORT if rate.kept_per_s < SHORT_SHARE * rate.kept_target_per_s else ""
     return Check("rate", True, f"{kept} {chosen}{short}")
 
 
@@ -229,14 +235,18 @@ def _rate_without_calm(facts: RunFacts) -> Check:
     return Check("rate", True, text)
 
 
-def _generator(facts: RunFacts) -> Check:
+def generator_problems(facts: RunFacts) -> list[str]:
     """Lateness of the generator itself: without the time in which the client blocked or was frozen."""
     late = [
         f"{worker} was {late_ns / 1e9:.1f} s late or more in a tenth of the load"
         for worker, late_ns in sorted(facts.lateness_ns.items(), key=lambda item: -item[1])
         if late_ns >= SATURATED_NS
     ]
-    if problems := [*late, *_problems(facts, "saturated")]:
+    return [*late, *_problems(facts, "saturated")]
+
+
+def _generator(facts: RunFacts) -> Check:
+    if problems := generator_problems(facts):
         text = f"the load generator was saturated: {_some(problems)}"
         if facts.rate.is_measured and facts.rate.kept_per_s >= facts.rate.at_least_per_s:
             return Check("generator", True, f"{text}{SHORT}; latencies are those of this machine")

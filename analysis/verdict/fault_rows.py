@@ -15,15 +15,27 @@ def fault_rows(records: Sequence[FaultRecord], outages: Sequence[Outage], zero_n
     return [_row(record, outages, zero_ns) for record in records]
 
 
+def met_by(record: FaultRecord, outages: Sequence[Outage]) -> list[Outage]:
+    """Outages during a fault that was injected, or shortly after it."""
+    start, end = record.inject_ns, record.end_ns
+    assert start is not None
+    until = (end if end is not None else start) + SETTLE_NS
+    return [o for o in outages if o.start_ns < until and o.end_ns > start]
+
+
+def out_at(end_ns: int, outages: Sequence[Outage]) -> list[Outage]:
+    """Of the outages that a fault met, those that its end did not end."""
+    return [o for o in outages if o.start_ns <= end_ns < o.end_ns]
+
+
 def _row(record: FaultRecord, outages: Sequence[Outage], zero_ns: int) -> FaultRow:
     start, end = record.inject_ns, record.end_ns
     outage_s = recovery_s = None
     if start is not None and record.effective:
-        until = (end if end is not None else start) + SETTLE_NS
-        met = [o for o in outages if o.start_ns < until and o.end_ns > start]
+        met = met_by(record, outages)
         outage_s = max((round((o.end_ns - o.start_ns) / 1e9, 3) for o in met), default=0.0)
         if end is not None:
-            recovery_s = _recovery_s(end, [o for o in met if o.start_ns <= end < o.end_ns])
+            recovery_s = _recovery_s(end, out_at(end, met))
     return FaultRow(
         id=record.id,
         kind=record.kind,

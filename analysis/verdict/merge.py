@@ -11,6 +11,7 @@ from analysis.classes import CLASSES, status_of, why_evidence, why_promise
 from analysis.findings import MAX_WITNESSES, Finding, Status, Witness
 from analysis.kernels.partial import Episode, RawWitness
 from analysis.verdict.attribution import Span, attribute, nearest
+from analysis.verdict.causes import CauseWords, is_explained
 from analysis.verdict.spread import by_fault, by_stream
 
 #: What a reader must see first.
@@ -75,6 +76,8 @@ def _finding(
         if episode.split:
             split[episode.split] += episode.count
     faults = [f for f in context.faults if f.effective]
+    wording = CauseWords(cls, context, faults)
+    unexplained = [e.first_ns for e in episodes if e.first_ns and not is_explained(e)]
     return Finding(
         cls=cls,
         status=status,
@@ -89,8 +92,10 @@ def _finding(
         window_s=context.window_s,
         by_stream=by_stream(episodes, context),
         by_fault=by_fault(episodes, faults, context),
-        attribution=attribute([e.first_ns for e in episodes if e.first_ns], faults, span, seed),
-        witnesses=tuple(_witness(cls, raw, faults, context) for raw in _chosen(episodes)),
+        causes=wording.of(episodes),
+        caused_episodes=sum(e.episodes for e in episodes if is_explained(e)),
+        attribution=attribute(unexplained, faults, span, seed),
+        witnesses=tuple(_witness(cls, raw, faults, context, wording) for raw in _chosen(episodes)),
     )
 
 
@@ -107,7 +112,9 @@ def _chosen(episodes: Sequence[Episode]) -> list[RawWitness]:
     return [raw for one in rounds for raw in one if raw is not None][:MAX_WITNESSES]
 
 
-def _witness(cls: str, raw: RawWitness, faults: Sequence[FaultWindow], context: Context) -> Witness:
+def _witness(
+    cls: str, raw: RawWitness, faults: Sequence[FaultWindow], context: Context, wording: CauseWords
+) -> Witness:
     detail = f" ({raw.detail})" if raw.detail else ""
     return Witness(
         message=raw.message,
@@ -120,4 +127,5 @@ def _witness(cls: str, raw: RawWitness, faults: Sequence[FaultWindow], context: 
         around=raw.around,
         near=nearest(raw.t_ns, faults) if raw.t_ns else None,
         symptoms=raw.symptoms,
+        cause=wording.sentence(raw.cause) if raw.cause else "",
     )

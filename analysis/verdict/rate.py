@@ -11,13 +11,14 @@ acknowledged in all is held against the target for the share of time that the st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from analysis.series import Grid, Series
+from analysis.verdict.intended import Intended
 
 #: With less of the load outside outages than this, the rate cannot be judged.
 MIN_CALM_SHARE = 0.1
@@ -28,6 +29,9 @@ SHORT_SHARE = 0.99
 @dataclass(frozen=True, slots=True)
 class Rate:
     """Messages per second over the load phase; ``ratio`` is None with nothing to compare with.
+
+    ``target_per_s``: of a profile its mean; ``peak_per_s`` then is its highest, else 0.
+    ``calm_target_per_s``: what was due outside outages.
 
     ``up_share``: of the time of all streams together, what lay outside their outages; ``up_ratio``: what was
     acknowledged, of the target for that share.
@@ -45,6 +49,8 @@ class Rate:
     up_ratio: float | None = None
     at_most_per_s: float = 0.0  # of a load that goes at what the machine keeps, which target_per_s then is
     at_least_per_s: float = 0.0
+    calm_target_per_s: float = 0.0
+    peak_per_s: float = 0.0
 
     @property
     def is_measured(self) -> bool:
@@ -55,6 +61,11 @@ class Rate:
     def kept_per_s(self) -> float:
         """Acknowledged outside outages; in all, where some stream was nearly always out."""
         return self.achieved_per_s if self.is_without_calm else self.calm_per_s
+
+    @property
+    def kept_target_per_s(self) -> float:
+        """What `kept_per_s` is held against."""
+        return self.target_per_s if self.is_without_calm else self.calm_target_per_s
 
     @property
     def is_without_calm(self) -> bool:
@@ -70,6 +81,8 @@ class Rate:
             "outage_s": round(self.load_s - self.calm_s, 3),
             "longest_outage_s": round(self.longest_outage_s, 3),
         }
+        if self.peak_per_s:
+            document["peak_per_s"] = round(self.peak_per_s, 1)
         if self.is_measured:
             document |= {"at_most_per_s": self.at_most_per_s, "at_least_per_s": self.at_least_per_s}
         if self.ratio is not None:
@@ -85,14 +98,17 @@ def rate_of(
     *,
     streams: int = 1,
     choice: Mapping[str, Any] | None = None,
+    profile: Sequence[Sequence[float]] = (),
 ) -> Rate:
     """Rates of the load phase, which runs from ``grid.zero_ns`` to ``load_end_ns``.
 
     Args:
-        target_per_s: all producers together; 0 = unlimited.
+        target_per_s: all producers together, of a profile the whole of it; 0 = unlimited.
         streams: how many the load went to.
         choice: ``rate_choice`` of the plan: the limits of a rate that was measured; None = it is claimed.
+        profile: (seconds, share of the rate) of the plan; none = all of it.
     """
+    wanted = Intended(target_per_s, profile, zero_ns=grid.zero_ns, end_ns=load_end_ns)
     load_s = max(load_end_ns - grid.zero_ns, 0) / 1e9
     borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
     borders = np.clip(borders, grid.zero_ns, max(load_end_ns, grid.zero_ns))
@@ -101,24 +117,29 @@ def rate_of(
         first, last = grid.step(np.array([outage.start_ns, max(outage.end_ns - 1, outage.start_ns)]))
         calm[first : last + 1] = False
     calm_s = float(np.diff(borders)[calm].sum()) / 1e9
+    due = wanted.due_within(borders)
+    calm_due = float(due[calm].sum())
     calm_ok = int(series.latency.per_step(grid.steps)[calm].sum())
     lengths = [min(o.end_ns, load_end_ns) - max(o.start_ns, grid.zero_ns) for o in series.outages]
     per_s = 1 / load_s if load_s else 0.0
     out_s = sum(max(length, 0) for length in lengths) / 1e9
     up_share = max(1.0 - out_s * per_s / max(streams, 1), 0.0)
-    up_target = target_per_s * load_s * up_share
+    mean_per_s = float(due.sum()) * per_s
+    up_target = mean_per_s * load_s * up_share
     load_ok = series.totals.get("load_ok", 0)
     return Rate(
-        target_per_s=target_per_s,
+        target_per_s=mean_per_s if profile else target_per_s,
         offered_per_s=series.totals.get("load_attempted", 0) * per_s,
         achieved_per_s=load_ok * per_s,
         calm_per_s=calm_ok / calm_s if calm_s else 0.0,
         calm_s=calm_s,
         load_s=load_s,
         longest_outage_s=max([0, *lengths]) / 1e9,
-        ratio=min(calm_ok / (target_per_s * calm_s), 1.0) if calm_s and target_per_s else None,
+        ratio=min(calm_ok / calm_due, 1.0) if calm_due else None,
         up_share=up_share,
         up_ratio=min(load_ok / up_target, 1.0) if up_target else None,
-        at_most_per_s=float((choice or {}).get("at_most_per_s", 0.0)),
-        at_least_per_s=float((choice or {}).get("at_least_per_s", 0.0)),
+        at_most_per_s=float((choice or {}).get("at_most_per_s", 0.0)) * wanted.mean_share,
+        at_least_per_s=float((choice or {}).get("at_least_per_s", 0.0)) * wanted.mean_share,
+        calm_target_per_s=calm_due / calm_s if calm_s else 0.0,
+        peak_per_s=wanted.peak_per_s if profile else 0.0,
     )

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from analysis.findings import Verdict
 from analysis.verdict.campaign import CLEAN, Proved, Question, Rate, Reproduction, RunSummary, VariantResult
-from analysis.verdict.statistics import ALPHA, clopper_pearson, fisher_exact
+from analysis.verdict.statistics import ALPHA, CONFIDENCE, clopper_pearson, fisher_exact, highest_rate
 
 AFFECTED, FIXED = "affected", "fixed"
 
@@ -26,13 +27,30 @@ class Answer:
     reproduction: Reproduction
 
 
-def why_not_counted(run: RunSummary, question: Question) -> str:
+class Asked(Protocol):
+    """What a round is asked: the class, and the exposure that it needs; no counter = none."""
+
+    @property
+    def expect(self) -> str: ...
+    @property
+    def counter(self) -> str: ...
+    @property
+    def floor(self) -> int: ...
+    @property
+    def witness(self) -> str: ...
+
+
+def why_not_counted(run: RunSummary, question: Asked) -> str:
     """Why a round proves nothing about its version; empty if it counts."""
-    met = run.exposure.get(question.counter)
+    met = run.exposure.get(question.counter, 0 if not question.counter else None)
     if met is None:
         return f"no worker reports {question.counter}"
-    if met < question.floor:
+    if question.counter and met < question.floor:
         return f"{question.counter} {met:,}, at least {question.floor:,} needed"
+    if run.sighted == "" and run.unread and run.has(question.expect):
+        return (
+            f"{question.expect} found, and nobody knows whether {question.witness!r} is in it: {run.unread}"
+        )
     if run.verdict is Verdict.UNKNOWN and not run.shows(question.expect):
         return "could not have shown it: " + (run.reasons[0] if run.reasons else "the verdict is unknown")
     return ""
@@ -86,6 +104,8 @@ def _is_complete(question: Question, bad: VariantResult, good: VariantResult) ->
 
 
 def _proved(question: Question, bad: VariantResult, good: VariantResult) -> tuple[Proved, str]:
+    if question.until_hit:
+        return _hunted(question, bad)
     if question.quick:
         return _seen(question, bad, good)
     if not _is_complete(question, bad, good):
@@ -99,6 +119,23 @@ def _proved(question: Question, bad: VariantResult, good: VariantResult) -> tupl
     if p > ALPHA:
         return Proved.NOT_REPRODUCED, f"{found} may be chance: p {p:.3f} is above {ALPHA}"
     return Proved.REPRODUCED, found
+
+
+def _hunted(question: Question, bad: VariantResult) -> tuple[Proved, str]:
+    """Of rounds with fresh seeds until it shows: where it did, or the bound on its rate if it did not."""
+    counted = [run for run in bad.runs if not run.not_counted]
+    if not counted:
+        return Proved.UNKNOWN, "; ".join(
+            dict.fromkeys(run.not_counted for run in bad.runs)
+        ) or "no round was run"
+    met = sum(run.exposure.get(question.counter, 0) for run in counted)
+    exposed = f" with {question.counter} {met:,}" if question.counter else ""
+    if bad.hits:
+        return Proved.SEEN, f"seen in round {counted[-1].round}, the {bad.counted}. that counts{exposed}"
+    return Proved.NOT_REPRODUCED, (
+        f"not seen in {bad.counted} round{'s' if bad.counted > 1 else ''}{exposed}: "
+        f"rate below {100 * highest_rate(bad.counted):.2g} % with {100 * CONFIDENCE:.0f} %"
+    )
 
 
 def _seen(question: Question, bad: VariantResult, good: VariantResult) -> tuple[Proved, str]:

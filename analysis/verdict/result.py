@@ -20,8 +20,10 @@ from analysis.series import Grid, Series
 from analysis.verdict.attribution import Span
 from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.fault_rows import fault_rows
+from analysis.verdict.intended import intended_of
 from analysis.verdict.merge import findings_of
 from analysis.verdict.rate import rate_of
+from analysis.verdict.thresholds import thresholds
 from analysis.verdict.untested import untested
 from analysis.verdict.usage import usage_of
 from analysis.verdict.verdict import EXIT, decide
@@ -85,14 +87,22 @@ def result_of(
 ) -> Result:
     """Merge, attribute, decide. Pure: the same reports give the same result."""
     rows = _summed(r.rows for r in reports)
-    damage = [text for r in reports for text in r.damage]
+    damage = list(dict.fromkeys(text for r in reports for text in r.damage))
     errors = [r.error for r in reports if r.error]
     missing = damage or ([] if errors else capture.missing(rows))
     reports = trusted(reports, capture)
     series = Series.merged([r.series for r in reports if r.series], grid)
     load_end_ns = files.load_end_ns(context)
     target, choice = float(files.plan["rate_per_s"]), files.plan.get("rate_choice")
-    rate = rate_of(series, grid, load_end_ns, target, streams=len(context.streams), choice=choice)
+    rate = rate_of(
+        series,
+        grid,
+        load_end_ns,
+        target,
+        streams=len(context.streams),
+        choice=choice,
+        profile=files.plan.get("profile") or (),
+    )
     findings = _findings(files, context, load_end_ns, reports)
     facts = RunFacts(
         manifest=files.manifest,
@@ -133,7 +143,8 @@ def _assembled(
     """The verdict, and everything that is said with it."""
     series, findings = facts.series, list(facts.findings)
     checks = coverage(facts)
-    verdict, reasons = decide(findings, checks)
+    limits = thresholds(facts, {check.name: check.ok for check in checks})
+    verdict, reasons = decide(findings, checks, limits)
     found = {finding.cls for finding in findings if finding.count}
     counts = _summed(r.partial.counts for r in reports if r.partial)
     applied = [str(p["text"]) for p in files.manifest.get("problems", ()) if p.get("kind") == "not-healed"]
@@ -155,6 +166,7 @@ def _assembled(
         hangs=hang_rows(files.events, context.epoch_ns),
         timeline=_timeline(series, facts.grid, files, files.load_end_ns(context)),
         coverage=[check.document() for check in checks],
+        thresholds=limits,
         rows=rows | {"log_probes": counts.get("log_probes", 0)},
         usage=usage_of(files.metrics, context.epoch_ns),
         exposure=exposure_of((r.partial.counts for r in reports if r.partial), files.faults, files.manifest),
@@ -221,12 +233,10 @@ def _timeline(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> 
 
 def _intended(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> list[int]:
     """Messages the plan wanted in each step, offered or not; without a rate, those that were sent."""
-    rate = float(files.plan["rate_per_s"])
-    if not rate:
+    if not files.plan["rate_per_s"]:
         return [int(n) for n in series.due]
-    start_ns = grid.zero_ns - round(float(files.plan["warm_up_s"]) * 1e9)
     borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
-    wanted = np.floor((np.clip(borders, start_ns, load_end_ns) - start_ns) * (rate / 1e9) + 1e-6)
+    wanted = np.floor(intended_of(files.plan, grid.zero_ns, load_end_ns).due_by(borders) + 1e-6)
     return [int(n) for n in np.diff(wanted)]
 
 

@@ -52,6 +52,16 @@ def clopper_pearson(hits: int, rounds: int, confidence: float = CONFIDENCE) -> t
     return low, high
 
 
+def highest_rate(rounds: int, confidence: float = CONFIDENCE) -> float:
+    """The exact one-sided (Clopper-Pearson) upper bound of a rate after so many rounds without a hit: a class
+    of a higher rate would have shown with this confidence.
+
+    Raises:
+        ValueError: no rounds.
+    """
+    return clopper_pearson(0, rounds, 2 * confidence - 1)[1]
+
+
 def fewest_rounds(alpha: float = ALPHA) -> int:
     """Rounds an arm from which on a perfect result (all against none) can be told from chance."""
     rounds = 1

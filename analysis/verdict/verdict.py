@@ -1,8 +1,9 @@
 """fail > unknown > pass, with a sentence for each reason.
 
-* **fail**: at least one violation, whatever else is missing: an anomaly that was proved stays proved.
-* **unknown**: no violation, but a check of `analysis.verdict.coverage` does not hold, so that the run could
-  not have shown one.
+* **fail**: at least one violation or a threshold missed, whatever else is missing: what was proved stays
+  proved.
+* **unknown**: neither, but a check of `analysis.verdict.coverage` does not hold, so that the run could not
+  have shown one, or a figure that has a threshold was not measured.
 * **pass**: neither. Permitted classes and application errors are reported and change nothing.
 """
 
@@ -10,19 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.findings import Finding, Status, Verdict
+from analysis.findings import Finding, Status, Threshold, Verdict
 from analysis.verdict.coverage import Check
 from harness.errors import Exit
 
 EXIT = {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}
 
 
-def decide(findings: Sequence[Finding], checks: Sequence[Check]) -> tuple[Verdict, list[str]]:
+def decide(
+    findings: Sequence[Finding], checks: Sequence[Check], thresholds: Sequence[Threshold] = ()
+) -> tuple[Verdict, list[str]]:
     """The verdict and its reasons, the weightiest first; a pass needs none."""
-    violations = [f for f in findings if f.status is Status.VIOLATION and f.count]
+    broken = [violation_sentence(f) for f in findings if f.status is Status.VIOLATION and f.count]
+    broken += [each.text for each in thresholds if each.held is False]
     unmet = [check.text for check in checks if not check.ok]
-    if violations:
-        return Verdict.FAIL, [violation_sentence(f) for f in violations] + unmet
+    unmet += [each.text for each in thresholds if each.held is None]
+    if broken:
+        return Verdict.FAIL, broken + unmet
     return (Verdict.UNKNOWN, unmet) if unmet else (Verdict.PASS, [])
 
 

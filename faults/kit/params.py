@@ -90,7 +90,7 @@ class Params(BaseModel):
 class Burst(Params):
     """Several firings in quick succession, each ``gap`` (random within the bounds) after the one before."""
 
-    times: int = Field(ge=2, le=1000)
+    times: int = Field(ge=2, le=1000, description="firings in a row")
     gap: tuple[Seconds, Seconds] = Field(description="shortest and longest time between two firings")
 
     @model_validator(mode="after")

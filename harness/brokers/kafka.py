@@ -15,13 +15,15 @@ from kafka import TopicPartition
 from kafka.errors import for_code
 from kafka.protocol.consumer import OffsetSpec
 
+from harness.brokers import kafka_epochs
 from harness.brokers.failover import ASK_S, POLL_S
 from harness.brokers.health import first_bytes
+from harness.brokers.kafka_epochs import NodeData
 from harness.brokers.kafka_failover import KafkaFailover
 from harness.brokers.kafka_single import SingleBrokerAdmin
 from harness.brokers.readiness import Probes, missing_parts
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import Node, PartitionState, TopicSettings
+from harness.protocols.cluster import Leadership, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.kafka import CORRELATION, api_versions
 from harness.waiting import wait_while
 
@@ -42,6 +44,7 @@ class KafkaAdmin:
     Args:
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
+        data: a file below a node's data folder; the history of leaders is in one.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class KafkaAdmin:
         *,
         is_reachable: Callable[[str], bool] = lambda name: True,
         watch: Callable[[], None] = lambda: None,
+        data: NodeData = lambda node, path: None,
     ) -> None:
         self._nodes = tuple(nodes)
+        self._data = data
         self._names = {node.number: node.name for node in nodes}
         self._numbers = {node.name: node.number for node in nodes}
         self.watch = watch
@@ -181,6 +186,20 @@ class KafkaAdmin:
             )
             for row in rows
             for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
+        }
+
+    def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
+        """Every leader epoch: who led since when, from the metadata log; where the log has its first message,
+        from the leader of now. What one of the two does not tell is left unknown."""
+        return kafka_epochs.leaderships(self._ask, self._data, self._nodes, lambda: self._described(topics))
+
+    def _described(self, topics: Sequence[str]) -> dict[tuple[str, int], tuple[str | None, int]]:
+        """(topic, partition) -> leader and leader epoch now."""
+        rows = self._ask(lambda broker: broker.describe_topics(list(topics)))
+        return {
+            (row["name"], p["partition_index"]): (self._names.get(p["leader_id"]), p["leader_epoch"])
+            for row in rows
+            for p in row["partitions"]
         }
 
     def controller(self) -> str | None:

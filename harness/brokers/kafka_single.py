@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -21,6 +23,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeClusterRequest, DescribeQuorumRequest
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from harness.protocols.cluster import Node
@@ -79,6 +82,27 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         if code:
             raise for_code(code)("describe quorum")
         return int(partition.leader_id) if partition else -1
+
+    def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], tuple[int, int]]:
+        """(topic, partition) -> the largest leader epoch in its log up to the one asked for, and the offset
+        that this one ends before; -1 and -1 where there is none (KIP-101). Only a leader answers: partitions
+        that this broker does not lead are left out."""
+        by_topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        partition = by_topic.OffsetForLeaderPartition
+        topics: dict[str, list[Any]] = defaultdict(list)
+        for (topic, number), epoch in asked.items():
+            row = partition(partition=number, current_leader_epoch=-1, leader_epoch=epoch)
+            topics[topic].append(row)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[by_topic(topic=name, partitions=rows) for name, rows in topics.items()]
+        )
+        response = self._manager.run(self._manager.send, request)
+        return {
+            (topic.topic, row.partition): (row.leader_epoch, row.end_offset)
+            for topic in response.topics
+            for row in topic.partitions
+            if not row.error_code
+        }
 
     def coordinator_error(self, kind: str) -> str:
         """Ask for a coordinator of ``kind`` ("GROUP" or "TRANSACTION") and name the error, "" for none.

@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from harness.brokers.failover import POLL_S, NotThere
+from harness.brokers.pulsar_ledgers import ledgers_of
 from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.brokers.pulsar_probe import probe_topics, what_to_probe
 from harness.brokers.pulsar_rest import Rest
 from harness.brokers.pulsar_storage import answers
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import Node, PartitionState, TopicSettings
+from harness.protocols.cluster import Leadership, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.waiting import wait_while
 
 CLUSTER = "brokerstorm"  # the cluster's name in compose/pulsar
@@ -176,6 +177,13 @@ class PulsarAdmin:
     def address(self, stream: str) -> str:
         """Pulsar's full name of a stream."""
         return full_name(self.namespace, self._local(stream))
+
+    def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
+        """Every ledger of the topics with its owner, as far as one was seen while it was written."""
+        told = self._of_streams(topics, "internal-info")
+        return [
+            one for stream, info in told.items() for one in ledgers_of(stream, info, seen.get(stream, ()))
+        ]
 
     def _path(self, stream: str) -> str:
         return f"/persistent/{self.namespace}/{self._local(stream)}"

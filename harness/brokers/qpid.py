@@ -11,7 +11,14 @@ from harness.brokers.failover import NotThere
 from harness.brokers.qpid_probe import Probe
 from harness.brokers.qpid_rest import VIRTUAL_HOST, Rest, each, one
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import ClientConnection, Node, PartitionState, TopicSettings
+from harness.protocols.cluster import (
+    ClientConnection,
+    Leadership,
+    Node,
+    PartitionState,
+    SeenLeaders,
+    TopicSettings,
+)
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.1
@@ -122,6 +129,14 @@ class QpidAdmin:
     def leaders(self, topic: str) -> dict[int, str | None]:
         states = self.partition_states([topic])
         return {int(queue.rpartition("-")[2]): state.leader for queue, state in sorted(states.items())}
+
+    def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
+        """The masters as they were seen, one term each."""
+        return [
+            Leadership(stream=stream, term=term, leader=leader, t_ns=t_ns, late_ns=late_ns)
+            for stream, rows in sorted(seen.items())
+            for term, (t_ns, late_ns, leader) in enumerate(rows, start=1)
+        ]
 
     def answers(self, node: str) -> bool:
         return self._rest.answers(node)

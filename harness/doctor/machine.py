@@ -116,6 +116,8 @@ def jars_check(system: str, version: str = "") -> Check:
     folder = jars_folder(spec.artifacts)
     if is_complete(folder):
         return Check("broker jars", True, f"{system} {spec.version} in {folder}")
+    if spec.own:
+        return Check("broker jars", True, f"{system} {spec.own.label}, to be copied on first use")
     try:
         resolver = find_maven()
     except EnvironmentNotReady as error:

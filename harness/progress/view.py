@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from harness.faultlog import FaultLog, FaultRecord
 from harness.invocation import for_terminal
+from harness.plan.profile import Rows, share_at
 
 #: Rates are taken over this long: short enough to show a stall, long enough not to flicker.
 RATE_WINDOW_S = 2.0
@@ -41,6 +42,7 @@ class RunView:
     warm_up_s: float = 0.0
     load_s: float = 0.0
     at_most_per_s: float = 0.0  # of a load that goes at what the machine keeps; 0 = it claims its rate
+    profile: Rows = ()
     phase: str = ""
     note: str = ""
     phase_start: float = field(default_factory=time.monotonic)
@@ -57,10 +59,16 @@ class RunView:
     download: tuple[str, float | None] | None = None
 
     def begin(
-        self, title: str, rate_per_s: float, warm_up_s: float, load_s: float, at_most_per_s: float = 0.0
+        self,
+        title: str,
+        rate_per_s: float,
+        warm_up_s: float,
+        load_s: float,
+        at_most_per_s: float = 0.0,
+        profile: Rows = (),
     ) -> None:
         self.title, self.rate_per_s, self.warm_up_s, self.load_s = title, rate_per_s, warm_up_s, load_s
-        self.at_most_per_s = at_most_per_s
+        self.at_most_per_s, self.profile = at_most_per_s, profile
         self.numbers, self.samples, self.faults, self.waiting = {}, deque(), FaultLog(), {}
         self.elapsed_s, self.epoch_ns, self.first_problem_s = 0.0, 0, None
         self.history.clear()
@@ -134,11 +142,18 @@ class BaseProgress:
         self._lock = threading.Lock()
 
     def begin(
-        self, title: str, *, rate_per_s: float, warm_up_s: float, load_s: float, at_most_per_s: float = 0.0
+        self,
+        title: str,
+        *,
+        rate_per_s: float,
+        warm_up_s: float,
+        load_s: float,
+        at_most_per_s: float = 0.0,
+        profile: Rows = (),
     ) -> None:
         """Another run starts; ``title`` is for people ("kafka-quick · unsafe · seed 7")."""
         with self._lock:
-            self.view.begin(title, rate_per_s, warm_up_s, load_s, at_most_per_s)
+            self.view.begin(title, rate_per_s, warm_up_s, load_s, at_most_per_s, profile)
 
     def plan_faults(self, planned: Sequence[tuple[float, str]]) -> None:
         """The faults of the run that begins: seconds into the load and text of each, in order of time."""
@@ -221,7 +236,8 @@ def figures(view: RunView) -> list[str]:
 def load_figures(view: RunView) -> list[str]:
     """Rate against target, and the running totals of outcomes."""
     numbers = view.numbers
-    target = f" of {view.rate_per_s:,.0f}" if view.rate_per_s else ""
+    asked_per_s = view.rate_per_s * share_at(view.profile, view.elapsed_s)
+    target = f" of {asked_per_s:,.0f}" if view.rate_per_s else ""
     if view.at_most_per_s > view.rate_per_s:
         target += f" (at most {view.at_most_per_s:,.0f})"
     parts = [f"{view.per_second('ok'):,.0f}/s{target}"]

@@ -119,6 +119,43 @@ class HasPlacement(Protocol):
         """The node that decides who leads: active controller (Kafka), leader broker (Pulsar)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """A stretch of a stream's life under one leader; docs/capture-format.md says what each field means.
+
+    Times: CLOCK_MONOTONIC ns, 0 = not known.
+    """
+
+    stream: str
+    term: int
+    leader: str | None = ""
+    t_ns: int = 0
+    late_ns: int = 0
+    first: int | None = None
+    entries: int | None = None
+    over_ns: int = 0
+    unclean: bool = False
+
+
+#: Stream -> since when (CLOCK_MONOTONIC ns) which leader was seen, and how much later than it came at most.
+SeenLeaders = Mapping[str, Sequence[tuple[int, int, str | None]]]
+
+
+@runtime_checkable
+class HasLeaderships(Protocol):
+    """Can tell afterwards who led or owned what, and from which position on."""
+
+    def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
+        """In the order of streams and terms.
+
+        Args:
+            seen: what was watched; empty for systems that keep that history themselves.
+
+        Raises:
+            BrokerstormError: the brokers cannot say now.
+        """
+
+
 @runtime_checkable
 class HasLeaders(HasPlacement, Protocol):
     """Can move the leaders of partitions (Kafka).

@@ -63,6 +63,7 @@ _MEASURED: Final = {
     "consumers",
     "payload_bytes",
     "payload_max_bytes",
+    "payload_sizes",
     "rate_choice",
 }
 
@@ -148,7 +149,8 @@ class Calibration:
         self._asked = rate
         self._settle_s = max(SETTLE_S, plan.warm_up_s if is_cold else 0.0)
         tag = zlib.crc32(f"{plan.run_tag}/{run.run_id}".encode()) or 1
-        timed = {"warm_up_s": self._settle_s, "load_s": MEASURED_S}
+        # All of the rate all the time: what a profile asks for at most.
+        timed = {"warm_up_s": self._settle_s, "load_s": MEASURED_S, "profile": []}
         self._plan = at_rate(with_tag(plan, tag), math.ceil(rate * HEADROOM)).model_copy(update=timed)
         self._run = run.create()
         self._cluster = cluster

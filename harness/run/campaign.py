@@ -23,6 +23,7 @@ from harness.run.lifecycle import LiveRun, OnPhase, RunOutcome
 from harness.run.topics import drop_topics
 from harness.rundir import RunDir, write_json
 from harness.seal.seal import drop_segments, seal
+from harness.toolchains.own_builds import in_words
 
 ResultT = TypeVar("ResultT")
 
@@ -200,7 +201,7 @@ class Campaign(Generic[ResultT]):
             return self._cluster
         self.close()
         nodes = f"topology {plan.topology}" if plan.topology else "three nodes"
-        self._progress.phase("up", f"{plan.system} {plan.version}, {nodes}")
+        self._progress.phase("up", f"{plan.system} {in_words(plan.version)}, {nodes}")
         self._key = key
         self._cluster = self._hooks.open_cluster(plan, self._root)
         self._is_cold = True

@@ -16,8 +16,9 @@ from harness.plan.model import Plan
 from harness.protocols.cluster import Cluster, FaultInjector, Progress
 from harness.run.draining import DrainCheck
 from harness.run.interrupts import Interrupts
+from harness.run.leaderships import LeaderWatch
 from harness.run.liveness import CHECK_EVERY_S
-from harness.run.manifest import Manifest, library_versions
+from harness.run.manifest import Manifest, library_versions, own_builds
 from harness.run.metering import Meter
 from harness.run.periodic import PeriodicThread
 from harness.run.stalls import StallMonitor
@@ -79,6 +80,7 @@ class LiveRun:
             command=command,
             versions={**library_versions("pyspark", *libraries), cluster.system: cluster.version},
             facts=cluster.facts,
+            builds=own_builds(plan),
         )
         self._pool = WorkerPool(
             plan,
@@ -94,6 +96,7 @@ class LiveRun:
         self._stalls = PeriodicThread(
             "stalls", lambda: stalls.check(time.monotonic_ns()), period_s=CHECK_EVERY_S
         )
+        self._leaders = LeaderWatch(plan, run, lambda: cluster.admin)
         self._meter = Meter(run, workers=self._pool.metric_sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
         self._epoch_ns = 0
@@ -118,6 +121,7 @@ class LiveRun:
                 self._heal()
                 self._drain()
                 self._audit()
+                self._leaders.record()
             status = "interrupted" if self._interrupts.stop.is_set() else "complete"
         finally:
             with self._interrupts.deferred():
@@ -137,6 +141,7 @@ class LiveRun:
     def _load(self) -> None:
         plan, pool = self._plan, self._pool
         self._meter.start()
+        self._leaders.start()
         t0_ns = time.monotonic_ns() + START_DELAY_NS
         self._epoch_ns = t0_ns + int(plan.warm_up_s * 1e9)
         self._manifest.set_epoch(self._epoch_ns)
@@ -259,6 +264,7 @@ class LiveRun:
         self._injector.join(HURRIED_S)
         self._hangs.stop()
         self._stalls.stop()
+        self._leaders.stop()
         if self._interrupts.hurry.is_set():
             self._pool.kill()
         self._pool.stop()

@@ -6,7 +6,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from types import MappingProxyType
@@ -15,7 +15,9 @@ from typing import Any
 import psutil
 
 from harness import __version__
+from harness.plan.model import Plan
 from harness.rundir import RunDir, write_json
+from harness.toolchains.own_builds import own_build
 
 SCHEMA_VERSION = 1
 
@@ -36,6 +38,15 @@ def library_versions(*names: str) -> dict[str, str]:
     return {"brokerstorm": __version__, **{name: metadata.version(name) for name in names}}
 
 
+def own_builds(plan: Plan) -> list[dict[str, Any]]:
+    """What was built by the user: of which client or system, path, commit, whether it was changed, hash."""
+    used = dict.fromkeys((each.client, each.client_version) for each in plan.producers)
+    used |= dict.fromkeys((each.client, each.client_version) for each in plan.consumers)
+    used |= {(plan.system, plan.version): None}
+    found = [(name, own_build(version)) for name, version in used]
+    return [{"name": name, **own.facts()} for name, own in found if own]
+
+
 class Manifest:
     """The manifest of a run in progress. The run's thread writes, and the one that notices hangs."""
 
@@ -46,6 +57,7 @@ class Manifest:
         command: str,
         versions: dict[str, str],
         facts: Mapping[str, str] = MappingProxyType({}),
+        builds: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._run = run
         self._lock = threading.RLock()
@@ -57,6 +69,7 @@ class Manifest:
             "epoch_ns": 0,
             "epoch_wall": "",
             "versions": versions,
+            "builds": list(builds),
             "machine": {**machine(), **facts},
             "phases": [],
             "workers": [],

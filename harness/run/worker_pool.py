@@ -14,7 +14,10 @@ from harness.run.manifest import Manifest
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
 from harness.rundir import RunDir, append_jsonl
+from harness.toolchains.own_builds import own_build
 from harness.workers import launch, load_worker
+from harness.workers.artifacts import artifact_of
+from harness.workers.spec import WorkerSpec
 
 #: From process start to the ``ready`` line: interpreter or JVM, client import, a producer for each of a
 #: hundred topics. Two cores that do other things need a multiple of the usual 3 s.
@@ -53,6 +56,7 @@ class WorkerPool:
         self.auditors: list[WorkerProcess] = []
         self._detectors: dict[str, HangDetector] = {}
         self._hung: set[str] = set()
+        self._argv: dict[str, list[str]] = {}
         self._stalled: set[str] = set()
 
     @property
@@ -108,12 +112,15 @@ class WorkerPool:
 
     def _start(self, worker: WorkerProcess, version: str) -> WorkerProcess:
         argv, env = self._launch(worker, version)
+        self._argv[worker.name] = argv
         worker.start(argv, {**env, "BROKERSTORM_RUN_ID": self._owner})
         return worker
 
     def _launch(self, worker: WorkerProcess, version: str) -> tuple[list[str], dict[str, str]]:
-        found = load_worker(worker.spec["client"]["library"], self._plan.workers)
-        return launch(found, version, offline=self._offline)
+        return launch(self._kind(worker), version, offline=self._offline)
+
+    def _kind(self, worker: WorkerProcess) -> WorkerSpec:
+        return load_worker(worker.spec["client"]["library"], self._plan.workers)
 
     def _on_message(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
         kind = message.get("type")
@@ -228,6 +235,13 @@ class WorkerPool:
         client = " ".join(filter(None, (worker.spec["client"]["library"], version)))
         return f"{worker.name} ({client})"
 
+    @staticmethod
+    def _version(worker: WorkerProcess) -> str:
+        """What the client says it is; a build of the user's may say the same as another one."""
+        said = str(worker.ready_message.get("client_version", ""))
+        own = own_build(worker.spec["client"]["version"])
+        return f"{said} ({own.state})" if own and said else said
+
     def _keep_stacks(self, worker: WorkerProcess, row: dict[str, Any]) -> None:
         """Take the stacks of a worker that was reported, and write the event down."""
         found = take_stacks(worker, self._run)
@@ -262,7 +276,9 @@ class WorkerPool:
             "role": worker.role,
             number_key: worker.spec[worker.role][number_key],
             "client": worker.spec["client"]["library"],
-            "client_version": worker.ready_message.get("client_version", ""),
+            "client_version": self._version(worker),
+            "artifact": artifact_of(self._argv.get(worker.name, ()), worker.spec["client"]["library"]),
+            "log_stamp": self._kind(worker).log_stamp,
             "pid": worker.pid,
             "exit_code": worker.exit_code,
             "exposure": worker.done_message.get("exposure") or worker.stats.get("exposure") or {},

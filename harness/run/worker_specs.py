@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.plan.model import ConsumerPlan, Plan, ProducerPlan
+from harness.plan.profile import spans_ns
+from harness.plan.turns import turns_of
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 
@@ -61,9 +63,12 @@ def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoi
                 }
                 for group in groups
             ],
+            **({"turns": turns} if (turns := turns_of(plan, producer)) else {}),
             "rate_per_s": producer.rate_per_s,
+            **({"rate_profile": spans_ns(plan, producer)} if plan.profile else {}),
             "payload_bytes": plan.payload_bytes,
             "payload_max_bytes": plan.payload_max_bytes or plan.payload_bytes,
+            **({"payload_sizes": plan.payload_sizes} if plan.payload_sizes else {}),
             "when_full": producer.when_full,
             "warm_up_s": plan.warm_up_s,
             "load_s": plan.load_s,

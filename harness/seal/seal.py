@@ -2,6 +2,7 @@
 
     raw/<worker>/*.seg, names.jsonl, log_bounds.jsonl   ->   sealed/<table>/bucket=NN/part-0.parquet
                                                              sealed/names.jsonl  log_bounds.jsonl  seal.json
+    leaderships.jsonl                                  ->   sealed/leaderships.jsonl
 
 Every file appears whole (``.part``, fsync, rename) and ``seal.json`` appears last, so its presence says
 that the rest is complete; it holds the checksum of every other file. A sealing that was cut off, by a crash
@@ -211,7 +212,7 @@ class _Sealing:
                 mine = [s for s in segments if s.table is table]
                 sealer = TableSealer(table, self._run, router, pool, memory, self._plan.run_tag)
                 tables[TABLE_NAMES[table]] = self._seal_table(sealer, mine, total_bytes)
-        for path, rows in ((self._run.log_bounds, self._log_bounds()), (self._run.names, self._names.rows())):
+        for path, rows in self._documents():
             self._files[path.name] = write_sealed_rows(path, rows)
         report = SealReport(
             tables=tables,
@@ -249,6 +250,15 @@ class _Sealing:
         names = self._worker_names[segment.worker]
         local = np.array([segment.subscription], np.int32)
         return Source(segment.owner, int(names.to_global(local)[0]), names)
+
+    def _documents(self) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+        """The small files; names last, as the others add to them."""
+        yield self._run.log_bounds, self._log_bounds()
+        if self._run.told_leaderships.exists():
+            told = read_jsonl(self._run.told_leaderships)
+            rows = [row | {"stream_id": self._names.add("stream", str(row["stream"]))} for row in told]
+            yield self._run.leaderships, rows
+        yield self._run.names, self._names.rows()
 
     def _log_bounds(self) -> list[dict[str, Any]]:
         """All audits' bounds, each with the global id of its stream and the reader that wrote it down."""

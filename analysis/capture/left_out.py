@@ -1,0 +1,50 @@
+"""Reads what a bundle leaves out of a run's capture, and what judging said of the whole run before.
+
+A bundle that has no room for the capture holds some buckets whole and no row of the others. What is left out
+is not damaged and not lost: it was judged once. It is not judged again, so nothing is found in it, and no run
+passes without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.rundir import RunDir, read_json, reading
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """``buckets`` that the bundle does not hold, none where it is whole; ``text``: one sentence for people;
+    ``before``: result.json of the whole run."""
+
+    buckets: frozenset[int] = frozenset()
+    text: str = ""
+    before: Mapping[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.buckets)
+
+    def document(self) -> dict[str, Any]:
+        """The content of left-out.json."""
+        return {
+            "schema_version": 1,
+            "buckets": sorted(self.buckets),
+            "text": self.text,
+            "before": dict(self.before),
+        }
+
+
+def read_left_out(run: RunDir) -> LeftOut:
+    """What left-out.json says; nothing where there is none.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    if not run.left_out.exists():
+        return LeftOut()
+    with reading(run):
+        document = read_json(run.left_out)
+        buckets = frozenset(int(bucket) for bucket in document["buckets"])
+        return LeftOut(buckets, str(document["text"]), dict(document["before"]))

@@ -1,0 +1,170 @@
+"""Finds the leader change behind a lost or repeated message, from who led its stream and from which position.
+
+A leader that was deposed keeps what its followers have and throws the rest away when it follows in turn. So a
+message that was acknowledged at a position of the *next* term, and is not there, was acknowledged by the
+leader of a term before. Positions decide which terms come into question, times only exclude those that had
+not begun, or whose leader certainly had become a follower; when several are left the last one counts, and the
+one before it is told. Without positions (a queue) there is nothing but time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.capture.terms import Terms
+
+Ints = npt.NDArray[np.int64]
+NONE = -1
+
+
+class Because(IntEnum):
+    """What the terms of its stream say of a message. Only `CHANGE` names a cause."""
+
+    CHANGE = 0
+    SAME_LEADER = 1  # both copies: no leader change lies between
+    NO_PLACE = 2  # the acknowledgement, or the copy, has no stream or no position
+    NO_TERMS = 3  # nobody recorded who led
+    NOT_CUT = 4  # no later term begins at or before the position
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """One element a message; terms as indexes into those of its stream, `NONE` = none.
+
+    Attributes:
+        term: acknowledged it, or wrote its first copy.
+        next: cut it off, or wrote the second copy.
+        other: an earlier term that may have acknowledged it as well.
+        late: it was acknowledged after ``term`` had been followed by another.
+    """
+
+    because: Ints
+    term: Ints
+    next: Ints
+    other: Ints
+    late: Ints
+
+    @classmethod
+    def all(cls, because: Because, count: int) -> Changes:
+        none = np.full(count, NONE, np.int64)
+        return cls(
+            np.full(count, because, np.int64), none, none.copy(), none.copy(), np.zeros(count, np.int64)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Acks:
+    """Acknowledged messages of one stream that are not in it. ``ledger``: 0 where positions are offsets."""
+
+    start_ns: Ints
+    done_ns: Ints
+    position: Ints
+    ledger: Ints
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+def lost(terms: Terms, acks: Acks, *, has_offsets: bool, has_positions: bool = True) -> Changes:
+    """Which leader acknowledged each, and which change threw it away.
+
+    Args:
+        has_offsets: positions are dense numbers through all terms; else a term is a ledger with its own.
+        has_positions: False: a queue.
+    """
+    if not any(term.leader for term in terms):
+        return Changes.all(Because.NO_TERMS, len(acks))
+    if not has_positions:
+        return _lost_by_time(terms, acks)
+    found = _lost_by_offset(terms, acks) if has_offsets else _lost_by_ledger(terms, acks)
+    found.because[acks.position < 0] = Because.NO_PLACE
+    return found
+
+
+def _lost_by_offset(terms: Terms, acks: Acks) -> Changes:
+    if all(term.first is None for term in terms):
+        return Changes.all(Because.NO_TERMS, len(acks))
+    found = Changes.all(Because.NOT_CUT, len(acks))
+    cut, cut_at = NONE, 0
+    for index in reversed(range(len(terms))):
+        term = terms[index]
+        if cut != NONE and term.leader:
+            may = (acks.position >= cut_at) & (acks.done_ns >= term.t_ns)
+            if term.first is not None:
+                may &= acks.position >= term.first
+            if term.over_ns:
+                may &= acks.start_ns < term.over_ns
+            again = may & (found.term != NONE) & (found.other == NONE)
+            found.other[again] = index
+            new = may & (found.term == NONE)
+            found.because[new], found.term[new], found.next[new] = Because.CHANGE, index, cut
+            found.late[new] = acks.done_ns[new] > (terms[index + 1].t_ns or np.iinfo(np.int64).max)
+        if term.first is not None:
+            cut, cut_at = index, term.first
+    return found
+
+
+def _lost_by_ledger(terms: Terms, acks: Acks) -> Changes:
+    found = Changes.all(Because.NOT_CUT, len(acks))
+    numbers = np.array([term.number for term in terms], np.int64)
+    index = np.minimum(np.searchsorted(numbers, acks.ledger), len(terms) - 1)
+    for at, term in enumerate(terms[:-1]):
+        if not term.leader or term.entries is None:
+            continue
+        cut = (index == at) & (acks.ledger == term.number) & (acks.position >= term.entries)
+        found.because[cut], found.term[cut], found.next[cut] = Because.CHANGE, at, at + 1
+        found.late[cut] = acks.done_ns[cut] > (terms[at + 1].t_ns or np.iinfo(np.int64).max)
+    return found
+
+
+def _lost_by_time(terms: Terms, acks: Acks) -> Changes:
+    """The next change after the acknowledgement, whatever lies between."""
+    found = Changes.all(Because.NOT_CUT, len(acks))
+    begin = np.array([term.t_ns for term in terms], np.int64)
+    index = np.searchsorted(begin, acks.done_ns, side="right") - 1
+    for at in range(len(terms) - 1):
+        after = next((i for i in range(at + 1, len(terms)) if terms[i].leader), NONE)
+        own = index == at
+        if terms[at].leader and after != NONE:
+            found.because[own], found.term[own], found.next[own] = Because.CHANGE, at, after
+    return found
+
+
+def repeated(
+    terms: Terms, first: tuple[Ints, Ints], second: tuple[Ints, Ints], *, has_offsets: bool
+) -> Changes:
+    """Which leaders wrote two copies of a message into one stream.
+
+    Args:
+        first, second: positions and ledgers of the copies.
+    """
+    count = len(first[0])
+    term, then = (_wrote(terms, *place, has_offsets=has_offsets) for place in (first, second))
+    if not len(terms):
+        return Changes.all(Because.NO_TERMS, count)
+    found = Changes.all(Because.CHANGE, count)
+    found.term[:], found.next[:] = term, then
+    leads = np.array([bool(one.leader) for one in terms])
+    known = (term != NONE) & (then != NONE)
+    known[known] = leads[term[known]] & leads[then[known]]
+    found.because[term == then] = Because.SAME_LEADER
+    found.because[~known] = Because.NO_TERMS
+    found.because[(first[0] < 0) | (second[0] < 0)] = Because.NO_PLACE
+    return found
+
+
+def _wrote(terms: Terms, position: Ints, ledger: Ints, *, has_offsets: bool) -> Ints:
+    """Index of the term that wrote what the log has at each position."""
+    places = [i for i, term in enumerate(terms) if not has_offsets or term.first is not None]
+    if not places:
+        return np.full(len(position), NONE, np.int64)
+    begins = np.array([terms[i].first if has_offsets else terms[i].number for i in places], np.int64)
+    at = np.searchsorted(begins, position if has_offsets else ledger, side="right") - 1
+    found = np.where(at >= 0, np.array(places, np.int64)[at], NONE)
+    if not has_offsets:
+        found[begins[at] != ledger] = NONE
+    return np.asarray(found)

@@ -1,0 +1,84 @@
+"""Says of one message which leader change lost or repeated it, as judging says it of its class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from analysis.capture.context import Context
+from analysis.kernels.cause import LOST, REPEATED
+from analysis.kernels.changes import Acks, Because, Changes, Ints, lost, repeated
+from analysis.kernels.partial import RawCause
+from analysis.verdict.causes import CauseWords
+from harness.records import Outcome
+
+Row = Mapping[str, Any]
+
+
+def cause_of(context: Context, sends: Sequence[Row], log: Sequence[Row]) -> str:
+    """Of a message that was acknowledged and is not in the log, or is there twice; empty for any other, and
+    where nobody recorded who led.
+
+    Args:
+        sends: its sends.
+        log: its rows in the log, in log order.
+    """
+    acked = next((row for row in sends if row["outcome"] == Outcome.OK), None)
+    if acked is not None and not log:
+        return _of_lost(context, acked)
+    same = [row for row in log if row["attempt"] == log[0]["attempt"]]
+    if len(same) > 1 and same[0]["stream"] == same[1]["stream"]:
+        return _of_copies(context, same[0], same[1])
+    return ""
+
+
+def _of_lost(context: Context, send: Row) -> str:
+    stream = int(send["stream"]) or int(context.lane_stream[send["lane"]])
+    place = (int(send["position"]) if send["stream"] else -1, int(send["ledger"]))
+    acks = Acks(*(_one(value) for value in (send["t_start_ns"], send["t_done_ns"], *place)))
+    in_queue = stream < len(context.is_queue) and bool(context.is_queue[stream])
+    terms = context.terms.get(stream, ())
+    found = lost(terms, acks, has_offsets=context.has_offsets, has_positions=not in_queue)
+    return _said(context, LOST, stream, found, place, (-1, -1), int(send["t_done_ns"]))
+
+
+def _of_copies(context: Context, first: Row, second: Row) -> str:
+    stream = int(first["stream"])
+    if stream >= len(context.is_queue) or context.is_queue[stream]:
+        return ""
+    low, again = ((int(row["position"]), int(row["ledger"])) for row in (first, second))
+    places = [(_one(place[0]), _one(place[1])) for place in (low, again)]
+    found = repeated(context.terms.get(stream, ()), *places, has_offsets=context.has_offsets)
+    return _said(context, REPEATED, stream, found, low, again, 0)
+
+
+def _said(
+    context: Context,
+    cls: str,
+    stream: int,
+    found: Changes,
+    low: tuple[int, int],
+    again: tuple[int, int],
+    t_ns: int,
+) -> str:
+    raw = RawCause(
+        because=Because(int(found.because[0])),
+        stream=stream,
+        term=int(found.term[0]),
+        next=int(found.next[0]),
+        other=int(found.other[0]),
+        late=bool(found.late[0]),
+        count=1,
+        first_ns=t_ns,
+        last_ns=t_ns,
+        low=low,
+        high=low,
+        again=again,
+    )
+    return CauseWords(cls, context, [fault for fault in context.faults if fault.effective]).sentence(raw)
+
+
+def _one(value: int) -> Ints:
+    return np.array([value], np.int64)

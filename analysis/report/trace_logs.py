@@ -1,0 +1,163 @@
+"""Adds to a traced message what else saw it: events and hangs of its clients, lines of the logs around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from analysis.capture.hangs import KINDS, hang_rows
+from analysis.findings import Result, Status, Witness
+from analysis.report import words
+from analysis.report.trace_model import ClientEvent, LogLine, Logs, Trace
+from harness.errors import UsageError
+from harness.logs import LogLines, Subject, lines_around
+from harness.rundir import RunDir, read_json, read_jsonl, reading
+
+#: Lines of the logs that are shown of a message.
+LOG_LINES = 12
+#: Events of its clients that are shown, the nearest, and how near they are.
+EVENTS = 8
+EVENT_NEAR_S = 5.0
+_STREAM = re.compile(r"[A-Za-z0-9][\w.-]*-\d+(?![\w-])")
+_OPEN = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
+Row = Mapping[str, Any]
+
+
+def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
+    """A trace with at most ``most`` lines of logs.
+
+    Raises:
+        UsageError: a document of the run is damaged, or a log cannot be read.
+    """
+    with reading(run):
+        manifest, plan = read_json(run.manifest), read_json(run.plan)
+        events = read_jsonl(run.events)
+        epoch_ns = int(manifest["epoch_ns"])
+    workers = _workers_of(found, manifest)
+    moments = _moments_s(found)
+    places = [send.acked_at for send in found.sends] + [stored.place for stored in found.log]
+    subject = Subject(
+        moments_ns=[epoch_ns + round(t_s * 1e9) for t_s in moments],
+        streams=streams_in([*places, found.lane], plan),
+        workers=workers,
+        names=found.client_names,
+    )
+    return replace(
+        found,
+        events=_events(events, workers, moments, epoch_ns),
+        hangs=tuple(hang for hang in hang_rows(events, epoch_ns) if hang.worker in workers),
+        logs=logs_around(run, subject, most, epoch_ns) if moments and most else Logs(),
+    )
+
+
+def witness_logs(run: RunDir, result: Result, most_witnesses: int) -> dict[tuple[str, float], Logs]:
+    """(message, its time) of the first witnesses of each class that counts -> lines of the logs around it.
+
+    A report is made whatever the logs are: why they cannot be read stands in their place.
+    """
+    shown = [
+        witness
+        for finding in result.findings
+        if finding.status in _OPEN
+        for witness in finding.witnesses[:most_witnesses]
+        if witness.t_s
+    ]
+    try:
+        return {(w.message, w.t_s): _logs_of(run, w) for w in shown}
+    except UsageError as error:
+        return {(w.message, w.t_s): Logs(why_none=str(error)) for w in shown}
+
+
+def _logs_of(run: RunDir, witness: Witness) -> Logs:
+    with reading(run):
+        manifest, plan = read_json(run.manifest), read_json(run.plan)
+        epoch_ns = int(manifest["epoch_ns"])
+        instance = witness.message.partition("/")[0]
+        owners = [
+            str(row["name"])
+            for row in manifest.get("workers", ())
+            if str(row.get("instance", "")) == instance or str(row["name"]) in witness.where
+        ]
+    subject = Subject(
+        moments_ns=[epoch_ns + round(witness.t_s * 1e9)],
+        streams=streams_in([witness.where, witness.acked_position], plan),
+        workers=owners,
+    )
+    return logs_around(run, subject, LOG_LINES, epoch_ns)
+
+
+def logs_around(run: RunDir, subject: Subject, most: int, epoch_ns: int) -> Logs:
+    """Lines of the logs of a run, timed from the start of load.
+
+    Raises:
+        UsageError: a document of the run is damaged, or a log cannot be read.
+    """
+    try:
+        found: LogLines = lines_around(run, subject, most)
+    except OSError as error:
+        raise UsageError(f"cannot read the log {error.filename}: {error.strerror}") from error
+    lines = tuple(
+        LogLine(
+            t_s=(line.t_ns - epoch_ns) / 1e9,
+            source=line.source,
+            why=line.kind.name.lower(),
+            text=words.plain(line.entry.text),
+            said=words.plain(line.entry.said),
+            more=tuple(words.frame(text.expandtabs(4)) for text in line.entry.more),
+            more_left=line.entry.more_left,
+            file=line.file,
+        )
+        for line in found.lines
+    )
+    return Logs(
+        lines=lines,
+        left_out=found.left_out,
+        unplaced=found.unplaced,
+        cut=found.cut,
+        why_none=found.why_none,
+    )
+
+
+def streams_in(texts: Sequence[str], plan: Row) -> tuple[str, ...]:
+    """The streams of a plan that texts name: ``orders-3@41203`` names orders-3."""
+    known = {f"{topic['name']}-{i}" for topic in plan["topics"] for i in range(int(topic["partitions"]))}
+    named = (found for text in texts for found in _STREAM.findall(text) if found in known)
+    return tuple(dict.fromkeys(named))
+
+
+def _workers_of(found: Trace, manifest: Row) -> tuple[str, ...]:
+    instance = found.message.partition("/")[0]
+    names = [str(row["name"]) for row in manifest.get("workers", ()) if str(row.get("instance")) == instance]
+    return tuple(dict.fromkeys([*names, *(delivery.consumer for delivery in found.deliveries)]))
+
+
+def _moments_s(found: Trace) -> list[float]:
+    """When something happened to the message."""
+    moments: list[float | None] = []
+    for send in found.sends:
+        moments += [send.t_start_s, send.t_done_s]
+    moments += [stored.t_broker_s for stored in found.log]
+    moments += [delivery.t_s for delivery in found.deliveries]
+    return sorted(moment for moment in moments if moment is not None)
+
+
+def _events(
+    rows: Sequence[Row], workers: Sequence[str], moments: Sequence[float], epoch_ns: int
+) -> tuple[ClientEvent, ...]:
+    """The events nearest to the message, in order of time."""
+
+    def near() -> Iterator[tuple[float, ClientEvent]]:
+        for row in rows:
+            if row.get("worker") not in workers or row.get("kind") in KINDS or "t_ns" not in row:
+                continue
+            t_s = (int(row["t_ns"]) - epoch_ns) / 1e9
+            away_s = min((abs(t_s - moment) for moment in moments), default=EVENT_NEAR_S + 1)
+            if away_s <= EVENT_NEAR_S:
+                text = words.plain(str(row.get("text", "")))
+                worker, kind = str(row["worker"]), words.plain(str(row.get("kind", "")))
+                yield away_s, ClientEvent(t_s=t_s, worker=worker, kind=kind, text=text)
+
+    nearest = sorted(near(), key=lambda found: found[0])[:EVENTS]
+    return tuple(sorted((event for _, event in nearest), key=lambda event: event.t_s))

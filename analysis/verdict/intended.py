@@ -1,0 +1,64 @@
+"""The messages that a plan asks for over time: at one rate, or following its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Times = npt.NDArray[np.int64]
+
+
+class Intended:
+    """Messages due until a time, of all producers together.
+
+    Args:
+        rate_per_s: 0 = unlimited: nothing is asked for.
+        profile: (seconds, share of the rate) from the start of load on; none = all of it.
+        zero_ns: start of load.
+        end_ns: the load ended, or was cut short.
+    """
+
+    def __init__(
+        self,
+        rate_per_s: float,
+        profile: Sequence[Sequence[float]],
+        *,
+        zero_ns: int,
+        end_ns: int,
+        warm_up_s: float = 0.0,
+    ) -> None:
+        rows = [(float(seconds), float(share)) for seconds, share in profile]
+        rows = rows or [(max(end_ns - zero_ns, 0) / 1e9, 1.0)]
+        load_s = sum(seconds for seconds, _ in rows)
+        mean = sum(seconds * share for seconds, share in rows) / load_s if load_s else 1.0
+        self.peak_per_s = rate_per_s * max((share for _, share in rows), default=1.0)
+        self.mean_share = mean
+        warm_up_ns = round(warm_up_s * 1e9)
+        self._begin_ns, self._end_ns = zero_ns - warm_up_ns, max(end_ns, zero_ns)
+        seconds = np.array([warm_up_s, *(each for each, _ in rows)])
+        shares = np.array([mean, *(share for _, share in rows)])
+        self._ends_ns = np.concatenate(([0.0], np.cumsum(seconds))) * 1e9
+        self._counts = np.concatenate(([0.0], np.cumsum(seconds * shares * rate_per_s)))
+
+    def due_by(self, t_ns: Times) -> npt.NDArray[np.float64]:
+        """Messages due by each time, from the start of the warm-up on; not whole numbers."""
+        since = np.clip(t_ns, self._begin_ns, self._end_ns) - self._begin_ns
+        return np.asarray(np.interp(since, self._ends_ns, self._counts))
+
+    def due_within(self, borders_ns: Times) -> npt.NDArray[np.float64]:
+        """Messages due between each border and the next."""
+        return np.diff(self.due_by(borders_ns))
+
+
+def intended_of(plan: Any, zero_ns: int, end_ns: int) -> Intended:
+    """What the plan of a run asks for; of an import it may have no profile."""
+    return Intended(
+        float(plan["rate_per_s"]),
+        plan.get("profile") or (),
+        zero_ns=zero_ns,
+        end_ns=end_ns,
+        warm_up_s=float(plan["warm_up_s"]),
+    )

@@ -1,0 +1,69 @@
+"""Puts what was judged of the whole run before beside what was judged of the buckets that a bundle holds.
+
+Findings are those of the buckets that are here. What rests on every row (sends, rate, latency, the timeline,
+the checks of traffic, faults and load) stands as it was judged before, and says so. The check of the capture
+does not hold, so the verdict is *fail* or *unknown*: a part of a capture proves what it shows and acquits
+nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from analysis.findings import Result
+from analysis.verdict.coverage import Check
+from analysis.verdict.verdict import EXIT, decide
+from harness.errors import Exit
+
+BEFORE: Final = "as judged before: "
+#: Validity checks that need every row; of the others, one that does not hold now or did not then stays so.
+_OF_EVERY_ROW: Final = frozenset({"traffic", "faults", "rate", "generator", "drain"})
+
+
+def beside_what_was_judged(result: Result, before: Result) -> Result:
+    """``result`` of a part of a capture, with what only the whole can tell from ``before``."""
+    checks = _checks(result, before)
+    verdict, reasons = decide(result.findings, checks)
+    not_healed = result.exit_code == Exit.NOT_HEALED
+    told = [text for text in result.reasons if not_healed and text.startswith("a fault could not be healed")]
+    return replace(
+        result,
+        verdict=verdict,
+        exit_code=int(Exit.NOT_HEALED if not_healed else EXIT[verdict]),
+        reasons=told + reasons,
+        sends=before.sends,
+        rate=before.rate,
+        latency_ms=before.latency_ms,
+        percentiles=before.percentiles,
+        timeline=before.timeline,
+        rows=before.rows,
+        faults=before.faults,
+        untested=before.untested,
+        exposure=before.exposure,
+        coverage=[check.document() for check in checks],
+    )
+
+
+def _checks(result: Result, before: Result) -> list[Check]:
+    now = {check.name: check for check in map(_check, result.coverage)}
+    then = {check.name: check for check in map(_check, before.coverage)}
+    made = []
+    for name in dict.fromkeys([*then, *now]):
+        here, earlier = now.get(name), then.get(name)
+        told = Check(name, earlier.ok, BEFORE + _once(earlier.text)) if earlier else None
+        if name in _OF_EVERY_ROW:
+            made.append(told or here)
+        elif here is None or (here.ok and told is not None and not told.ok):
+            made.append(told)
+        else:
+            made.append(here)
+    return [check for check in made if check is not None]
+
+
+def _check(row: dict[str, object]) -> Check:
+    return Check(str(row["name"]), bool(row["ok"]), str(row["text"]))
+
+
+def _once(text: str) -> str:
+    return text.removeprefix(BEFORE)

@@ -1,0 +1,22 @@
+"""The logs of the brokers and clients of a run: where they lie, and their lines around a time and a name.
+
+How a line of a log begins is a fact of its system (`System.log_stamps`) or of its worker; a run keeps that of
+its workers in its manifest.
+"""
+
+from harness.logs.around import LogLine, LogLines, Subject, lines_around
+from harness.logs.files import LogFile, log_files
+from harness.logs.reading import Entry, Excerpt
+from harness.logs.wall_clock import WallClock
+
+__all__ = [
+    "Entry",
+    "Excerpt",
+    "LogFile",
+    "LogLine",
+    "LogLines",
+    "Subject",
+    "WallClock",
+    "lines_around",
+    "log_files",
+]

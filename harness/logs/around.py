@@ -1,0 +1,208 @@
+"""Chooses the lines of a run's logs that belong to a message: by time, and by the names that it has in them.
+
+In this order: a new leader of its stream, its stream or a name of its own in a line, the log of its own
+client, then what brokers warn of, then whatever was said at that very time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import chain
+from typing import Any
+
+from harness.logs.files import LogFile, log_files
+from harness.logs.reading import Entry, Excerpt
+from harness.logs.wall_clock import WallClock
+from harness.rundir import RunDir, read_json, reading
+from harness.systems import SYSTEMS
+
+#: Moments that are looked around, the first ones.
+MOST_MOMENTS = 20
+
+
+class Kind(IntEnum):
+    """Why a line is there, the most telling first."""
+
+    LEADER = 0  # its stream got a new leader
+    NAMED = 1  # it names the stream, or a name of the message's own
+    CLIENT = 2  # its own client said it
+    WARNING = 3  # a broker's warning or error
+    NEAR = 4  # said at that very time
+
+
+#: How far from a moment of the message a line of that kind may be.
+NEAR_NS = {
+    Kind.LEADER: 5_000_000_000,
+    Kind.NAMED: 5_000_000_000,
+    Kind.CLIENT: 5_000_000_000,
+    Kind.WARNING: 2_000_000_000,
+    Kind.NEAR: 300_000_000,
+}
+_WIDEST_NS = max(NEAR_NS.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What lines are looked for.
+
+    Attributes:
+        moments_ns: CLOCK_MONOTONIC, when something happened to it.
+        streams: ``topic-partition``, as everywhere.
+        workers: whose clients had it in their hands.
+        names: what else logs may call it, such as the producer's name at the broker.
+    """
+
+    moments_ns: Sequence[int]
+    streams: Sequence[str] = ()
+    workers: Sequence[str] = ()
+    names: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One entry of a log.
+
+    Attributes:
+        source: the node or worker; ``file``: relative to the folder of the run.
+        t_ns: CLOCK_MONOTONIC; entry: as the log has it, its control characters too.
+    """
+
+    source: str
+    file: str
+    kind: Kind
+    t_ns: int
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class LogLines:
+    """The lines found.
+
+    Attributes:
+        lines: in order of time.
+        left_out: source -> lines beyond ``most``.
+        unplaced: logs whose lines do not say when they were written, as far as anybody stated.
+        cut: logs that say so much at that time that not all of it was read.
+        why_none: why no log could be asked; empty = they were.
+    """
+
+    lines: tuple[LogLine, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+    unplaced: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    why_none: str = ""
+
+
+def lines_around(run: RunDir, subject: Subject, most: int) -> LogLines:
+    """At most ``most`` lines about a subject.
+
+    A file is bisected and then streamed: memory is bounded whatever its size.
+
+    Raises:
+        UsageError: the plan or the manifest of the run is missing or damaged.
+        OSError: a log cannot be read.
+    """
+    clock = WallClock.of(run)
+    files = log_files(run)
+    if not files:
+        return LogLines()
+    if clock is None:
+        return LogLines(why_none="the run does not say when it was")
+    asked = [file for file in files if file.is_node or file.source in subject.workers]
+    search = _Search(run, clock, subject)
+    # The smallest goes first: the least telling, then the farthest.
+    best: list[tuple[int, int, int, LogLine]] = []
+    seen = Counter[str]()
+    found = chain.from_iterable(search.lines_in(file) for file in asked if file.stamps)
+    for number, (line, away_ns) in enumerate(found):
+        seen[line.source] += 1
+        heapq.heappush(best, (-line.kind, -away_ns, -number, line))
+        if len(best) > most:
+            heapq.heappop(best)
+    in_order = sorted((line.t_ns, -turn, line) for _, _, turn, line in best)
+    shown = [line for *_, line in in_order]
+    left = seen - Counter(line.source for line in shown)
+    unplaced = dict.fromkeys(file.source for file in asked if not file.stamps)
+    return LogLines(tuple(shown), dict(left), tuple(unplaced), tuple(search.cut))
+
+
+class _Search:
+    """Looks a subject up in one log after the other.
+
+    Attributes:
+        cut: as of `LogLines`.
+    """
+
+    def __init__(self, run: RunDir, clock: WallClock, subject: Subject) -> None:
+        self.cut: dict[str, None] = {}
+        self._run, self._clock = run, clock
+        self._kind_of = _kinds(run, subject)
+        self._moments = sorted(subject.moments_ns)[:MOST_MOMENTS]
+
+    def lines_in(self, file: LogFile) -> Iterator[tuple[LogLine, int]]:
+        """Every line about the subject, and how far it is from a moment of it, ns."""
+        for excerpt in _excerpts(file, self._clock, self._moments):
+            for entry in excerpt:
+                t_ns = self._clock.t_ns(entry.wall_ns)
+                away_ns = min(abs(t_ns - moment) for moment in self._moments)
+                kind = self._kind_of(file, entry)
+                if away_ns <= NEAR_NS[kind]:
+                    yield LogLine(file.source, _relative(self._run, file), kind, t_ns, entry), away_ns
+            if excerpt.is_cut:
+                self.cut[file.source] = None
+
+
+def _excerpts(file: LogFile, clock: WallClock, moments: Sequence[int]) -> Iterator[Excerpt]:
+    """Of every stretch of time around moments; those that overlap are one."""
+    spans: list[list[int]] = []
+    for moment in moments:
+        if spans and moment - _WIDEST_NS <= spans[-1][1]:
+            spans[-1][1] = moment + _WIDEST_NS
+        else:
+            spans.append([moment - _WIDEST_NS, moment + _WIDEST_NS])
+    for begin, end in spans:
+        yield Excerpt(file.path, file.stamps, clock.wall_ns(begin), clock.wall_ns(end))
+
+
+def _kinds(run: RunDir, subject: Subject) -> Callable[[LogFile, Entry], Kind]:
+    with reading(run):
+        plan = read_json(run.plan)
+        topics: list[dict[str, Any]] = list(plan["topics"])
+        system = SYSTEMS.get(str(plan["system"]))
+    in_logs: list[str] = []
+    for stream in subject.streams:
+        name, _, number = stream.rpartition("-")
+        for topic in topics:
+            if topic["name"] == name and system is not None:
+                address = str(topic.get("address") or name)
+                in_logs += system.log_names(address, int(number), int(topic["partitions"]))
+    streams = _any_of(in_logs)
+    own = _any_of([*in_logs, *subject.names])
+    leader = system.log_leader.replace("{stream}", streams.pattern) if system and in_logs else ""
+    changes = re.compile(leader) if leader else None
+
+    def kind_of(file: LogFile, entry: Entry) -> Kind:
+        if file.is_node and changes is not None and changes.search(entry.text):
+            return Kind.LEADER
+        if any(own.search(text) for text in (entry.text, *entry.more)):
+            return Kind.NAMED
+        if not file.is_node:
+            return Kind.CLIENT
+        return Kind.WARNING if entry.severe else Kind.NEAR
+
+    return kind_of
+
+
+def _any_of(names: Sequence[str]) -> re.Pattern[str]:
+    """Matches one of the names where it is no part of a longer one: ``orders-1``, not ``orders-12``."""
+    either = "|".join(map(re.escape, dict.fromkeys(names))) or "(?!)"
+    return re.compile(rf"(?<![\w-])(?:{either})(?![\w-]|\.\w)")
+
+
+def _relative(run: RunDir, file: LogFile) -> str:
+    return str(file.path.relative_to(run.root if file.path.is_relative_to(run.root) else run.root.parent))

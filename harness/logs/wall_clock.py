@@ -1,0 +1,62 @@
+"""Turns the wall clock of logs into the clock of the capture (CLOCK_MONOTONIC) and back.
+
+Every row of metrics.jsonl has both clocks, as the start of load has in the manifest: a wall clock that was
+set while the run went on is followed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from harness.rundir import RunDir, read_json, read_jsonl, reading
+
+#: Reading two clocks one after the other takes less; further apart, and one of them was set.
+_SAME_NS = 5_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class WallClock:
+    """Both clocks of one run.
+
+    Args:
+        readings: (CLOCK_MONOTONIC, wall clock since 1970) in ns; at least one.
+    """
+
+    def __init__(self, readings: Iterable[tuple[int, int]]) -> None:
+        self._begins: list[int] = []
+        self._ahead: list[int] = []
+        for t_ns, wall_ns in sorted(readings):
+            if not self._ahead or abs(wall_ns - t_ns - self._ahead[-1]) > _SAME_NS:
+                self._begins.append(t_ns)
+                self._ahead.append(wall_ns - t_ns)
+
+    @classmethod
+    def of(cls, run: RunDir) -> WallClock | None:
+        """None: the run does not say when it was, as a capture of another tool.
+
+        Raises:
+            UsageError: the manifest or metrics.jsonl is damaged.
+        """
+        with reading(run):
+            manifest = read_json(run.manifest)
+            if not manifest.get("epoch_wall"):
+                return None
+            started = datetime.fromisoformat(manifest["epoch_wall"])
+            wall_ns = (started - _EPOCH) // timedelta(microseconds=1) * 1000
+            rows = [row for row in read_jsonl(run.metrics) if "wall_ns" in row]
+            return cls(
+                [(int(manifest["epoch_ns"]), wall_ns)]
+                + [(int(row["t_ns"]), int(row["wall_ns"])) for row in rows]
+            )
+
+    def wall_ns(self, t_ns: int) -> int:
+        return t_ns + self._ahead[max(bisect_right(self._begins, t_ns) - 1, 0)]
+
+    def t_ns(self, wall_ns: int) -> int:
+        """Of a time that a clock set back passed twice, the later one."""
+        for begin, ahead in zip(reversed(self._begins), reversed(self._ahead), strict=True):
+            if wall_ns - ahead >= begin:
+                return wall_ns - ahead
+        return wall_ns - self._ahead[0]

@@ -1,0 +1,81 @@
+"""Records who led which stream, and from which position on: what names the cause of a loss afterwards.
+
+A system whose brokers keep that history is asked once, at the end. Of others the owner of every stream is
+looked at while the run goes on. What nobody can tell is left out; a run without it is judged as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Final
+
+from harness.errors import BrokerstormError
+from harness.plan.model import Plan
+from harness.protocols.cluster import Admin, HasLeaderships, HasPlacement
+from harness.run.periodic import PeriodicThread
+from harness.rundir import RunDir, write_jsonl
+from harness.systems import system_of
+
+_LOG = logging.getLogger(__name__)
+PERIOD_S: Final = 1.0
+
+
+class LeaderWatch:
+    """From `start` to `record`: watches owners where the system keeps no history of them."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: RunDir,
+        admin: Callable[[], Admin],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._topics = [topic.name for topic in plan.topics]
+        self._run = run
+        self._admin = admin
+        self._clock_ns = clock_ns
+        self._is_watched = not system_of(plan.system).keeps_leaders
+        self._seen: dict[str, list[tuple[int, int, str | None]]] = {}
+        self._last_look_ns = 0
+        self._thread = PeriodicThread("leaders", self.look, period_s=PERIOD_S)
+
+    def start(self) -> None:
+        if self._is_watched:
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._thread.stop()
+
+    def look(self) -> None:
+        """Note the leaders that are others than at the last look."""
+        admin = self._admin()
+        if not isinstance(admin, HasPlacement):
+            return
+        try:
+            states = admin.partition_states(self._topics)
+        except BrokerstormError:
+            return  # nobody answers: the next look may tell
+        now_ns = self._clock_ns()
+        for stream, state in states.items():
+            seen = self._seen.setdefault(stream, [])
+            if not seen or seen[-1][2] != state.leader:
+                late_ns = now_ns - self._last_look_ns if self._last_look_ns else 0
+                seen.append((now_ns, late_ns, state.leader))
+        self._last_look_ns = now_ns
+
+    def record(self) -> None:
+        """Write what is known; nothing where the brokers cannot say."""
+        self.stop()
+        admin = self._admin()
+        if not isinstance(admin, HasLeaderships):
+            return
+        try:
+            told = admin.leaderships(self._topics, self._seen)
+        except BrokerstormError as error:
+            _LOG.warning("who led which stream is not recorded: %s", error)
+            return
+        if told:
+            write_jsonl(self._run.told_leaderships, [asdict(one) for one in told])

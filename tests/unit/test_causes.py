@@ -1,0 +1,186 @@
+"""The cause of a loss and of a repeat, from planted captures to the words that people read."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from analysis.capture.capture import Capture
+from analysis.findings import Cause, Finding, Result
+from analysis.report.html import run_page
+from analysis.report.terminal import print_result
+from analysis.report.trace import trace
+from tests.planted.judged import judge_here
+from tests.planted.tiny import History
+
+
+def epochs(history: History, *, over_ms: float = 0) -> History:
+    """kafka-3 leads orders-0 in epoch 4 up to offset 100; kafka-1 in epoch 5 from then on."""
+    history.led("kafka-3", 4, at_ms=-5_000, first=0, over_ms=over_ms)
+    return history.led("kafka-1", 5, at_ms=7_900, first=3)
+
+
+def lossy(at_ms: float = 4_500) -> History:
+    """Three messages stay, two acknowledged at 3 and 4 are not there, two more take their places."""
+    h = History().fault("pause", "kafka-3", 5_000, 10_000)
+    for seq in range(3):
+        h.send(seq, position=seq, at_ms=1_000 + seq)
+    for seq in (3, 4):
+        h.send(seq, position=seq, at_ms=at_ms + seq)
+    for seq in (5, 6):
+        h.send(seq, position=seq - 2, at_ms=9_000 + seq)
+    return h.log(0, 1, 2, 5, 6)
+
+
+def judged(history: History, root: Path, cls: str = "acked-lost") -> tuple[Result, Finding]:
+    result = judge_here(history.write(root / "run"))
+    return result, next(finding for finding in result.findings if finding.cls == cls)
+
+
+def cause_of(history: History, root: Path, cls: str = "acked-lost") -> Cause:
+    (cause,) = judged(history, root, cls)[1].causes
+    return cause
+
+
+def test_a_loss_names_the_leader_the_epoch_and_the_fault(tmp_path: Path) -> None:
+    _, finding = judged(epochs(lossy()), tmp_path)
+    (cause,) = finding.causes
+    assert cause.sentence == (
+        "acknowledged at 3 to 4 by kafka-3 in epoch 4; epoch 5 began at 3 on kafka-1, "
+        "2.9 s after fault #1 (pause kafka-3)"
+    )
+    assert (cause.count, cause.episodes, finding.caused_episodes, finding.episodes) == (2, 1, 1, 1)
+    assert cause.moved_by is not None
+    assert (cause.moved_by.fault, cause.moved_by.after_s, cause.moved_by.is_target) == (1, 2.9, True)
+    assert finding.attribution == ()  # nothing is left to be asked of chance
+    assert finding.witnesses[0].cause.startswith(
+        "acknowledged at 3 by kafka-3 in epoch 4; epoch 5 began at 3"
+    )
+
+
+def test_a_leader_that_was_deposed_is_said_to_be(tmp_path: Path) -> None:
+    cause = cause_of(epochs(lossy(at_ms=10_100)), tmp_path)
+    assert cause.late
+    assert "by kafka-3 in epoch 4, deposed by then; epoch 5 had begun at 3 on kafka-1" in cause.sentence
+
+
+def test_a_fault_that_hit_another_node_is_near_in_time_alone(tmp_path: Path) -> None:
+    h = epochs(lossy())
+    for row in h.faults:
+        row.update({"targets": ["kafka-2"]} if row["event"] == "inject" else {})
+    assert cause_of(h, tmp_path).sentence.endswith("2.9 s after fault #1 (pause kafka-2) (by the time alone)")
+
+
+def test_a_change_in_no_fault_s_window_says_so(tmp_path: Path) -> None:
+    h = epochs(lossy())
+    h.faults.clear()
+    assert cause_of(h, tmp_path).sentence.endswith("epoch 5 began at 3 on kafka-1, in no fault's window")
+
+
+def test_without_who_led_nothing_is_said_and_chance_is_asked(tmp_path: Path) -> None:
+    _, finding = judged(lossy(), tmp_path)
+    assert (finding.causes, finding.caused_episodes, finding.witnesses[0].cause) == ((), 0, "")
+    assert [row.kind for row in finding.attribution] == ["pause"]
+
+
+def no_offset() -> History:
+    h = epochs(lossy())
+    for row in h.rows["sends"][3:5]:
+        row["position"] = -1
+    return h
+
+
+def before_the_cut() -> History:
+    h = epochs(lossy())
+    h.leaderships[1]["first"] = 5
+    return h
+
+
+@pytest.mark.parametrize(
+    ("history", "said"),
+    [
+        (no_offset, "the acknowledgement named no place"),
+        (before_the_cut, "no later epoch of orders-0 begins at or before 3 to 4"),
+    ],
+)
+def test_what_is_no_leader_change_has_no_name(history: object, said: str, tmp_path: Path) -> None:
+    _, finding = judged(history(), tmp_path)  # type: ignore[operator]
+    (cause,) = finding.causes
+    assert (cause.named, cause.sentence, finding.caused_episodes) == (False, said, 0)
+    assert finding.attribution
+
+
+def test_a_repeat_across_a_leader_change_names_both(tmp_path: Path) -> None:
+    h = epochs(History().fault("kill", "kafka-3", 5_000, 10_000))
+    for seq in range(4):
+        h.send(seq, at_ms=4_000 + seq)
+    h.log(0, 1, 2, 2, 3)
+    cause = cause_of(h, tmp_path, "write-duplicate")
+    assert cause.sentence == (
+        "stored at 2 by kafka-3 in epoch 4 and again at 3 by kafka-1 in epoch 5, which began at 3, "
+        "2.9 s after fault #1 (kill kafka-3)"
+    )
+
+
+def test_a_repeat_by_one_leader_is_told_and_no_cause(tmp_path: Path) -> None:
+    h = epochs(History())
+    for seq in range(3):
+        h.send(seq, at_ms=4_000 + seq)
+    cause = cause_of(h.log(0, 1, 1, 2), tmp_path, "write-duplicate")
+    assert (cause.named, cause.sentence) == (
+        False,
+        "both copies were written by kafka-3 in epoch 4: no leader change lies between",
+    )
+
+
+def test_an_entry_beyond_its_closed_ledger_names_the_owner(tmp_path: Path) -> None:
+    h = History(system="pulsar").fault("kill", "broker-1", 5_000, 9_000)
+    for seq in range(3):
+        h.send(seq, position=seq, at_ms=4_000 + seq)
+    h.log(0, 1).led("broker-1", 7, at_ms=-5_000, entries=2).led("broker-2", 9, at_ms=5_300)
+    assert cause_of(h, tmp_path).sentence == (
+        "acknowledged at 7:2 by broker-1 in ledger 7; "
+        "ledger 9 began after 2 entries of ledger 7 on broker-2, 0.3 s after fault #1 (kill broker-1)"
+    )
+
+
+def test_a_queue_has_nothing_but_the_time(tmp_path: Path) -> None:
+    h = History(system="qpid").fault("kill", "qpid-1", 5_000, 9_000)
+    for seq in range(3):
+        h.send(seq, at_ms=4_000 + seq)
+    h.deliver(0, 1, position=-1).led("qpid-1", 1, at_ms=-5_000).led("qpid-2", 2, at_ms=6_000, late_ns=10**9)
+    cause = cause_of(h, tmp_path)
+    assert (cause.by_time, cause.term) == (True, None)
+    assert cause.sentence == (
+        "acknowledged while qpid-1 led, by the time alone; qpid-2 led from 6.0 s (seen up to 1.0 s late), "
+        "1.0 s after fault #1 (kill qpid-1)"
+    )
+
+
+def test_trace_terminal_and_report_say_it(tmp_path: Path) -> None:
+    run = epochs(lossy()).write(tmp_path / "run")
+    result, out = judge_here(run), Console(file=StringIO(), width=100)
+    said = (
+        "acknowledged at 3 by kafka-3 in epoch 4; epoch 5 began at 3 on kafka-1, "
+        "2.9 s after fault #1 (pause kafka-3)"
+    )
+    assert trace(run, "1/0/3").cause == said
+    assert trace(run, "1/0/2").cause == ""
+    print_result(out, result)
+    shown = " ".join(out.file.getvalue().split())  # type: ignore[attr-defined]
+    assert "cause: the leader change is named for 1 of 1 episode" in shown
+    assert "2 messages by 1 leader change after fault #1 (pause kafka-3)" in shown
+    page = " ".join(run_page(result).split())
+    assert said in page
+    assert "Every leader change behind them" in page
+
+
+def test_a_changed_record_of_who_led_proves_nothing(tmp_path: Path) -> None:
+    run = epochs(lossy()).write(tmp_path / "run")
+    run.leaderships.write_text(run.leaderships.read_text().replace("kafka-3", "kafka-2"))
+    assert Capture.find(run).changed_documents(run) == [
+        "sealed/leaderships.jsonl is not the file that was sealed"
+    ]
