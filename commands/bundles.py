@@ -1,0 +1,109 @@
+"""The commands bundle and open: a run as one archive to attach to a bug report, and back."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands import completion
+from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.options import FileToWrite
+from harness.errors import Exit, UsageError
+
+DEFAULT_MAX_SIZE = "20MB"
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*([KMG]B)?", re.IGNORECASE)
+
+
+class Size(click.ParamType[int]):
+    """``20MB``, as bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(value.strip())
+        if found is None or not (count := round(float(found[1]) * _UNITS[(found[2] or "").upper()])):
+            self.fail(f"{value!r} is no size: write 500KB, 20MB or 1GB", param, ctx)
+        return count
+
+
+@command("bundle", example="brokerstorm bundle\nbrokerstorm bundle RUN -o report.tar.gz --max-size 8MB")
+@click.argument("run", required=False, shell_complete=completion.runs)
+@click.option("-o", "--output", type=FileToWrite(), metavar="FILE", help="Default: RUN.tar.gz, here.")
+@click.option(
+    "--max-size",
+    type=Size(),
+    default=DEFAULT_MAX_SIZE,
+    show_default=True,
+    help="The archive is no larger; what must be left out for that is said.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def bundle(settings: Settings, run: str | None, output: Path | None, max_size: int, force: bool) -> int:
+    """Pack a run into one archive to attach to a bug report.
+
+    RUN is an id from `list runs` or a folder: a run, a campaign or what `repro` left; default the latest.
+    The archive holds scenario, plan, manifest, results, the capture, logs, stacks, versions and issue.md, a
+    report to paste. Values of options named as secrets are taken out. `open` unpacks it.
+    """
+    from bundling.archive import SUFFIX
+    from bundling.making import make_bundle, megabytes
+    from bundling.opening import run_of
+
+    root = run_of(settings.run_dir, run)
+    target = output or Path(f"{root.run_id}{SUFFIX}")
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists", hint="--force writes over it, -o FILE names another")
+    made = make_bundle(root, target, max_size, os.environ)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "file": str(made.path),
+        "bytes": made.bytes,
+        "files": made.files,
+        "redacted": made.redacted,
+        "left_out": made.left_out,
+    }
+
+    def text() -> None:
+        write(f"{made.path}: {megabytes(made.bytes)}, {made.files} files of {root.run_id}")
+        if made.redacted:
+            write(f"  redacted in {made.redacted} places: values of options named as secrets")
+        for line in made.left_out:
+            write(f"  left out: {line}")
+        write(f"  the report to paste: `brokerstorm open {made.path}`, then issue.md in its folder")
+
+    settings.show(document, text)
+    return Exit.PASS
+
+
+@command("open", example="brokerstorm open report.tar.gz\nbrokerstorm open report.tar.gz DIR")
+@click.argument("bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path))
+def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
+    """Unpack a bundle of a run.
+
+    DIR is a new or empty folder; default RUN_DIR/ID, where every command finds the run by its id. Only plain
+    files below DIR are written, and no more of them than a bundle may hold. `show`, `trace`, `analyze` and
+    `run --replay` take the folder, and the archive itself.
+    """
+    from bundling.opening import folder_of, open_bundle
+
+    opened = open_bundle(bundle, folder or settings.run_dir / folder_of(bundle))
+    run = opened.run.root
+    left_out = [str(line) for line in opened.cover.get("left_out") or ()]
+    document = {"schema_version": SCHEMA_VERSION, "folder": str(run), "left_out": left_out}
+    named = str(run) if folder else opened.run.run_id
+
+    def text() -> None:
+        write(f"{run}: {opened.cover.get('run')}, bundled by {opened.cover.get('made_by')}")
+        for line in left_out:
+            write(f"  left out: {line}")
+        write(f"  `brokerstorm show {named}`, `brokerstorm analyze {named}`; issue.md is the report")
+
+    settings.show(document, text)
+    return Exit.PASS

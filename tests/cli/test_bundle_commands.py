@@ -1,0 +1,184 @@
+"""`bundle` and `open`, and the commands that read what they leave, on the file as well as on the folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bundling.archive import write_archive
+from cli import main
+from commands import starting
+from commands.repro import ReproRequest, as_in_run
+from commands.running import RunRequest
+from harness.errors import Exit, UsageError
+from harness.rundir import RunDir, read_json, write_json
+from tests.planted.campaign import LOST, leave_campaign
+
+CAMPAIGN = "20260101-000000-kafka-quick"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a campaign, and one with nothing but its bundle ``x.tar.gz``."""
+    root = tmp_path_factory.mktemp("bundling")
+    campaign = leave_campaign(root / "runs")
+    there = root / "there"
+    there.mkdir()
+    assert main(["--run-dir", str(campaign.root.parent), "-q", "bundle", "-o", str(there / "x.tar.gz")]) == 0
+    assert main(["--run-dir", str(there / "runs"), "open", str(there / "x.tar.gz")]) == 0
+    return root
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(words)
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", [CAMPAIGN, "FILE"])
+@pytest.mark.parametrize(
+    "words", [["show", "RUN"], ["trace", LOST, "RUN"], ["trace", "--first", "RUN"]], ids=" ".join
+)
+def test_an_opened_bundle_says_what_the_run_said(
+    runs: Path, words: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    asked = str(runs / "there" / "x.tar.gz") if name == "FILE" else name
+    in_bundle = [asked if word == "RUN" else word for word in words]
+    own = [CAMPAIGN if word == "RUN" else word for word in words]
+    code, out, _ = told(capsys, "--run-dir", str(runs / "there" / "runs"), "--json", *in_bundle)
+    assert (code, json.loads(out)) == (
+        (found := told(capsys, "--run-dir", str(runs / "runs"), "--json", *own))[0],
+        json.loads(found[1]),
+    )
+
+
+def test_an_opened_bundle_has_its_pages_and_its_issue(runs: Path) -> None:
+    run = RunDir(runs / "there" / "runs" / CAMPAIGN)
+    assert "acked-lost" in run.report.read_text()
+    assert [each.report.exists() for each in run.rounds()] == [True, True]
+    issue = (run.root / "issue.md").read_text()
+    for text in (
+        *("## What was expected", "## What happened", "## The sequence", "## Hit rate", "## Repeat"),
+        *("brokerstorm run kafka-quick --seed 7", "acked-lost: 2 in 1 episode", f"The life of {LOST}"),
+        *("#1 pause kafka-1", "unsafe, expected acked-lost: 1 of 1 round with acked-lost"),
+    ):
+        assert text in issue, text
+
+
+@pytest.mark.parametrize("name", [f"{CAMPAIGN}/unsafe-1", "latest/unsafe-1"])
+def test_one_round_of_a_campaign_is_a_run_of_its_own(
+    runs: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        told(capsys, "--run-dir", str(runs / "runs"), "bundle", name, "-o", str(tmp_path / "1.tar.gz"))[0]
+        == 0
+    )
+    assert told(capsys, "open", str(tmp_path / "1.tar.gz"), str(tmp_path / "one"))[0] == 0
+    code, out, _ = told(capsys, "show", f"{tmp_path}/one")
+    assert code == Exit.FAIL
+    assert "acked-lost" in out
+
+
+def test_run_replay_takes_a_round_of_an_opened_bundle_and_the_file_of_one(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[RunRequest] = []
+    monkeypatch.setattr("commands.running.run_request", lambda _settings, request: asked.append(request) or 0)
+    own, opened = str(runs / "runs"), str(runs / "there" / "runs")
+    file = tmp_path / "1.tar.gz"
+    assert told(capsys, "--run-dir", own, "bundle", f"{CAMPAIGN}/unsafe-1", "-o", str(file))[0] == 0
+    for place, name in ((opened, f"{CAMPAIGN}/unsafe-1"), (str(tmp_path / "runs"), str(file))):
+        assert told(capsys, "--run-dir", place, "run", "--replay", name)[0] == 0
+    faults = [(each.replay.faults.read_text(), read_json(each.replay.plan)) for each in asked if each.replay]
+    assert len(faults) == 2
+    assert faults[0] == faults[1]
+
+
+def test_repro_repeats_what_was_asked(runs: Path, tmp_path: Path) -> None:
+    run = RunDir(runs / "there" / "runs" / CAMPAIGN)
+    question = {"pair": "a-b", "rounds": 10, "quick": True}
+    given = {"overrides": (), "client_jars": None, "keep_up": False, "offline": False, "runtime": "auto"}
+    request = ReproRequest(
+        bug=str(run.root),
+        pair="",
+        rounds=None,
+        quick=False,
+        seed=None,
+        master=None,
+        **given,  # type: ignore[arg-type]
+    )
+    settings = starting.Settings(False, False, 0, False, tmp_path, None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="was not left by `repro`"):
+        as_in_run(settings, request)
+    document = read_json(run.campaign)
+    write_json(run.campaign, document | {"reproduction": {"question": question}})
+    asked = as_in_run(settings, request)
+    write_json(run.campaign, document)
+    assert (asked.bug, asked.pair, asked.seed, asked.quick) == (str(run.scenario), "a-b", 7, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["bundle", "nosuch"], "no run 'nosuch'"),
+        (["bundle", "unjudged"], "has not been judged"),
+        (["bundle", "unsealed"], "is not sealed"),
+        (["bundle", CAMPAIGN, "--max-size", "1KB"], "does not fit into 1.0 kB"),
+        (["bundle", CAMPAIGN, "--max-size", "large"], "'large' is no size"),
+        (["bundle", CAMPAIGN, "--max-size", "0"], "'0' is no size"),
+        (["bundle", CAMPAIGN, "--max-size", "9" * 400], "is no size"),
+        (["bundle", CAMPAIGN, "-o", "/nosuch/x.tar.gz"], "cannot write /nosuch/x.tar.gz"),
+        (["open", "nosuch.tar.gz"], "does not exist"),
+        (["open", __file__], "is no bundle"),
+        (["show", "broken.tar.gz"], "is no bundle"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value)[:40],
+)
+def test_what_cannot_be_bundled_or_opened_is_said(
+    runs: Path, tmp_path: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.tar.gz").write_bytes(b"broken")
+    whole = RunDir(runs / "runs" / CAMPAIGN / "unsafe-1")
+    for name, documents in (("unjudged", ("manifest.json",)), ("unsealed", ("manifest.json", "result.json"))):
+        folder = runs / "runs" / name
+        folder.mkdir(exist_ok=True)
+        for each in documents:
+            (folder / each).write_bytes((whole.root / each).read_bytes())
+        (folder / "plan.json").write_bytes(whole.plan.read_bytes())
+    code, out, err = told(capsys, "--run-dir", str(runs / "runs"), *words)
+    assert (code, out) == (Exit.USAGE, "")
+    assert says in err
+    assert not list(tmp_path.glob("*kafka*"))
+
+
+def test_nothing_is_written_over(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.tar.gz").write_text("mine")
+    words = ("--run-dir", str(runs / "runs"), "bundle", CAMPAIGN, "-o", str(tmp_path / "x.tar.gz"))
+    assert told(capsys, *words)[0] == Exit.USAGE
+    assert (tmp_path / "x.tar.gz").read_text() == "mine"
+    assert told(capsys, *words, "--force")[0] == Exit.PASS
+    assert told(capsys, "open", str(tmp_path / "x.tar.gz"), str(tmp_path))[0] == Exit.USAGE
+
+
+@pytest.mark.parametrize("name", ["../mine", "/tmp", "..", "a/../../mine"])
+def test_rounds_of_an_opened_bundle_stay_below_its_folder(
+    runs: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = RunDir(tmp_path / "mine").create()
+    mine.manifest.write_text("{}")
+    mine.result.write_bytes((runs / "runs" / CAMPAIGN / "unsafe-1" / "result.json").read_bytes())
+    document = read_json(runs / "runs" / CAMPAIGN / "campaign.json") | {"runs": [name]}
+    with (tmp_path / "x.tar.gz").open("wb") as out:
+        write_archive(
+            out,
+            "x",
+            {"bundle.json": b'{"schema_version": 1}', "campaign.json": json.dumps(document).encode()},
+        )
+    assert told(capsys, "open", str(tmp_path / "x.tar.gz"), str(tmp_path / "x"))[0] == Exit.PASS
+    code, _, err = told(capsys, "analyze", f"{tmp_path}/x")
+    assert (code, "is no folder of a round" in err) == (Exit.USAGE, True)
+    assert not mine.report.exists()

@@ -1,0 +1,270 @@
+"""Shrinking: what is left is what the class needs, whatever is luck, cut off or cannot be run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commands.plans import read_scenario
+from commands.shrinks import seen_of
+from harness.errors import Interrupted, UsageError
+from harness.rundir import RunDir, write_json
+from shrinking.ddmin import ddmin, single
+from shrinking.document import not_tried, smallest_text
+from shrinking.record import Record, Seen, key_of
+from shrinking.reductions import KEPT, SIZES, Reduction, Shape, cost, pinned, shape_of
+from shrinking.search import Search
+from tests.report_samples import failing, fault_rows, unknown
+
+CLS = "acked-lost"
+Data = Mapping[str, Any]
+
+
+def storm() -> Shape:
+    scenario = read_scenario("kafka-storm")
+    return shape_of(scenario, pinned(scenario))
+
+
+@dataclass
+class Scripted:
+    """A player: the class shows where ``needs`` says so, in ``rate`` of the rounds; each takes its time."""
+
+    needs: Callable[[Data], bool]
+    rate: float = 1.0
+    refuses: Callable[[Data], str] = lambda data: ""
+    played: list[Data] = field(default_factory=list)
+    now_s: float = 0.0
+    stops_after: int = 10_000
+    luck: random.Random = field(default_factory=lambda: random.Random(5))
+
+    def refusal(self, candidate: Data) -> str:
+        return self.refuses(candidate)
+
+    def play(self, candidate: Data, seed: int) -> Seen:
+        if len(self.played) >= self.stops_after:
+            raise Interrupted("stopped by SIGINT", signal_number=2)
+        self.played.append(candidate)
+        self.now_s += cost(candidate)[0] + 20.0
+        shows = self.needs(candidate) and self.luck.random() < self.rate
+        return Seen({CLS: 3} if shows else {}, folder=f"round-{seed}")
+
+    def search(self, shape: Shape | None = None, **more: Any) -> Search:
+        given: dict[str, Any] = {"cls": CLS, "seed": 7, "budget_s": None, "record": Record(None, {}), **more}
+        return Search(shape or storm(), self, clock=lambda: self.now_s, **given)
+
+
+def freeze_with_acks_1(data: Data) -> bool:
+    """Needs a freeze of a broker, an option, and a rate that is not too low."""
+    shop = data["load"]["producers"]["shop"]
+    has_freeze = any(step["fault"] == "pause" for step in data.get("faults", []))
+    return has_freeze and "acks" in shop.get("options", {}) and int(data["load"]["rate"]) >= 500
+
+
+def test_what_is_left_is_what_the_class_needs() -> None:
+    search = Scripted(freeze_with_acks_1).search()
+    assert search.run()
+    assert search.is_whole
+    found = search.smallest
+    assert found["faults"] == [{"fault": "pause", "target": "random", "at": "1s", "for": "5s"}]
+    assert found["topics"]["orders"]["partitions"] == 1
+    assert found["load"]["producers"]["shop"]["options"] == {"acks": "all"}
+    assert found["load"]["consumers"] == {}
+    assert (found["load"]["rate"], found["load"]["duration"], found["load"]["warm_up"]) == (782, "8s", "1s")
+
+
+def test_requirements_clients_and_versions_stay() -> None:
+    search = Scripted(lambda data: True).search()
+    search.run()
+    assert search.smallest["require"] == search.shape.data["require"]
+    assert search.smallest["load"]["producers"]["shop"]["client"] == "confluent-kafka"
+
+
+def test_what_does_not_show_the_class_is_not_searched() -> None:
+    player = Scripted(lambda data: False)
+    search = player.search()
+    assert not search.run()
+    assert len(player.played) == 3
+
+
+def test_luck_leaves_a_part_in_and_takes_none_that_is_needed() -> None:
+    """At 60 %, what was accepted showed the class twice: none of it can lack what the class needs."""
+    wholes = 0
+    for seed in range(20):
+        search = Scripted(freeze_with_acks_1, rate=0.6, luck=random.Random(seed)).search()
+        if search.run():
+            assert freeze_with_acks_1(search.smallest)
+            wholes += 1
+            assert len(search.smallest["faults"]) < 4
+    assert wholes >= 16  # each question is answered wrongly in at most 10 %
+
+
+def test_it_is_the_same_under_a_seed_and_asks_nothing_twice() -> None:
+    first, again = Scripted(freeze_with_acks_1), Scripted(freeze_with_acks_1)
+    told: list[str] = []
+    one, two = first.search(), again.search(tell=told.append)
+    one.run()
+    two.run()
+    assert first.played == again.played
+    keys = [key_of(data) for data in first.played]
+    assert len(keys) == sum(map(len, one.record.played.values()))
+    assert all(2 <= keys.count(key) <= 3 for key in keys)
+    assert told[0].startswith("step 1 · as it is · shown in 2 of 2 rounds")
+
+
+def test_the_end_of_the_budget_keeps_the_best_and_says_what_was_not_tried() -> None:
+    player, told = Scripted(freeze_with_acks_1), list[str]()
+    search = player.search(budget_s=500.0, tell=told.append)
+    assert search.run()
+    assert not search.is_whole
+    assert player.now_s <= 500.0
+    assert told[-1].startswith("the time is over: ")
+    assert freeze_with_acks_1(search.smallest)
+    assert not_tried(search) > 0
+    assert "not tried" in smallest_text(search, command="brokerstorm shrink", day="today")
+
+
+@pytest.mark.parametrize("after", [0, 5, 17])
+def test_a_search_that_was_cut_off_goes_on_without_playing_a_round_twice(tmp_path: Path, after: int) -> None:
+    path = tmp_path / "shrink.json"
+    cut = Scripted(freeze_with_acks_1, stops_after=after)
+    record = Record(path, {"seed": 7})
+    record.save()
+    with pytest.raises(Interrupted):
+        cut.search(record=record).run()
+    rest, whole = Scripted(freeze_with_acks_1), Scripted(freeze_with_acks_1)
+    resumed, straight = rest.search(record=Record.read(path)), whole.search()
+    resumed.run()
+    straight.run()
+    assert resumed.smallest == straight.smallest
+    assert cut.played + rest.played == whole.played
+
+
+def test_what_plan_refuses_is_passed_over_without_a_round() -> None:
+    def refuses(data: Data) -> str:
+        return "" if data["load"].get("consumers") else "a group must read"
+
+    player = Scripted(lambda data: True, refuses=refuses)
+    search = player.search()
+    search.run()
+    assert all(data["load"].get("consumers") for data in player.played)
+    assert "billing" in search.smallest["load"]["consumers"]
+    text = smallest_text(search, command="brokerstorm shrink", day="today")
+    assert "needed: without it cannot be run: a group must read" in text
+
+
+def test_several_classes_ask_which_and_one_is_taken() -> None:
+    search = Scripted(lambda data: True).search(cls="")
+    search.run()
+    assert search.cls == CLS
+    with pytest.raises(UsageError, match="several classes: acked-lost, write-duplicate"):
+        Seen({CLS: 1, "write-duplicate": 2}).only_class()
+
+
+def test_a_round_that_is_unknown_without_an_effect_or_of_another_bug_shows_nothing(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    write_json(run.manifest, {"workers": []})
+    assert seen_of(failing(), run).classes[CLS] == 1486
+    assert seen_of(failing(), run).why_not == ""
+    assert seen_of(unknown(), run).why_not.startswith("unknown: ")
+    idle = [replace(row, effective=False) for row in fault_rows()]
+    assert seen_of(failing(faults=idle), run).why_not == "no fault took effect"
+    assert seen_of(failing(), run, "batchMetadataIndex").why_not.startswith("nothing has the text of the bug")
+    search = Scripted(lambda data: True).search()
+    assert not search._counts(Seen({CLS: 4}, why_not="no fault took effect"))
+
+
+def test_the_file_is_a_scenario_that_expects_the_class_and_says_why(tmp_path: Path) -> None:
+    search = Scripted(freeze_with_acks_1).search()
+    search.run()
+    text = smallest_text(search, command="brokerstorm shrink kafka-storm --seed 7", day="2026-11-22")
+    path = tmp_path / "smallest.yaml"
+    path.write_text(text)
+    assert read_scenario(str(path)).variants["smallest"].expect == CLS
+    lines = text.splitlines()
+    assert "#   faults[0]: {fault: kill, target: 'leader-of:orders', at: 8s, for: 5s}" in lines
+    at = lines.index("  - {fault: pause, target: random, at: 1s, for: 5s}")
+    assert lines[at - 1] == "  # needed: without it not shown in 3 rounds (error at most 10 %)"
+    at = lines.index("  rate: 782")
+    assert lines[at - 1].startswith("  # load.rate 196: not shown in 3 rounds")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sets(st.integers(0, 30)))
+def test_the_result_shows_the_class_and_no_single_reduction_more_does(wanted: set[int]) -> None:
+    shape = storm()
+    needed = {shape.reductions[n] for n in wanted if n < len(shape.reductions)}
+
+    def shows(data: Data) -> bool:
+        return all(_is_there(shape, data, each) for each in needed)
+
+    search = Scripted(shows).search(shape)
+    assert search.run()
+    assert search.is_whole
+    assert shows(search.smallest)
+    for each in shape.left(search.applied):
+        more = shape.without(search.applied | {each})
+        assert more == search.smallest or not shows(more)
+
+
+def _is_there(shape: Shape, data: Data, each: Reduction) -> bool:
+    """Whether a candidate has not got a reduction: only such are needed as can be told from the data."""
+    if each.at[0] == "faults" or "duration" in each.at:
+        kinds = [step["fault"] for step in data.get("faults", [])]
+        return each.at[0] != "faults" or shape.data["faults"][each.at[1]]["fault"] in kinds
+    value: Any = data
+    for key in each.at:
+        if key not in value:
+            return False
+        value = value[key]
+    return not each.step or value not in shape.values[each.at][each.step - 1 :]
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka-storm", "kafka-mix", "kafka-smoke", "pulsar-storm", "kafka-network", "qpid-storm"]
+)
+def test_a_scenario_as_it_is_and_with_one_reduction_is_read_again(name: str, tmp_path: Path) -> None:
+    from shrinking.words import file_text
+
+    scenario = read_scenario(name)
+    shape = shape_of(scenario, pinned(scenario))
+    assert shape.without([]) == shape.data
+    refused = 0
+    for number, each in enumerate(shape.reductions):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(file_text(shape.without([each]), [], {}))
+        assert yaml.safe_load(path.read_text())["name"] == name
+        try:
+            read_scenario(str(path))
+        except UsageError:
+            refused += 1
+    assert refused <= len(shape.reductions) // 2
+
+
+def test_what_is_a_size_and_what_stays_are_keys_of_the_model() -> None:
+    for model, key in SIZES:
+        assert key in model.model_fields
+    for part, keys in KEPT.items():
+        assert keys <= set(part.model_fields)
+
+
+@given(st.lists(st.integers(), unique=True, max_size=12), st.data())
+def test_ddmin_finds_the_only_set_that_is_needed(parts: list[int], data: st.DataObject) -> None:
+    needed = data.draw(st.sets(st.sampled_from(parts))) if parts else set()
+    asked: list[list[int]] = []
+
+    def suffices(kept: list[int]) -> bool:
+        asked.append(kept)
+        return needed <= set(kept)
+
+    assert set(ddmin(parts, suffices)) == needed
+    assert set(single(parts, suffices)) == needed
+    if parts and not needed:
+        assert asked[0] == []
