@@ -97,8 +97,9 @@ def differences(rounds: Sequence[Round], cell: str, at: str) -> list[str]:
 
 
 def _facts(row: Round) -> Mapping[str, str]:
+    is_told = all(name in row.versions for name in row.client.split(", "))
     known = {
-        row.client: row.client_version,
+        "" if is_told else row.client: row.client_version,
         row.system: row.broker_version,
         **row.versions,
         "machine": row.machine,

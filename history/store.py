@@ -7,9 +7,7 @@ stand ``-wal`` and ``-shm`` while it is open (and after a kill -9): copy all thr
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,21 +16,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from filelock import FileLock, Timeout
-
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.errors import UsageError
+from history.opening import connected, migrate, refuse_another_kind, require_sound, set_aside, told
 from history.rounds import Found, Round
-from history.schema import COLUMNS, MIGRATIONS, VERSION
+from history.schema import COLUMNS
 
 DEFAULT_NAME: Final = "history.sqlite"
 #: How long another writer is waited for.
 WAIT_S: Final = 30.0
 #: Nights that an expected duration is the median of.
 _EXPECTED_NIGHTS: Final = 5
-_SIDE_FILES: Final = ("-wal", "-shm")
-#: Names of databases, and how each SQLite 3 file begins.
-_SUFFIXES: Final = (".sqlite", ".sqlite3", ".db")
-_HEADER: Final = b"SQLite format 3\0"
 _FOUND = ("class", "status", "count", "episodes", "sentence", "message", "place", "said")
 
 
@@ -62,20 +55,20 @@ class History:
             EnvironmentNotReady: another process has held it for ``wait_s``, or the disk is full.
         """
         notes = []
-        with _told(path, wait_s):
+        with told(path, wait_s):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UsageError(f"cannot make the folder of {path}: {error.strerror}") from error
-            connection = _connected(path, wait_s)
+            connection = connected(path, wait_s)
             if connection is None:
-                _refuse_another_kind(path)
-                notes = _set_aside(path, wait_s)
-                connection = _connected(path, wait_s)
+                refuse_another_kind(path)
+                notes = set_aside(path, wait_s)
+                connection = connected(path, wait_s)
             if connection is None:
                 raise UsageError(f"{path} cannot be used as a history", hint="name another file")
             try:
-                _migrate(connection, path)
+                migrate(connection, path)
             except BaseException:
                 connection.close()
                 raise
@@ -127,6 +120,38 @@ class History:
             connection.execute(
                 "INSERT OR REPLACE INTO skipped VALUES (?, ?, ?, ?)", (night, suite, cell, why)
             )
+
+    def merge(self, source: Path) -> tuple[int, int]:
+        """Take all of another history that is not here yet, or nothing; (rounds added, already here).
+
+        The other file stays as it is, but for being brought to this schema.
+
+        Raises:
+            UsageError: it is this file, no history, damaged, or of a newer schema.
+            EnvironmentNotReady: locked for too long, or the disk is full.
+        """
+        if source.exists() and self.path.samefile(source):
+            raise UsageError(f"{source} is the history that others are merged into", hint="name the others")
+        require_sound(source, self._wait_s)
+        columns, found = ", ".join(column.name for column in COLUMNS), f"key, number, {', '.join(_FOUND)}"
+        new = "FROM other.{} WHERE key NOT IN (SELECT key FROM main.rounds)"
+        with told(source, self._wait_s):
+            self._connection.execute("ATTACH ? AS other", (str(source),))
+        try:
+            with self._writing() as connection:
+                connection.execute("PRAGMA defer_foreign_keys = ON")  # findings come before their rounds
+                there = connection.execute("SELECT count(*) FROM other.rounds").fetchone()[0]
+                connection.execute(
+                    f"INSERT INTO main.findings ({found}) SELECT {found} {new.format('findings')}"
+                )
+                connection.execute(
+                    f"INSERT INTO main.rounds ({columns}) SELECT {columns} {new.format('rounds')}"
+                )
+                added = connection.execute("SELECT changes()").fetchone()[0]
+                connection.execute("INSERT OR IGNORE INTO main.skipped SELECT * FROM other.skipped")
+        finally:
+            self._connection.execute("DETACH other")
+        return added, there - added
 
     # ----- reading
 
@@ -181,7 +206,7 @@ class History:
     # ----- SQL
 
     def _rows(self, query: str, values: Any = ()) -> list[tuple[Any, ...]]:
-        with _told(self.path, self._wait_s):
+        with told(self.path, self._wait_s):
             return self._connection.execute(query, values).fetchall()
 
     def _rounds(self, where: str, values: Any) -> Iterator[Round]:
@@ -197,7 +222,7 @@ class History:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction, which takes the writer's lock at once: no read that has to become a write."""
-        with _told(self.path, self._wait_s):
+        with told(self.path, self._wait_s):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -227,126 +252,3 @@ def _round(values: Sequence[Any], found: Mapping[str, list[Found]]) -> Round:
     for name in ("is_sticky", "is_control"):
         made[name] = bool(made[name])
     return Round(**made, found=found.get(made["key"], []))
-
-
-# ----- opening -------------------------------------------------------------------------------------------
-
-
-def _connected(path: Path, wait_s: float) -> sqlite3.Connection | None:
-    """A connection to a sound file (or to none yet); None where it is damaged or no database."""
-    connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
-    try:
-        connection.execute("PRAGMA foreign_keys = ON")
-        if connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            return connection
-    except sqlite3.DatabaseError as error:
-        if not _is_damage(error):
-            connection.close()
-            raise
-    connection.close()
-    return None
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def _refuse_another_kind(path: Path) -> None:
-    """A file that neither begins as a database nor is named like one may be dear to the user.
-
-    Raises:
-        UsageError: it is left as it is.
-    """
-    with path.open("rb") as file:
-        begins = file.read(len(_HEADER))
-    if begins != _HEADER and path.suffix not in _SUFFIXES:
-        raise UsageError(
-            f"{path} is no history, and no database at all; it is left as it is",
-            hint=f"name the history another way, such as {path.with_suffix('.sqlite').name}",
-        )
-
-
-def _set_aside(path: Path, wait_s: float) -> list[str]:
-    """Rename a damaged file and what stands beside it; of two processes one does, the other finds it done."""
-    lock = FileLock(f"{path}.lock", timeout=wait_s)
-    try:
-        with lock:
-            again = _connected(path, wait_s)
-            if again is not None:
-                again.close()
-                return []
-            aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-            for suffix in ("", *_SIDE_FILES):
-                if os.path.exists(f"{path}{suffix}"):
-                    os.replace(f"{path}{suffix}", f"{aside}{suffix}")
-    except Timeout as error:
-        raise _locked(path, wait_s) from error
-    return [f"the history {path} was damaged: it is kept as {aside.name}, and a new one is begun"]
-
-
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to `VERSION`, in one transaction.
-
-    Raises:
-        UsageError: it is of a newer version, or is a database of something else.
-    """
-    if _version(connection, path) == VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for step in MIGRATIONS[_version(connection, path) :]:  # another process may have been first
-            for statement in filter(str.strip, step.split(";")):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-def _version(connection: sqlite3.Connection, path: Path) -> int:
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > VERSION:
-        raise UsageError(
-            f"{path} has schema {version} of the history, this version knows up to {VERSION}",
-            hint="use the newer brokerstorm that wrote it, or name another file",
-        )
-    if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise UsageError(f"{path} is a database of something else", hint="name another file")
-    return version
-
-
-@contextmanager
-def _told(path: Path, wait_s: float) -> Iterator[None]:
-    """Errors of SQLite as errors of ours, with the next step."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        code = (error.sqlite_errorcode or 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise _locked(path, wait_s) from error
-        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            raise EnvironmentNotReady(
-                f"cannot write to the history {path}: {error}", hint="make room on that disk; nothing is lost"
-            ) from error
-        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-            raise UsageError(
-                f"cannot use {path} as a history: {error}", hint="name a file that can be written"
-            ) from error
-        raise
-    except sqlite3.DatabaseError as error:
-        if not _is_damage(error):
-            raise
-        raise EnvironmentNotReady(
-            f"the history {path} was damaged while it was open: {error}",
-            hint="the next command keeps it aside and begins a new one; `history import` takes the runs back",
-        ) from error
-
-
-def _locked(path: Path, wait_s: float) -> EnvironmentNotReady:
-    return EnvironmentNotReady(
-        f"another process has held the history {path} for {wait_s:g} s",
-        hint="wait for it to end; `fuser` names the process",
-    )

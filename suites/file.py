@@ -106,7 +106,7 @@ def new_suite(path: Path) -> str:
     """A commented suite to edit, named after its file."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "mine"
     text = (FOLDER / "new.template").read_text()
-    values = {"@NAME@": name, "@SCHEMA@": str(SCHEMA_FILE), "FILE": str(path)}
+    values = {"@NAME@": name, "@SCHEMA@": SCHEMA_FILE.name, "FILE": str(path)}
     return re.sub("|".join(values), lambda found: values[found[0]], text)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from harness.errors import BrokerstormError, UsageError, did_you_mean
+from harness.toolchains.own_builds import absolute, is_own
 from suites.file import SuiteFile
 from suites.model import MatrixSpec
 from suites.versions import DEFAULT, Chosen
@@ -152,6 +153,8 @@ def expand(file: SuiteFile, axes: Axes) -> list[Cell]:
     cells: dict[str, Cell] = {}
     ranks: dict[tuple[str, ...], int] = {}
     for number, spec in enumerate(file.suite.cells):
+        if not (spec.scenarios or spec.bugs):
+            raise file.error(("cells", number), "is an empty matrix: it names neither scenarios nor bugs")
         made = 0
         for cell in _of_matrix(file, number, spec, axes, ranks):
             made += 1
@@ -161,13 +164,11 @@ def expand(file: SuiteFile, axes: Axes) -> list[Cell]:
             if len(cells) > MAX_CELLS:
                 raise file.error(("cells", number), f"more than {MAX_CELLS:,} cells")
         if not made:
-            what = "its exclusions leave no cell" if spec.scenarios or spec.bugs else _EMPTY
-            raise file.error(("cells", number), what)
+            raise file.error(("cells", number), "its exclusions leave no cell")
     return list(cells.values())
 
 
 _TWICE: Final = "join the two, or give one of them settings of its own"
-_EMPTY: Final = "is an empty matrix: it names neither scenarios nor bugs"
 
 
 def _of_matrix(
@@ -299,7 +300,7 @@ def _clients(
         if library in facts.clients:
             for index, asked in enumerate(versions):
                 where = (*at[:2], "clients", library, index)
-                chosen = _asked(file, where, partial(_resolved, axes.client, library, asked))
+                chosen = _asked(file, where, partial(_resolved, file, axes.client, library, asked))
                 found += [(library, each) for each in chosen]
     return found or [("", Chosen("", ""))]
 
@@ -310,12 +311,18 @@ def _brokers(
     found = []
     for index, asked in enumerate(spec.brokers.get(facts.system, ())):
         where = (*at[:2], "brokers", facts.system, index)
-        found += _asked(file, where, partial(_resolved, axes.broker, facts.system, asked))
+        found += _asked(file, where, partial(_resolved, file, axes.broker, facts.system, asked))
     return found or [Chosen("", "")]
 
 
-def _resolved(resolve: Callable[[str, str], list[Chosen]], name: str, asked: str) -> list[Chosen]:
-    return [Chosen(DEFAULT, "", DEFAULT)] if asked == DEFAULT else resolve(name, asked)
+def _resolved(
+    file: SuiteFile, resolve: Callable[[str, str], list[Chosen]], name: str, asked: str
+) -> list[Chosen]:
+    if asked == DEFAULT:
+        return [Chosen(DEFAULT, "", DEFAULT)]
+    # A build of one's own lies beside the file; its cell has the same name on every machine.
+    found = resolve(name, absolute(asked, file.path.parent))
+    return [replace(each, asked=asked, written=asked) for each in found] if is_own(asked) else found
 
 
 def _asked(file: SuiteFile, at: tuple[str | int, ...], ask: Callable[[], _T]) -> _T:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from harness.durations import Seconds
 from harness.scenario.part import Name, Part
+from harness.toolchains.own_builds import is_own
 
 Option = str | int | float | bool
 Runtime = Literal["auto", "process", "docker"]
@@ -45,8 +46,10 @@ def _bytes(value: object) -> object:
 
 
 def _version(text: str) -> str:
-    if not _VERSION.match(text):
-        raise ValueError("must be a version, latest, latest-minor, default or >= a version such as >=2.14")
+    if not _VERSION.match(text) and not is_own(text):
+        raise ValueError(
+            "must be a version, latest, latest-minor, default, >= a version such as >=2.14, or dir:PATH"
+        )
     return text
 
 
@@ -119,7 +122,8 @@ class MatrixSpec(Part):
         default_factory=dict,
         description="client library -> versions; one library is varied at a time, scenarios without it run "
         "as they are. `latest`: the newest release; `latest-minor`: the newest of the major version that "
-        "comes with brokerstorm; `>=2.14`: the newest of each minor version from 2.14 on",
+        "comes with brokerstorm; `>=2.14`: the newest of each minor version from 2.14 on; `dir:PATH`: a "
+        "build of your own, relative to this file",
     )
     brokers: dict[str, list[Version]] = Field(
         default_factory=dict, description="system -> broker versions; words as for clients"

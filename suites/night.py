@@ -11,6 +11,7 @@ Each file appears by one rename, so a night that was killed can go on: a turn is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,12 +20,13 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import Exit, UsageError
-from harness.rundir import RunDir, read_json, write_json
+from harness.rundir import NIGHT_FILE, RunDir, read_json, write_json
 from suites.matrix import Cell
 from suites.model import FailOn, Keep
 
 SCHEMA_VERSION: Final = 1
 Word = Literal["pass", "fail", "unknown", "broken"]
+_NAME: Final = re.compile(r"\d{8}(?:[._-][A-Za-z0-9._-]*)?\Z")
 _WORDS: Final[dict[int, Word]] = {Exit.PASS: "pass", Exit.FAIL: "fail", Exit.UNKNOWN: "unknown"}
 
 
@@ -120,7 +122,7 @@ class NightDir:
 
     @property
     def plan(self) -> Path:
-        return self.root / "night.json"
+        return self.root / NIGHT_FILE
 
     @property
     def document(self) -> Path:
@@ -194,12 +196,43 @@ def nights(run_dir: Path, suite: str = "") -> Iterator[NightDir]:
     """Every night below a folder of runs, of one suite or of all, newest first."""
     if not run_dir.is_dir():
         return
-    for path in sorted(run_dir.glob("*/night.json"), reverse=True):
+    for path in sorted(run_dir.glob(f"*/{NIGHT_FILE}"), reverse=True):
         night = NightDir(path.parent)
         if path.parent.is_symlink():
             continue
         if not suite or read_json(path).get("suite") == suite:
             yield night
+
+
+def night_named(run_dir: Path, name: str, last: str) -> NightDir:
+    """The folder of a night whose name is given, so that several machines play the same one.
+
+    Args:
+        last: the last night that the history knows; empty = none.
+
+    Raises:
+        UsageError: the name does not sort behind the nights before, or is taken here.
+    """
+    if not _NAME.match(name):
+        raise UsageError(
+            f"--night {name} must begin with the day, and have letters, digits, '.', '_' and '-' only",
+            hint="nights sort by their names: 20261122, 20261122-2, 20261122-011700-nightly",
+        )
+    if name < last:
+        raise UsageError(
+            f"--night {name} would come before {last}, which the history has", hint="nights sort by name"
+        )
+    try:
+        (run_dir / name).mkdir(parents=True)
+    except FileExistsError:
+        raise UsageError(
+            f"{run_dir / name} is there already", hint="--resume goes on with a night; or name another"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to the run folder {run_dir}: {error.strerror}", hint="--run-dir names another"
+        ) from error
+    return NightDir(run_dir / name)
 
 
 def unfinished(run_dir: Path, suite: str) -> NightDir:

@@ -86,6 +86,38 @@ def choose(asked: str, default: str, releases: Sequence[str]) -> list[Chosen]:
     return found
 
 
+def between(ends: tuple[str, str], releases: Sequence[str]) -> list[str]:
+    """The releases from one end to the other, both included, the oldest first; candidates are left out
+    unless they are an end.
+
+    Args:
+        releases: as the package index lists them, in any order.
+
+    Raises:
+        UsageError: an end is not released, or both are the same.
+    """
+    names = {end.rpartition(" ")[0] for end in ends}
+    for end in ends:
+        if end not in releases:
+            near = ", ".join(_nearest(end, releases))
+            raise UsageError(f"{end} is not released", hint=f"near it: {near}" if near else "")
+    if len(names) > 1:
+        raise UsageError(f"{ends[0]} and {ends[1]} are versions of two clients")
+    low, high = sorted(ends, key=numbers)
+    if low == high:
+        raise UsageError(f"good and bad are both {low}", hint="name two releases")
+    known = {each for each in releases if _RELEASE.match(each) and {each.rpartition(" ")[0]} == names}
+    inside = [each for each in known if numbers(low) < numbers(each) < numbers(high)]
+    return [low, *sorted(inside, key=numbers), high]
+
+
+def _nearest(version: str, known: Sequence[str]) -> list[str]:
+    """Releases near one that there is not, the oldest first."""
+    same = [each for each in known if _RELEASE.match(each)]
+    near = sorted(same, key=lambda each: _distance(numbers(each), numbers(version)))
+    return sorted(near[:_NEAR], key=numbers)
+
+
 class Releases:
     """Lists of released versions, kept in a folder of the cache.
 
@@ -127,9 +159,7 @@ class Releases:
             known = self.of(name, ask)
         except BrokerstormError:
             return []
-        same = [each for each in known if _RELEASE.match(each)]
-        near = sorted(same, key=lambda each: _distance(numbers(each), numbers(version)))
-        return [] if version in known else sorted(near[:_NEAR], key=numbers)
+        return [] if version in known else _nearest(version, known)
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}.json"
