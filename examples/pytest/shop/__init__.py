@@ -1,0 +1,1 @@
+"""The client that is tested: orders into a topic of Kafka."""
