@@ -47,7 +47,7 @@ lint: setup
 	fi
 
 check: lint ## format, lint, types and the tests that need no broker and no Java; before every commit
-	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/cli
+	@$(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS) tests/unit tests/cli
 
 test: lint ## format, lint, types and every test but the slow ones, on real brokers too
 	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)

@@ -13,7 +13,19 @@ from contextlib import ExitStack
 
 import click
 
-from commands import clusters, contract, histories, reading, starting, suites, tracing, upkeep
+from commands import (
+    bisect,
+    bundles,
+    clusters,
+    contract,
+    histories,
+    reading,
+    shrink,
+    starting,
+    suites,
+    tracing,
+    upkeep,
+)
 from commands.console import Group, report_problem, show_help
 from harness import __version__
 from harness.errors import BrokerstormError, Exit
@@ -25,7 +37,7 @@ COMPLETE = "_BROKERSTORM_COMPLETE"
 #: Shown of a file name that is too long: every such name comes from the command line.
 _NAME_SHOWN = 60
 #: A module of these that is missing is a bug; any other is a library that is not installed.
-_OURS = ("analysis", "cli", "commands", "faults", "harness")
+_OURS = ("analysis", "bundling", "cli", "commands", "faults", "harness")
 
 
 @click.group(
@@ -45,9 +57,12 @@ def cli() -> None:
 
 for _command in (
     *(upkeep.doctor, starting.list_, starting.new, starting.plan, upkeep.fetch, starting.run, starting.repro),
+    bisect.bisect,
+    shrink.shrink,
     *(suites.suite, histories.history),
     *(clusters.up, clusters.down, clusters.inject, contract.check_worker),
     *(reading.analyze, reading.show, tracing.trace, reading.compare, reading.explain),
+    *(bundles.bundle, bundles.open_),
     upkeep.clean,
 ):
     cli.add_command(_command)

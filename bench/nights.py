@@ -4,6 +4,7 @@
     python -m bench.nights --rounds 1         with one round a cell and night
     python -m bench.nights --page PAGE.html   365 nights of 50 cells as a page: its size, and how long
                                               Chromium needs to draw it
+    python -m bench.nights --plan             `suite plan` of 1,000 cells: time and CPU time
 
 Of 50 cells two are controls. Figures are log-normal with the spread of a small shared machine, one night in
 fifty five times that. The machine is slow for three nights in every forty: all cells, and the controls with
@@ -15,8 +16,10 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -31,6 +34,7 @@ from history.page import write_suite_page
 from history.report import report_of
 from history.rounds import Found, Round
 
+ROOT = Path(__file__).resolve().parents[1]
 CELLS, CONTROLS, NIGHTS = 50, 2, 200
 FIRST = date(2026, 1, 1)
 LOST = "acked-lost"
@@ -138,7 +142,7 @@ class Score:
 
     def _add_cell(self, cell: Cell, told: Sequence[Change], number: dict[str, int]) -> None:
         truth = "class" if cell.rates[0] != cell.rates[1] else "p99"
-        true = []
+        true: list[int] = []
         for change in told:
             is_of_it = cell.turn and (change.kind == "class" if truth == "class" else change.subject == "p99")
             in_time = number[change.told] >= cell.turn and number[change.at] >= cell.turn - 2
@@ -218,12 +222,43 @@ def _drawn_ms(browser: str, path: Path) -> int:
     return int(found[1])
 
 
+#: 1,000 cells: 5 scenarios by 10 client and 5 broker versions and 4 settings.
+THOUSAND = """\
+name: thousand
+cells:
+  - scenarios: [kafka-smoke, kafka-quick, kafka-mix, kafka-network, kafka-storm]
+    clients: {confluent-kafka: [CLIENTS]}
+    brokers: {kafka: [3.6.2, 3.7.2, 3.8.1, 3.9.1, 4.1.2]}
+    settings: {plain: {}, slow: {load.rate: 1000}, quiet: {load.rate: 500}, small: {load.payload: 100}}
+""".replace("CLIENTS", ", ".join(f"2.{minor}.0" for minor in (5, 6, 7, 8, 9, 10, 11, 12, 13, 15)))
+
+
+def planned() -> str:
+    """Five times `suite plan` of `THOUSAND`, with nothing asked of a package index."""
+    lines = []
+    with tempfile.TemporaryDirectory() as name:
+        suite = Path(name, "thousand.yaml")
+        suite.write_text(THOUSAND)
+        command = [sys.executable, "cli.py", "--run-dir", name, "suite", "plan", str(suite), "--offline"]
+        for _ in range(5):
+            began, cpu = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+            said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+            took_s, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu_s = after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime
+            lines.append(f"{said.splitlines()[-1]}: planned in {took_s:.2f} s, {cpu_s:.2f} s of CPU")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--plan", action="store_true")
     given = parser.parse_args()
+    if given.plan:
+        print(planned())
+        return
     if given.page:
         print(page(given.page))
         return

@@ -110,6 +110,7 @@ def _hooks(
             warm_up_s=plan.warm_up_s,
             load_s=plan.load_s,
             at_most_per_s=plan.rate_choice.at_most_per_s if plan.rate_choice else 0.0,
+            profile=plan.profile,
         )
         timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
         progress.plan_faults([(t_s, text) for t_s, firing, text in faults.described(timeline) if firing])

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 import harness
 from commands.console import run_dir_of
-from harness.rundir import LATEST, RunDir, all_runs
+from harness.rundir import LATEST, NIGHT_FILE, RunDir, all_runs
 from harness.scenario.bundled import SCHEMA_FILE, bundled_bugs, bundled_scenarios
 
 Items = list[CompletionItem[str]]
@@ -105,6 +105,11 @@ def _runs(context: click.Context, typed: str) -> Names:
     return {f"{head}/{run.run_id}": "" for run in RunDir(folder).rounds()}
 
 
+def _nights(context: click.Context, typed: str) -> Names:
+    found = sorted(run_dir_of(context).glob(f"*/{NIGHT_FILE}"), reverse=True)
+    return {path.parent.name: "" for path in found if not path.parent.is_symlink()}
+
+
 def _clusters(context: click.Context, typed: str) -> Names:
     """Runs whose cluster is up."""
     return {state.parts[-3]: "" for state in sorted(run_dir_of(context).glob("*/cluster/cluster.json"))}
@@ -118,8 +123,8 @@ def _classes(context: click.Context, typed: str) -> Names:
 
 def _faults(context: click.Context, typed: str) -> Names:
     """From the published schema: the kinds themselves take three times as long to load."""
-    schema = json.loads(SCHEMA_FILE.read_text())["properties"]["faults"]
-    return {kind["title"]: kind["description"] for kind in schema["items"]["oneOf"]}
+    schema = json.loads(SCHEMA_FILE.read_text())["properties"]["faults"]["items"]["properties"]["fault"]
+    return dict(zip(schema["enum"], schema["enumDescriptions"], strict=True))
 
 
 def _suites(context: click.Context, typed: str) -> Names:
@@ -143,6 +148,7 @@ variants = _completes(_variants)
 pairs = _completes(_pairs)
 suites = _completes(_suites, otherwise="file")
 runs = _completes(_runs, otherwise="dir")
+nights = _completes(_nights)
 clusters = _completes(_clusters)
 classes = _completes(_classes)
 faults = _completes(_faults)

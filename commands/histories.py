@@ -1,4 +1,4 @@
-"""The commands suite report, history import and history export."""
+"""The commands suite report, history import, history merge and history export."""
 
 from __future__ import annotations
 
@@ -120,10 +120,10 @@ def report_night(history: History, suite: str, night: str, folder: Path) -> Suit
     "history",
     cls=Group,
     is_part=True,
-    example="brokerstorm history import runs/*\nbrokerstorm history export history.parquet",
+    example="brokerstorm history import runs/*\nbrokerstorm history merge shard-*/history.sqlite",
 )
 def history() -> None:
-    """Take old runs into the history, and write it for other tools."""
+    """Take runs into the history, and write it for other tools."""
 
 
 @command("import", example="brokerstorm history import latest\nbrokerstorm history import runs/2026*")
@@ -169,6 +169,48 @@ def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int
     return Exit.USAGE if left_out and not added + there else Exit.PASS
 
 
+@command("merge", example="brokerstorm history merge shard-*/history.sqlite")
+@click.argument("others", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@history_option
+def merge(settings: Settings, others: tuple[Path, ...], file: Path | None) -> int:
+    """Take the rounds of other histories into this one: those of machines that shared a night.
+
+    FILE is a history file. What is here already stays as it is. A file that cannot be read is told and left
+    out.
+    """
+    added: dict[str, int] = {}
+    left_out: dict[str, str] = {}
+    there = 0
+    with opened(settings, file, make=True) as known:
+        for other in others:
+            try:
+                added[str(other)], old = known.merge(other)
+            except UsageError as error:
+                left_out[str(other)] = str(error)
+                continue
+            there += old
+        path = known.path
+
+    def text() -> None:
+        for other, count in added.items():
+            write(f"{other}: {count} rounds added")
+        for other, why in left_out.items():
+            paragraph(f"left out {other}: {why}", hanging="  ")
+        write(f"{path}: {sum(added.values())} rounds added, {there} were there")
+
+    settings.show(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "history": str(path),
+            "added": added,
+            "already_there": there,
+            "left_out": left_out,
+        },
+        text,
+    )
+    return Exit.USAGE if left_out else Exit.PASS
+
+
 @command("export", example="brokerstorm history export history.parquet")
 @click.argument("target", metavar="FILE.parquet", type=FileToWrite())
 @history_option
@@ -188,5 +230,5 @@ def export(settings: Settings, target: Path, file: Path | None) -> int:
     return Exit.PASS
 
 
-for _part in (import_, export):
+for _part in (import_, merge, export):
     history.add_command(_part)

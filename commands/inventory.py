@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from commands.console import Settings, write
 from commands.tables import paragraph, table
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ COLUMNS = {
     "workers": ("name", "version", "roles", "about"),
     "systems": ("name", "version", "topologies", "client"),
     "runs": ("run_id", "scenario", "status", "verdict"),
+    "nights": ("night", "suite", "status", "verdict"),
     "classes": ("class", "breaks", "sentence"),
 }
 _NEXT = {
@@ -32,6 +34,7 @@ _NEXT = {
     "workers": "docs/worker-protocol.md says how to add one",
     "systems": "docs/howto/choose-the-brokers.md says which versions were tried",
     "runs": "`brokerstorm show RUN` shows one again",
+    "nights": "`brokerstorm list runs NIGHT` has the runs of one; its page is report.html in its folder",
     "classes": "`brokerstorm explain CLASS` says more",
 }
 
@@ -126,7 +129,6 @@ def runs(settings: Settings) -> list[Row]:
 
 def _run(run: RunDir) -> Row:
     """One line about a run or a campaign; a damaged one is listed too, as such."""
-    from harness.errors import UsageError
     from harness.rundir import read_json
 
     row: Row = {"run_id": run.run_id, "path": str(run.root), "scenario": "", "status": "", "verdict": ""}
@@ -148,6 +150,61 @@ def _run(run: RunDir) -> Row:
     except (UsageError, KeyError, TypeError) as error:
         row["status"] = f"unreadable: {error}"
     return row
+
+
+def nights(settings: Settings) -> list[Row]:
+    from harness.rundir import read_json
+    from suites.night import nights as every_night
+
+    rows = []
+    for night in every_night(settings.run_dir):
+        row: Row = {
+            "night": night.id,
+            "path": str(night.root),
+            "suite": read_json(night.plan).get("suite", ""),
+        }
+        if night.is_over:
+            counts = read_json(night.document)["verdicts"]
+            verdict = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing ran"
+            rows.append({**row, "status": "complete", "verdict": verdict})
+        else:
+            finished = len(list((night.root / "turns").glob("*.json")))
+            rows.append({**row, "status": "unfinished", "verdict": f"{finished} finished"})
+    return rows
+
+
+def runs_of(settings: Settings, night: str) -> list[Row]:
+    """Runs of a night in its order, also those that are to come.
+
+    Raises:
+        UsageError: there is no such night.
+    """
+    from suites.night import NightDir
+    from suites.night import nights as every_night
+
+    found = NightDir(settings.run_dir / night)
+    if not found.plan.exists():
+        have = ", ".join(each.id for each in list(every_night(settings.run_dir))[:5])
+        raise UsageError(
+            f"no night {night!r} in {settings.run_dir}",
+            hint=f"nights there: {have or 'none yet'}. `brokerstorm list nights` shows all",
+        )
+    state = found.load()
+    rows = []
+    for turn in state.turns:
+        ended = found.ended(turn)
+        folder = found.folder(ended.folder if ended else turn.folder)
+        row = {"cell": turn.cell, "seed": turn.seed, "scenario": state.cell(turn).scenario}
+        if folder.manifest.exists() or folder.campaign.exists():
+            row |= _run(folder)
+        elif ended is not None:
+            row |= {"status": "removed", "verdict": ended.verdict}
+        else:
+            row |= {"status": "not run" if found.is_over else "to come", "verdict": ""}
+        if ended is not None and ended.verdict == "broken":
+            row |= {"status": "broken", "verdict": f"exit code {ended.exit_code}"}
+        rows.append({**row, "run_id": f"{found.id}/{folder.run_id}", "path": str(folder.root)})
+    return rows
 
 
 def classes(settings: Settings) -> list[Row]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from commands import completion
+from harness.errors import UsageError
 
 
 class FileToWrite(click.Path):
@@ -21,6 +22,20 @@ class FileToWrite(click.Path):
         if not path.name or str(path).encode(errors="ignore").decode() != str(path):
             self.fail(f"{str(path)!r} is no name of a file in UTF-8", param, ctx)
         return path
+
+
+def seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """Of an option that takes a time: ``90s``, ``3h`` -> seconds."""
+    if value is None or context.resilient_parsing:
+        return None
+    from harness.durations import parse_seconds  # brings pydantic, which completion can do without
+
+    try:
+        parsed = parse_seconds(value)
+    except ValueError as error:
+        raise UsageError(f"{parameter.opts[0]} {value} {error}") from error
+    assert isinstance(parsed, float)
+    return parsed
 
 
 seed_option = click.option(

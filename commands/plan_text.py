@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from commands.console import write
 from commands.tables import paragraph, table
+from harness.plan.profile import mean_rate_per_s, shares_over
 from harness.plan.rates import is_open, rate_words
 from harness.systems import SYSTEMS
+from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 Rows = list[list[str]]
 _ORDER = {True: "order kept", False: "order not kept", None: "order unknown"}
+#: Of the drawn profile: a page of 80 columns has room for it.
+PROFILE_COLUMNS = 60
 _BESIDE = ", beside brokers and Spark"
 _DEDUP = {True: "no duplicates", False: "duplicates possible", None: "duplicates unknown"}
 
@@ -52,21 +56,51 @@ def show_plans(
 def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
     """Rows of a plan, by what they are about."""
     size = f"{plan.payload_bytes}..{plan.payload_max_bytes}" if plan.payload_max_bytes else plan.payload_bytes
-    load = f"{rate_words(plan)} of {size} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
-    loads = [["load", load]]
+    if sizes := plan.payload_sizes:
+        size = f"{size} ({sizes[len(sizes) // 2]} and less is half of them)"
+    most = "up to " if plan.profile else ""
+    load = f"{most}{rate_words(plan)} of {size} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
+    loads = [["load", load], *_profile(plan)]
     if is_open(plan) and plan.rate_choice is not None:
         least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
         measured = f"the rate that this machine keeps is measured before the first round; {least}"
         loads.append(["", f"  {measured}, or the run is unknown"])
-    cluster = f"{plan.system} {plan.version}{_topology(plan)}{_settings(plan.broker_config)}"
+    cluster = f"{plan.system} {in_words(plan.version)}{_topology(plan)}{_settings(plan.broker_config)}"
     return {
         "cluster": [["cluster", cluster]],
         "topics": _topics(plan),
         "load": loads,
+        "required": _thresholds(plan),
         "producers": [row for producer in plan.producers for row in _producer(producer, plan)],
         "consumers": [row for consumer in plan.consumers for row in _consumer(consumer)],
         "faults": _faults(timeline, commands),
     }
+
+
+def _profile(plan: Plan) -> Rows:
+    """The rate over the load, drawn in a line; the highest level is all of it."""
+    if not plan.profile:
+        return []
+    from harness.progress.live import LEVELS
+
+    shares = shares_over(plan.profile, PROFILE_COLUMNS)
+    levels = "".join(
+        LEVELS[int(share * (len(LEVELS) - 1) + 0.5 + 1e-9)] if share > 0 else " " for share in shares
+    )
+    lowest, highest = (edge(share for _, share in plan.profile) * plan.rate_per_s for edge in (min, max))
+    words = (
+        f"{lowest:,.0f} to {highest:,.0f} msg/s, {mean_rate_per_s(plan):,.0f} on average and in the warm-up"
+    )
+    return [["", f"  {levels}"], ["", f"  {words}"]]
+
+
+def _thresholds(plan: Plan) -> Rows:
+    from analysis.verdict.thresholds import in_words
+
+    return [
+        ["required" if not i else "", in_words(each.name, each.at_most, outside_faults=each.outside_faults)]
+        for i, each in enumerate(plan.thresholds)
+    ]
 
 
 def show_preflight(checked: Preflight, rounds: int) -> None:
@@ -128,7 +162,12 @@ def _topics(plan: Plan) -> Rows:
         many = f"{len(topics)} topics, {first.name} to {topics[-1].name}" if len(topics) > 1 else ""
         shape = _count(first.partitions, "partition") if not system.is_queue else ""
         kept = "a queue" if system.is_queue else _count(first.replication, *system.copies)
-        rows.append(["topic", f"{name}: {', '.join(word for word in (many, shape, kept) if word)}"])
+        shares = plan.producers[0].topic_shares
+        if any(each.topic_shares != shares for each in plan.producers):
+            shares = {}  # of each producer's own messages, and they do not send to the same topics
+        share = sum(shares[topic.name] for topic in topics) / sum(shares.values()) if shares else 0.0
+        part = f"{share:.1%} of the messages" if share else ""
+        rows.append(["topic", f"{name}: {', '.join(word for word in (many, shape, kept, part) if word)}"])
     return rows
 
 
@@ -137,7 +176,7 @@ def _count(number: int, word: str, several: str = "") -> str:
 
 
 def _client(worker: ProducerPlan | ConsumerPlan) -> str:
-    return f"{worker.client} {worker.client_version}".rstrip()
+    return f"{worker.client} {in_words(worker.client_version)}".rstrip()
 
 
 def _consumer(consumer: ConsumerPlan) -> Rows:
@@ -164,6 +203,8 @@ def _producer(producer: ProducerPlan, plan: Plan) -> Rows:
     most = "at most " if is_open(plan) else ""
     rate = f", {most}{producer.rate_per_s:,.0f} msg/s" if producer.rate_per_s else ""
     threads = f", {producer.threads} threads" if producer.threads > 1 else ""
+    threads += ", a profile of its own" if producer.profile else ""
+    threads += f", keys skewed by {producer.skew:g}" if producer.skew else ""
     promised: dict[str, list[str]] = {}  # by the setting that decides it
     promised.setdefault(because["delivery"], []).append(f"delivery {promise.delivery}")
     promised.setdefault(because["order"], []).append(_ORDER[promise.order])

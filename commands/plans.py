@@ -6,14 +6,17 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.rundir import RunDir, read_json
+from harness.toolchains.own_builds import PREFIX
 
 if TYPE_CHECKING:
     from faults import Timeline
+    from harness.clusters import BrokerCluster
     from harness.plan.model import Plan
     from harness.scenario.model import Scenario
 
@@ -48,8 +51,29 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
             refuse_impossible(timeline, (scenario.system, cluster.version, cluster.topology), "process", {})
 
     return load_scenario(
-        name, overrides=overrides, clients=known_workers, classes=list(CLASSES), check_faults=check_faults
+        name,
+        overrides=overrides,
+        clients=known_workers,
+        classes=list(CLASSES),
+        check_faults=check_faults,
+        pin=pinned_version,
     )
+
+
+def pinned_version(scenario: Scenario, client: str, version: str) -> str:
+    """A version of a client, or of the brokers, that means the same to the end of the command.
+
+    Raises:
+        UsageError: a build of the user's that is not there, or is another one's.
+        EnvironmentNotReady: git cannot be asked.
+    """
+    from harness.clusters import pinned as pinned_brokers
+    from harness.workers import load_worker
+    from harness.workers import pinned as pinned_client
+
+    if not client:
+        return pinned_brokers(scenario.system, version)
+    return pinned_client(load_worker(client, scenario.worker_folders), version)
 
 
 def refuse_impossible(
@@ -63,19 +87,27 @@ def refuse_impossible(
         EnvironmentNotReady: a fault that this machine does not have the means for.
     """
     import faults
+
+    settings = tuple(sorted(broker_config.items()))
+    described = _described(cluster, runtime, settings, faults.needs_of([timeline]))
+    faults.refuse_unsupported(timeline, described)
+
+
+@lru_cache(maxsize=64)  # a suite asks the same of a thousand cells
+def _described(
+    cluster: tuple[str, str, str], runtime: str, settings: tuple[tuple[str, str], ...], needs: frozenset[str]
+) -> BrokerCluster[Any]:
     from harness.clusters import describe_cluster
 
     system, version, topology = cluster
-    needs = faults.needs_of([timeline])
-    described = describe_cluster(
+    return describe_cluster(
         system,
         version=version,
         topology=topology,
         runtime=runtime,
-        broker_config=broker_config,
+        broker_config=dict(settings),
         needs=needs,
     )
-    faults.refuse_unsupported(timeline, described)
 
 
 def node_roles(system: str, version: str = "", topology: str = "") -> dict[str, tuple[str, ...]]:
@@ -178,21 +210,19 @@ def with_jars(plan: Plan, folder: Path | None) -> Plan:
         UsageError: a version that only the user can bring, and they did not, or brought another.
     """
 
-    def found(version: str) -> str:
-        name = version.removeprefix(JARS)
-        if not version.startswith(JARS) or Path(name).is_absolute():
-            return version
-        return f"{JARS}{_jars_of(name, folder, plan.variant)}"
+    from harness.workers import load_worker, pinned
 
-    sides = {
-        "producers": [
-            p.model_copy(update={"client_version": found(p.client_version)}) for p in plan.producers
-        ],
-        "consumers": [
-            c.model_copy(update={"client_version": found(c.client_version)}) for c in plan.consumers
-        ],
-    }
-    return plan.model_copy(update=sides)
+    def found(client: str, version: str) -> dict[str, str]:
+        name = version.removeprefix(JARS)
+        if not version.startswith(JARS):
+            return {}
+        path = Path(name) if Path(name).is_absolute() else _jars_of(name, folder, plan.variant)
+        number = f" {path.name}" if path.name[:1].isdigit() else ""
+        return {"client_version": pinned(load_worker(client, plan.workers), f"{PREFIX}{path}{number}")}
+
+    producers = [p.model_copy(update=found(p.client, p.client_version)) for p in plan.producers]
+    consumers = [c.model_copy(update=found(c.client, c.client_version)) for c in plan.consumers]
+    return plan.model_copy(update={"producers": producers, "consumers": consumers})
 
 
 def _jars_of(version: str, folder: Path | None, variant: str) -> Path:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from commands.plans import cluster_of, needs_of, refuse_impossible, timeline_of
 from harness.errors import EnvironmentNotReady, ScenarioError
+from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
 
 if TYPE_CHECKING:
     from faults import Timeline
@@ -222,7 +223,8 @@ def _described(plans: Sequence[Plan], timelines: Sequence[Timeline], runtime: st
 def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
     """What cannot be as expected, or would prove nothing."""
     where = f"{plan.variant}: " if plan.variant else ""
-    for text in (*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan)):
+    of_plan = (*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan))
+    for text in (*of_plan, *_of_builds(plan)):
         yield f"{where}{text}"
 
 
@@ -242,6 +244,16 @@ def _of_limits(plan: Plan) -> Iterator[str]:
     for name in _PHASES:
         if not plan.limits[name]:
             yield f"limits.{name} is 0: that phase ends before anything can happen in it"
+
+
+def _of_builds(plan: Plan) -> Iterator[str]:
+    for client, version in clients_of(plan):
+        own = own_build(version)
+        if own and own.number == UNKNOWN:
+            yield (
+                f"the version of {client} from {own.path} is not known: it is taken for the newest, whose "
+                f"defaults may promise more; state it: {PREFIX}{own.path} 1.2.0"
+            )
 
 
 def _of_sizes(plan: Plan) -> Iterator[str]:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def _find(settings: Settings, name: str | None) -> RunDir:
-    from harness.rundir import find_run
+    from bundling.opening import run_of
 
-    return find_run(settings.run_dir, name)
+    return run_of(settings.run_dir, name)
 
 
 @command("analyze", example="brokerstorm analyze\nbrokerstorm analyze RUN --master spark://host:7077")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,9 @@ from commands.campaigns import opened_campaign
 from commands.console import Settings
 from commands.plans import for_a_new_run, read_scenario, with_jars
 from commands.preflight import preflight
+from commands.repro_options import refuse_mixture, replaced_versions
 from commands.running import MAX_SEED, close_run_folder, repeat_command
-from commands.summaries import JudgedRun, answer_of, client_version, show_campaign, summarize
+from commands.summaries import JudgedRun, answer_of, arm_versions, show_campaign, summarize
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.rundir import RunDir, new_run, write_json
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 DEFAULT_ROUNDS = 10
 #: Times that a round which does not count is run again.
 MOST_AGAIN = 2
+#: Rounds of a hunt in a row that do not count after which it ends.
+MOST_IDLE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +52,14 @@ class ReproRequest:
     seed: int | None
     overrides: tuple[str, ...]
     client_jars: Path | None
+    affected: str = ""
+    fixed: str = ""
     keep_up: bool
     offline: bool
     runtime: str
     master: str | None
+    until_hit: bool = False
+    max_time_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -62,6 +69,8 @@ class Reproduction:
     Attributes:
         plans: round -> affected and fixed, with the same seed.
         names: folders of the rounds that were begun, in their order.
+        further: of a hunt, the plans of round n, from 1.
+        max_time_s: of a hunt, time after which no round begins; None = no limit.
     """
 
     root: RunDir
@@ -72,6 +81,8 @@ class Reproduction:
     warnings: tuple[str, ...] = ()
     judged: list[JudgedRun] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    further: Callable[[int], tuple[Plan, Plan]] | None = None
+    max_time_s: float | None = None
 
     def every_plan(self) -> list[Plan]:
         return [plan for pair in self.plans for plan in pair]
@@ -93,6 +104,34 @@ class Reproduction:
             about=self.about,
             duration_s=duration_s,
             question=self.question,
+        )
+
+
+def as_in_run(settings: Settings, request: ReproRequest) -> ReproRequest:
+    """The request, or what was asked when the folder or bundle was made that stands in the place of a bug.
+
+    Raises:
+        UsageError: it holds no reproduction.
+    """
+    from bundling.opening import is_bundle, run_of
+    from harness.rundir import read_json, reading
+
+    if not (Path(request.bug).is_dir() or is_bundle(request.bug)):
+        return request
+    run = run_of(settings.run_dir, f"{request.bug}/" if Path(request.bug).is_dir() else request.bug)
+    asked = read_json(run.campaign) if run.campaign.exists() else {}
+    with reading(run):
+        question = (asked.get("reproduction") or {}).get("question")
+        if not question:
+            raise UsageError(f"{run.root} was not left by `repro`", hint="`run --replay` repeats its faults")
+        is_asked = request.rounds or request.quick
+        return replace(
+            request,
+            bug=str(run.scenario),
+            pair=request.pair or str(question["pair"]),
+            seed=int(asked["seed"]) if request.seed is None else request.seed,
+            quick=request.quick if is_asked else bool(question["quick"]),
+            rounds=request.rounds if is_asked else int(question["rounds"]),
         )
 
 
@@ -126,6 +165,8 @@ def prepare(settings: Settings, request: ReproRequest, root: RunDir | None = Non
     _find(request.bug)
     scenario = read_scenario(request.bug, request.overrides)
     question = _question(scenario, request)
+    if replaced := [*replaced_versions(scenario, question, request)]:
+        scenario = read_scenario(request.bug, (*request.overrides, *replaced))
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
     pairs = _plans(scenario, question, seed, request.client_jars)
@@ -140,7 +181,10 @@ def prepare(settings: Settings, request: ReproRequest, root: RunDir | None = Non
         about=scenario.about,
         command=_repeat_command(request, question, seed),
         warnings=warnings,
+        max_time_s=request.max_time_s,
     )
+    if question.until_hit:
+        asked.further = lambda number: _plans(scenario, question, seed + number - 1, request.client_jars)[0]
     asked.save()
     return asked
 
@@ -152,6 +196,10 @@ def _find(name: str) -> None:
     known = bundled_bugs()
     if name in known or name in bundled_scenarios() or Path(name).exists():
         return
+    if Path(name).suffix in (".yaml", ".yml") or "/" in name:
+        raise UsageError(
+            f"no such file: {name!r}", hint="`brokerstorm list bugs` shows those that have a name"
+        )
     raise UsageError(f"no such bug: {name!r}", hint=did_you_mean(name, known, label="known bugs"))
 
 
@@ -168,8 +216,14 @@ def _question(scenario: Scenario, request: ReproRequest) -> Question:
     pair = request.pair or next(iter(bug.pairs))
     if pair not in bug.pairs:
         raise UsageError(f"{scenario.name} has no pair {pair!r}", hint=f"its pairs: {', '.join(bug.pairs)}")
-    rounds = request.rounds or (scenario.rounds if scenario.rounds > 1 else DEFAULT_ROUNDS)
-    if not request.quick and rounds < fewest_rounds():
+    refuse_mixture(request)
+    rounds = (
+        1
+        if request.until_hit
+        else request.rounds or (scenario.rounds if scenario.rounds > 1 else DEFAULT_ROUNDS)
+    )
+    is_early = request.quick or request.until_hit
+    if not is_early and rounds < fewest_rounds():
         raise UsageError(
             f"--rounds {rounds}: even all against none would not reach p <= {ALPHA}",
             hint=f"at least {fewest_rounds()}, or --quick for one look at each version",
@@ -182,10 +236,12 @@ def _question(scenario: Scenario, request: ReproRequest) -> Question:
         expect=scenario.variants[arms.affected].expect,
         affected=arms.affected,
         fixed=arms.fixed,
-        counter=bug.exposure.counter,
-        floor=bug.exposure.floor,
+        counter=bug.exposure.counter if bug.exposure else "",
+        floor=bug.exposure.floor if bug.exposure else 0,
         rounds=rounds,
-        quick=request.quick,
+        quick=is_early,
+        witness=bug.witness,
+        until_hit=request.until_hit,
     )
 
 
@@ -206,10 +262,16 @@ def _plans(
 
 def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str:
     words = ["repro", request.bug, "--pair", question.pair, "--seed", str(seed)]
-    words += ["--quick"] if question.quick else ["--rounds", str(question.rounds)]
+    if question.until_hit:
+        words += ["--until-hit"]
+        words += ["--max-time", f"{request.max_time_s:g}s"] if request.max_time_s is not None else []
+    else:
+        words += ["--quick"] if question.quick else ["--rounds", str(question.rounds)]
     for override in request.overrides:
         words += ["--set", override]
     words += ["--client-jars", str(request.client_jars)] if request.client_jars else []
+    words += ["--affected", request.affected] if request.affected else []
+    words += ["--fixed", request.fixed] if request.fixed else []
     words += [] if request.runtime == "auto" else ["--runtime", request.runtime]
     return repeat_command([*words, *(["--master", request.master] if request.master else [])])
 
@@ -228,6 +290,9 @@ def _run(settings: Settings, request: ReproRequest, asked: Reproduction) -> None
 def _play(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgress) -> None:
     plans = campaign.with_rates(asked.every_plan(), asked.root)
     asked.plans = list(zip(plans[::2], plans[1::2], strict=True))
+    if asked.further is not None:
+        _hunt(campaign, asked, progress)
+        return
     for number, plan in _agenda(asked):
         if not _count_one(campaign, asked, number, plan, progress):
             break
@@ -255,6 +320,28 @@ def _agenda(asked: Reproduction) -> Iterator[tuple[int, Plan]]:
         if asked.arms()[0].hits:
             yield number, fixed
             return
+
+
+def _hunt(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgress) -> None:
+    """Rounds of the affected version, each with a fresh seed, until one shows the bug or the time is over.
+
+    One that does not count is not run again: which seeds count was not decided by what they showed.
+    """
+    from harness.plan.rates import as_recorded
+
+    assert asked.further is not None
+    began, idle = time.monotonic(), 0
+    while idle < MOST_IDLE and not asked.arms()[0].hits:
+        if asked.max_time_s is not None and asked.names and time.monotonic() - began >= asked.max_time_s:
+            return
+        number = len(asked.names) + 1
+        if number > 1:
+            affected, fixed = (as_recorded(plan, asked.plans[0][0]) for plan in asked.further(number))
+            asked.plans.append((for_a_new_run(affected), for_a_new_run(fixed)))
+        plan = asked.plans[-1][0]
+        why = _attempt(campaign, asked, plan, f"{plan.variant}-{number}")
+        progress.note(_line(asked, number, plan, why))
+        idle = idle + 1 if why else 0
 
 
 def _count_one(
@@ -295,12 +382,15 @@ def _line(asked: Reproduction, number: int, plan: Plan, why: str) -> str:
     """``round 3 of 10 · affected 2.8.1 · premature-then-repeat 37, first after 0.7 s``."""
     question = asked.question
     role = "affected" if plan.variant == question.affected else "fixed"
-    head = f"round {number} of {question.rounds} · {role} {client_version(plan) or plan.variant} · "
+    version = arm_versions(*asked.plans[0])[role == "fixed"]
+    of = "" if question.until_hit else f" of {question.rounds}"
+    head = f"round {number}{of} · {role} {version or plan.variant} · "
     if why:
         return f"{head}not counted: {why}"
     run = next(arm for arm in asked.arms() if arm.name == plan.variant).runs[-1]
     if not run.shows(question.expect):
-        return f"{head}no {question.expect}"
+        another = f", but another one, without {question.witness!r}" if run.has(question.expect) else ""
+        return f"{head}no {question.expect}{another}"
     found = run.violations.get(question.expect) or run.excused.get(question.expect, 0)
     first = run.witnesses.get(question.expect)
     return f"{head}{question.expect} {found:,}" + (f", first after {first.t_s:.1f} s" if first else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from commands.options import (
     master_option,
     offline_option,
     runtime_option,
+    seconds,
     seed_option,
     set_option,
     variant_option,
@@ -24,16 +26,22 @@ from harness.errors import Exit, UsageError
 from harness.scenario.bundled import bundled_bugs
 from harness.systems import DEFAULT, SYSTEMS
 
-KINDS = ("scenarios", "bugs", "suites", "faults", "workers", "systems", "runs", "classes")
+KINDS = ("scenarios", "bugs", "suites", "faults", "workers", "systems", "runs", "nights", "classes")
 
 
-@command("list", example="brokerstorm list faults")
+@command("list", example="brokerstorm list faults\nbrokerstorm list runs NIGHT")
 @click.argument("kind", type=click.Choice(KINDS), default="scenarios")
-def list_(settings: Settings, kind: str) -> int:
-    """Show what there is: scenarios, bugs, suites, faults, runs."""
+@click.argument("inside", metavar="[NIGHT]", required=False, shell_complete=completion.nights)
+def list_(settings: Settings, kind: str, inside: str | None) -> int:
+    """Show what there is: scenarios, bugs, faults, runs, nights.
+
+    `list runs NIGHT` has the runs of one night of a suite, by the names that other commands take.
+    """
     from commands import inventory
 
-    items = getattr(inventory, kind)(settings)
+    if inside is not None and kind != "runs":
+        raise UsageError(f"`list {kind}` takes no further name: {inside}", hint="only `list runs NIGHT` does")
+    items = getattr(inventory, kind)(settings) if inside is None else inventory.runs_of(settings, inside)
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, "items": items}
     settings.show(document, lambda: inventory.show(kind, items, settings))
     return Exit.PASS
@@ -54,8 +62,13 @@ def list_(settings: Settings, kind: str) -> int:
 def new(
     settings: Settings, file: Path, system: str | None, ready: str | None, suite: bool, force: bool
 ) -> int:
-    """Write a commented scenario, or a suite, to edit."""
+    """Write a commented scenario, or a suite, to edit.
+
+    Its JSON Schema is put beside it, for editors: commit both.
+    """
+    from harness.scenario.bundled import SCHEMA_FILE
     from harness.scenario.schema import copied_scenario, new_scenario
+    from suites.file import SCHEMA_FILE as SUITE_SCHEMA_FILE
     from suites.file import new_suite
 
     if ready and system:
@@ -69,14 +82,37 @@ def new(
         text = new_suite(path)
     else:
         text = copied_scenario(path, ready) if ready else new_scenario(path, system or DEFAULT.name)
+    source = SUITE_SCHEMA_FILE if suite else SCHEMA_FILE
+    schema = path.with_name(source.name)
+    _refuse_foreign(schema, source)
     try:
         path.write_text(text)
+        schema.write_bytes(source.read_bytes())
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {error.filename or path}: {error.strerror}") from error
     verb = "suite run" if suite else "repro" if ready in bundled_bugs() else "run"
-    document = {"schema_version": SCHEMA_VERSION, "file": str(path)}
-    settings.show(document, lambda: paragraph(f"{path} written; `brokerstorm {verb} {path}` runs it"))
+    document = {"schema_version": SCHEMA_VERSION, "file": str(path), "schema": str(schema)}
+    text = f"{path} written, and {schema.name} beside it for editors; `brokerstorm {verb} {path}` runs it"
+    settings.show(document, lambda: paragraph(text))
     return Exit.PASS
+
+
+def _refuse_foreign(schema: Path, source: Path) -> None:
+    """Raise UsageError where a file that is no schema of ours, of any version, has the name of one."""
+
+    def title(path: Path) -> object:
+        found = json.loads(path.read_text())
+        return found.get("title") if isinstance(found, dict) else None
+
+    try:
+        is_ours = not schema.exists() or title(schema) == title(source)
+    except (OSError, ValueError):
+        is_ours = False
+    if not is_ours:
+        raise UsageError(
+            f"{schema} is no schema of brokerstorm",
+            hint="it is written beside the file: choose another folder",
+        )
 
 
 @command("plan", example="brokerstorm plan kafka-storm --seed 7")
@@ -151,10 +187,10 @@ def run(settings: Settings, replay: str | None, **given: Any) -> int:
     a name from `list scenarios` or a file. The exit code is the verdict: 0 pass (or every variant as
     expected), 1 fail, 3 unknown.
     """
+    from bundling.opening import run_of
     from commands.running import RunRequest, run_request
-    from harness.rundir import find_run
 
-    replayed = find_run(settings.run_dir, replay) if replay else None
+    replayed = run_of(settings.run_dir, replay) if replay else None
     if given["scenario"] is None and replayed is None:
         raise UsageError("which scenario?", hint="`brokerstorm list scenarios` shows them")
     return run_request(settings, RunRequest(replay=replayed, **given))
@@ -172,12 +208,34 @@ def run(settings: Settings, replay: str | None, **given: Any) -> int:
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Counted rounds of each version; default 10.")
 @click.option("--quick", is_flag=True, help="Stop at the first hit and one fixed round: no rate, no p.")
+@click.option(
+    "--until-hit", is_flag=True, help="Only the affected version, with fresh seeds until it shows the bug."
+)
+@click.option(
+    "--max-time",
+    "max_time_s",
+    callback=seconds,
+    metavar="TIME",
+    help="With --until-hit: begin no round after it, such as 1h.",
+)
 @seed_option
 @set_option
 @click.option(
     "--client-jars",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder that holds one folder of jars per version that no repository has.",
+)
+@click.option(
+    "--affected",
+    default="",
+    metavar="VERSION",
+    help="In place of the affected version; dir:PATH is a build of your own.",
+)
+@click.option(
+    "--fixed",
+    default="",
+    metavar="VERSION",
+    help="In place of the fixed version; dir:PATH is a build of your own, such as a candidate fix.",
 )
 @keep_up_option
 @offline_option
@@ -187,9 +245,11 @@ def repro(settings: Settings, **given: Any) -> int:
     """Reproduce a known bug: affected version against fixed version.
 
     Rounds of both take turns on one cluster, each pair with the same seed and the same faults. BUG is a
-    name from `list bugs` or a file. The exit code is 0 if the bug is reproduced (with --quick: seen in
-    the affected version and not in the fixed one), 1 if it is not, 3 if that could not be decided.
+    name from `list bugs`, a file, or what an earlier `repro` left: its folder or its bundle, repeated with
+    the same pair, rounds and seed. The exit code is 0 if the bug is reproduced (with --quick: seen in
+    the affected version and not in the fixed one), 1 if it is not, 3 if that could not be decided. With
+    --until-hit it is 0 if it was seen, 1 if it was not, and then the summary bounds its rate.
     """
-    from commands.repro import ReproRequest, repro_request
+    from commands.repro import ReproRequest, as_in_run, repro_request
 
-    return repro_request(settings, ReproRequest(**given))
+    return repro_request(settings, as_in_run(settings, ReproRequest(**given)))

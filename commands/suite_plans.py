@@ -16,7 +16,8 @@ from commands.console import Settings
 from commands.plans import read_scenario
 from harness.errors import UsageError
 from harness.toolchains.cache import cache_folder
-from harness.workers import known_workers, load_worker
+from harness.toolchains.own_builds import is_own
+from harness.workers import known_workers, load_worker, pinned
 from harness.workers import released as released_clients
 from suites.choice import Choice, Shard, choose, narrowed
 from suites.file import SuiteFile, load_suite
@@ -165,12 +166,17 @@ def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
 
     def client(library: str, asked: str) -> list[Chosen]:
         worker = load_worker(library)
+        if is_own(asked):
+            return [Chosen(asked, pinned(worker, asked), asked)]
         return _versions(releases, library, asked, worker.default_version, lambda: released_clients(worker))
 
     def broker(system: str, asked: str) -> list[Chosen]:
+        from harness.clusters import pinned as pinned_brokers
         from harness.clusters import spec_of
         from harness.toolchains import maven
 
+        if is_own(asked):
+            return [Chosen(asked, pinned_brokers(system, asked), asked)]
         spec = spec_of(system, "" if is_open(asked) else asked)
         group, name, _ = spec.artifacts.title.split(":")
         found = _versions(

@@ -13,9 +13,10 @@ import click
 from commands import completion
 from commands.console import SCHEMA_VERSION, Group, Settings, command, write
 from commands.histories import report, report_night
-from commands.options import offline_option, runtime_option
+from commands.options import offline_option, runtime_option, seconds
 from commands.tables import paragraph, table
 from harness.errors import EnvironmentNotReady, Exit, Interrupted, UsageError
+from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
     from commands.suite_plans import PlannedNight, SuiteRequest
@@ -38,19 +39,6 @@ def suite() -> None:
     """
 
 
-def _seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    from harness.durations import parse_seconds  # brings pydantic, which completion can do without
-
-    if value is None:
-        return None
-    try:
-        parsed = parse_seconds(value)
-    except ValueError as error:
-        raise UsageError(f"--budget {value} {error}") from error
-    assert isinstance(parsed, float)
-    return parsed
-
-
 def _narrowing(function: Any) -> Any:
     """The options that `suite plan` and `suite run` share."""
     for option in reversed(
@@ -63,7 +51,7 @@ def _narrowing(function: Any) -> Any:
             ),
             click.option("--shard", metavar="N/M", help="This machine's part: 2/4 is the second of four."),
             click.option(
-                "--budget", callback=_seconds, metavar="TIME", help="Time for the whole, such as 3h."
+                "--budget", callback=seconds, metavar="TIME", help="Time for the whole, such as 3h."
             ),
             click.option(
                 "--seed",
@@ -102,11 +90,11 @@ def _tell(text: str) -> None:
 @contextmanager
 def _history(path: Path, *, make: bool) -> Iterator[History | None]:
     """The history; None where there is none yet and none is to be made."""
-    from history.store import History
-
     if not make and not path.exists():
         yield None
         return
+    from history.store import History
+
     with History.open(path) as history:
         for note in history.notes:
             _tell(note)
@@ -156,8 +144,8 @@ def _show_plan(planned: PlannedNight) -> None:
         rounds[turn.cell].append(turn)
     rows = [["cell", "versions", "seeds", "about"]]
     for cell in choice.cells:
-        client = f"{cell.client} {cell.client_version}, " if cell.client_version else ""
-        versions = f"{client}{cell.system} {cell.broker_version}"
+        client = f"{cell.client} {in_words(cell.client_version)}, " if cell.client_version else ""
+        versions = f"{client}{cell.system} {in_words(cell.broker_version)}"
         sticky = sum(turn.is_sticky for turn in rounds[cell.id])
         seeds = f"{len(rounds[cell.id])}" + (f" ({sticky} red before)" if sticky else "")
         rows.append([cell.id, versions, seeds, _time(choice.expected_s[cell.id])])
@@ -183,13 +171,18 @@ def _time(seconds: float) -> str:
 @command("run", example="brokerstorm suite run nightly\nbrokerstorm suite run nightly --resume")
 @click.argument("file", shell_complete=completion.suites)
 @_narrowing
+@click.option(
+    "--night",
+    metavar="NAME",
+    help="What the night is called: machines that share one give it the same name, such as 20261122.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the last night, which was cut short.")
 @click.option(
     "--fail-on",
     type=click.Choice(["new", "any", "none"]),
     help="What makes the exit code 1: a cell that is red since tonight, any red cell, or nothing.",
 )
-def run(settings: Settings, file: str, resume: bool, **given: Any) -> int:
+def run(settings: Settings, file: str, night: str | None, resume: bool, **given: Any) -> int:
     """Run a suite and keep every round in the history.
 
     A cell that breaks (exit code 4, 5 or 70) is run once more and never stops the others. The seeds of red
@@ -200,33 +193,38 @@ def run(settings: Settings, file: str, resume: bool, **given: Any) -> int:
 
     request = _request({"file": file, **given})
     if resume:
-        return _resume(settings, request)
+        return _resume(settings, request, night)
     path = history_path(settings, request.history)
     with _history(path, make=True) as history:
         assert history is not None
-        return _begin(settings, request, history, path)
+        return _begin(settings, request, history, path, night)
 
 
-def _begin(settings: Settings, request: SuiteRequest, history: History, path: Path) -> int:
+def _begin(settings: Settings, request: SuiteRequest, history: History, path: Path, name: str | None) -> int:
     from commands.suite_plans import plan_night
     from harness.rundir import new_run
-    from suites.night import NightDir
+    from suites.night import NightDir, night_named
 
     planned = plan_night(request, history, path, _tell)
-    night_dir = NightDir(new_run(settings.run_dir.resolve(), planned.night.suite).root)
+    run_dir, suite = settings.run_dir.resolve(), planned.night.suite
+    if name is None:
+        night_dir = NightDir(new_run(run_dir, suite).root)
+    else:
+        night_dir = night_named(run_dir, name, max(history.nights(suite), default=""))
     night_dir.run.scenario.with_name("suite.yaml").write_text(planned.file.text)
     night_dir.save(planned.night)
     return _play(settings, night_dir, planned.night, history)
 
 
-def _resume(settings: Settings, request: SuiteRequest) -> int:
+def _resume(settings: Settings, request: SuiteRequest, name: str | None) -> int:
     from suites.file import load_suite
     from suites.night import unfinished
 
-    if request.only or request.shard or request.budget_s is not None or request.seed is not None:
+    planned = (request.only, request.shard, name, request.budget_s, request.seed)
+    if any(each not in (None, ()) for each in planned):
         raise UsageError(
             "--resume goes on with a night as it was planned",
-            hint="leave out --only, --shard, --budget, --seed",
+            hint="leave out --only, --shard, --night, --budget, --seed",
         )
     night_dir = unfinished(settings.run_dir, load_suite(request.suite).suite.name)
     night = night_dir.load()

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.console import Settings
+from harness.toolchains.own_builds import own_build
 
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
     from analysis.verdict.campaign import Campaign, Question, RunSummary, VariantResult
-    from analysis.verdict.reproduction import Answer
+    from analysis.verdict.reproduction import Answer, Asked
     from harness.plan.model import Plan
     from harness.rundir import RunDir
 
@@ -69,7 +70,7 @@ def summarize(
         scenario=plans[0].scenario,
         about=about,
         seed=min(plan.seed for plan in plans),
-        variants=list(found.arms) if found else _variants(plans, judged),
+        variants=_arms_of(found, question) if found and question else _variants(plans, judged),
         duration_s={"all": round(duration_s, 3)},
         command=command,
         reproduction=found.reproduction if found else None,
@@ -78,6 +79,11 @@ def summarize(
     write_campaign_page(root, campaign, {each.run.run_id: each.result for each in judged})
     write_campaign_xml(root, campaign, [(each.plan.variant, each.result) for each in judged])
     return campaign
+
+
+def _arms_of(found: Answer, question: Question) -> list[VariantResult]:
+    """The arms that were asked for: a hunt has no fixed one."""
+    return list(found.arms)[: 1 if question.until_hit else None]
 
 
 def _variants(plans: Sequence[Plan], judged: Sequence[JudgedRun]) -> list[VariantResult]:
@@ -91,12 +97,26 @@ def _variants(plans: Sequence[Plan], judged: Sequence[JudgedRun]) -> list[Varian
     return variants
 
 
-def _summary(each: JudgedRun, plans: Sequence[Plan]) -> RunSummary:
+def _summary(each: JudgedRun, plans: Sequence[Plan], question: Question | None = None) -> RunSummary:
     """Rounds count from 1; the seed of a round tells which it is, also when it was run again."""
     from analysis.verdict.campaign import RunSummary
 
     number = each.plan.seed - min(plan.seed for plan in plans) + 1
-    return RunSummary.of(each.result, path=each.run.run_id, round_number=number)
+    sighting = sighting_of(each, question)
+    return RunSummary.of(each.result, path=each.run.run_id, round_number=number, sighting=sighting)
+
+
+def sighting_of(each: JudgedRun, question: Asked | None) -> tuple[str, str] | None:
+    """Where the witness text of a bug is, and what could not be read; None: it has none."""
+    from analysis.verdict.sightings import look_for
+
+    if question is None or not question.witness:
+        return None
+    told = {finding.cls for finding in (*each.result.violations(), *each.result.excused())}
+    if question.expect not in told:  # nothing was found that could be another bug
+        return "", ""
+    found = look_for(each.run, question.witness)
+    return found.where, found.unread
 
 
 def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[JudgedRun]) -> Answer:
@@ -104,20 +124,34 @@ def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[Judged
     from analysis.verdict.reproduction import answer
 
     def arm(name: str) -> list[RunSummary]:
-        return [_summary(each, plans) for each in judged if each.plan.variant == name]
+        return [_summary(each, plans, question) for each in judged if each.plan.variant == name]
 
     first = {plan.variant: plan for plan in reversed(plans)}
-    bad, good = first[question.affected], first[question.fixed]
+    bad = first[question.affected]
+    good = first.get(question.fixed, bad)  # of an early stop there may be none
     # Without a line of its own, an arm has that of the scenario.
     about = (bad.about, good.about) if bad.about != good.about else ("", "")
-    versions = (client_version(bad), client_version(good))
+    versions = arm_versions(bad, good)
     return answer(question, arm(question.affected), arm(question.fixed), versions=versions, about=about)
 
 
 def client_version(plan: Plan) -> str:
     """The versions of client libraries that a plan names: ``2.8.1``; empty when it names none."""
     named = [p.client_version for p in plan.producers] + [c.client_version for c in plan.consumers]
-    return ", ".join(dict.fromkeys(Path(version).name for version in named if version))
+    return ", ".join(dict.fromkeys(_shown(version) for version in named if version))
+
+
+def _shown(version: str) -> str:
+    own = own_build(version)
+    return own.short if own else version
+
+
+def arm_versions(affected: Plan, fixed: Plan) -> tuple[str, str]:
+    """What the arms of a known bug are versions of: clients, or the brokers where only these differ."""
+    clients = client_version(affected), client_version(fixed)
+    if clients[0] == clients[1] and affected.version != fixed.version:
+        return f"{affected.system} {_shown(affected.version)}", f"{fixed.system} {_shown(fixed.version)}"
+    return clients
 
 
 def show_result(settings: Settings, run: RunDir, result: Result) -> int:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from analysis.findings import Result
     from harness.rundir import RunDir
 
+#: What is held in memory of the logs, at most.
+MOST_LOG_LINES = 10_000
+
 
 @command(
     "trace",
@@ -24,9 +27,18 @@ if TYPE_CHECKING:
 )
 @click.argument("message", required=False, shell_complete=completion.runs)
 @click.argument("run", required=False, shell_complete=completion.runs)
+@click.option(
+    "--log-lines",
+    type=click.IntRange(0, MOST_LOG_LINES),
+    metavar="N",
+    help="Show up to N lines of the clients' and brokers' logs around it, whole; 0 shows none. By default "
+    "the 12 most telling, folded.",
+)
 @click.option("--first", is_flag=True, help="Trace the first witness of RUN: trace --first [CLASS] [RUN].")
-def trace(settings: Settings, message: str | None, run: str | None, first: bool) -> int:
-    """Follow one message through all tables.
+def trace(
+    settings: Settings, message: str | None, run: str | None, log_lines: int | None, first: bool
+) -> int:
+    """Follow one message through all tables and logs.
 
     MESSAGE is instance/lane/seq as findings name it, or topic-partition@offset. RUN defaults to the
     latest; of a scenario with variants, to the first of its runs that has the message as a witness.
@@ -38,20 +50,30 @@ def trace(settings: Settings, message: str | None, run: str | None, first: bool)
     from analysis.report.terminal import console
     from analysis.report.terminal_lookups import print_trace
     from analysis.report.trace import trace as look_up
-    from harness.rundir import find_run
+    from analysis.report.trace_logs import LOG_LINES
+    from bundling.opening import run_of
+    from harness.invocation import for_terminal
 
     if first:
         cls, wanted = _class_and_run(message, run)
-        holder, message = _first(find_run(settings.run_dir, wanted), cls)
+        holder, message = _first(run_of(settings.run_dir, wanted), cls)
     elif message is None:
         raise UsageError(
             "which message? None was given", hint="`brokerstorm trace --first` takes the first that was found"
         )
     else:
-        holder = _run_of_message(find_run(settings.run_dir, run), message)
-    found = look_up(holder, message)
+        holder = _run_of_message(run_of(settings.run_dir, run), message)
+    found = look_up(holder, message, log_lines=LOG_LINES if log_lines is None else log_lines)
+    beyond = len(found.logs.lines) + sum(found.logs.left_out.values())
+    again = f"`brokerstorm trace {found.message or message} {holder.root} --log-lines {beyond}`"
     settings.show(
-        trace_document(found), lambda: print_trace(console(sys.stdout, color=settings.color), found)
+        trace_document(found),
+        lambda: print_trace(
+            console(sys.stdout, color=settings.color),
+            found,
+            folded=log_lines is None,
+            more_with=for_terminal(again),
+        ),
     )
     return Exit.PASS
 

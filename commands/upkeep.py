@@ -112,6 +112,7 @@ def _refuse_mixture(scenario: str | None, images: bool, system: str | None, vers
 def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
     """Jars and clients; name -> where it is."""
     from harness.clusters import fetch_cluster, spec_of
+    from harness.toolchains.own_builds import in_words
     from harness.workers import launch, load_worker
 
     folders: dict[str, str] = fetch_proxy(plans, report)
@@ -125,7 +126,7 @@ def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
             argv, _ = launch(worker, version, on_progress=report)
             # Python, Go: the program itself; Java: compiled classes and the client's jars
             where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
-            folders[f"{name} {version or worker.default_version}"] = where
+            folders[f"{name} {in_words(version or worker.default_version)}"] = where
     return folders
 
 
@@ -147,7 +148,10 @@ def _fetch_images(
     with closing(engine.connect()) as client:
         found = {"compose plugin": compose_plugin.ensure(on_progress=report).text}
         for system, version in clusters:
-            image = standin.provide(client, spec_of(system, version), on_progress=report)
+            spec = spec_of(system, version)
+            if spec.own:
+                raise UsageError(f"there is no image of {spec.own.short}: it runs as processes")
+            image = standin.provide(client, spec, on_progress=report)
             found[image.tag] = f"{image.kind}, {image.size_mb} MB"
         found |= fetch_proxy_image(client, plans, report)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, WithJsonSchema
 from pydantic_core import PydanticUndefined
 
 from docs.markdown import item
@@ -18,6 +18,8 @@ def models(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseMo
     """Every model in a model, with the path of its keys."""
     yield path, model
     for name, field in model.model_fields.items():
+        if any(isinstance(each, WithJsonSchema) for each in field.metadata):
+            continue  # written in a form of its own, which its description shows
         inner, suffix = _needed(field.annotation), ""
         if get_origin(inner) in (dict, list):
             suffix = ".NAME" if get_origin(inner) is dict else "[]"
@@ -34,20 +36,29 @@ def _needed(annotation: Any) -> Any:
 
 def key_item(name: str, field: Any) -> list[str]:
     """A key as an item of a list: type, default and what it means."""
+    name = field.alias or name
     default = _default(field)
     facts = f"{_type(field)}, default {default}" if default and not field.is_required() else _type(field)
     required = ", **required**" if field.is_required() else ""
     return item(f"`{name}` ({facts}{required}): {field.description or ''}")
 
 
+#: What is written where a function of ours reads it; the longer of two names that begin alike first.
+_FORMS = {
+    "parse_seconds": "duration",
+    "read_seconds_limit": "duration, or mapping",
+    "read_ratio_limit": "ratio, or mapping",
+    "read_ratio": "ratio from 0 to 1",
+    "read_rate": f"whole number from 0 to {MAX_RATE_PER_S:,}, or mapping",
+    "payload_sizes": "whole number, range, or mapping",
+}
+
+
 def _type(field: Any) -> str:
     annotation = _needed(field.annotation)
-    if "parse_seconds" in repr(field.metadata):
-        return "duration"
-    if "read_rate" in repr(field.metadata):
-        return f"whole number from 0 to {MAX_RATE_PER_S:,}, or mapping"
-    if "payload_sizes" in repr(field.metadata):
-        return "whole number, or range"
+    for reader, words in _FORMS.items():
+        if reader in repr(field.metadata):
+            return words
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is dict:
         return "mapping"
@@ -57,8 +68,8 @@ def _type(field: Any) -> str:
         return " or ".join(f"`{each}`" for each in arguments if each)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "mapping"
-    words = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}
-    return words.get(annotation, "text") + _bounds(field.metadata)
+    plain = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}
+    return plain.get(annotation, "text") + _bounds(field.metadata)
 
 
 def _bounds(metadata: list[Any]) -> str:

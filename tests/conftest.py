@@ -57,7 +57,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def log_level() -> Iterator[None]:
-    """A command that a test runs in this process sets the level of all logs, for those after it, too."""
-    before = logging.root.level
+    """A command run in this process, for a test or for what tests share, sets the level of all logs."""
+    logging.root.setLevel(logging.WARNING)
     yield
-    logging.root.setLevel(before)
+    logging.root.setLevel(logging.WARNING)

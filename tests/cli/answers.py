@@ -10,7 +10,7 @@ import pytest
 
 from analysis.spark.session import WarmSession
 from cli import main
-from commands import clusters, contract, repro, running, suites, upkeep
+from commands import bisecting, clusters, contract, repro, running, shrinks, suites, upkeep
 from harness.errors import Exit
 
 CPU_S = 2.0
@@ -20,7 +20,7 @@ REFUSALS = (Exit.PASS, Exit.USAGE, Exit.UNKNOWN, Exit.ENVIRONMENT)
 
 #: Where a command has accepted what it was given and goes on to start, build, download or judge.
 STARTS = (
-    *((module, "new_run") for module in (running, repro, clusters, contract)),
+    *((module, "new_run") for module in (running, repro, clusters, contract, bisecting, shrinks)),
     *((suites, "_begin"), (suites, "_resume")),
     *(
         (upkeep, "fetch_files"),

@@ -253,8 +253,25 @@ def test_new_writes_a_scenario_and_never_over_one(tmp_path: Path, capsys: pytest
     assert "exists" in err
     assert answer(capsys, "new", str(path), "--force")[0] == 0
     code, out, _ = answer(capsys, "new", str(path), "--force", "--from", "qpid-2703")
-    assert (code, out) == (0, f"{path} written; `brokerstorm repro {path}` runs it\n")
+    beside = "scenario.schema.json beside it for editors"
+    assert (code, out) == (0, f"{path} written, and {beside}; `brokerstorm repro {path}` runs it\n")
     assert answer(capsys, "plan", str(path))[0] == 0
+
+
+def test_new_puts_the_schema_beside_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = tmp_path / "scenario.schema.json"
+    schema.write_text('{"title": "brokerstorm scenario", "of": "an older version"}')
+    for words, name in (([], "scenario"), (["--from", "pulsar-12779"], "scenario"), (["--suite"], "suite")):
+        path = tmp_path / f"{name}-{len(words)}.yaml"
+        assert answer(capsys, "new", str(path), *words)[0] == 0
+        first = path.read_text().splitlines()[0]
+        assert first == f"# yaml-language-server: $schema={name}.schema.json"
+        assert json.loads((tmp_path / f"{name}.schema.json").read_text())["title"] == f"brokerstorm {name}"
+    assert "an older version" not in schema.read_text()
+    schema.write_text('{"title": "of somebody else"}')
+    code, _, err = answer(capsys, "new", str(tmp_path / "another.yaml"))
+    assert (code, (tmp_path / "another.yaml").exists()) == (Exit.USAGE, False)
+    assert f"{schema} is no schema of brokerstorm" in err
 
 
 def test_a_run_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from tests.cli.answers import STARTS, StartedError, refuse_to_start
 from tests.pages import PAGES, ROOT, commands_of
 from tests.planted.campaign import LOST, leave_campaign
 
-STARTERS = ("run", "repro", "suite", "analyze")
+STARTERS = ("run", "repro", "suite", "analyze", "shrink", "bisect")
 
 
 @pytest.fixture

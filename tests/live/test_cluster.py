@@ -137,10 +137,26 @@ def test_leaders_go_where_they_are_sent_and_back(kafka: KafkaCluster) -> None:
     assert admin.leaders("orders") != wanted
     admin.elect_preferred("orders")
     wait_until("leaders as preferred", lambda: admin.leaders("orders") == wanted)
+    assert last_leaders(kafka) == wanted
     with pytest.raises(UsageError, match="cannot move orders-99"):
         admin.move_leaders("orders", {99: "kafka-1"})
     with pytest.raises(UsageError, match="kafka-9"):
         admin.move_leaders("orders", {0: "kafka-9"})
+
+
+def last_leaders(cluster: KafkaCluster) -> dict[int, str | None]:
+    """Partition -> who leads in its last epoch, by the history that Kafka keeps; every epoch has its time and
+    begins where those before it end."""
+    told = cluster.admin.leaderships(["orders"], {})
+    for number in PARTITIONS:
+        own = [one for one in told if one.stream == f"orders-{number}"]
+        begins = [one.first for one in own if one.first is not None]
+        assert [one.term for one in own] == list(range(len(own)))
+        assert [one.t_ns for one in own] == sorted(one.t_ns for one in own)
+        assert begins == sorted(begins)
+        assert 0 < own[0].t_ns < time.monotonic_ns()
+        assert own[-1].first is not None
+    return {int(one.stream.rpartition("-")[2]): one.leader for one in told}
 
 
 def last_life(log: Path) -> str:
@@ -278,6 +294,7 @@ def test_every_supported_line_of_versions_works(version: str, tmp_path: Path) ->
         wait_until("leaders off", lambda: "kafka-3" not in cluster.admin.leaders("orders").values())
         cluster.runtime.start("kafka-3")
         cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+        assert last_leaders(cluster) == cluster.admin.leaders("orders")
 
 
 @pytest.mark.slow

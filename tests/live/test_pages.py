@@ -27,7 +27,7 @@ SMALLER = [
     *("--set", 'faults=[{fault: pause, target: "leader-of:orders", at: 1s, for: 5s}]'),
     *("--set", "require.rate_ratio=0.1"),
 ]
-STARTERS = ("run", "repro", "suite")
+STARTERS = ("run", "repro", "suite", "shrink", "bisect")
 
 
 @pytest.fixture(scope="module")

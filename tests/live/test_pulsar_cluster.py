@@ -77,6 +77,9 @@ def test_unloads_make_streams_load_anew(whole: PulsarCluster, inject: Callable[.
     effect = inject({"fault": "unload-storm", "times": 4, "pairs": True})
     assert effect["effective"], effect
     assert effect["details"]["done"] == 8
+    # Asking loads a stream that nobody uses, which opens its next ledger.
+    loaded = {stream: whole.admin.incarnation(stream) for stream in whole.admin.partition_states(NAMES)}
+    assert {one.stream: one.term for one in whole.admin.leaderships(NAMES, {})} == loaded
 
 
 def test_a_bundle_goes_where_it_is_sent(whole: PulsarCluster, inject: Callable[..., dict[str, Any]]) -> None:

@@ -80,6 +80,7 @@ name: not-kept
 topics: {orders: {partitions: 2}}
 load:
   rate: {at_most: 3000}
+  profile: {steps: [50%, 100%, 0%]}
   duration: 3s
   warm_up: 0s
   producers: {shop: {options: {linger.ms: 50, queue.buffering.max.messages: 50}}}
@@ -98,8 +99,15 @@ def test_a_load_that_claims_no_rate_goes_at_what_is_kept(tmp_path: Path) -> None
     assert (steps[0]["rate_per_s"], steps[0]["held"]) == (3000, False)
     assert plan["producers"][0]["rate_per_s"] == plan["rate_per_s"] < 1000
     rate = document["rate"]
-    assert (rate["target_per_s"], rate["at_most_per_s"]) == (plan["rate_per_s"], 3000)
-    assert document["sends"]["attempted"] <= 3 * plan["rate_per_s"] + 1  # what was measured is not in the run
+    assert (rate["peak_per_s"], rate["at_most_per_s"]) == (plan["rate_per_s"], 1500)
+    assert rate["target_per_s"] == pytest.approx(plan["rate_per_s"] / 2)
+    timeline = document["timeline"]
+    second, begin = round(1 / timeline["step_s"]), round(-timeline["start_s"] / timeline["step_s"])
+    wanted = [sum(timeline["intended"][begin + k * second :][:second]) for k in range(3)]
+    assert wanted == pytest.approx([plan["rate_per_s"] / 2, plan["rate_per_s"], 0], abs=1)
+    assert (
+        document["sends"]["attempted"] <= 1.5 * plan["rate_per_s"] + 1
+    )  # what was measured is not in the run
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ SUITE = """
 name: two
 cells:
   - scenarios: [kafka-smoke]
+    settings: {small: {load.rate: 600, load.duration: 4s, faults: [], require.rate_ratio: 0.2}}
     runtimes: [process]
     rounds: 2
 """

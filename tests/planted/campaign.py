@@ -10,6 +10,7 @@ from commands.summaries import JudgedRun, summarize
 from harness.plan.build import build_plans
 from harness.plan.model import Plan
 from harness.rundir import RunDir, point_latest
+from harness.scenario.bundled import bundled_scenarios
 from harness.scenario.file import load_scenario
 from tests.planted.judged import judge_here
 from tests.planted.tiny import History
@@ -21,6 +22,7 @@ LOST, HOLDER = "1/2/3", "1/2/5"
 def leave_campaign(runs: Path) -> RunDir:
     """``unsafe-1``, whose log lost two messages, and ``safe-1``; ``runs/latest`` links to their folder."""
     root = RunDir(runs / "20260101-000000-kafka-quick").create()
+    root.scenario.write_text(bundled_scenarios()["kafka-quick"].read_text())
     plans = build_plans(load_scenario("kafka-quick"), seed=7)
     judged = [_judged(root, plan) for plan in plans]
     command = "brokerstorm run kafka-quick --seed 7"

@@ -15,9 +15,9 @@ from analysis.kernels import deaths
 from analysis.kernels.across import splits_of
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.class_hits import ClassHits
-from analysis.spark.judge import read_files
-from analysis.spark.task import Task, judge_batches
-from analysis.verdict.result import grid_of, result_of
+from analysis.spark.judge import judged_buckets, read_files
+from analysis.spark.task import Task, judge_batches, judge_units
+from analysis.verdict.result import grid_of
 from harness.rundir import RunDir
 
 
@@ -52,5 +52,4 @@ def hits_here(run: RunDir) -> tuple[list[ClassHits], Context]:
 
 def judge_here(run: RunDir) -> Result:
     """What `analysis.spark.judge` makes of a run."""
-    task = task_of(run)
-    return result_of(read_files(run), task.context, Capture.find(run), task.grid, reports_of(task), 0.0)
+    return judged_buckets(run, judge_units).result(0.0)

@@ -76,6 +76,7 @@ class History(Journals):
             {"id": i, "kind": "stream", "text": text} for i, text in enumerate(self.plan.streams(), start=1)
         ]
         self._bounds: dict[int, Row] = {}
+        self.leaderships: list[Row] = []
         self._subscription = self.name("subscription", "group")
 
     # -- names
@@ -195,6 +196,30 @@ class History(Journals):
         self._bounds[partition + 1] = {k: v for k, v in changes.items() if v is not None}
         return self
 
+    def led(
+        self,
+        leader: str | None,
+        term: int,
+        *,
+        at_ms: float,
+        partition: int = 0,
+        over_ms: float = 0,
+        **more: Any,
+    ) -> History:
+        """A leader of a stream from a time on; ``more``: other fields of leaderships.jsonl."""
+        self.leaderships.append(
+            {
+                "stream_id": partition + 1,
+                "stream": self.plan.streams()[partition],
+                "term": term,
+                "leader": leader,
+                "t_ns": EPOCH_NS + round(at_ms * 1e6),
+                "over_ns": EPOCH_NS + round(over_ms * 1e6) if over_ms else 0,
+                **more,
+            }
+        )
+        return self
+
     # -- what comes out
 
     def tables(self) -> Tables:
@@ -235,6 +260,7 @@ class History(Journals):
             chunks=[self.tables()],
             names=self.texts,
             bounds=self.log_bounds(),
+            leaderships=self.leaderships,
             faults=self.faults,
             events=self.events,
             epoch_ns=EPOCH_NS,

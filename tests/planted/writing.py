@@ -91,6 +91,7 @@ def write_run(
     chunks: Iterable[Tables],
     names: Rows,
     bounds: Rows,
+    leaderships: Rows = (),
     faults: Rows = (),
     events: Rows = (),
     epoch_ns: int,
@@ -112,7 +113,8 @@ def write_run(
     )
     run.sealed.mkdir(exist_ok=True)
     rows, files = write_sealed(run, plan, chunks)
-    for path, lines in ((run.names, names), (run.log_bounds, bounds)):
+    told = [(run.leaderships, leaderships)] if leaderships else []  # a capture may lack them
+    for path, lines in ((run.names, names), (run.log_bounds, bounds), *told):
         files[path.name] = asdict(write_sealed_rows(path, map(dict, lines)))
     report = {
         "schema_version": 1,

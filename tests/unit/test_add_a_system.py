@@ -16,7 +16,18 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "howto" / "add-a-system.md"
 #: A block of the page; its first line is a comment that names the file.
 BLOCK = re.compile(r"^```\w+\n(?:# |<!-- )\./(\S+)(?: -->)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-TREE = ("cli.py", "commands", "harness", "faults", "analysis", "history", "suites", "compose", "scenarios")
+TREE = (
+    "cli.py",
+    "commands",
+    "harness",
+    "faults",
+    "analysis",
+    "bundling",
+    "history",
+    "suites",
+    "compose",
+    "scenarios",
+)
 SCENARIO = """\
 name: mine
 system: artemis

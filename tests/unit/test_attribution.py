@@ -65,7 +65,7 @@ def test_windows_over_half_the_run_are_not_attributable() -> None:
 def test_each_kind_has_its_own_row_and_nothing_gives_none() -> None:
     faults = [kill(10, 11), kill(60, 61, 2, "pause")]
     kinds = [row.kind for row in attribute([10 * S], faults, Span(0, 100 * S), seed=1)]
-    assert kinds == ["kill", "pause"]
+    assert kinds == ["", "kill", "pause"]
     assert attribute([], faults, Span(0, 100 * S), seed=1) == ()
     assert attribute([10 * S], [], Span(0, 100 * S), seed=1) == ()
 
@@ -114,3 +114,21 @@ def test_nearest_before_the_first_fault_is_negative() -> None:
     assert near is not None
     assert near.delta_ms == -200.0
     assert nearest(0, []) is None
+
+
+def test_all_faults_are_asked_together_and_each_kind_pays_for_the_others() -> None:
+    """Seven episodes, each at some fault of three kinds: together no chance; of a kind alone less is sure."""
+    kinds = ("kill", "pause", "kill", "pause", "restart", "kill", "restart")
+    at = (3, 31, 47, 72, 110, 151, 180)
+    faults = [kill(t, t + 0.1, n, kind) for n, (t, kind) in enumerate(zip(at, kinds, strict=True))]
+    times = [round((f.start_ns / S + 0.5) * S) for f in faults]
+    together, *each = attribute(times, faults, Span(0, 200 * S), seed=1)
+    assert (together.kind, together.inside, together.p_adjusted) == ("", 7, None)
+    assert together.p_value is not None
+    assert together.p_value <= 0.03
+    assert [row.kind for row in each] == ["kill", "pause", "restart"]
+    for row in each:
+        assert row.p_value is not None
+        assert row.p_adjusted is not None
+        assert row.p_adjusted > together.p_value
+        assert row.p_adjusted >= row.p_value

@@ -95,3 +95,19 @@ def test_every_bundled_bug_can_be_used(name: str) -> None:
     for pair in scenario.bug.pairs.values():
         assert plans[pair.affected].faults == plans[pair.fixed].faults
         assert plans[pair.affected].version == plans[pair.fixed].version
+
+
+def test_exposure_may_be_left_out_where_there_is_no_fault(file: Path) -> None:
+    without = GOOD.replace("  exposure: {counter: faults_effective, floor: 2}\n", "")
+    file.write_text(without)
+    assert load_scenario(file).bug is not None
+    file.write_text(f"{without}faults:\n  - {{fault: kill, target: random, at: 1s, for: 1s}}\n")
+    with pytest.raises(ScenarioError, match="bug: needs exposure"):
+        load_scenario(file)
+
+
+def test_a_key_of_the_bug_can_be_set(file: Path) -> None:
+    file.write_text(GOOD)
+    scenario = load_scenario(file, overrides=["bug.witness=SendMessages"])
+    assert scenario.bug is not None
+    assert scenario.bug.witness == "SendMessages"

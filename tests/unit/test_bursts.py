@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -44,11 +45,19 @@ rates = st.sampled_from([0.0, 50_000.0, 1.0, 30_000.0, 16_667.0])
     first=st.integers(0, 300) | st.just(2**22 + 7),
     counts=st.lists(st.integers(1, BURST), min_size=1, max_size=4),
     kind=st.sampled_from([lay.WARM_UP, lay.LOAD]),
+    profile=st.sampled_from([(), ((10**6, 0.3), (2 * 10**6, 1.0), (10**10, 0.5))]),
 )
 def test_payloads_and_rows_are_those_of_messages_made_one_by_one(
-    lanes: list[Lane], rate: float, least: int, spread: int, first: int, counts: list[int], kind: int
+    lanes: list[Lane],
+    rate: float,
+    least: int,
+    spread: int,
+    first: int,
+    counts: list[int],
+    kind: int,
+    profile: Sequence[tuple[int, float]],
 ) -> None:
-    schedule = Schedule(10**15, rate, 0.0, 10.0)
+    schedule = Schedule(10**15, rate, 0.0, 10.0, profile)
     sizes = Sizes(least, least + spread, INSTANCE)
     payloads, open_rows = Payloads(lanes, TAG, sizes), OpenRows(lanes)
     rows = mmap.mmap(-1, AT + sum(counts) * 96)

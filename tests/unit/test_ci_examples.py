@@ -23,7 +23,12 @@ HOWTO = ROOT / "docs" / "howto" / "run-in-ci.md"
 
 @pytest.mark.parametrize(
     ("file", "schema"),
-    [("github-nightly.yml", "vendor.github-workflows"), ("gitlab-nightly.yml", "vendor.gitlab-ci")],
+    [
+        ("github-nightly.yml", "vendor.github-workflows"),
+        ("github-shards.yml", "vendor.github-workflows"),
+        ("gitlab-nightly.yml", "vendor.gitlab-ci"),
+        ("gitlab-shards.yml", "vendor.gitlab-ci"),
+    ],
 )
 def test_the_schema_of_the_ci_system_takes_the_file(file: str, schema: str) -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(FOLDER / file)]
@@ -48,13 +53,13 @@ def unit(name: str) -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)
 def test_examples_call_commands_with_options_that_there_are(path: Path) -> None:
-    for line in path.read_text().splitlines():
-        called = re.search(r"brokerstorm ((?:suite run|clean)\b.*)$", line)
-        if called is None or line.startswith("#"):
-            continue
+    text = re.sub(r"(?m)^ *#.*\n", "", path.read_text())
+    text = re.sub(r"\n +(?=--)", " ", text)  # folded by YAML into one line
+    calls = r"brokerstorm (?:--run-dir \S+ )?((?:suite|history|clean)\b.*)$"
+    for called in re.finditer(calls, text, re.MULTILINE):
         words = called[1].split()
         command: Any = cli.commands[words[0]]
-        command = command.commands[words[1]] if words[0] == "suite" else command
+        command = command.commands[words[1]] if words[0] in ("suite", "history") else command
         known = {name for parameter in command.params for name in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known
 

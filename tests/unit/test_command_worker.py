@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness import workers
 from harness.contract.driving import ContractBroken
 from harness.contract.running import self_test
 from harness.errors import UsageError, WorkerError
@@ -140,3 +141,22 @@ def test_a_program_that_is_not_there_is_asked_for(folder: Path) -> None:
 def test_a_version_is_not_a_path_or_an_option(folder: Path, version: str) -> None:
     with pytest.raises(UsageError, match="is not a version"):
         launch(worker(folder, PERL), version)
+
+
+def test_a_client_of_the_user_is_made_by_the_command_for_it(folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "client-2.0.1"
+    source.mkdir()
+    (source / "code").write_text("mine")
+    with pytest.raises(UsageError, match="cannot take a client from"):
+        launch(worker(folder, PERL), f"dir:{source}")
+    text = 'command = ["cat", "{build}/code", "{version}"]\nbuild_own = ["cp", "{source}/code", "{build}"]\n'
+    known = workers._known.cache_clear  # the file of the worker is another one now
+    known()
+    argv, _ = launch(worker(folder, text), f"dir:{source}")
+    assert Path(argv[1]).read_text() == "mine"
+    assert argv[2] == "2.0.1"
+    known()
+    broken = worker(folder, text.replace("{source}/code", "{source}/nothing"))
+    with pytest.raises(WorkerError, match=r"2\.0\.1 from .* does not build: cp ended with 1") as caught:
+        launch(broken, f"dir:{source}")
+    assert "nothing" in Path(caught.value.hint.rpartition(" ")[2]).read_text()

@@ -168,7 +168,7 @@ def test_brokers_that_need_a_newer_java_say_which(monkeypatch: pytest.MonkeyPatc
 
 
 def test_jars_have_one_origin() -> None:
-    with pytest.raises(UsageError, match="name one of the two"):
+    with pytest.raises(UsageError, match="name one of these"):
         Artifacts(("g:a:1",), archive="g:a:1:tar.gz:bin")
     with pytest.raises(UsageError, match="group:artifact:version:type:classifier"):
         Artifacts((), archive="g:a:1")

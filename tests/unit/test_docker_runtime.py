@@ -11,11 +11,14 @@ import socket
 import stat
 import subprocess
 import sys
+import tarfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 
 from harness.clusters import runtime_choice, spec_of
 from harness.clusters.docker import engine, groups, wiring
@@ -360,3 +363,25 @@ def test_every_container_is_in_the_group_and_asks_only_the_engine_for_nodes(syst
     for name, service in yaml.safe_load(spec_of(system).file.read_text())["services"].items():
         assert service["cgroup_parent"] == "${BROKERSTORM_CGROUP:-}", name
         assert (service["dns_opt"], service["dns_search"]) == (["ndots:1"], ["."]), name
+
+
+class Holding:
+    """A container with one file, as the engine gives it: a tar archive in pieces."""
+
+    id = "0123456789abcdef"
+
+    def get_archive(self, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
+        if path != "/data/log":
+            raise NotFound("no such file")
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as made:
+            entry = tarfile.TarInfo("log")
+            entry.size = 3
+            made.addfile(entry, io.BytesIO(b"abc"))
+        whole = archive.getvalue()
+        return iter([whole[:700], whole[700:]]), {}
+
+
+def test_a_file_of_a_container_is_read_and_one_that_is_not_there_is_none() -> None:
+    assert engine.read_file(Holding(), "/data/log") == b"abc"
+    assert engine.read_file(Holding(), "/data/other") is None

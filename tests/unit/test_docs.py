@@ -15,7 +15,7 @@ from tests.unit.test_imports import ROOT, imports, is_worker, module_file, name_
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PARTS = (
-    *("analysis", "bench", "commands", "compose", "docs"),
+    *("analysis", "bench", "bundling", "commands", "compose", "docs"),
     *("faults", "harness", "history", "scenarios", "suites", "tests"),
 )
 #: Files that readers of a how-to make.
@@ -25,7 +25,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(rf"(?<![\w/.<>-])((?:{'|'.join(PARTS)})/[\w./*<>-]*[\w*>/])")
 #: A module, class or function by its whole name.
 DOTTED = re.compile(
-    r"`((?:analysis|commands|faults|harness|history|suites)(?:\.\w+)+)(?<!\.jsonl)(?<!\.sqlite)`"
+    r"`((?:analysis|bundling|commands|faults|harness|history|suites)(?:\.\w+)+)(?<!\.jsonl)(?<!\.sqlite)`"
 )
 
 
@@ -119,7 +119,16 @@ def imports_between_packages() -> Iterator[tuple[Path, str]]:
 
 
 def test_the_architecture_page_lists_every_package() -> None:
-    parts = ("analysis/", "commands/", "faults/", "harness/", "history/", "suites/")
+    parts = (
+        "analysis/",
+        "bundling/",
+        "commands/",
+        "faults/",
+        "harness/",
+        "history/",
+        "shrinking/",
+        "suites/",
+    )
     packages = {package_of(path) for path in sources() if name_of(path).startswith(parts)}
     own_folder = {package_of(path) for path in sources() if is_worker(path)} - {"harness/workers"}
     assert sorted(rooms()) == sorted(packages - own_folder - {"analysis", "faults", "harness"})

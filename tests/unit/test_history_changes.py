@@ -107,6 +107,15 @@ def test_a_version_that_came_with_the_change_is_named() -> None:
     assert only(story_of(rounds).changes).differences == ["lib 2.1 -> 2.2"]
 
 
+def test_of_several_clients_only_the_one_that_changed_is_named() -> None:
+    rounds = []
+    for at in range(12):
+        versions = {"lib": "2.1", "other": "3.0.8" if at >= 10 else "3.0.9"}
+        facts = {"client": "lib, other", "client_version": ", ".join(versions.values()), "versions": versions}
+        rounds += [a_round(at, number, hit=at >= 10, **facts) for number in range(3)]
+    assert only(story_of(rounds).changes).differences == ["other 3.0.9 -> 3.0.8"]
+
+
 def test_a_slower_client_is_told_on_its_second_night_and_the_first_is_named() -> None:
     levels = noisy(1)
     slower = [level * (2 if at >= 15 else 1) for at, level in enumerate(levels)]

@@ -23,8 +23,10 @@ MAX_TEST_FILE_LINES = 600
 
 #: What each part may import of ours. A prefix allows everything below it.
 ALLOWED = {
-    "cli": ("harness", "faults", "analysis", "history", "suites", "commands"),
-    "commands": ("harness", "faults", "analysis", "history", "suites", "commands"),
+    "cli": ("harness", "faults", "analysis", "bundling", "history", "shrinking", "suites", "commands"),
+    "commands": ("harness", "faults", "analysis", "bundling", "history", "shrinking", "suites", "commands"),
+    "shrinking": ("shrinking", "analysis", "faults", "harness"),
+    "bundling": ("bundling", "analysis", "harness"),
     "faults": (
         "faults",
         "harness.protocols",
@@ -41,6 +43,7 @@ ALLOWED = {
         "harness.errors",
         "harness.invocation",
         "harness.faultlog",
+        "harness.logs",
         "harness.systems",
         "harness.toolchains.java",
     ),
@@ -51,7 +54,7 @@ ALLOWED = {
     "bench": ("harness", "faults", "analysis", "history", "bench", "tests.planted"),
     "docs": ("harness", "faults", "analysis", "history", "suites", "cli", "commands", "docs"),
     "tests": (
-        *("harness", "faults", "analysis", "history", "suites", "cli", "commands"),
+        *("harness", "faults", "analysis", "bundling", "history", "shrinking", "suites", "cli", "commands"),
         "tests",
         "bench",
         "docs",
@@ -69,7 +72,7 @@ BARE = (
 CLIENT_LIBRARIES = {module for worker in known_workers().values() for module in worker.python.imports}
 CLIENT_LIBRARIES_IN = ("harness/brokers", "harness/workers", "tests", "bench")
 OURS = (
-    *("cli", "commands", "harness", "faults", "analysis", "history", "suites"),
+    *("cli", "commands", "harness", "faults", "analysis", "bundling", "history", "shrinking", "suites"),
     *("bench", "docs", "launcher", "tests"),
 )
 

@@ -73,7 +73,7 @@ def test_what_a_version_stands_for(
     client = java_build.client_of(worker, version)
     assert client.artifacts.coordinates == coordinates
     assert client.java == java
-    assert client.jars is None
+    assert client.artifacts.own is None
 
 
 @pytest.mark.parametrize("version", ["../x", "-r", "latest", "nobody 1.0", "1.0 --release"])

@@ -77,3 +77,9 @@ def test_sizes_spread_over_the_whole_range() -> None:
     sizes = payload.Sizes(100, 109, 7)
     assert {sizes.of(lane, seq) for lane in range(3) for seq in range(100)} == set(range(100, 110))
     assert [sizes.of(1, seq) for seq in range(20)] != [sizes.of(2, seq) for seq in range(20)]
+
+
+def test_sizes_of_a_table_come_as_often_as_they_are_in_it() -> None:
+    sizes = payload.Sizes(60, 900, 7, (60, 60, 60, 900))
+    count = sum(sizes.of(3, seq) == 60 for seq in range(20_000))
+    assert count == pytest.approx(15_000, abs=300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,44 @@ def validator() -> jsonschema.Draft202012Validator:
 
 def test_nothing_is_stale() -> None:
     assert [str(path) for path in generate.stale()] == [], "run `make docs`"
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ({"fault": "kil", "at": "1s"}, "'kil' is not one of ["),
+        ({"fault": "kill", "at": "1s", "targett": "x"}, "('targett' was unexpected)"),
+        ({"fault": "kill"}, "'at' is a required property"),
+        ({"fault": "kill", "at": "1s", "every": "2s"}, "False schema does not allow '1s'"),
+        ({"fault": "pause", "at": "1s", "for": "soon"}, "'soon' is not valid"),
+        ({"mix": {"every": "5s", "of": [{"fault": "kill", "at": "1s"}]}}, "('at' was unexpected)"),
+        ({"mix": {"every": "5s", "of": [{"fault": "kil"}]}}, "'kil' is not one of ["),
+        ({"at": "1s"}, "'fault' is a required property"),
+    ],
+)
+def test_a_mistake_in_a_fault_is_one_message_of_an_editor(
+    step: dict[str, Any], says: str, validator: jsonschema.Draft202012Validator
+) -> None:
+    (error,) = validator.iter_errors({"name": "x", "faults": [step]})
+    assert says in error.message
+    assert validator.is_valid({"name": "x", "faults": [{"fault": "kill", "at": "1s", "for": "2s"}]})
+
+
+def test_every_property_of_the_schema_is_described(validator: jsonschema.Draft202012Validator) -> None:
+    assert list(undescribed(validator.schema)) == []
+
+
+def undescribed(part: Any, path: str = "") -> Iterator[str]:
+    """Properties without a description; those of an ``if`` only ask."""
+    if isinstance(part, list):
+        for number, each in enumerate(part):
+            yield from undescribed(each, f"{path}/{number}")
+    if isinstance(part, dict):
+        named = part.get("properties", {})
+        yield from (f"{path}/{name}" for name, each in named.items() if each and "description" not in each)
+        for key, each in part.items():
+            if key != "if":
+                yield from undescribed(each, f"{path}/{key}")
 
 
 @pytest.mark.parametrize("name", bundled_scenarios())
@@ -127,7 +166,7 @@ def test_a_copy_of_a_ready_scenario_differs_in_name_and_place(name: str, tmp_pat
     assert mine.name == "mine"
     assert mine.model_dump() == {**ready.model_dump(), "name": "mine"}
     first, *comment = [line for line in mine.text.splitlines() if line.startswith("#")]
-    assert first == f"# yaml-language-server: $schema={SCHEMA_FILE}"
+    assert first == "# yaml-language-server: $schema=scenario.schema.json"
     assert not any(f"brokerstorm run {name}" in line or f"repro {name}" in line for line in comment)
 
 

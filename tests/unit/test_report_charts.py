@@ -31,6 +31,11 @@ def test_a_backlog_sent_at_once_cuts_the_scale_and_the_chart_says_so() -> None:
     assert "The scale is cut at 200/s; arrows mark what lies above it, up to 450/s for 1 s" in chart.summary
 
 
+def test_a_burst_that_was_asked_for_is_no_backlog() -> None:
+    asked = replace(BURST, intended=[10, 10, 10, 10, 450, 10, 10, 10])
+    assert RateScale.of([condensed(asked, 100)]).cut_per_s == 0
+
+
 def test_a_scale_that_fits_everything_is_not_cut() -> None:
     calm = replace(BURST, ok=[100, 100, 0, 0, 290, 100, 100, 100])
     scale = RateScale.of([condensed(calm, 100)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.findings import Attribution, Step
@@ -75,3 +77,8 @@ def test_attribution_says_chance_or_that_it_cannot_be_told() -> None:
     )
     text = "7 of 7 episodes within the windows of kill: not attributable, it fired once"
     assert words.attribution(wide) == text
+    text = "7 of 7 episodes within the windows of all faults together (by chance 18.0 %, p < 0.001)"
+    assert words.attribution(replace(near, kind="")) == text
+    assert words.attribution(replace(near, p_adjusted=0.03)).endswith(
+        "p < 0.001, p 0.030 as one of several kinds)"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -13,13 +14,16 @@ from analysis.findings import Result
 from commands import repro
 from commands.plans import read_scenario
 from commands.repro import Reproduction, ReproRequest
-from commands.summaries import client_version
+from commands.repro_options import replaced_versions
+from commands.summaries import arm_versions, client_version
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.model import Plan
 from harness.progress.view import BaseProgress
 from harness.run.campaign import Campaign, Round
 from harness.run.lifecycle import RunOutcome
 from harness.rundir import RunDir
+from harness.scenario.file import variants
+from harness.toolchains.own_builds import own_build
 from tests.report_samples import failing, passing, unknown
 
 TEXT = """
@@ -188,7 +192,8 @@ def test_one_round_is_enough_for_one_look(asked: Callable[..., Reproduction]) ->
 
 def test_versions_that_no_repository_has_come_from_a_folder(tmp_path: Path) -> None:
     file, jars = tmp_path / "lost.yaml", tmp_path / "jars"
-    file.write_text(TEXT.replace("1.0.0", "jars:0.5").replace("1.0.1", "jars:0.6"))
+    java = TEXT.replace("client_version", "client: kafka-clients, client_version")
+    file.write_text(java.replace("1.0.0", "jars:0.5").replace("1.0.1", "jars:0.6"))
     scenario = read_scenario(str(file))
     question = repro._question(scenario, request(file))
     for version in ("0.5", "0.6"):
@@ -205,7 +210,50 @@ def test_versions_that_no_repository_has_come_from_a_folder(tmp_path: Path) -> N
         assert "client-0.7.jar" in str(caught.value)
         (jars / version / f"client-{version}.jar").touch()
     old, new = repro._plans(scenario, question, 7, jars)[0]
-    assert old.producers[0].client_version == f"jars:{jars}/0.5"
+    own = own_build(old.producers[0].client_version)
+    assert own is not None
+    assert (own.path, own.number) == (jars / "0.5", "0.5")
     assert (client_version(old), client_version(new)) == ("0.5", "0.6")
     with pytest.raises(UsageError, match=r"DIR/0\.5"):
         repro._plans(scenario, question, 7, None)
+
+
+def test_a_version_of_the_user_takes_the_place_of_the_one_in_an_arm(tmp_path: Path) -> None:
+    file = tmp_path / "lost.yaml"
+    file.write_text(TEXT)
+    wanted = request(file, fixed="2.4.0")
+    scenario = read_scenario(str(file))
+    replaced = [*replaced_versions(scenario, repro._question(scenario, wanted), wanted)]
+    again = read_scenario(str(file), replaced)
+    found = {name: each.load.producers["p"].client_version for name, each, _ in variants(again)}
+    assert found == {"old": "1.0.0", "new": "2.4.0"}
+    assert "--fixed 2.4.0" in repro._repeat_command(wanted, repro._question(again, wanted), 7)
+
+
+def test_arms_that_differ_in_their_brokers_are_versions_of_these(tmp_path: Path) -> None:
+    file = tmp_path / "lost.yaml"
+    of_brokers = re.sub(
+        r"load: \{producers.*client_version: ([0-9.]+)\}+", r"cluster: {version: 4.\1}}}", TEXT
+    )
+    file.write_text(of_brokers)
+    scenario, wanted = read_scenario(str(file)), request(file, affected="4.1.1")
+    question = repro._question(scenario, wanted)
+    assert [*replaced_versions(scenario, question, wanted)] == [
+        'variants.old.override.cluster.version="4.1.1"'
+    ]
+    assert arm_versions(*repro._plans(scenario, question, 7, None)[0]) == ("kafka 4.1.0.0", "kafka 4.1.0.1")
+
+
+def test_arms_of_one_version_have_none_to_replace(tmp_path: Path) -> None:
+    file = tmp_path / "lost.yaml"
+    file.write_text(TEXT.replace("1.0.1", "1.0.0"))
+    scenario, wanted = read_scenario(str(file)), request(file, fixed="2.4.0")
+    with pytest.raises(UsageError, match="differ in no version"):
+        list(replaced_versions(scenario, repro._question(scenario, wanted), wanted))
+
+
+def test_a_file_that_is_not_there_is_no_unknown_bug() -> None:
+    with pytest.raises(UsageError, match=r"no such file: 'mine\.yaml'"):
+        repro._find("mine.yaml")
+    with pytest.raises(UsageError, match="no such bug: 'mine'"):
+        repro._find("mine")

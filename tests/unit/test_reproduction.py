@@ -52,6 +52,36 @@ def runs(pattern: str) -> list[RunSummary]:
     ]
 
 
+def witnessed(sighted: str | None, unread: str = "") -> RunSummary:
+    """A round with the class, in which the text of the bug was looked for."""
+    return RunSummary.of(failing(exposure=MET), path="r-1", round_number=1, sighting=(sighted or "", unread))
+
+
+def test_another_bug_of_the_class_is_no_hit() -> None:
+    question = replace(QUESTION, witness="SendMessages")
+    hit, other = witnessed("p-1 waits in SendMessages"), witnessed("")
+    found = answer(question, [hit] * 4, [other] * 4)
+    assert found.reproduction.outcome is Proved.REPRODUCED
+    assert [arm.hits for arm in found.arms] == [4, 0]
+    assert not found.arms[1].as_expected, "what is another bug is not clean"
+    assert answer(question, [other] * 4, [other] * 4).reproduction.outcome is Proved.NOT_REPRODUCED
+
+
+def test_a_round_without_the_evidence_to_tell_bugs_apart_does_not_count() -> None:
+    question = replace(QUESTION, witness="SendMessages")
+    unsure = witnessed("", "no stacks of producer-1 were to be had")
+    found = answer(question, [unsure] * 4, runs("cccc"))
+    assert found.reproduction.outcome is Proved.UNKNOWN
+    assert "nobody knows whether 'SendMessages' is in it: no stacks of producer-1" in found.reproduction.why
+    # Nothing is left open where the text was found, or where the class was not.
+    assert answer(question, [witnessed("a log")] * 4, runs("cccc")).reproduction.reproduced
+
+
+def test_a_bug_that_needs_no_fault_needs_no_exposure() -> None:
+    question = replace(QUESTION, counter="", floor=0)
+    assert asked(question, "hhhh", "nnnn").reproduction.reproduced
+
+
 def asked(question: Question, affected: str, fixed: str) -> Answer:
     return answer(question, runs(affected), runs(fixed), versions=("1.0.0", "1.0.1"))
 

@@ -55,6 +55,25 @@ BAD = [
         "name: x\nload: {rate: {at_most: 5}}\nrequire: {rate_ratio: 0.9}\n",
         "bad.yaml:3: require.rate_ratio: has no meaning with load.rate.at_most, which claims no rate",
     ),
+    (
+        "name: x\nrequire: {latency_p99: fast}\n",
+        "require.latency_p99: must be a duration such as 500ms or 10s",
+    ),
+    ("name: x\nrequire: {outage: 0s}\n", "outage: must be a duration such as 500ms or 10s, more than 0"),
+    ("name: x\nrequire: {error_ratio: 10s}\n", "require.error_ratio: must be a ratio such as 0.1% or 0.001"),
+    (
+        "name: x\nrequire: {error_ratio: 101%}\n",
+        "must be a ratio such as 0.1% or 0.001, from 0 to 1, got '101%'",
+    ),
+    ("name: x\nrequire: {outage: {}}\n", "require.outage: needs at least one of overall, outside_faults"),
+    (
+        "name: x\nrequire: {outage: {outside: 1s}}\n",
+        "require.outage: outside: unknown key; did you mean outside_faults? allowed: overall, outside_faults",
+    ),
+    (
+        "name: x\nrequire: {recovery: {outside_faults: 1s}}\n",
+        "recovery.outside_faults: has no meaning: a recovery is that of a fault, got '1s'; leave it out",
+    ),
     ("name: x\nload: {duration: 0}\n", "load.duration: must be more than 0, got 0"),
     ("name: x\nload: {duration: -1}\n", "load.duration: must be more than 0, got -1"),
     ("name: x\nload: {duration: soon}\n", "load.duration: must be a duration such as 10s, 250ms or 2m"),
@@ -64,6 +83,14 @@ BAD = [
     ("name: x\nload: {payload: 51}\n", "load.payload: must be at least 52, got 51"),
     ("name: x\nload: {payload: 52..2000000}\n", "load.payload: must be at most 1000000, got '52..2000000'"),
     ("name: x\nload: {payload: 99..98}\n", "payload: must go from the smaller to the larger, as 100..10000"),
+    ("name: x\nload: {payload: {p50: 300}}\n", "load.payload: must have p50 and p99, or sizes: {200: 70%"),
+    ("name: x\nload: {payload: {p50: 300, p99: 200}}\n", "load.payload: p99 must be at least p50"),
+    ("name: x\nload: {payload: {p50: 3, p99: 99}}\n", "p50 must be a number of bytes from 52 to 1000000"),
+    (
+        "name: x\nload: {payload: {sizes: {60: 50%, 70: 40%}}}\n",
+        "load.payload: the shares of sizes must add up to 100%, not 0.9",
+    ),
+    ("name: x\nload: {payload: {sizes: {60: all}}}\n", "load.payload: must be a ratio such as 0.1% or 0.001"),
     ("name: x\nload: {payload: big}\n", "load.payload: must be a number of bytes such as 150, or a range"),
     ("name: x\nload: {producers: {p: {threads: 0}}}\n", "threads: must be at least 1, got 0"),
     (

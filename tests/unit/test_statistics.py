@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.verdict.statistics import ALPHA, clopper_pearson, fewest_rounds, fisher_exact, holm, student_p
+from analysis.verdict.statistics import (
+    ALPHA,
+    clopper_pearson,
+    fewest_rounds,
+    fisher_exact,
+    highest_rate,
+    holm,
+    student_p,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +65,12 @@ def test_student_p_agrees_with_the_tables(t: float, degrees: float, p: float) ->
 def test_holm_adjusts_each_p_by_those_that_are_left() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("rounds", "rate"), [(1, 0.95), (10, 0.258866), (212, 0.014031), (3000, 0.000998)])
+def test_rounds_without_a_hit_bound_the_rate(rounds: int, rate: float) -> None:
+    """1 - 0.05 ** (1 / n); for many rounds the rule of three, 3 / n."""
+    assert highest_rate(rounds) == pytest.approx(rate, abs=1e-6)
 
 
 def test_few_rounds_cannot_prove_anything() -> None:

@@ -130,6 +130,7 @@ def test_of_several_clients_in_one_repository_only_the_default_one_is_meant() ->
     [
         ("name: m\ncells: []", "mine.yaml:2: cells: needs at least 1, got []"),
         (HEAD + "{}", "mine.yaml:3: cells[0]: is an empty matrix: it names neither scenarios"),
+        (HEAD + "{clients: {sarama: [latest]}}", "mine.yaml:3: cells[0]: is an empty matrix"),
         (HEAD + "scenario: [smoke]", "cells[0].scenario: unknown key, got ['smoke']; did"),
         (HEAD + "scenarios:\n  - smok", "yaml:4: cells[0].scenarios[0]: no such scenario: 'smok'"),
         (HEAD + "{scenarios: [bug]}", "mine.yaml:3: cells[0].scenarios[0]: bug is a known bug"),

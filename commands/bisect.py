@@ -1,0 +1,203 @@
+"""The command bisect: the release, or the commit, that broke or fixed it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands import completion
+from commands.console import Settings, command, write
+from commands.options import (
+    master_option,
+    offline_option,
+    runtime_option,
+    seconds,
+    seed_option,
+    set_option,
+)
+from commands.tables import paragraph, table
+from harness.errors import UsageError
+from harness.invocation import for_terminal
+
+_HEAD = {"found": "FOUND", "narrowed": "NARROWED", "not confirmed": "NOT CONFIRMED", "unknown": "UNKNOWN"}
+
+
+@command(
+    "bisect",
+    example="brokerstorm bisect sarama-2377 --bad 1.30.0 --good 1.43.3\n"
+    "brokerstorm bisect sarama-2377 --repo ../sarama --good v1.38.0 --bad v1.37.2",
+)
+@click.argument("scenario", required=False, shell_complete=completion.bugs)
+@click.option(
+    "--client", default="", shell_complete=completion.workers, help="Whose versions; a bug knows it."
+)
+@click.option(
+    "--good", default="", metavar="VERSION", help="An end that does not show it; a bug may know it."
+)
+@click.option("--bad", default="", metavar="VERSION", help="An end that shows it.")
+@click.option(
+    "--repo",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A checkout of the client: commits in place of releases. It is only read.",
+)
+@click.option(
+    "--pair", default="", shell_complete=completion.pairs, help="Of a bug; default: its first pair."
+)
+@click.option(
+    "--variant",
+    default="",
+    shell_complete=completion.variants,
+    help="Of a scenario: what to run at each version.",
+)
+@click.option(
+    "--class",
+    "cls",
+    default="",
+    shell_complete=completion.classes,
+    help="What to look for; default: what the variant expects, else any violation.",
+)
+@click.option(
+    "--error",
+    type=click.FloatRange(0, 0.5, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Chance at most that the answer is wrong.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.02, 1, min_open=True),
+    default=0.5,
+    show_default=True,
+    help="Share of rounds in which a bad version shows it, at least.",
+)
+@seed_option
+@set_option
+@click.option("--budget", callback=seconds, metavar="TIME", help="Time for the whole, such as 3h.")
+@click.option("--resume", metavar="RUN", help="Go on with a bisection that was cut short.")
+@offline_option
+@runtime_option
+@master_option
+def bisect(settings: Settings, resume: str | None, budget: float | None, **given: Any) -> int:
+    """Find the first bad, or the first fixed, version of a client.
+
+    Rounds of a version go on until a sequential test is sure, so that a bug that shows now and then ends at
+    the right release, too. SCENARIO is a scenario, a bug or a file. A version that cannot be had, does not
+    build or does not run is skipped. The exit code is 0 if the version is found, 1 if an end is not what it
+    was said to be, 3 if skipped versions or the budget leave it open.
+    """
+    from commands.bisect_question import BisectRequest
+    from commands.bisect_state import resumed
+    from commands.bisecting import begin, play
+
+    if resume is not None:
+        _refuse_others()
+        kept = resumed(settings.run_dir, resume)
+    elif given["scenario"] is None:
+        raise UsageError("which scenario?", hint="`brokerstorm list bugs` and `list scenarios` show them")
+    else:
+        kept = begin(settings, BisectRequest(**given), _tell)
+    document = play(settings, kept, offline=given["offline"], budget_s=budget)
+    settings.show(document, lambda: _show(document, kept.root.root))
+    return int(document["exit_code"])
+
+
+def _refuse_others() -> None:
+    """--resume goes on as it was begun.
+
+    Raises:
+        UsageError: something else was asked for, too.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        asked = source is click.core.ParameterSource.COMMANDLINE
+        if asked and parameter.name in BEGUN_WITH:
+            name = parameter.opts[0] if parameter.opts[0].startswith("-") else str(parameter.name).upper()
+            raise UsageError("--resume goes on with a bisection as it was begun", hint=f"leave out {name}")
+
+
+#: What is decided when a bisection begins.
+BEGUN_WITH = (
+    *("scenario", "client", "good", "bad", "repo", "pair", "variant", "cls"),
+    *("error", "rate", "seed", "overrides", "runtime", "master"),
+)
+
+
+def _tell(text: str) -> None:
+    import sys
+
+    write(f"brokerstorm: {text}", file=sys.stderr)
+
+
+def _show(document: dict[str, Any], folder: Path) -> None:
+    asked = document["question"]
+    is_commit = bool(asked["repo"])
+    write(f"{_HEAD[document['outcome']]}  {_sentence(document, is_commit)}")
+    paragraph(f"{asked['scenario']}, {asked['client']}, seed {asked['seed']}", indent="  ")
+    if document["release_notes"]:
+        paragraph(f"{'commit' if is_commit else 'release notes'}: {document['release_notes']}", indent="  ")
+    paragraph(
+        f"error of all answers together: at most {100 * document['error']:.2g} %, for what a bad version "
+        f"shows in {100 * asked['rate']:.0f} % of its rounds or more",
+        indent="  ",
+    )
+    for side in document["sides"]:
+        exposure = f", {asked['counter']} {_span(side['exposure'])}" if side["exposure"] else ""
+        paragraph(
+            f"{_short(side['version'], is_commit)}: {side['shown']} of {side['counted']} rounds{exposure}, "
+            f"p {side['p_value']:.2g}: {', '.join(side['runs'])}",
+            indent="  ",
+            hanging="  ",
+        )
+    write("")
+    table([["", "version", "rounds", "answer", "time"], *_rows(document, is_commit)], indent="  ")
+    cost = document["cost"]
+    paragraph(
+        f"{cost['rounds']} rounds, {cost['counted']} of them count; {_time(document['spent_s'])}", indent="  "
+    )
+    table([["repeat", for_terminal(asked["command"])], ["rounds", str(folder)]], indent="  ")
+
+
+def _sentence(document: dict[str, Any], is_commit: bool) -> str:
+    """``1.38.0 is the first fixed: 1.37.2 shows hang, 1.38.0 does not``."""
+    first, before = (_short(document[key], is_commit) for key in ("first", "before"))
+    if document["outcome"] not in ("found", "narrowed"):
+        return str(document["why"])
+    asked = document["question"]
+    what = "a violation" if asked["expect"] == "clean" else asked["expect"]
+    bad, good = (before, first) if asked["is_fix"] else (first, before)
+    sides = f"{bad} shows {what}, {good} does not"
+    if document["outcome"] == "found":
+        return f"{first} is the {document['direction']}: {sides}"
+    between = ", ".join(_short(each, is_commit) for each in document["between"])
+    return f"the {document['direction']} is {first} or one that was skipped before it: {between}; {sides}"
+
+
+def _rows(document: dict[str, Any], is_commit: bool) -> list[list[str]]:
+    return [
+        [
+            str(number),
+            _short(step["version"], is_commit),
+            str(step["rounds"]),
+            step["text"],
+            _time(step["duration_s"]),
+        ]
+        for number, step in enumerate(document["steps"], start=1)
+    ]
+
+
+def _short(version: str, is_commit: bool) -> str:
+    from commands.bisect_question import label_of
+
+    return label_of(version, is_commit)
+
+
+def _span(met: list[int]) -> str:
+    return f"{met[0]:,}" if min(met) == max(met) else f"{min(met):,} to {max(met):,}"
+
+
+def _time(seconds_: float) -> str:
+    minutes, rest = divmod(round(seconds_), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

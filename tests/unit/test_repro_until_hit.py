@@ -1,0 +1,93 @@
+"""`repro --until-hit`: fresh seeds of the affected version until it shows, or the bound on its rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from analysis.findings import Result
+from commands import repro
+from commands.console import Settings
+from commands.repro import Reproduction
+from commands.repro_options import refuse_mixture
+from harness.errors import UsageError
+from harness.run.campaign import Campaign
+from harness.run.interrupts import Interrupts
+from tests.report_samples import passing
+from tests.unit.test_repro_rounds import CLEAN, HIT, NOT_MET, TEXT, Notes, Played, request
+
+UNEXPOSED = passing(exposure=NOT_MET)
+
+
+class Campaigned(Played):
+    def with_rates(self, plans: list[Any], root: object) -> list[Any]:
+        return plans
+
+
+@pytest.fixture
+def hunt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Reproduction, Campaigned]]:
+    class Checked:
+        warnings = ()
+
+        def require(self) -> Checked:
+            return self
+
+    monkeypatch.setattr(repro, "preflight", lambda *_: Checked())
+    file = tmp_path / "lost.yaml"
+    file.write_text(TEXT)
+    settings = Settings(True, True, 0, False, tmp_path / "runs", Interrupts())
+
+    def run(script: Callable[[int], Result], **changes: Any) -> tuple[Reproduction, Campaigned]:
+        asked = repro.prepare(settings, request(file, until_hit=True, **changes))
+        played = Campaigned(lambda plan, name: script(int(name.rpartition("-")[2])))
+        repro._play(cast("Campaign[Result]", played), asked, Notes())
+        return asked, played
+
+    return run
+
+
+def test_it_goes_on_with_fresh_seeds_until_it_shows(hunt: Callable[..., Any]) -> None:
+    asked, played = hunt(lambda number: HIT if number == 5 else CLEAN)
+    assert [plan.seed for plan in played.plans] == [7, 8, 9, 10, 11]
+    assert {plan.variant for plan in played.plans} == {"old"}
+    assert len({plan.run_tag for plan in played.plans}) == 5
+    whole = asked.summary(1.0)
+    assert (whole.exit_code, whole.reproduction.outcome) == (0, "seen")
+    assert whole.reproduction.why == "seen in round 5, the 5. that counts with faults_effective 15"
+    assert [arm.role for arm in whole.variants] == ["affected"]
+    assert whole.command.endswith("--seed 7 --until-hit")
+
+
+def test_what_never_shows_is_bounded(hunt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10_000))
+    monkeypatch.setattr(repro.time, "monotonic", lambda: float(next(clock)))
+    asked, played = hunt(lambda number: UNEXPOSED if number == 3 else CLEAN, max_time_s=20.0)
+    whole = asked.summary(1.0)
+    counted = len(played.plans) - 1
+    assert whole.exit_code == 1
+    assert whole.reproduction.why == (
+        f"not seen in {counted} rounds with faults_effective {3 * counted}: "
+        f"rate below {100 * (1 - 0.05 ** (1 / counted)):.2g} % with 95 %"
+    )
+    assert whole.command.endswith("--until-hit --max-time 20s")
+
+
+def test_rounds_that_never_count_end_as_unknown(hunt: Callable[..., Any]) -> None:
+    asked, played = hunt(lambda number: UNEXPOSED)
+    assert len(played.plans) == repro.MOST_IDLE
+    whole = asked.summary(1.0)
+    assert (whole.exit_code, whole.reproduction.why) == (3, "faults_effective 2, at least 3 needed")
+
+
+@pytest.mark.parametrize("changes", [{"quick": True}, {"rounds": 4}, {"fixed": "1.0.2"}])
+def test_what_does_not_go_with_it_is_refused(hunt: Callable[..., Any], changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="--until-hit runs the affected version"):
+        hunt(lambda number: CLEAN, **changes)
+
+
+def test_a_time_alone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--max-time bounds --until-hit"):
+        refuse_mixture(request(tmp_path, max_time_s=1.0))
