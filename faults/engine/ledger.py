@@ -28,10 +28,10 @@ from harness.protocols.cluster import Cluster, Killable, Pausable
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
 from harness.rundir import RunDir, append_jsonl, read_json, write_json
+from harness.start_times import SAME_START_S, started_s
 from harness.waiting import wait_while
 
 #: psutil computes start times from the boot time, which moves a little when the clock is set.
-_SAME_START_S: Final = 2.0
 #: SIGCONT takes effect when the kernel next looks; more means that somebody stops it again.
 _CONTINUE_S: Final = 5.0
 
@@ -128,7 +128,7 @@ def _continue(process: Mapping[str, Any]) -> str:
     pid = int(process["pid"])
     try:
         found = psutil.Process(pid)
-        if abs(found.create_time() - float(process["started_s"])) > _SAME_START_S:
+        if abs(started_s(pid) - float(process["started_s"])) > SAME_START_S:
             return ""  # the pid belongs to another process by now
         # A node leads its own process group, and all of it was stopped.
         send = os.killpg if os.getpgid(pid) == pid else os.kill

@@ -176,3 +176,14 @@ def test_a_kept_cluster_is_a_leftover_only_by_name(tmp_path: Path, run_id: str, 
     addresses.take_over(block, run_id)
     assert [claim.kept for claim in addresses.claims()] == [True]
     assert addresses.claims()[0].owner.is_alive()
+
+
+def test_a_second_process_does_not_take_a_cluster_from_the_one_that_uses_it(
+    tmp_path: Path, run_id: str, orphan: ProcessId
+) -> None:
+    """The second one may be killed: `clean` took the cluster of the first then."""
+    block = addresses.claim(run_id, tmp_path, PORTS)
+    code = f"from harness.clusters.layout import addresses as a; a.take_over({block}, {run_id!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    assert addresses.claims()[0].owner.pid == os.getpid()
+    assert run_id not in ids(leftovers.find())

@@ -173,6 +173,18 @@ def test_a_pid_file_that_names_a_stranger_is_not_believed(node: NodeProcess, run
         stranger.wait()
 
 
+def test_a_process_is_the_same_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a virtual machine was resumed; psutil's start times move with it."""
+    identity = identify(os.getpid())
+    assert identity is not None
+    before_s = psutil.Process().create_time()
+    boot_time_s = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot_time_s + 60.0)
+    assert psutil.Process().create_time() > before_s + 50.0, "the clock was not set"
+    assert identity.is_alive()
+    assert identify(os.getpid()) == identity
+
+
 def test_end_kills_only_after_checking_again(run_id: str) -> None:
     ours = subprocess.Popen(IDLE, env={**os.environ, RUN_ID: run_id})
     stranger = subprocess.Popen(IDLE)

@@ -15,6 +15,7 @@ import faults
 from faults.engine.ledger import Ledger
 from faults.kit.identity import process_identity
 from harness.rundir import RunDir, read_jsonl, write_json
+from harness.start_times import started_s
 from harness.waiting import wait_until
 from tests.unit.fault_cluster import StateCluster
 
@@ -58,7 +59,7 @@ def test_a_stopped_process_goes_on_without_any_cluster(run: RunDir, sleeper: psu
 
 def test_a_reused_pid_is_left_alone(run: RunDir, sleeper: psutil.Process) -> None:
     stop(sleeper)
-    identity = {**process_identity(sleeper.pid), "started_s": sleeper.create_time() - 100}
+    identity = {**process_identity(sleeper.pid), "started_s": started_s(sleeper.pid) - 100}
     Ledger(run).write(
         1, {"kind": "pause", "targets": ["kafka-1"], "paused": [{"node": "kafka-1", **identity}]}
     )

@@ -33,6 +33,7 @@ ALLOWED = {
         "harness.errors",
         "harness.rundir",
         "harness.durations",
+        "harness.start_times",
         "harness.waiting",
         "harness.faultlog",
     ),
@@ -66,6 +67,7 @@ BARE = (
     "harness/protocols/limits.py",
     "harness/errors.py",
     "harness/durations.py",
+    "harness/start_times.py",
     "harness/waiting.py",
 )
 #: Client and broker libraries: only who talks to brokers may know them.

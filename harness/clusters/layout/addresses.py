@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 from filelock import FileLock, Timeout
@@ -123,19 +122,23 @@ def claim(
 
 def keep(block: int, run_id: str) -> None:
     """Mark a claim as one of a cluster that is meant to outlive this process."""
-    _rewrite(block, run_id, kept=True)
+    _rewrite(block, run_id, lambda found: replace(found, kept=True))
 
 
 def take_over(block: int, run_id: str) -> None:
-    """Let this process look after a claim that another one made."""
-    _rewrite(block, run_id, owner=_self())
+    """Let this process look after a claim whose maker is gone.
+
+    While its maker lives it stays the maker's: with this process it would end, and `clean` would take a
+    cluster that somebody uses.
+    """
+    _rewrite(block, run_id, lambda found: found if found.owner.is_alive() else replace(found, owner=_self()))
 
 
-def _rewrite(block: int, run_id: str, **changes: Any) -> None:
+def _rewrite(block: int, run_id: str, change: Callable[[Claim], Claim]) -> None:
     with _lock():
         for found in claims():
             if (found.block, found.run_id) == (block, run_id):
-                _write(replace(found, **changes))
+                _write(change(found))
 
 
 def release(run_id: str) -> None:

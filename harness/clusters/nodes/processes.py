@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import psutil
 
 from harness.errors import EnvironmentNotReady
+from harness.start_times import SAME_START_S, started_s
 from harness.waiting import wait_while
 
 RUN_ID = "BROKERSTORM_RUN_ID"
 _POLL_S = 0.02
-_SAME_START_S = 2.0  # psutil derives start times from the boot time, which moves when the clock is set
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ProcessId:
         try:
             process = psutil.Process(self.pid)
             return (
-                abs(process.create_time() - self.started_s) < _SAME_START_S
+                abs(started_s(self.pid) - self.started_s) < SAME_START_S
                 and process.status() != psutil.STATUS_ZOMBIE
             )
         except psutil.NoSuchProcess:
@@ -43,7 +43,7 @@ class ProcessId:
 def identify(pid: int) -> ProcessId | None:
     """The identity of a live process, None when there is none."""
     try:
-        identity = ProcessId(pid, psutil.Process(pid).create_time())
+        identity = ProcessId(pid, started_s(pid))
     except psutil.NoSuchProcess:
         return None
     return identity if identity.is_alive() else None
