@@ -48,6 +48,7 @@ class Pulsar(System):
     }
     stored_overhead_bytes = 250
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
+    mechanisms = ("token", "oauth2")
     log_leader = "Created topic {stream} "  # a broker loaded it
     term = "ledger"
     broker_config = {"defaultRetentionTimeInMinutes": _WHOLE_LOG, "defaultRetentionSizeInMB": _WHOLE_LOG}

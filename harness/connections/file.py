@@ -1,0 +1,189 @@
+"""The connection file: a cluster that somebody else started, as its owner describes it (`--cluster FILE`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harness.connections.secret import Secret, SecretSource
+from harness.connections.security import Auth, Mechanism, Security, Tls
+from harness.errors import UsageError
+from harness.systems import SYSTEMS
+from harness.validation import dotted, problem_of
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    SystemName: TypeAlias = str
+else:
+    SystemName = Literal[tuple(SYSTEMS)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TlsPart(_Part):
+    """TLS; an empty mapping: TLS, checked against the system's own authorities."""
+
+    ca: str = Field("", description="PEM file of the authorities to trust. Default: those of the system.")
+    certificate: str = Field("", description="PEM file of the client's own certificate (mutual TLS).")
+    key: str = Field("", description="PEM file of its private key, PKCS#8.")
+    key_password: SecretSource | None = Field(None, description="What the key is encrypted with.")
+    check_host_name: bool = Field(True, description="Whether a broker's certificate must name its host.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if bool(self.certificate) != bool(self.key):
+            raise ValueError("certificate and key come together")
+        return self
+
+
+class AuthPart(_Part):
+    """Who the clients are."""
+
+    mechanism: Mechanism = Field(description="How they prove it.")
+    user: str = Field("", description="The user's name (plain, scram-*, user).")
+    password: SecretSource | None = Field(None, description="The user's password.")
+    token: SecretSource | None = Field(None, description="A token as it is sent (token, oauthbearer).")
+    token_url: str = Field("", description="Where tokens are had (oauthbearer, oauth2).")
+    client_id: str = Field("", description="The OAuth2 client.")
+    client_secret: SecretSource | None = Field(None, description="Its secret.")
+    scope: str = Field("", description="The scope that is asked for.")
+    audience: str = Field("", description="The audience that is asked for.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        given = [name for name in ("password", "token", "client_secret") if getattr(self, name) is not None]
+        wanted = {
+            "token": ("token",),
+            "oauth2": ("client_secret",),
+            "oauthbearer": ("token", "client_secret"),
+        }.get(self.mechanism, ("password",))
+        if len(given) != 1 or given[0] not in wanted:
+            raise ValueError(f"{self.mechanism} needs {' or '.join(wanted)}, and no other secret")
+        if "password" in given and not self.user:
+            raise ValueError(f"{self.mechanism} needs user")
+        if "client_secret" in given and not (self.token_url and self.client_id):
+            raise ValueError(f"{self.mechanism} with client_secret needs token_url and client_id")
+        return self
+
+
+class TopicsPart(_Part):
+    """What a run may make there."""
+
+    prefix: str = Field(
+        "brokerstorm", description="How the names of its topics begin; the run's tag follows."
+    )
+    replication: int | None = Field(None, ge=1, description="Replicas of a topic. Default: the scenario's.")
+
+
+class NodePart(_Part):
+    """One broker, as faults and the report name it."""
+
+    address: str = Field(description="host:port at which clients reach it, as the broker advertises it.")
+
+
+class ConnectionFile(_Part):
+    """A cluster that brokerstorm did not start."""
+
+    system: SystemName = Field(description="Whose brokers they are.")
+    yours: bool = Field(
+        False, description="true: this cluster is yours to load and to hurt. Nothing is sent to it before."
+    )
+    cluster_id: str = Field("", description="Its own id, so that another cluster is never taken for it.")
+    bootstrap: str = Field(description="What clients connect to: host:port,... or the service URL (Pulsar).")
+    admin_url: str = Field("", description="Base URL of its administration (Pulsar, Qpid).")
+    tls: TlsPart | None = Field(None, description="TLS. Default: plain text.")
+    auth: AuthPart | None = Field(None, description="Who the clients are. Default: nobody asks.")
+    topics: TopicsPart = Field(
+        default_factory=lambda: TopicsPart(prefix="brokerstorm"), description="Its topics."
+    )
+    nodes: dict[str, NodePart] = Field(
+        default_factory=dict, description="Names of its brokers. Default: as the cluster names them."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        mechanisms = SYSTEMS[self.system].mechanisms
+        if self.auth and self.auth.mechanism not in mechanisms:
+            allowed = ", ".join(mechanisms)
+            raise ValueError(
+                f"auth.mechanism {self.auth.mechanism} is not {self.system}'s; allowed: {allowed}"
+            )
+        return self
+
+
+def _hidden(data: Any) -> Any:
+    """The same keys with no value."""
+    if isinstance(data, dict):
+        return {key: _hidden(value) for key, value in data.items()}
+    return Secret("")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection file that was read, and its secrets."""
+
+    path: Path
+    file: ConnectionFile
+    security: Security
+
+
+def read_connection(path: Path) -> Connection:
+    """Read a connection file, and the secrets that it names.
+
+    Raises:
+        UsageError: no such file, no YAML, or a key that does not fit.
+        EnvironmentNotReady: a secret that is not there.
+    """
+    try:
+        data: Any = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read {path}: {error}", hint="`brokerstorm new --cluster` writes one"
+        ) from None
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where else ""
+        raise UsageError(f"{path} is not YAML{line}: {getattr(error, 'problem', error)}") from None
+    file, problem = _checked(data)
+    if file is None:
+        raise UsageError(f"{path}: {problem}")
+    return Connection(path, file, _security(file, path.parent))
+
+
+def _checked(data: Any) -> tuple[ConnectionFile | None, str]:
+    """The file, or what is wrong with it. No value is repeated, nor kept in an exception's context: somebody
+    may have written a password where it does not belong."""
+    try:
+        return ConnectionFile.model_validate(data), ""
+    except ValidationError as error:
+        location, sentence, others = problem_of(ConnectionFile, error, _hidden(data))
+        more = f" (and {others} more)" if others else ""
+        return None, f"{dotted(location, 'the file')}: {sentence}{more}"
+
+
+def _security(file: ConnectionFile, folder: Path) -> Security:
+    def place(text: str) -> Path | None:
+        return (folder / text).resolve() if text else None
+
+    tls = None
+    if part := file.tls:
+        password = part.key_password.read("tls.key_password", folder) if part.key_password else None
+        tls = Tls(place(part.ca), place(part.certificate), place(part.key), password, part.check_host_name)
+    return Security(tls, _auth(file.auth, folder) if file.auth else None)
+
+
+def _auth(auth: AuthPart, folder: Path) -> Auth:
+    ((key, source),) = (
+        (f"auth.{name}", getattr(auth, name))
+        for name in ("password", "token", "client_secret")
+        if getattr(auth, name) is not None
+    )
+    secret = source.read(key, folder)
+    return Auth(auth.mechanism, secret, auth.user, auth.token_url, auth.client_id, auth.scope, auth.audience)

@@ -1,0 +1,73 @@
+"""Secrets: read from the environment or a file at the last moment, shown to nobody."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from harness.errors import EnvironmentNotReady
+
+HIDDEN: Final = "(secret)"
+
+
+class Secret:
+    """A secret's text. Whatever prints, formats or pickles it gets `HIDDEN`; `reveal` is the one way in."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text, for who hands it to a client."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (HIDDEN,)
+
+
+class SecretSource(BaseModel):
+    """Where a secret is: in an environment variable, or in a file beside the connection file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    env: str = Field("", description="The environment variable that holds it.")
+    file: str = Field("", description="The file that holds it; a line break at its end is no part of it.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if bool(self.env) == bool(self.file):
+            raise ValueError(
+                "needs one of env (a variable's name) and file (a path); a secret never stands here itself"
+            )
+        return self
+
+    def read(self, key: str, folder: Path) -> Secret:
+        """The secret, as it is now.
+
+        Args:
+            key: of the connection file, for messages.
+            folder: of the connection file.
+
+        Raises:
+            EnvironmentNotReady: the variable is not set, the file cannot be read, or it is empty.
+        """
+        if self.env:
+            text, where = os.environ.get(self.env, ""), f"the environment variable {self.env}"
+            hint = f"set it: read -rs {self.env}; export {self.env}"
+        else:
+            path = folder / self.file
+            where, hint = str(path), "a text file that only you can read, with the secret alone"
+            try:
+                text = path.read_text().rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise EnvironmentNotReady(f"{key}: cannot read {path}: {error}", hint=hint) from None
+        if not text:
+            raise EnvironmentNotReady(f"{key}: {where} is empty or not set", hint=hint)
+        return Secret(text)
