@@ -289,7 +289,7 @@ def conclude(
         ErrorBudget(question.error, expected_answers(count)),
         Rates(shows_at_least=question.rate),
         play_round,
-        lambda step: tell(_step_line(step, len(examiner.steps), commits is not None)),
+        lambda step: tell(_step_line(step, examiner, commits is not None)),
     )
     try:
         answer = confirm_ends(examiner, question.bad, question.good)
@@ -319,9 +319,12 @@ def _searched(examiner: Examiner, question: BisectQuestion) -> Answer:
     return Answer(outcome=outcome, why="", before=versions[low], first=versions[high], between=between)
 
 
-def _step_line(step: Evidence, number: int, is_commit: bool) -> str:
+def _step_line(step: Evidence, examiner: Examiner, is_commit: bool) -> str:
+    """``step 3 of about 6: 2.8.1: ...``; more than was expected where versions are skipped."""
     took_s = sum(look.duration_s for look in step.looks)
-    return f"step {number}: {label_of(step.version, is_commit)}: {step.text}, {took_s:.0f} s"
+    number = len(examiner.steps)
+    expected = f" of about {examiner.budget.answers}" if number <= examiner.budget.answers else ""
+    return f"step {number}{expected}: {label_of(step.version, is_commit)}: {step.text}, {took_s:.0f} s"
 
 
 def _told(

@@ -249,7 +249,9 @@ def seen_of(result: Result, run: RunDir, witness: str = "") -> Seen:
     from analysis.verdict.sightings import look_for
     from shrinking.record import Seen
 
-    classes = {found.cls: found.count for found in (*result.violations(), *result.excused())}
+    told = (*result.violations(), *result.excused())
+    classes = {found.cls: found.count for found in told}
+    first_s = {found.cls: min(each.t_s for each in found.witnesses) for found in told if found.witnesses}
     fired = [fault for fault in result.faults if not fault.skipped]
     why_not = ""
     if result.verdict is Verdict.UNKNOWN:
@@ -258,7 +260,7 @@ def seen_of(result: Result, run: RunDir, witness: str = "") -> Seen:
         why_not = "no fault took effect"
     elif witness and classes and not look_for(run, witness).where:
         why_not = f"nothing has the text of the bug: {witness}"
-    return Seen(classes, why_not, run.run_id)
+    return Seen(classes, why_not, run.run_id, first_s)
 
 
 # ----- what was found ---------------------------------------------------------------------------------

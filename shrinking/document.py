@@ -8,7 +8,7 @@ from typing import Any
 from harness.validation import Location
 from shrinking.reductions import BEFORE, BEHIND, Reduction
 from shrinking.search import Search
-from shrinking.words import file_text, part_text, value_text
+from shrinking.words import file_text, lower_text, part_text, value_text
 
 #: The one variant of the file: what it must show is kept with it.
 VARIANT = "smallest"
@@ -34,7 +34,7 @@ def left_out(search: Search) -> list[str]:
     order = {each.at: number for number, each in enumerate(shape.reductions)}
     lines = [part_text(shape.data, at, whole=True) for at in sorted(outer, key=lambda at: order[at])]
     lower = {at: value for at, value in shape.chosen(applied).items() if not _is_inside(at, gone)}
-    return lines + [f"more than {value_text(at, value)}" for at, value in lower.items()]
+    return lines + [lower_text(at, value) for at, value in lower.items()]
 
 
 def not_tried(search: Search) -> int:

@@ -23,11 +23,13 @@ class Seen:
         classes: that it showed, and how often.
         why_not: why it shows nothing whatever it found: no fault took effect, the verdict was unknown.
         folder: of the run.
+        first_s: of a class, when it first showed, in seconds since the start of load.
     """
 
     classes: Mapping[str, int]
     why_not: str = ""
     folder: str = ""
+    first_s: Mapping[str, float] = field(default_factory=dict)
 
     def only_class(self) -> str:
         """The class, if it is one.

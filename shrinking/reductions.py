@@ -1,8 +1,8 @@
 """The ways in which a scenario can be made smaller, found in its model, and the scenario made so. Pure.
 
-A *reduction* leaves a part out (a fault, a topic, a producer, an option that then is the default) or takes a
-number one step down (partitions, rate, the time before the first fault). What a scenario asks is no part of
-it: the requirements, the deadlines, the clients and their versions stay as they are.
+A *reduction* leaves a part out (a fault, a topic, a producer, an option that then is the default), takes a
+number one step down (partitions, rate, the time before the first fault), or aims a fault that hits a random
+node at a leader, which leaves nothing to luck. What a scenario asks is no part of it: the requirements, the deadlines, the clients and their versions stay as they are.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, get_origin
 
 import faults.schedule.smaller as steps
@@ -65,7 +66,7 @@ class Reduction:
 
     Attributes:
         at: key path of what is left out or goes down.
-        step: 0 = it is left out; n = the n-th step down of a number.
+        step: 0 = it is left out; n = the n-th step down of a number, or of a target.
     """
 
     group: Group
@@ -79,7 +80,7 @@ class Shape:
 
     Attributes:
         data: the scenario as a mapping, with one version and without variants.
-        values: of each number that can go down, what it is after each step.
+        values: of each number that can go down, and of each target, what it is after each step.
         sets: of each set that must not be empty, its members; the first one stays when all should go.
     """
 
@@ -95,6 +96,20 @@ class Shape:
         _forget_topics(made)
         before_s, behind_s = _calm_s(self.data)
         return _timed(made, chosen.get(BEFORE, before_s), chosen.get(BEHIND, behind_s))
+
+    def shown_by(self, seconds: float) -> Shape:
+        """The same, with the time behind the last fault that shows what shows after so many seconds of load.
+
+        Less would end the load before it shows.
+        """
+        before_s, behind_s = _calm_s(self.data)
+        last_s = _seconds(self.data["load"]["duration"]) - behind_s
+        enough_s = round(max(_LEAST_BEHIND_S, seconds - last_s + _LEAST_BEHIND_S), 1)
+        longer = [each for each in self.values.get(BEHIND, ()) if each > enough_s]
+        down = (*longer, enough_s) if enough_s < behind_s else ()
+        others = [each for each in self.reductions if each.at != BEHIND]
+        behind = [Reduction(Group.TIME, BEHIND, step) for step in range(1, len(down) + 1)]
+        return replace(self, reductions=(*others, *behind), values={**self.values, BEHIND: down})
 
     def gone(self, applied: Collection[Reduction]) -> set[Location]:
         """What these reductions leave out."""
@@ -122,7 +137,7 @@ def shape_of(scenario: Scenario, data: Mapping[str, Any]) -> Shape:
     Args:
         data: the scenario as `pinned` writes it.
     """
-    found = [*_of(scenario, ()), *_of_faults(data.get("faults", []))]
+    found = [*_of(scenario, ()), *_of_faults(data.get("faults", []), next(iter(data["topics"])))]
     before_s, behind_s = _calm_s(data)
     if _events_s(data):
         found += _down(Group.TIME, BEFORE, before_s, _LEAST_BEFORE_S)
@@ -141,6 +156,9 @@ def pinned(scenario: Scenario) -> dict[str, Any]:
     )
     _write_out(scenario, kept)
     kept["workers"] = scenario.worker_folders
+    for part in (kept["load"], *kept["load"]["producers"].values()):
+        if "csv" in (profile := part.get("profile") or {}):  # candidates lie in another folder
+            profile["csv"] = str((scenario.folder / Path(profile["csv"]).expanduser()).resolve())
     return {key: value for key, value in kept.items() if value not in ([], {})}
 
 
@@ -198,7 +216,7 @@ def _of_map(entries: Mapping[str, Any], at: Location, *, needs_one: bool) -> Fou
             yield from _of(value, (*at, name))
 
 
-def _of_faults(listed: list[dict[str, Any]]) -> Found:
+def _of_faults(listed: list[dict[str, Any]], topic: str) -> Found:
     for index, step in enumerate(listed):
         at: Location = ("faults", index)
         yield Reduction(Group.FAULTS, at), True
@@ -206,6 +224,9 @@ def _of_faults(listed: list[dict[str, Any]]) -> Found:
             yield Reduction(Group.STEPS, at, 1), single
         for path in steps.entries(step):
             yield Reduction(Group.STEPS, (*at, *path)), False
+        # With the load: of fewer partitions, a random node leads none.
+        for path, target in steps.aimed(step, topic):
+            yield Reduction(Group.LOAD, (*at, *path), 1), target
         for path, value, least in steps.wholes(step):
             yield from _down(Group.STEPS, (*at, *path), value, least)
 

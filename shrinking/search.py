@@ -7,6 +7,7 @@ is in the `Record`, so a search that goes on after it was cut off asks nothing t
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -95,6 +96,7 @@ class Search:
         try:
             self.shows = self._is_shown(self.applied)
             if self.shows:
+                self._note_when()
                 self._search()
                 self.is_whole = True
         except TimeIsOver:
@@ -121,6 +123,13 @@ class Search:
             ddmin(parts, partial(self._suffices, parts, self.applied))
         parts = self._by_gain(self.shape.left(self.applied))
         single(parts, partial(self._suffices, parts, self.applied))
+
+    def _note_when(self) -> None:
+        """Rounds of the scenario as it is say after how many seconds of load the class first showed."""
+        rounds = self.record.rounds(key_of(self.shape.data))
+        first_s = max(seen.first_s.get(self.cls, math.inf) for seen in rounds if self._counts(seen))
+        if first_s < math.inf:
+            self.shape = self.shape.shown_by(first_s)
 
     def _left_of(self, group: Group) -> list[Reduction]:
         return self._by_gain([each for each in self.shape.left(self.applied) if each.group is group])

@@ -48,6 +48,13 @@ def value_text(at: Location, value: Any) -> str:
     return f"{dotted(at)} once" if isinstance(value, Mapping) else f"{dotted(at)} {value}"
 
 
+def lower_text(at: Location, value: Any) -> str:
+    """What more there was of a number, or of luck: ``more than load.rate 3125``."""
+    if at[0] == "faults" and at[-1] == "target":
+        return f"a random {dotted(at)}: {value} does"
+    return f"more than {value_text(at, value)}"
+
+
 def file_text(
     data: Mapping[str, Any], head: Sequence[str], comments: Mapping[Location, Sequence[str]]
 ) -> str:

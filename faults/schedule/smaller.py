@@ -1,7 +1,7 @@
 """Ways to make a raw fault step smaller, when it begins and ends, and the same step at another time. Pure.
 
 Known from the models alone: the schedule, the keys of a mix, and of each kind its whole numbers with a least
-value. So a new kind needs nothing here.
+value and its target. So a new kind needs nothing here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from faults.kit.errors import StepProblem
-from faults.kit.params import Schedule, keys_of
+from faults.kit.params import NodeParams, Schedule, keys_of
 from faults.schedule.mix import MixParams
 from faults.schedule.steps import find_kind, validated
 
@@ -38,6 +38,18 @@ def entries(step: Step) -> Iterator[Path]:
     """What may be left out of a step: the faults of a mix, where it has several."""
     if "mix" in step and len(step["mix"]["of"]) > 1:
         yield from (("mix", "of", index) for index in range(len(step["mix"]["of"])))
+
+
+def aimed(step: Step, topic: str) -> Iterator[tuple[Path, str]]:
+    """Each target that is drawn at random, and the node that leads most of a topic in its place.
+
+    The fewer partitions there are, the more often a random node leads none of them.
+    """
+    for path, inner in _kinds_in(step):
+        if not issubclass(find_kind(inner.get("fault")).params, NodeParams):
+            continue
+        if inner.get("target", NodeParams().target) == NodeParams().target:
+            yield (*path, "target"), f"leader-of:{topic}"
 
 
 def once(step: Step) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.java import find_java
 
 TIMEOUT_S = 900.0
-_VERSIONS_TIMEOUT_S = 20.0
+_VERSIONS_TIMEOUT_S = 60.0
 #: Our own Maven where none is installed.
 _VERSION = "3.9.9"
 _SHA256 = "7a9cdf674fc1703d6382f5f330b3d110ea1b512b51f1652846d9e4e8a588d766"
@@ -314,12 +314,18 @@ def _listing(group: str, name: str) -> str:
         command = [
             find_java().path, "-jar", str(jar), "-debug", "-cache", work, "-dependency", group, name, "[0,)",
             "-confs", "master",
+            "-types", "none",  # the list is asked for, not tens of megabytes of the newest version
         ]  # fmt: skip
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_VERSIONS_TIMEOUT_S, check=False, cwd=work
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired as error:
+            raise EnvironmentNotReady(
+                f"no list of the versions of {group}:{name} within {error.timeout:g} s",
+                hint="check the network or proxy; on a busy machine, try again",
+            ) from error
+        except OSError as error:
             raise EnvironmentNotReady(f"no list of the versions of {group}:{name}: {error}") from error
     return done.stdout
 

@@ -44,6 +44,7 @@ class Scripted:
     now_s: float = 0.0
     stops_after: int = 10_000
     luck: random.Random = field(default_factory=lambda: random.Random(5))
+    first_s: float | None = None  # of load, when the class shows
 
     def refusal(self, candidate: Data) -> str:
         return self.refuses(candidate)
@@ -54,7 +55,8 @@ class Scripted:
         self.played.append(candidate)
         self.now_s += cost(candidate)[0] + 20.0
         shows = self.needs(candidate) and self.luck.random() < self.rate
-        return Seen({CLS: 3} if shows else {}, folder=f"round-{seed}")
+        when = {} if self.first_s is None or not shows else {CLS: self.first_s}
+        return Seen({CLS: 3} if shows else {}, folder=f"round-{seed}", first_s=when)
 
     def search(self, shape: Shape | None = None, **more: Any) -> Search:
         given: dict[str, Any] = {"cls": CLS, "seed": 7, "budget_s": None, "record": Record(None, {}), **more}
@@ -73,11 +75,41 @@ def test_what_is_left_is_what_the_class_needs() -> None:
     assert search.run()
     assert search.is_whole
     found = search.smallest
-    assert found["faults"] == [{"fault": "pause", "target": "random", "at": "1s", "for": "5s"}]
+    assert found["faults"] == [{"fault": "pause", "target": "leader-of:orders", "at": "1s", "for": "5s"}]
     assert found["topics"]["orders"]["partitions"] == 1
     assert found["load"]["producers"]["shop"]["options"] == {"acks": "all"}
     assert found["load"]["consumers"] == {}
     assert (found["load"]["rate"], found["load"]["duration"], found["load"]["warm_up"]) == (782, "8s", "1s")
+
+
+def test_a_random_target_becomes_the_leader_of_the_only_partition_that_is_left() -> None:
+    def needs(data: Data) -> bool:
+        freezes = [step for step in data.get("faults", []) if step["fault"] == "pause"]
+        is_luck = data["topics"]["orders"]["partitions"] < 3
+        return any(step.get("target") == "leader-of:orders" or not is_luck for step in freezes)
+
+    search = Scripted(needs).search()
+    assert search.run()
+    found = search.smallest
+    assert found["topics"]["orders"]["partitions"] == 1
+    assert [step.get("target") for step in found["faults"]] == ["leader-of:orders"]
+    asked = [step.tried for step in search.record.steps.values() if "target" in step.tried]
+    assert len(asked) == 1  # with all that is less load
+
+
+def test_a_storm_that_does_not_say_when_it_ends_keeps_the_load_that_showed_the_class() -> None:
+    """Unloads take as long as they take: 2 s behind the first one are too few, and 19 s too many."""
+    scenario = read_scenario("pulsar-12779")
+    shape = shape_of(scenario, pinned(scenario))
+
+    def needs(data: Data) -> bool:
+        return bool(data.get("faults")) and float(data["load"]["duration"].rstrip("s")) >= 9.2
+
+    search = Scripted(needs, first_s=9.2).search(shape)
+    assert search.run()
+    assert search.smallest["load"]["duration"] == "11.2s"
+    more = [step.tried for step in search.record.steps.values() if "behind the last fault" in step.tried]
+    assert len(more) == 1
 
 
 def test_requirements_clients_and_versions_stay() -> None:
@@ -85,6 +117,14 @@ def test_requirements_clients_and_versions_stay() -> None:
     search.run()
     assert search.smallest["require"] == search.shape.data["require"]
     assert search.smallest["load"]["producers"]["shop"]["client"] == "confluent-kafka"
+
+
+def test_a_profile_is_read_from_where_the_scenario_is(tmp_path: Path) -> None:
+    (tmp_path / "day.csv").write_text("0,10\n5,20\n")
+    text = Path("scenarios/kafka-smoke.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(text.replace("load:\n", "load:\n  profile: {csv: day.csv}\n"))
+    data = pinned(read_scenario(str(tmp_path / "mine.yaml")))
+    assert data["load"]["profile"] == {"csv": str(tmp_path / "day.csv")}
 
 
 def test_what_does_not_show_the_class_is_not_searched() -> None:
@@ -190,7 +230,8 @@ def test_the_file_is_a_scenario_that_expects_the_class_and_says_why(tmp_path: Pa
     assert read_scenario(str(path)).variants["smallest"].expect == CLS
     lines = text.splitlines()
     assert "#   faults[0]: {fault: kill, target: 'leader-of:orders', at: 8s, for: 5s}" in lines
-    at = lines.index("  - {fault: pause, target: random, at: 1s, for: 5s}")
+    assert "#   a random faults[2].target: leader-of:orders does" in lines
+    at = lines.index("  - {fault: pause, target: 'leader-of:orders', at: 1s, for: 5s}")
     assert lines[at - 1] == "  # needed: without it not shown in 3 rounds (error at most 10 %)"
     at = lines.index("  rate: 782")
     assert lines[at - 1].startswith("  # load.rate 196: not shown in 3 rounds")
