@@ -26,7 +26,7 @@ from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading,
 from analysis.report.terminal_campaign import comparison_rows, first_witness, outcome_of
 from analysis.report.terminal_logs import left_out, notes
 from analysis.report.terminal_repro import p_text, reproduction_rows, sentences
-from analysis.report.trace_logs import witness_logs
+from analysis.report.trace_logs import logs_of, witness_logs
 from analysis.report.trace_model import Logs
 from analysis.verdict.campaign import Campaign
 from harness.rundir import RunDir
@@ -93,11 +93,17 @@ def run_page(
     )
 
 
-def campaign_page(campaign: Campaign, results: Mapping[str, Result] | None = None) -> str:
+def campaign_page(
+    campaign: Campaign,
+    results: Mapping[str, Result] | None = None,
+    logs: Mapping[str, Logs] | None = None,
+) -> str:
     """The page of a campaign: variants side by side, linked to their runs' pages.
 
-    ``results``: run path -> result, for charts and the story of a run of each variant: the one with the first
-    witness, else the last.
+    Args:
+        results: run path -> result, for charts and the story of a run of each variant: the one with the first
+            witness, else the last.
+        logs: run path -> lines of the logs around its first witness.
     """
     shown: dict[str, Result] = {}
     for variant in campaign.variants:
@@ -121,6 +127,7 @@ def campaign_page(campaign: Campaign, results: Mapping[str, Result] | None = Non
             (name, _story_of(result), [embedded[chart.key] for chart in group])
             for (name, result), group in zip(shown.items(), drawn, strict=True)
         ],
+        logs=logs or {},
         chart_script=script,
     )
 
@@ -135,7 +142,13 @@ def write_run_page(run: RunDir, result: Result, *, up: str = "") -> Path:
 
 def write_campaign_page(run: RunDir, campaign: Campaign, results: Mapping[str, Result] | None = None) -> Path:
     """Write report.html of a campaign and return its path."""
-    run.report.write_text(campaign_page(campaign, results), encoding="utf-8")
+    logs: dict[str, Logs] = {}
+    for first in map(first_witness, campaign.variants):
+        if first is not None:
+            logs |= {
+                first[0].path: each for each in logs_of(RunDir(run.root / first[0].path), first[2:]).values()
+            }
+    run.report.write_text(campaign_page(campaign, results, logs), encoding="utf-8")
     return run.report
 
 

@@ -53,17 +53,22 @@ def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
 
 
 def witness_logs(run: RunDir, result: Result, most_witnesses: int) -> dict[tuple[str, float], Logs]:
-    """(message, its time) of the first witnesses of each class that counts -> lines of the logs around it.
-
-    A report is made whatever the logs are: why they cannot be read stands in their place.
-    """
+    """As `logs_of`, of the first witnesses of each class that counts."""
     shown = [
         witness
         for finding in result.findings
         if finding.status in _OPEN
         for witness in finding.witnesses[:most_witnesses]
-        if witness.t_s
     ]
+    return logs_of(run, shown)
+
+
+def logs_of(run: RunDir, witnesses: Sequence[Witness]) -> dict[tuple[str, float], Logs]:
+    """(message, its time) of witnesses of a run -> lines of the logs around it.
+
+    A report is made whatever the logs are: why they cannot be read stands in their place.
+    """
+    shown = [witness for witness in witnesses if witness.t_s]
     try:
         return {(w.message, w.t_s): _logs_of(run, w) for w in shown}
     except UsageError as error:

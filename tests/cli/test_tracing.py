@@ -9,8 +9,8 @@ import json
 import pytest
 from rich.console import Console
 
-from analysis.report.documents import read_result
-from analysis.report.html import write_run_page
+from analysis.report.documents import read_campaign, read_result
+from analysis.report.html import write_campaign_page, write_run_page
 from analysis.report.terminal_lookups import print_trace
 from analysis.report.trace import trace
 from cli import main
@@ -130,9 +130,13 @@ def test_lines_that_are_asked_for_are_whole(logged: RunDir, capsys: pytest.Captu
     assert leader["file"] == "cluster/kafka-1/logs/stdout.log"
 
 
-def test_the_report_folds_the_lines_below_a_witness(logged: RunDir) -> None:
+@pytest.mark.parametrize("whole", [False, True], ids=["run", "campaign"])
+def test_the_report_folds_the_lines_below_a_witness(logged: RunDir, whole: bool) -> None:
     run = RunDir(logged.root / "unsafe-1")
-    page = write_run_page(run, read_result(run)).read_text()
+    written = (
+        write_campaign_page(logged, read_campaign(logged)) if whole else write_run_page(run, read_result(run))
+    )
+    page = written.read_text()
     assert "In the logs: 3 lines of kafka-1" in page
     assert "\x1b" not in page
     assert page.index("In the logs") < page.index("java.io.IOException: gone")
