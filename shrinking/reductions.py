@@ -2,7 +2,8 @@
 
 A *reduction* leaves a part out (a fault, a topic, a producer, an option that then is the default), takes a
 number one step down (partitions, rate, the time before the first fault), or aims a fault that hits a random
-node at a leader, which leaves nothing to luck. What a scenario asks is no part of it: the requirements, the deadlines, the clients and their versions stay as they are.
+node at a leader, which leaves nothing to luck. What a scenario asks is no part of it: the requirements, the
+deadlines, the clients and their versions stay as they are.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Shape:
 
         Less would end the load before it shows.
         """
-        before_s, behind_s = _calm_s(self.data)
+        _, behind_s = _calm_s(self.data)
         last_s = _seconds(self.data["load"]["duration"]) - behind_s
         enough_s = round(max(_LEAST_BEHIND_S, seconds - last_s + _LEAST_BEHIND_S), 1)
         longer = [each for each in self.values.get(BEHIND, ()) if each > enough_s]

@@ -143,11 +143,11 @@ def write_run_page(run: RunDir, result: Result, *, up: str = "") -> Path:
 def write_campaign_page(run: RunDir, campaign: Campaign, results: Mapping[str, Result] | None = None) -> Path:
     """Write report.html of a campaign and return its path."""
     logs: dict[str, Logs] = {}
-    for first in map(first_witness, campaign.variants):
-        if first is not None:
-            logs |= {
-                first[0].path: each for each in logs_of(RunDir(run.root / first[0].path), first[2:]).values()
-            }
+    for variant in campaign.variants:
+        if first := first_witness(variant):
+            summary, _, witness = first
+            around = logs_of(RunDir(run.root / summary.path), [witness])
+            logs[summary.path] = next(iter(around.values()), Logs())
     run.report.write_text(campaign_page(campaign, results, logs), encoding="utf-8")
     return run.report
 

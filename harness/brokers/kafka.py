@@ -289,7 +289,7 @@ class KafkaAdmin:
             raise EnvironmentNotReady(
                 f"the cluster is not ready after {timeout_s:.0f} s: {'; '.join(missing[:5])}"
                 + (f"; and {len(missing) - 5} more" if len(missing) > 5 else ""),
-                hint="the nodes' logs are in the run's cluster folder; a busy machine may need more than `limits.ready`",
+                hint="the nodes' logs are in its cluster folder; a busy machine needs more `limits.ready`",
             )
 
     def _look(self, topics: Sequence[str]) -> list[str]:

@@ -348,7 +348,7 @@ class PulsarAdmin:
         if still := wait_while(missing, timeout_s, every_s=POLL_S):
             raise EnvironmentNotReady(
                 f"the cluster is not ready after {timeout_s:.0f} s: {still}",
-                hint="the nodes' logs are in the run's cluster folder; a busy machine may need more than `limits.ready`",
+                hint="the nodes' logs are in its cluster folder; a busy machine needs more `limits.ready`",
             )
 
     def _probe(self, streams: Sequence[str], deadline: float, run_tag: int) -> None:

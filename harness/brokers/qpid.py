@@ -238,7 +238,7 @@ class QpidAdmin:
         if still := wait_while(missing, timeout_s, every_s=_POLL_S):
             raise EnvironmentNotReady(
                 f"the cluster is not ready after {timeout_s:.0f} s: {still}",
-                hint="the nodes' logs are in the run's cluster folder; a busy machine may need more than `limits.ready`",
+                hint="the nodes' logs are in its cluster folder; a busy machine needs more `limits.ready`",
             )
 
     def _missing(self, topics: Sequence[str], run_tag: int) -> str:
