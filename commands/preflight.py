@@ -181,7 +181,7 @@ def _specs(plan: Plan) -> list[dict[str, Any]]:
     from harness.rundir import RunDir
 
     cluster = describe_cluster(plan.system, version=plan.version, topology=plan.topology)
-    where, run = Endpoints(cluster.bootstrap, cluster.admin_url), RunDir(Path())
+    where, run = Endpoints.of(cluster), RunDir(Path())
     producers = [producer_spec(plan, run, producer, where) for producer in plan.producers]
     return [*producers, *(consumer_spec(plan, run, consumer, where) for consumer in plan.consumers)]
 

@@ -25,6 +25,7 @@ from harness.clusters.layout.distribution import pinned
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import toxiproxy
 from harness.clusters.sources import SOURCES, Place, Source
+from harness.connections.security import Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 from harness.rundir import write_json
@@ -45,9 +46,18 @@ class BrokerCluster(Generic[A]):
         facts: what a report should say of where it ran, by name.
         bootstrap: what clients are given to connect to.
         admin_url: what workers are given to administrate; empty when the system has no such endpoint.
+        security: what it asks of clients; None = nothing.
     """
 
-    def __init__(self, runtime: NodeRuntime, admin: A, *, bootstrap: str, admin_url: str) -> None:
+    def __init__(
+        self,
+        runtime: NodeRuntime,
+        admin: A,
+        *,
+        bootstrap: str,
+        admin_url: str,
+        security: Security | None = None,
+    ) -> None:
         self.facts: Mapping[str, str] = runtime.facts
         self.system = runtime.spec.system
         own = runtime.spec.own
@@ -57,6 +67,7 @@ class BrokerCluster(Generic[A]):
         self.admin = admin
         self.bootstrap = bootstrap
         self.admin_url = admin_url
+        self.security = security
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
         """As `System.request`."""

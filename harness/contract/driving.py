@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from harness.connections.security import Security
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.records import RAW, TABLE_NAMES, VALID_FIELD, Kind, Outcome, TableId
 from harness.run.worker_process import WorkerProcess
@@ -53,7 +54,9 @@ def _short(value: object) -> str:
 class DrivenWorker(WorkerProcess):
     """A started worker that remembers every line it said."""
 
-    def __init__(self, worker: WorkerSpec, spec: dict[str, Any], offline: bool) -> None:
+    def __init__(
+        self, worker: WorkerSpec, spec: dict[str, Any], offline: bool, security: Security | None = None
+    ) -> None:
         self.said: list[dict[str, Any]] = []
         super().__init__(
             spec["name"], spec["role"], spec, Path(spec["capture_dir"]),
@@ -65,7 +68,7 @@ class DrivenWorker(WorkerProcess):
             raise NotHere(f"{worker.library} cannot be built: {error}") from error
         except UsageError as error:
             raise ContractBroken(str(error)) from error
-        self.start(argv, env)
+        self.start(argv, env, worker.secure_options(security))
 
     # -- its life
 

@@ -128,7 +128,7 @@ class Rig:
             "client": {"library": tested.library, "version": wanted, "options": dict(options or {})},
             role: dict(part),
         }
-        made = DrivenWorker(tested, spec, self.place.offline)
+        made = DrivenWorker(tested, spec, self.place.offline, self.cluster.security)
         self.started.append(made)
         return made
 

@@ -321,6 +321,10 @@ class Cluster(Protocol):
     def admin_url(self) -> str:
         """What workers are given to administrate; empty when the system has no such endpoint."""
 
+    @property
+    def security(self) -> Any:
+        """What it asks of clients (`harness.connections.security.Security`); None = nothing."""
+
     def request(self, port: str, ballast: int = 0) -> tuple[bytes, int] | None:
         """A request that whoever listens on a port answers at once, and how many answers show that all of it
         came through; None = there is none.

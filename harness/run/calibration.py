@@ -158,7 +158,7 @@ class Calibration:
         self._pool = WorkerPool(
             self._plan,
             run,
-            Endpoints(cluster.bootstrap, cluster.admin_url),
+            Endpoints.of(cluster),
             Manifest(run, command=command, versions=library_versions()),
             progress,
             owner=cluster.runtime.run_id,

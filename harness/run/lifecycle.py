@@ -85,7 +85,7 @@ class LiveRun:
         self._pool = WorkerPool(
             plan,
             run,
-            Endpoints(cluster.bootstrap, cluster.admin_url),
+            Endpoints.of(cluster),
             self._manifest,
             progress,
             owner=cluster.runtime.run_id,

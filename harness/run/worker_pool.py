@@ -113,7 +113,8 @@ class WorkerPool:
     def _start(self, worker: WorkerProcess, version: str) -> WorkerProcess:
         argv, env = self._launch(worker, version)
         self._argv[worker.name] = argv
-        worker.start(argv, {**env, "BROKERSTORM_RUN_ID": self._owner})
+        handed = self._kind(worker).secure_options(self._where.security)
+        worker.start(argv, {**env, "BROKERSTORM_RUN_ID": self._owner}, handed)
         return worker
 
     def _launch(self, worker: WorkerProcess, version: str) -> tuple[list[str], dict[str, str]]:

@@ -1,7 +1,8 @@
 """One worker process: commands on its stdin, JSON lines on its stdout, bounded waits.
 
 docs/worker-protocol.md is the contract. Messages never pass through the pipe; the worker writes its
-capture itself. Its stdout is kept beside the capture (stdout.jsonl), its client's log too (stderr.log).
+capture itself. Its stdout is kept beside the capture (stdout.jsonl), its client's log too (stderr.log),
+both without the secrets that it was handed.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from typing import Any
 
 import psutil
 
+from harness.connections.redaction import Redactor
 from harness.errors import WorkerError
 from harness.rundir import write_json
 from harness.waiting import wait_until, wait_while
+from harness.workers.security import NOTHING_SECURE, SecureOptions, handed_over
 
 #: A worker that was told to stop gets this long before SIGKILL.
 STOP_GRACE_S = 5.0
@@ -57,26 +60,49 @@ class WorkerProcess:
         self._on_message = on_message
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self._log_reader: threading.Thread | None = None
+        self._redactor: Redactor | None = None
 
-    def start(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        """Write the spec and start the process in a session of its own (a Ctrl-C is ours to handle)."""
+    def start(
+        self, argv: Sequence[str], env: Mapping[str, str], handed: SecureOptions = NOTHING_SECURE
+    ) -> None:
+        """Write the spec and start the process in a session of its own (a Ctrl-C is ours to handle).
+
+        ``handed``: what the cluster asks of its client; it comes through a pipe.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         spec_path = self.folder / "spec.json"
         write_json(spec_path, self.spec)
+        self._redactor = Redactor(handed.secrets) if handed.secrets else None
         self.t_start_ns = time.monotonic_ns()
-        with (self.folder / "stderr.log").open("ab") as stderr:
+        with (self.folder / "stderr.log").open("ab") as stderr, handed_over(handed) as (more_env, passed):
             self._process = subprocess.Popen(
                 [*argv, str(spec_path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=stderr,
-                env={**os.environ, **env},
+                stderr=subprocess.PIPE if self._redactor else stderr,
+                env={**os.environ, **env, **more_env},
                 encoding="utf-8",
                 errors="replace",  # a client may print what it likes
                 start_new_session=True,
+                pass_fds=passed,
             )
         self._reader = threading.Thread(target=self._read, name=f"worker-{self.name}", daemon=True)
         self._reader.start()
+        if self._redactor:
+            self._log_reader = threading.Thread(
+                target=self._keep_log, args=(self._redactor,), name=f"log-{self.name}", daemon=True
+            )
+            self._log_reader.start()
+
+    def _keep_log(self, redactor: Redactor) -> None:
+        """The client's log, line by line, on its way to the file."""
+        assert self._process is not None
+        assert self._process.stderr is not None
+        with self._process.stderr as said, (self.folder / "stderr.log").open("ab", buffering=0) as kept:
+            for line in said:
+                with contextlib.suppress(OSError):
+                    kept.write(redactor.text(line).encode())
 
     def _read(self) -> None:
         process = self._process
@@ -84,21 +110,33 @@ class WorkerProcess:
         assert process.stdout is not None
         with (self.folder / "stdout.jsonl").open("ab", buffering=0) as kept:
             for line in process.stdout:
+                message, line = self._understood(line)
                 with contextlib.suppress(OSError):  # a full disk must not make us deaf
                     kept.write(line.encode())
-                try:
-                    message = json.loads(line)
-                except ValueError:
-                    continue  # a client that prints: kept in the file, not ours to judge
-                if isinstance(message, dict):
+                if message:
                     self._take(message)
         process.wait()
+        if self._log_reader is not None:
+            self._log_reader.join(1.0)  # a process that it left behind may hold the pipe
         self.t_end_ns = time.monotonic_ns()
         self.ready.set()  # nobody should wait for the dead
         for pipe in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):  # a command that nobody read
                 if pipe is not None:
                     pipe.close()
+
+    def _understood(self, line: str) -> tuple[dict[str, Any], str]:
+        """The message of a line (none where a client prints: not ours to judge), and the line to keep."""
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            return {}, self._redactor.text(line) if self._redactor else line
+        if self._redactor and message.get("type") in ("error", "event"):
+            clean = {**self._redactor.data(message), "type": message["type"]}
+            return clean, line if clean == message else json.dumps(clean) + "\n"
+        return message, line
 
     def _take(self, message: dict[str, Any]) -> None:
         kind = message.get("type")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from harness.connections.security import Security
 from harness.plan.model import ConsumerPlan, Plan, ProducerPlan
 from harness.plan.profile import spans_ns
 from harness.plan.turns import turns_of
+from harness.protocols.cluster import Cluster
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 
@@ -19,10 +21,19 @@ AUDIT_READERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a run's workers find the brokers: for clients, and for administration (empty = there is none)."""
+    """Where a run's workers find the brokers: for clients, and for administration (empty = there is none).
+
+    ``security``: what the brokers ask of clients. It is in no spec: those lie in the run folder.
+    """
 
     bootstrap: str
     admin_url: str = ""
+    security: Security | None = None
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Endpoints:
+        """Those of a cluster."""
+        return cls(cluster.bootstrap, cluster.admin_url, cluster.security)
 
 
 def _common(plan: Plan, run: RunDir, name: str, role: str, where: Endpoints) -> dict[str, Any]:

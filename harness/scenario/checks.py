@@ -36,6 +36,10 @@ class Client(Protocol):
         """Options that the harness sets itself; a scenario that sets one would no longer say what is run."""
 
     @property
+    def security_options(self) -> Collection[str]:
+        """Options that are set from what a cluster asks of clients."""
+
+    @property
     def exposure(self) -> Collection[str]:
         """Exposure counters that it reports."""
 
@@ -213,6 +217,9 @@ def _worker_problems(
     for option in spec.options:
         if option in worker.reserved:
             yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
+        elif option in worker.security_options:
+            text = "is set from the connection file (`--cluster FILE`): leave it out"
+            yield (*at, "options", option), text
 
 
 #: Keys of ``[supports]`` that stand for a key of the load.

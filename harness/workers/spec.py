@@ -20,12 +20,14 @@ from pydantic import (
     model_validator,
 )
 
+from harness.connections.security import Security
 from harness.errors import UsageError
 from harness.log_stamp import Stamp
 from harness.scenario.part import Name, Part
 from harness.systems import SYSTEMS
 from harness.validation import dotted, problem_of, shown
 from harness.workers.facts import SettingFacts
+from harness.workers.security import SecureOptions, SecurityWords
 
 FILE: Final = "worker.toml"
 Role = Literal["producer", "consumer", "audit"]
@@ -164,6 +166,7 @@ class WorkerSpec(Part):
             nobody knows.
         log_stamp: how lines of the client's log (stderr) begin (`harness.log_stamp`); empty = not stated, so
             `trace` cannot place them.
+        security: its options for clusters that ask who clients are, or want TLS.
     """
 
     library: Name
@@ -184,6 +187,7 @@ class WorkerSpec(Part):
     says_died: list[Role] = Field(default_factory=list)
     log_stamp: str = ""
     contract: Contract = Field(default_factory=Contract)
+    security: SecurityWords = Field(default_factory=SecurityWords)
     python: PythonBuild = Field(default_factory=PythonBuild)
     java: JavaBuild | None = None
     go: GoBuild | None = None
@@ -241,6 +245,20 @@ class WorkerSpec(Part):
     def folder(self) -> Path:
         """Where it lies."""
         return self._folder
+
+    @property
+    def security_options(self) -> set[str]:
+        """Options that are set from what a cluster asks of clients."""
+        return self.security.option_names
+
+    def secure_options(self, security: Security | None) -> SecureOptions:
+        """The client's options for what a cluster asks of clients.
+
+        Raises:
+            UsageError: the worker has no words for it.
+            EnvironmentNotReady: a file of it cannot be read.
+        """
+        return self.security.options(security, self.library)
 
     def release_notes_of(self, version: str) -> str:
         """Link to the release notes of a version; empty where nobody knows."""

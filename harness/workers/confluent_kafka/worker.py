@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 
 import confluent_kafka
 from audit import AuditRole
@@ -19,6 +20,10 @@ VERSIONS = {
     "librdkafka": confluent_kafka.libversion()[0],
 }
 
+#: Option of our own: an OAUTHBEARER token, and how long the client is told that it holds.
+TOKEN = "oauth_token"
+TOKEN_S = 3600.0
+
 
 def config(session: Session, **fixed: object) -> dict[str, object]:
     """The options, and over them what the harness decides."""
@@ -30,9 +35,13 @@ def config(session: Session, **fixed: object) -> dict[str, object]:
         )
         session.report.event(kind, error_text(error), fatal=error.fatal())
 
+    options: dict[str, object] = dict(spec.options)
+    if token := options.pop(TOKEN, None):
+        # The same one again whenever the client asks; librdkafka wants to know until when it holds.
+        options["oauth_cb"] = lambda _config: (token, time.time() + TOKEN_S)
     return {
         "client.id": spec.name,
-        **spec.options,
+        **options,
         "bootstrap.servers": spec.bootstrap,
         "error_cb": heard,
         **fixed,

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Options of the role: those of worker.toml, and over them the scenario's. In the client's own names, as text.
+// Options of the role: those of worker.toml, over them the scenario's, over them what the cluster asks of clients
+// (secrets among them). In the client's own names, as text.
 func (s *Spec) Options() (map[string]string, error) {
 	var byRole map[string]map[string]string
 	if text := os.Getenv("BROKERSTORM_WORKER_OPTIONS"); text != "" {
@@ -27,7 +28,29 @@ func (s *Spec) Options() (map[string]string, error) {
 	for name, value := range s.Client.Options {
 		options[name] = fmt.Sprint(value)
 	}
+	for name, text := range s.secured {
+		options[name] = text
+	}
 	return options, nil
+}
+
+// readSecured options that clients of this cluster need: out of a pipe, so they can be read once.
+func readSecured() (map[string]string, error) {
+	path := os.Getenv("BROKERSTORM_SECURITY")
+	if path == "" {
+		return nil, nil
+	}
+	var found struct {
+		Options map[string]string `json:"options"`
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, Failuref("", "BROKERSTORM_SECURITY: cannot read %s: %s", path, reason(err))
+	}
+	if json.Unmarshal(text, &found) != nil {
+		return nil, Failuref("", "BROKERSTORM_SECURITY: %s is not JSON", path)
+	}
+	return found.Options, nil
 }
 
 // StructOptions sets fields of a client's configuration struct from text. The name of an option is the path of its

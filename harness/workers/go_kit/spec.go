@@ -25,6 +25,7 @@ type Spec struct {
 	Topics    map[string]Topic `json:"topics"`
 	System    string           `json:"system"`
 	AdminURL  string           `json:"admin_url"`
+	secured   map[string]string
 }
 
 // Topic is what the client is given for a topic of the plan.
@@ -99,6 +100,9 @@ func readSpec(path string) (*Spec, error) {
 	missing := (spec.Role == "producer" && spec.Producer == nil) || (spec.Role == "consumer" && spec.Consumer == nil)
 	if missing || spec.Role == "" {
 		return nil, Failuref("", "spec %s lacks the part of its role %q", path, spec.Role)
+	}
+	if spec.secured, err = readSecured(); err != nil {
+		return nil, err
 	}
 	return &spec, nil
 }

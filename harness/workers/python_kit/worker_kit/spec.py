@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +38,8 @@ class Topic(NamedTuple):
 class Spec:
     """The spec of a worker; ``part`` is the section of its role ("producer", "consumer", "audit").
 
-    ``options`` are those of the client: the worker's own for the role, and over them the scenario's.
+    ``options`` are those of the client: the worker's own for the role, over them the scenario's, over them
+    what the cluster asks of clients (`secured`).
     """
 
     run_id: str
@@ -50,7 +52,7 @@ class Spec:
     topics: Mapping[str, Topic]
     library: str
     version: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     part: Mapping[str, Any]
 
 
@@ -85,6 +87,7 @@ def read_spec(path: Path, settings: Path) -> Spec:
             options={
                 **_own_options(settings, raw["role"]),
                 **{key: str(value) for key, value in client["options"].items()},
+                **secured(),
             },
             part=raw[raw["role"]],
         )
@@ -95,6 +98,22 @@ def read_spec(path: Path, settings: Path) -> Spec:
 def _own_options(settings: Path, role: str) -> Mapping[str, str]:
     """Options that the worker sets unless the scenario does."""
     found: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})
+    return found
+
+
+def secured() -> Mapping[str, str]:
+    """Options that clients of this cluster need, secrets among them: out of a pipe, so they can be read once.
+
+    Raises:
+        WorkerFailure: it cannot be read.
+    """
+    path = os.environ.pop("BROKERSTORM_SECURITY", "")
+    if not path:
+        return {}
+    try:
+        found: Mapping[str, str] = json.loads(Path(path).read_text(encoding="utf-8"))["options"]
+    except (OSError, ValueError, KeyError) as error:
+        raise WorkerFailure(f"BROKERSTORM_SECURITY: cannot read {path}: {type(error).__name__}") from None
     return found
 
 

@@ -25,7 +25,7 @@ public final class Spec {
     /** Topics by the name in the plan; a topic the spec does not describe is its own address. */
     public final Map<String, Topic> topics = new LinkedHashMap<>();
     public final String library;
-    /** The client's own options, as text. */
+    /** The client's own options, as text; over them what the cluster asks of clients, secrets among them. */
     public final Map<String, String> options = new LinkedHashMap<>();
     /** The section of the role. */
     public final Section part;
@@ -79,6 +79,7 @@ public final class Spec {
         library = client.text("library");
         defaults().forEach((key, value) -> options.put((String) key, String.valueOf(value)));
         client.section("options").raw.forEach((key, value) -> options.put((String) key, String.valueOf(value)));
+        secured().forEach((key, value) -> options.put((String) key, (String) value));
         if (raw.has("topics")) {
             Section described = raw.section("topics");
             for (Object topic : described.raw.keySet()) {
@@ -94,6 +95,21 @@ public final class Spec {
         Object byRole = Json.read(System.getenv().getOrDefault("BROKERSTORM_WORKER_OPTIONS", "{}"));
         Object ours = ((Map<?, ?>) byRole).get(role);
         return ours == null ? Map.of() : (Map<?, ?>) ours;
+    }
+
+    /** Options that clients of this cluster need: out of a pipe, so they can be read once. */
+    private static Map<?, ?> secured() {
+        String path = System.getenv("BROKERSTORM_SECURITY");
+        if (path == null) {
+            return Map.of();
+        }
+        try {
+            Object found = Json.read(new String(Files.readAllBytes(Paths.get(path)), StandardCharsets.UTF_8));
+            return new Section((Map<?, ?>) found).section("options").raw;
+        } catch (IOException | IllegalArgumentException error) {
+            String why = error.getClass().getSimpleName(); // its message might quote what was read
+            throw new WorkerFailure("BROKERSTORM_SECURITY: cannot read " + path + ": " + why);
+        }
     }
 
     private void put(String topic, String address, int partitions) {

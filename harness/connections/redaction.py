@@ -1,0 +1,48 @@
+"""The last line of defence: known secrets, replaced in what others print before it is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+from harness.connections.secret import HIDDEN
+
+#: Shorter ones stand in half of all sentences.
+SHORTEST: Final = 4
+
+
+class Redactor:
+    """Replaces secrets, as they are and as clients and formats write them.
+
+    Of a secret of several lines (a key file) each line is one; armour lines (``-----BEGIN``) are none.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        lines = {line.strip() for secret in secrets for line in (secret, *secret.splitlines())}
+        forms = {form for line in lines if not line.startswith("-----") for form in _forms(line)}
+        #: Longest first: one may be part of another.
+        self._forms = sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True)
+
+    def text(self, said: str) -> str:
+        """The text without secrets."""
+        for form in self._forms:
+            said = said.replace(form, HIDDEN)
+        return said
+
+    def data(self, said: Any) -> Any:
+        """JSON data whose texts have no secrets; keys stay."""
+        if isinstance(said, dict):
+            return {key: self.data(value) for key, value in said.items()}
+        if isinstance(said, list):
+            return [self.data(value) for value in said]
+        return self.text(said) if isinstance(said, str) else said
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield repr(secret)[1:-1]
+    yield quote(secret, safe="")
