@@ -58,6 +58,8 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
     size = f"{plan.payload_bytes}..{plan.payload_max_bytes}" if plan.payload_max_bytes else plan.payload_bytes
     if sizes := plan.payload_sizes:
         size = f"{size} ({sizes[len(sizes) // 2]} and less is half of them)"
+    if plan.payload_compressible is not None:
+        size = f"{size} (compressible by {plan.payload_compressible / 10:g}%)"
     most = "up to " if plan.profile else ""
     load = f"{most}{rate_words(plan)} of {size} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
     loads = [["load", load], *_profile(plan)]
@@ -212,7 +214,19 @@ def _producer(producer: ProducerPlan, plan: Plan) -> Rows:
     return [
         ["producer", f"{producer.name}: {_client(producer)}{rate}{threads}{_settings(producer.options)}"],
         *(["", f"  {', '.join(texts)}: {why}"] for why, texts in promised.items()),
+        *_content(producer, plan),
     ]
+
+
+def _content(producer: ProducerPlan, plan: Plan) -> Rows:
+    """Headers, and the codec where it matters."""
+    rows = []
+    if producer.headers:
+        size = sum(len(name) + len(value.encode()) for name, value in producer.headers.items())
+        rows.append(["", f"  {_count(len(producer.headers), 'header')}, {size:,} B: {', '.join(producer.headers)}"])
+    if plan.payload_compressible is not None or (producer.codec and not producer.codec.startswith("none")):
+        rows.append(["", f"  codec {producer.codec or f'not known: worker.toml of {producer.client} has none'}"])
+    return rows
 
 
 def _settings(options: dict[str, str]) -> str:

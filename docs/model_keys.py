@@ -50,6 +50,7 @@ _FORMS = {
     "read_ratio_limit": "ratio, or mapping",
     "read_ratio": "ratio from 0 to 1",
     "read_rate": f"whole number from 0 to {MAX_RATE_PER_S:,}, or mapping",
+    "read_headers": "mapping",
     "payload_sizes": "whole number, range, or mapping",
 }
 

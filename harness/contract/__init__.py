@@ -7,13 +7,26 @@ same checks.
 
 from __future__ import annotations
 
-from harness.contract import consuming, deaths, ends, groups, outcomes, queues, reading, sending
+from harness.contract import (
+    consuming,
+    deaths,
+    ends,
+    groups,
+    headers,
+    outcomes,
+    queues,
+    reading,
+    sending,
+)
 from harness.contract.checks import CHECKS, Check
 from harness.workers.spec import WorkerSpec
 
 __all__ = ["Check", "checks_of"]
 #: In the order in which a broken worker is understood best.
-_PARTS = [part.__name__ for part in (sending, ends, outcomes, groups, consuming, queues, deaths, reading)]
+_PARTS = [
+    part.__name__
+    for part in (sending, headers, ends, outcomes, groups, consuming, queues, deaths, reading)
+]
 
 
 def checks_of(worker: WorkerSpec) -> list[Check]:

@@ -25,7 +25,11 @@ from harness.workers.spec import FILE, WorkerSpec
 #: What a self-test must write, byte for byte (docs/worker-protocol.md).
 GOLDEN: Final = Path(__file__).parent / "golden"
 #: Golden files of a worker that can do something more: key and value of its ``[supports]``.
-ABLE_ONLY: Final = {"due-times.bin": ("rate", "profile"), "payload-mixed.bin": ("payload", "mixed")}
+ABLE_ONLY: Final = {
+    "due-times.bin": ("rate", "profile"),
+    "payload-mixed.bin": ("payload", "mixed"),
+    "payload-compressible.bin": ("filling", "compressible"),
+}
 SELF_TEST: Final = "the self-test writes the golden files"
 SELF_TEST_S: Final = 60.0
 UP_S: Final = 180.0  # a start takes 3 to 8 s; machines do other things, too

@@ -146,6 +146,17 @@ def sizes_are_those_of_a_table(rig: Rig) -> None:
     equal("messages of another size than theirs, by lane and seq", wrong, {})
 
 
+@check("producer", supports={"filling": "compressible"}, by_kit=True)
+def payloads_are_whole_whatever_their_filling(rig: Rig) -> None:
+    """Of sizes that differ; the bytes themselves are in the golden files."""
+    topic = rig.topic()
+    asked = {"payload_max_bytes": 2000, "payload_compressible": 600}
+    producer = rig.producer(topic, payload=52, asked=asked).send_all()
+    log = rig.stored(topic)
+    equal("checks of the payloads", set(log["check"].tolist()), {Payload.OK})
+    equal("messages stored", len(log), producer.done_message["ok"])
+
+
 @check("producer", supports={"turns": "table"}, by_kit=True)
 def a_lane_with_more_turns_has_more_messages(rig: Rig) -> None:
     """Message i has the lane of turn i modulo the table's length; sequences stay dense."""

@@ -22,7 +22,13 @@ from harness.plan.model import (
 )
 from harness.plan.profile import combined
 from harness.plan.rates import shared_out
-from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
+from harness.plan.settings import (
+    Consuming,
+    PromiseContext,
+    codec_of,
+    consumer_promise,
+    producer_settings,
+)
 from harness.scenario.file import variants
 from harness.scenario.model import ConsumerSpec, Option, ProducerSpec, Scenario
 from harness.scenario.rate import RateLimit
@@ -291,6 +297,8 @@ def _producers(
                 profile=own_profile(scenario, name),
                 skew=spec.skew,
                 topic_shares=topic_shares(scenario, chosen),
+                headers=spec.headers,
+                codec=codec_of(spec.client, spec.client_version, options, scenario.worker_folders),
                 options=options,
                 when_full=spec.when_full,
                 call_deadline_s=limits.call or settings.call_deadline_s(unbounded_s),

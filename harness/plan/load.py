@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.plan.model import RateChoice, ThresholdPlan, TopicPlan
 from harness.scenario.model import LoadSpec, Scenario
-from harness.scenario.payload import payload_sizes, payload_table
+from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
 from harness.scenario.profile import Table
 from harness.scenario.rate import RateLimit
 
@@ -20,6 +20,7 @@ def load_fields(scenario: Scenario) -> dict[str, Any]:
         "payload_bytes": smallest,
         "payload_max_bytes": largest if largest > smallest else 0,
         "payload_sizes": payload_table(load.payload) if largest > smallest else [],
+        "payload_compressible": payload_compressible(load.payload),
         "rate_per_s": 0.0 if load.unlimited else float(load.highest_rate),
         "rate_choice": _rate_choice(load),
         "warm_up_s": load.warm_up,

@@ -114,6 +114,8 @@ class ProducerPlan(PlanPart):
     topic_shares: dict[str, float] = Field(
         default_factory=dict, description="by topic; none = every lane as often as any other"
     )
+    headers: dict[str, str] = Field(default_factory=dict, description="of every message, by name")
+    codec: str = Field("", description="how it compresses, and what says so; empty = not known")
     options: dict[str, str]
     when_full: Literal["wait", "fail"]
     call_deadline_s: float
@@ -214,6 +216,9 @@ class Plan(PlanPart):
     payload_max_bytes: int = Field(0, description="the largest; 0 = all are payload_bytes")
     payload_sizes: list[int] = Field(
         default_factory=list, description="each as frequent as any other; none = all from the smallest on"
+    )
+    payload_compressible: int | None = Field(
+        None, description="thousandths of each that are zeros; the rest differs by message. None = filled alike"
     )
     rate_per_s: float = Field(description="all producers; 0 = unlimited; with a profile the whole of it")
     profile: list[tuple[float, float]] = Field(

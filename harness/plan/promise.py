@@ -66,6 +66,13 @@ class ClientSettings:
         found = self.of(name)
         return None if found is None else number(found)
 
+    def codec(self) -> str:
+        """How a producer compresses, and what says so, as text for people; empty = not known."""
+        if self.worker.codec is None:
+            return ""
+        found = self._in_force("codec", self.worker.codec)
+        return f"{found.value.lower() or 'none'} ({found.text})"
+
     def unstated(self, name: str) -> str:
         """Why something is not known, for people."""
         return f"not known: {FILE} of {self.worker.library} does not state promises.{name}"

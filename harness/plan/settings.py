@@ -47,6 +47,12 @@ def producer_settings(
     return read(ClientSettings(worker, version, options, "producer"))
 
 
+def codec_of(client: str, version: str, options: Options, folders: Sequence[str] = ()) -> str:
+    """How a producer compresses, and what says so; empty = its worker.toml does not tell. Raises as
+    `producer_settings`."""
+    return ClientSettings(load_worker(client, folders), version, options, "producer").codec()
+
+
 def consumer_promise(consuming: Consuming) -> ConsumerPromise:
     """The promise of a consumer.
 

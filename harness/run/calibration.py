@@ -64,6 +64,7 @@ _MEASURED: Final = {
     "payload_bytes",
     "payload_max_bytes",
     "payload_sizes",
+    "payload_compressible",
     "rate_choice",
 }
 

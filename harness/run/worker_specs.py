@@ -80,6 +80,12 @@ def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoi
             "payload_bytes": plan.payload_bytes,
             "payload_max_bytes": plan.payload_max_bytes or plan.payload_bytes,
             **({"payload_sizes": plan.payload_sizes} if plan.payload_sizes else {}),
+            **(
+                {}
+                if plan.payload_compressible is None
+                else {"payload_compressible": plan.payload_compressible}
+            ),
+            **({"headers": [list(each) for each in producer.headers.items()]} if producer.headers else {}),
             "when_full": producer.when_full,
             "warm_up_s": plan.warm_up_s,
             "load_s": plan.load_s,

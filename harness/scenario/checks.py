@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
 from harness.scenario.bug import bug_problems
+from harness.scenario.headers import header_names
 from harness.scenario.model import ConsumerSpec, ProducerSpec, Scenario
-from harness.scenario.payload import payload_sizes, payload_table
+from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
 from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
 from harness.validation import is_one_line
@@ -52,6 +53,8 @@ SUPPORTED = {
     "settle": ("auto",),
     "threads": ("one",),
     "payload": ("fixed",),
+    "filling": ("alike",),
+    "headers": ("none",),
     "rate": ("constant",),
     "turns": ("equal",),
 }
@@ -223,7 +226,7 @@ def _worker_problems(
 
 
 #: Keys of ``[supports]`` that stand for a key of the load.
-_ELSEWHERE = {"payload": ("load", "payload"), "rate": ("load", "profile")}
+_ELSEWHERE = {"payload": ("load", "payload"), "filling": ("load", "payload"), "rate": ("load", "profile")}
 
 
 def _asked(spec: ProducerSpec | ConsumerSpec, scenario: Scenario) -> dict[str, str]:
@@ -238,6 +241,8 @@ def _asked(spec: ProducerSpec | ConsumerSpec, scenario: Scenario) -> dict[str, s
         "results": spec.results,
         "threads": "many" if spec.threads > 1 else "one",
         "payload": "fixed" if largest == smallest else "mixed" if mixed else "range",
+        "filling": "alike" if payload_compressible(scenario.load.payload) is None else "compressible",
+        "headers": header_names(spec.headers),
         "rate": "profile" if spec.profile or scenario.load.profile else "constant",
         "turns": "table" if spec.skew or any(topic.share for topic in topics) else "equal",
     }

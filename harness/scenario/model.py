@@ -17,6 +17,7 @@ from harness.durations import MAX_DURATION_S as MAX_DURATION_S
 from harness.durations import Seconds as Seconds
 from harness.durations import parse_seconds as parse_seconds
 from harness.scenario.bug import BugSpec
+from harness.scenario.headers import Headers
 from harness.scenario.part import Name as Name
 from harness.scenario.part import Part as Part
 from harness.scenario.payload import Payload
@@ -113,6 +114,11 @@ class ProducerSpec(Part):
         None, description="when it sends which share of its part of the rate; unset: that of the load"
     )
     options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
+    headers: Headers = Field(
+        default_factory=dict,
+        description="headers (pulsar: properties, qpid: application properties) of every message: a text, or "
+        "`{bytes: 32}`, or `{bytes: 20, count: 5}`",
+    )
     when_full: Literal["wait", "fail"] = Field(
         "wait", description="when the client's queue is full: wait and try again, or count the send as failed"
     )
@@ -176,7 +182,8 @@ class LoadSpec(Part):
     payload: Payload = Field(
         150,
         description="bytes per message, 52 of them a header; sizes that differ by message: `100..10000`, "
-        "`{p50: 300, p99: 4000}` (log-normal) or `{sizes: {200: 70%, 1000: 30%}}`",
+        "`{p50: 300, p99: 4000}` (log-normal) or `{sizes: {200: 70%, 1000: 30%}}`. Of "
+        "`{bytes: 1000, compressible: 60%}` a codec saves about so much",
     )
     producers: dict[Name, ProducerSpec] = Field(
         default_factory=lambda: {"p": ProducerSpec()}, min_length=1, description="by a name of your own"

@@ -1,5 +1,6 @@
 """Payload sizes as people write them: ``150``; sizes that differ by message: ``100..10000``, any of them as
-often as any other; ``{p50: 300, p99: 4000}``, log-normal; ``{sizes: {200: 70%, 1000: 30%}}``."""
+often as any other; ``{p50: 300, p99: 4000}``, log-normal; ``{sizes: {200: 70%, 1000: 30%}}``. With
+``compressible: 60%`` beside them (or beside ``bytes: 150``) so much of each is zeros and the rest differs."""
 
 from __future__ import annotations
 
@@ -40,6 +41,17 @@ _JSON_SCHEMA: Final = {
                     }
                     for name, about in _QUANTILES.items()
                 },
+                "bytes": {
+                    "anyOf": [
+                        {"type": "integer", "minimum": MIN_BYTES, "maximum": MAX_BYTES},
+                        {"type": "string", "pattern": _RANGE.pattern},
+                    ],
+                    "description": "a size or a range, where there is `compressible` beside it",
+                },
+                "compressible": {
+                    **JSON_SCHEMA,
+                    "description": "share of each message that a codec saves; the rest differs by message",
+                },
                 "sizes": {
                     "type": "object",
                     "description": "bytes to the share of messages that have so many; together 100%",
@@ -59,13 +71,34 @@ def payload_table(payload: Size) -> list[int]:
     Raises:
         ValueError: not the keys of a mix, or sizes that cannot be; what is allowed.
     """
+    payload = _plain(payload)
     if not isinstance(payload, Mapping):
         return []
     if set(payload) == {"sizes"}:
         return _weighted(payload["sizes"])
     if set(payload) == set(_QUANTILES):
         return _log_normal(*(_bytes(name, payload[name]) for name in _QUANTILES))
-    raise ValueError("must have p50 and p99, or sizes: {200: 70%, 1000: 30%}")
+    raise ValueError("must have p50 and p99, or sizes: {200: 70%, 1000: 30%}, or bytes")
+
+
+def _plain(payload: Size) -> Size:
+    """The sizes, without how compressible they are."""
+    if not isinstance(payload, Mapping):
+        return payload
+    sizes = {key: value for key, value in payload.items() if key != "compressible"}
+    plain: Size = sizes["bytes"] if set(sizes) == {"bytes"} else sizes
+    return plain
+
+
+def payload_compressible(payload: Size) -> int | None:
+    """Thousandths of each payload that a codec saves; None = nothing is said, all are filled alike.
+
+    Raises:
+        ValueError: no share from 0 to 1.
+    """
+    if not isinstance(payload, Mapping) or "compressible" not in payload:
+        return None
+    return round(read_ratio(payload["compressible"]) * 1000)
 
 
 def _log_normal(p50: int, p99: int) -> list[int]:
@@ -107,6 +140,7 @@ def payload_sizes(payload: Size) -> tuple[int, int]:
     """
     if table := payload_table(payload):
         return table[0], table[-1]
+    payload = _plain(payload)
     if isinstance(payload, str):
         match = _RANGE.match(payload)
         if match is None:
@@ -126,8 +160,9 @@ def payload_sizes(payload: Size) -> tuple[int, int]:
 
 
 def check_payload_sizes(value: Size) -> Size:
-    """The value as it is; what `payload_sizes` raises."""
+    """The value as it is; what `payload_sizes` and `payload_compressible` raise."""
     payload_sizes(value)
+    payload_compressible(value)
     return value
 
 

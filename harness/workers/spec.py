@@ -31,7 +31,9 @@ from harness.workers.security import SecureOptions, SecurityWords
 
 FILE: Final = "worker.toml"
 Role = Literal["producer", "consumer", "audit"]
-Ability = Literal["calls", "results", "receive", "settle", "threads", "payload", "rate", "turns"]
+Ability = Literal[
+    "calls", "results", "receive", "settle", "threads", "payload", "filling", "headers", "rate", "turns"
+]
 _HINT: Final = "docs/howto/add-a-worker.md has every key"
 
 
@@ -162,6 +164,7 @@ class WorkerSpec(Part):
         exposure: counters that it reports, and what each counts.
         release_notes: link to those of a version, with ``{version}`` in it; ``{client}`` where a worker has
             several clients. Empty = nobody knows.
+        codec: the option that says how a producer compresses; None = not stated.
         says_died: the roles in which it says that its client gave itself up; without, the client cannot, or
             nobody knows.
         log_stamp: how lines of the client's log (stderr) begin (`harness.log_stamp`); empty = not stated, so
@@ -184,6 +187,7 @@ class WorkerSpec(Part):
     promises: Part | None = None
     exposure: dict[str, str] = Field(default_factory=dict)
     release_notes: str = ""
+    codec: SettingFacts | None = None
     says_died: list[Role] = Field(default_factory=list)
     log_stamp: str = ""
     contract: Contract = Field(default_factory=Contract)

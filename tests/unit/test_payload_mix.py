@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from harness.plan.model import Plan
 from harness.run.worker_specs import Endpoints, producer_spec
 from harness.rundir import RunDir
 from harness.scenario.model import Scenario
+from harness.workers.python_kit.worker_kit import payload
 
 
 def plan_of(payload: Any) -> Plan:
@@ -44,3 +46,30 @@ def test_workers_are_told_only_of_a_mix() -> None:
 
     assert told(plan_of({"p50": 300, "p99": 4000})) == plan_of({"p50": 300, "p99": 4000}).payload_sizes
     assert [told(plan_of(each)) for each in (150, "100..200", {"sizes": {150: 1}})] == [None] * 3
+
+
+@pytest.mark.parametrize("share", [0, 30, 60, 90])
+def test_a_codec_saves_about_what_is_said(share: int) -> None:
+    """Of a batch: it must not find the bytes of one message again in another one."""
+    plan = plan_of({"bytes": 2000, "compressible": f"{share}%"})
+    assert plan.payload_compressible == share * 10
+    sizes = payload.Sizes(2000, 2000, 1, (), share * 10)
+    batch = b"".join(
+        payload.encode(1, 1, 0, seq, 10**9 * seq, length=2000, filling=sizes.filling(0, seq, 2000))
+        for seq in range(400)
+    )
+    saved = 1 - len(zlib.compress(batch)) / len(batch)
+    assert saved == pytest.approx(share / 100, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ({"bytes": 40, "compressible": "60%"}, "at least 52"),
+        ({"bytes": 100, "compressible": "160%"}, "from 0 to 1"),
+        ({"compressible": "60%"}, "must have p50"),
+    ],
+)
+def test_what_cannot_be_compressible_is_refused(written: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        plan_of(written)

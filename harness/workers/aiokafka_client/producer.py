@@ -29,6 +29,7 @@ class ProducerRole(AsyncOpenLoop):
         super().__init__(session, share)
         self._make = make
         self._producer: AIOKafkaProducer = None
+        self._headers = [(name, value.encode()) for name, value in self.headers] or None
 
     async def connect(self) -> None:
         self._producer = self._make()
@@ -49,7 +50,9 @@ class ProducerRole(AsyncOpenLoop):
 
     async def send(self, lane: Lane, payload: bytes) -> Awaitable[Any]:
         partition = None if lane.partition < 0 else lane.partition
-        answer = await self._producer.send(lane.topic, payload, lane.key, partition)
+        answer = await self._producer.send(
+            lane.topic, payload, lane.key, partition, headers=self._headers
+        )
         return self._with_place(answer, lane)
 
     async def _with_place(self, answer: Awaitable[Any], lane: Lane) -> tuple[str, int, int]:

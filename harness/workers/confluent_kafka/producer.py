@@ -10,6 +10,7 @@ import mmap
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import repeat, starmap
 from operator import length_hint
 from types import MethodType
@@ -54,6 +55,7 @@ class ProducerRole(OpenLoop):
         self.topics, self.keys, self.partitions = (
             [getattr(lane, name) for lane in around(self.lanes)] for name in ("topic", "key", "partition")
         )
+        self.sent_headers = [(name, value.encode()) for name, value in self.headers]
         #: by lane, the delivery report of messages whose rows are in the current segment
         self.reports: list[Report] = []
 
@@ -71,6 +73,12 @@ class ProducerRole(OpenLoop):
                 ) from error
             if found.error is not None:
                 raise WorkerFailure(f"topic {topic}: {error_text(found.error)}")
+
+    @property
+    def produce(self) -> Callable[..., None]:
+        """The client's call, with the headers of every message."""
+        call: Callable[..., None] = self.producer.produce
+        return partial(call, headers=self.sent_headers) if self.sent_headers else call
 
     def serve(self, seconds: float) -> None:
         if self.poller is not self:
@@ -144,7 +152,7 @@ class ProducerRole(OpenLoop):
             done = range(row + lay.SENDS_DONE_OFFSET, self.at, ROW_BYTES)
             callbacks = map(MethodType, self.reports[burst], done)
         left = iter(values)
-        calls = starmap(self.producer.produce, zip(topics, left, keys, partitions, callbacks, strict=False))
+        calls = starmap(self.produce, zip(topics, left, keys, partitions, callbacks, strict=False))
         while True:
             try:
                 deque(calls, 0)  # makes them all, and no step of the interpreter between two of them
@@ -175,7 +183,7 @@ class ProducerRole(OpenLoop):
             else:
                 time.sleep(FULL_PAUSE_S)
             try:
-                self.producer.produce(*send)
+                self.produce(*send)
             except (BufferError, KafkaException) as again:
                 error = again
             else:

@@ -24,8 +24,9 @@ func writeGolden(folder string) error {
 		Key: 17, Attempt: 2, Kind: WarmUp,
 	}
 	payload52, payload150 := encode(small, nil), encode(large, filler(150-MinPayloadBytes))
-	ranged := goldenPayloads(sizes{60, 90, 7, nil})
-	mixed := goldenPayloads(sizes{60, 90, 7, []int{60, 61, 61, 90}})
+	ranged := goldenPayloads(sizes{60, 90, 7, nil, -1})
+	mixed := goldenPayloads(sizes{60, 90, 7, []int{60, 61, 61, 90}, -1})
+	compressible := goldenPayloads(sizes{60, 300, 7, nil, 600})
 	names, err := newNames(folder, map[string]int32{"orders-0": 1, "orders-1": 2})
 	if err != nil {
 		return err
@@ -37,6 +38,9 @@ func writeGolden(folder string) error {
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-150.bin"), payload150, 0o644) },
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-60-90.bin"), ranged, 0o644) },
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-mixed.bin"), mixed, 0o644) },
+		func() error {
+			return os.WriteFile(filepath.Join(folder, "payload-compressible.bin"), compressible, 0o644)
+		},
 		func() error { return os.WriteFile(filepath.Join(folder, "due-times.bin"), goldenDueTimes(), 0o644) },
 		names.Err,
 		func() error { return goldenSends(folder, small, large, timedOut) },
@@ -58,7 +62,8 @@ func goldenPayloads(sizes sizes) []byte {
 		header := Header{
 			RunTag: goldenTag, Instance: 7, Lane: 3, Seq: seq, DueNs: goldenNs + 20_000*int64(seq), Kind: Load,
 		}
-		found = append(found, encode(header, filler(sizes.of(3, seq)-MinPayloadBytes))...)
+		length := sizes.of(3, seq)
+		found = append(found, encode(header, sizes.filling(3, seq, length, filler(length)))...)
 	}
 	return found
 }

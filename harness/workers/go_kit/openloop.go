@@ -48,6 +48,10 @@ func NewOpenLoop(session *Session) (*OpenLoop, error) {
 	}
 	sizes := sizes{
 		least: part.PayloadBytes, most: part.PayloadBytes, instance: part.Instance, table: part.PayloadSizes,
+		compressible: -1,
+	}
+	if part.Compressible != nil {
+		sizes.compressible = *part.Compressible
 	}
 	if part.PayloadMaxBytes > 0 {
 		sizes.most = part.PayloadMaxBytes

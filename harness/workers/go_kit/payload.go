@@ -1,12 +1,34 @@
 package kit
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"hash/crc32"
+	"sync"
 )
 
 // CRC-32 of any bytes followed by their own CRC-32: one call checks a payload, trailer included.
 const residue = 0x2144DF1C
+
+// Bytes that no codec makes smaller, which compressible payloads are cut from.
+const poolBytes = 1 << 22
+
+var (
+	poolOnce sync.Once
+	poolMade []byte
+)
+
+// pool is SHA-256 of 0, 1, 2 ... (32 bits, little-endian), one behind the other.
+func pool() []byte {
+	poolOnce.Do(func() {
+		poolMade = make([]byte, 0, poolBytes)
+		for k := uint32(0); len(poolMade) < poolBytes; k++ {
+			hash := sha256.Sum256(binary.LittleEndian.AppendUint32(nil, k))
+			poolMade = append(poolMade, hash[:]...)
+		}
+	})
+	return poolMade
+}
 
 // Header of a message: its identity.
 type Header struct {
@@ -30,22 +52,42 @@ func filler(count int) []byte {
 }
 
 // sizes of the payloads of a producer instance, from least to most, both included; with a table those in it, each as
-// often as any other.
+// often as any other. compressible: thousandths of a payload that are zeros, the rest of its filling differs by
+// message; -1 = the filling of all messages is alike.
 type sizes struct {
-	least, most int
-	instance    uint32
-	table       []int
+	least, most  int
+	instance     uint32
+	table        []int
+	compressible int
 }
 
-// of one message: the same in every attempt, and in every language (SplitMix64).
+// mixed is a number for one message, the same in every language (SplitMix64).
+func (s sizes) mixed(lane uint32, seq uint64) uint64 {
+	mixed := (seq+1)*0x9E3779B97F4A7C15 + (uint64(s.instance)<<32 | uint64(lane))
+	mixed = (mixed ^ mixed>>30) * 0xBF58476D1CE4E5B9
+	mixed = (mixed ^ mixed>>27) * 0x94D049BB133111EB
+	return mixed ^ mixed>>31
+}
+
+// filling of a message of `length` bytes, between header and trailer; `alike` has that of all at its beginning.
+func (s sizes) filling(lane uint32, seq uint64, length int, alike []byte) []byte {
+	room := length - MinPayloadBytes
+	if s.compressible < 0 {
+		return alike[:room]
+	}
+	own := room - least(room, length*s.compressible/1000)
+	at := (s.mixed(lane, seq) & 0xFFFFFFFF) * uint64(poolBytes-own) >> 32
+	made := make([]byte, room)
+	copy(made, pool()[at:at+uint64(own)])
+	return made
+}
+
+// of one message: the same in every attempt.
 func (s sizes) of(lane uint32, seq uint64) int {
 	if s.least == s.most {
 		return s.least
 	}
-	mixed := (seq+1)*0x9E3779B97F4A7C15 + (uint64(s.instance)<<32 | uint64(lane))
-	mixed = (mixed ^ mixed>>30) * 0xBF58476D1CE4E5B9
-	mixed = (mixed ^ mixed>>27) * 0x94D049BB133111EB
-	mixed ^= mixed >> 31
+	mixed := s.mixed(lane, seq)
 	if len(s.table) > 0 {
 		return s.table[(mixed>>32)*uint64(len(s.table))>>32]
 	}

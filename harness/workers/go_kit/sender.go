@@ -197,7 +197,8 @@ func (s *sender) write(first, stop int64, kind uint8) ([]*Message, error) {
 
 // written is a message whose row is open.
 func (s *sender) written(lane *Lane, header Header, startNs int64) (*Message, error) {
-	filling := s.loop.filling[:s.loop.sizes.of(lane.Number, header.Seq)-MinPayloadBytes]
+	length := s.loop.sizes.of(lane.Number, header.Seq)
+	filling := s.loop.sizes.filling(lane.Number, header.Seq, length, s.loop.filling)
 	message := &Message{Lane: lane, Payload: encode(header, filling), sender: s, header: header}
 	if s.loop.capture {
 		row, err := s.segments.next()

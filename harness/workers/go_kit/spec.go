@@ -50,6 +50,8 @@ type ProducerSpec struct {
 	Turns           []int        `json:"turns"`
 	PayloadSizes    []int        `json:"payload_sizes"`
 	PayloadMaxBytes int          `json:"payload_max_bytes"`
+	Compressible    *int         `json:"payload_compressible"`
+	Headers         [][2]string  `json:"headers"`
 	Threads         int          `json:"threads"`
 	WhenFull        string       `json:"when_full"`
 	WarmUpS         float64      `json:"warm_up_s"`

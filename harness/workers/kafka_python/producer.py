@@ -26,6 +26,7 @@ class ProducerRole(OpenLoop):
         self.producer = producer
         self.outcomes = outcomes
         self.streams = StreamIds(session)
+        self.sent_headers = [(name, value.encode()) for name, value in self.headers] or None
 
     def for_thread(self, share: Share) -> ProducerRole:
         return ProducerRole(self.session, self.producer, self.outcomes, share)
@@ -59,6 +60,7 @@ class ProducerRole(OpenLoop):
         """Send a run of messages. The hot loop; nearly all of its time is the client's."""
         lanes, count, send, clock = self.lanes, len(self.lanes), self.producer.send, time.monotonic_ns
         payload, open_row, dues = self.payload, self.open_row, self.dues_ns(first, stop)
+        headers = self.sent_headers
         for i in range(first, stop):
             number, topic, key, partition, _ = lanes[i % count]
             seq, now = self.turns.seq(i), clock()
@@ -67,7 +69,7 @@ class ProducerRole(OpenLoop):
             rows, done = open_row(number, seq, due, kind, 0, now)
             self.attempted, self.blocked_since_ns = i + 1, now
             try:
-                future = send(topic, value, key, None, None if partition < 0 else partition)
+                future = send(topic, value, key, headers, None if partition < 0 else partition)
             except REFUSALS as error:
                 note_death(self.session.report, error)
                 self.finish(rows, done, lay.FAIL, error_text(error))

@@ -23,7 +23,9 @@ class ProducerRole(OpenLoop):
         super().__init__(session)
         self.connection = connection
         self.per_transaction = options.own["transacted"]
-        self.properties = pika.BasicProperties(delivery_mode=options.own["delivery_mode"])
+        self.properties = pika.BasicProperties(
+            delivery_mode=options.own["delivery_mode"], headers=dict(self.headers) or None
+        )
         self.streams = StreamIds(session)
         #: Messages of the open transaction: where each row's completion is, and its stream.
         self.uncommitted: list[tuple[mmap.mmap, int, int]] = []

@@ -47,6 +47,7 @@ class ProducerRole(OpenLoop):
         self.options = options
         self.synchronous = session.spec.part.get("calls", "async") == "sync"
         self.streams = StreamIds(session)
+        self.properties = dict(self.headers) or None
         #: By topic and partition (-1: the client routes); the sending threads share them.
         self.made: dict[tuple[str, int], pulsar.Producer] = {}
         self.producers: list[pulsar.Producer] = []
@@ -124,7 +125,7 @@ class ProducerRole(OpenLoop):
         while True:
             self.refused = False
             try:
-                send(value, answered, partition_key=key)
+                send(value, answered, properties=self.properties, partition_key=key)
             except REFUSALS as error:
                 self._finish(ticket, lay.FAIL, result_name(error), str(error))
             if not self.refused:
@@ -135,7 +136,9 @@ class ProducerRole(OpenLoop):
 
     def _call(self, ticket: PendingSend, value: bytes) -> None:
         try:
-            found = self.producers[ticket.lane_index].send(value, partition_key=self.keys[ticket.lane_index])
+            found = self.producers[ticket.lane_index].send(
+                value, properties=self.properties, partition_key=self.keys[ticket.lane_index]
+            )
         except pulsar.PulsarException as error:
             self._answered(ticket, error, None)
         except REFUSALS as error:

@@ -53,6 +53,8 @@ type producer struct {
 	async  sarama.AsyncProducer
 	sync   sarama.SyncProducer
 	client sarama.Client
+
+	headers []sarama.RecordHeader
 }
 
 func produce(session *kit.Session) error {
@@ -67,6 +69,9 @@ func produce(session *kit.Session) error {
 		return err
 	}
 	p := &producer{loop: loop, report: session.Report, config: config, size: 1, wait: spec.Producer.WhenFull != "fail"}
+	for _, header := range spec.Producer.Headers {
+		p.headers = append(p.headers, sarama.RecordHeader{Key: []byte(header[0]), Value: []byte(header[1])})
+	}
 	config.Producer.Return.Successes, config.Producer.Return.Errors = true, true
 	if loop.Lanes()[0].Partition >= 0 { // a producer has lanes of one mode
 		config.Producer.Partitioner = sarama.NewManualPartitioner
@@ -156,7 +161,7 @@ func (p *producer) Exposure() map[string]any {
 func (p *producer) Send(messages []*kit.Message) {
 	made := make([]*sarama.ProducerMessage, len(messages))
 	for i, message := range messages {
-		made[i] = messageOf(message)
+		made[i] = p.messageOf(message)
 	}
 	switch {
 	case p.async != nil:
@@ -174,9 +179,9 @@ func (p *producer) Send(messages []*kit.Message) {
 	}
 }
 
-func messageOf(message *kit.Message) *sarama.ProducerMessage {
+func (p *producer) messageOf(message *kit.Message) *sarama.ProducerMessage {
 	made := &sarama.ProducerMessage{
-		Topic: message.Lane.Topic, Value: sarama.ByteEncoder(message.Payload), Metadata: message,
+		Headers: p.headers, Topic: message.Lane.Topic, Value: sarama.ByteEncoder(message.Payload), Metadata: message,
 		Partition: message.Lane.Partition,
 		Offset:    -1, // stays when the broker says that it has the message already
 	}

@@ -105,7 +105,7 @@ class Payloads:
     def of(self, first: int, count: int, kind: int, columns: tuple[Column, Column]) -> tuple[bytes, ...]:
         """Payloads of ``count`` messages from ``first``, whose columns these are."""
         phase = first % self._lanes
-        if self._sizes.vary:
+        if self._sizes.vary or self._sizes.compressible >= 0:
             return tuple(self._one(phase + k, columns[0][k], columns[1][k], kind) for k in range(count))
         self._seqs[:], self._dues[: len(columns[1])] = columns
         self._lane_ids[:] = self._around_ids[phase : phase + BURST]
@@ -120,9 +120,11 @@ class Payloads:
 
     def _one(self, index: int, seq: int, due_ns: int, kind: int) -> bytes:
         lane = self._around[index]
+        length = self._sizes.of(lane.lane, seq)
         return encode(
             run_tag=self._run_tag, instance=self._sizes.instance, lane=lane.lane, seq=seq,
-            t_intended_ns=due_ns, kind=kind, key=lane.key_number, length=self._sizes.of(lane.lane, seq),
+            t_intended_ns=due_ns, kind=kind, key=lane.key_number, length=length,
+            filling=self._sizes.filling(lane.lane, seq, length),
         )  # fmt: skip
 
 

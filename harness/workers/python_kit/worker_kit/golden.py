@@ -33,16 +33,9 @@ def write_golden(folder: Path) -> list[str]:
     )  # fmt: skip
     (folder / "payload-52.bin").write_bytes(small)
     (folder / "payload-150.bin").write_bytes(large)
-    for name, table in (("payload-60-90.bin", ()), ("payload-mixed.bin", (60, 61, 61, 90))):
-        sizes = payload.Sizes(60, 90, 7, table)
-        ranged = [
-            payload.encode(
-                run_tag=RUN_TAG, instance=7, lane=3, seq=seq, t_intended_ns=T_NS + 20_000 * seq,
-                length=sizes.of(3, seq),
-            )
-            for seq in range(8)
-        ]  # fmt: skip
-        (folder / name).write_bytes(b"".join(ranged))
+    (folder / "payload-60-90.bin").write_bytes(_eight(payload.Sizes(60, 90, 7)))
+    (folder / "payload-mixed.bin").write_bytes(_eight(payload.Sizes(60, 90, 7, (60, 61, 61, 90))))
+    (folder / "payload-compressible.bin").write_bytes(_eight(payload.Sizes(60, 300, 7, (), 600)))
     _due_times(folder)
     names = Names(folder, {"orders-0": 1, "orders-1": 2})
     error = names.id("error", "_MSG_TIMED_OUT: Local: Message timed out")
@@ -51,6 +44,18 @@ def write_golden(folder: Path) -> list[str]:
     _log(folder, small, large)
     _deliveries(folder, group, small)
     return sorted(path.name for path in folder.iterdir())
+
+
+def _eight(sizes: payload.Sizes) -> bytes:
+    """Payloads of these sizes, one behind the other."""
+    lengths = [sizes.of(3, seq) for seq in range(8)]
+    return b"".join(
+        payload.encode(
+            run_tag=RUN_TAG, instance=7, lane=3, seq=seq, t_intended_ns=T_NS + 20_000 * seq,
+            length=length, filling=sizes.filling(3, seq, length),
+        )
+        for seq, length in enumerate(lengths)
+    )  # fmt: skip
 
 
 def _due_times(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,6 +14,8 @@ from . import layouts as lay
 #: cutting the trailer off.
 RESIDUE: Final = 0x2144DF1C
 _64_BITS: Final = 2**64 - 1
+#: Bytes that no codec makes smaller, which compressible payloads are cut from: four times the largest payload.
+POOL_BYTES: Final = 1 << 22
 
 
 @lru_cache(maxsize=24)
@@ -34,28 +37,53 @@ def filler(count: int) -> bytes:
     return _fill(1 << count.bit_length())[:count]
 
 
+@lru_cache(maxsize=1)
+def _pool() -> bytes:
+    """SHA-256 of 0, 1, 2 ... (32 bits, little-endian), one behind the other."""
+    hashes = (hashlib.sha256(k.to_bytes(4, "little")).digest() for k in range(POOL_BYTES // 32))
+    return b"".join(hashes)
+
+
 class Sizes(NamedTuple):
     """Sizes in bytes of the payloads of a producer instance: from ``least`` to ``most``, both included; with
-    a ``table`` those in it, each as often as any other."""
+    a ``table`` those in it, each as often as any other.
+
+    ``compressible``: thousandths of a payload that are zeros, the rest of its filling differs by message; -1 =
+    the filling of all messages is alike (`filler`).
+    """
 
     least: int
     most: int
     instance: int
     table: Sequence[int] = ()
+    compressible: int = -1
 
     @property
     def vary(self) -> bool:
         return self.least != self.most
 
-    def of(self, lane: int, seq: int) -> int:
-        """Size of one message: the same in every attempt, and in every language (SplitMix64)."""
+    def _mixed(self, lane: int, seq: int) -> int:
+        """A number of 64 bits for one message, the same in every language (SplitMix64)."""
         mixed = (seq + 1) * 0x9E3779B97F4A7C15 + (self.instance << 32 | lane) & _64_BITS
         mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _64_BITS
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _64_BITS
-        mixed ^= mixed >> 31
+        return mixed ^ mixed >> 31
+
+    def of(self, lane: int, seq: int) -> int:
+        """Size of one message: the same in every attempt."""
+        mixed = self._mixed(lane, seq)
         if self.table:
             return self.table[(mixed >> 32) * len(self.table) >> 32]
         return self.least + ((mixed >> 32) * (self.most - self.least + 1) >> 32)
+
+    def filling(self, lane: int, seq: int, length: int) -> bytes:
+        """What lies between header and trailer of a message of ``length`` bytes."""
+        room = length - lay.MIN_PAYLOAD_BYTES
+        if self.compressible < 0:
+            return filler(room)
+        own = room - min(room, length * self.compressible // 1000)
+        at = (self._mixed(lane, seq) & 0xFFFFFFFF) * (POOL_BYTES - own) >> 32
+        return _pool()[at : at + own].ljust(room, b"\0")
 
 
 def encode(
@@ -68,8 +96,9 @@ def encode(
     key: int = 0,
     attempt: int = 0,
     length: int = lay.MIN_PAYLOAD_BYTES,
+    filling: bytes | None = None,
 ) -> bytes:
-    """One whole payload of ``length`` bytes. The producers' loops do the same inline.
+    """One whole payload of ``length`` bytes around ``filling`` (None = `filler`).
 
     Raises:
         ValueError: ``length`` has no room for header and trailer.
@@ -79,7 +108,7 @@ def encode(
     body = lay.HEADER.pack(
         lay.HEADER_MAGIC, lay.FORMAT_VERSION, kind, run_tag, instance, lane, seq, t_intended_ns, key,
         attempt, 0, length, 0,
-    ) + filler(length - lay.MIN_PAYLOAD_BYTES)  # fmt: skip
+    ) + (filler(length - lay.MIN_PAYLOAD_BYTES) if filling is None else filling)  # fmt: skip
     return body + zlib.crc32(body).to_bytes(4, "little")
 
 

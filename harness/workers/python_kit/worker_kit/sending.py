@@ -85,7 +85,10 @@ class Sender:
         self.instance: int = part["instance"]
         least: int = part["payload_bytes"]
         most: int = part.get("payload_max_bytes", least)
-        self.sizes = Sizes(least, most, self.instance, part.get("payload_sizes", ()))
+        compressible = part.get("payload_compressible", -1)
+        self.sizes = Sizes(least, most, self.instance, part.get("payload_sizes", ()), compressible)
+        #: Name and value of each header of a message, as the spec has them.
+        self.headers: list[tuple[str, str]] = [(each[0], each[1]) for each in part.get("headers", ())]
         self._run_tag = session.spec.run_tag
         self._length = 0 if self.sizes.vary else least
         self.wait_when_full = part["when_full"] == "wait"
@@ -157,8 +160,9 @@ class Sender:
         """The payload of one message."""
         lane = self.lanes[lane_index]
         length = self._length or self.sizes.of(lane.lane, seq)
+        filling = self.sizes.filling(lane.lane, seq, length)
         return encode(
-            self._run_tag, self.instance, lane.lane, seq, due_ns, kind, lane.key_number, attempt, length
+            self._run_tag, self.instance, lane.lane, seq, due_ns, kind, lane.key_number, attempt, length, filling
         )
 
     def open_row(

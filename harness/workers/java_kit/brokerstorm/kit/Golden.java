@@ -31,14 +31,16 @@ public final class Golden {
     static List<String> write(Path folder) {
         try {
             Files.createDirectories(folder);
-            byte[] small = new Payload(RUN_TAG, 7, 52, 52).encode(Layout.LOAD, 3, 42, T_NS, 0, 0);
-            byte[] large = new Payload(RUN_TAG, 7, 150, 150)
+            byte[] small = new Payload(RUN_TAG, 7, 52, 52, -1).encode(Layout.LOAD, 3, 42, T_NS, 0, 0);
+            byte[] large = new Payload(RUN_TAG, 7, 150, 150, -1)
                     .encode(Layout.WARM_UP, 4, SECOND_SEQ, T_NS + 20_000, 17, 2);
             Files.write(folder.resolve("payload-52.bin"), small);
             Files.write(folder.resolve("payload-150.bin"), large);
-            Files.write(folder.resolve("payload-60-90.bin"), eight(new Payload(RUN_TAG, 7, 60, 90)));
-            Payload mixed = new Payload(RUN_TAG, 7, 60, 90, 60, 61, 61, 90);
+            Files.write(folder.resolve("payload-60-90.bin"), eight(new Payload(RUN_TAG, 7, 60, 90, -1)));
+            Payload mixed = new Payload(RUN_TAG, 7, 60, 90, -1, 60, 61, 61, 90);
             Files.write(folder.resolve("payload-mixed.bin"), eight(mixed));
+            Payload compressible = new Payload(RUN_TAG, 7, 60, 300, 600);
+            Files.write(folder.resolve("payload-compressible.bin"), eight(compressible));
             Files.write(folder.resolve("due-times.bin"), dueTimes());
             Map<String, Integer> streams = new LinkedHashMap<>();
             streams.put("orders-0", 1);

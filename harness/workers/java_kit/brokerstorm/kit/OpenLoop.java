@@ -26,6 +26,8 @@ public abstract class OpenLoop {
     protected final List<Lane> lanes;
     /** A full queue: wait for room as a patient application, or count it as failed. */
     protected final boolean waitsWhenFull;
+    /** Value of each header of a message by its name. */
+    protected final Map<String, String> headers;
 
     final boolean capture;
     final boolean resends;
@@ -42,6 +44,7 @@ public abstract class OpenLoop {
         this.control = session.control;
         this.lanes = session.spec.lanes();
         this.waitsWhenFull = part.text("when_full").equals("wait");
+        this.headers = part.textPairs("headers");
         this.capture = part.flag("capture", true);
         this.resends = part.text("results", "checked").equals("resent");
         this.isSync = isSync(part.text("calls", "async"));

@@ -3,6 +3,8 @@ package brokerstorm.kit;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
 import java.util.zip.CRC32;
 
@@ -14,6 +16,9 @@ public final class Payload {
     /** CRC-32 of any bytes followed by their own CRC-32: one call checks a payload. */
     private static final int RESIDUE = 0x2144DF1C;
     private static final int VERSION = 1;
+    /** Bytes that no codec makes smaller, which compressible payloads are cut from. */
+    private static final int POOL_BYTES = 1 << 22;
+    private static byte[] pool;
 
     private final int runTag;
     private final int instance;
@@ -21,6 +26,8 @@ public final class Payload {
     private final int most;
     /** Sizes that are as frequent as one another; none = all from least to most. */
     private final int[] sizes;
+    /** Thousandths that are zeros, the rest differs by message; -1 = the filling of all is alike. */
+    private final int compressible;
     private final byte[] template;
     private final CRC32 crc = new CRC32();
 
@@ -29,9 +36,10 @@ public final class Payload {
      *
      * @param least bytes of the smallest payload
      * @param most bytes of the largest
+     * @param compressible thousandths of a payload that are zeros; -1 = all are filled alike
      * @throws WorkerFailure no room for header and trailer
      */
-    public Payload(int runTag, int instance, int least, int most, int... sizes) {
+    public Payload(int runTag, int instance, int least, int most, int compressible, int... sizes) {
         if (least < Layout.MIN_PAYLOAD_BYTES || most < least) {
             throw new WorkerFailure("payload of " + least + ".." + most + " bytes: at least "
                     + Layout.MIN_PAYLOAD_BYTES + " are needed");
@@ -41,7 +49,12 @@ public final class Payload {
         this.least = least;
         this.most = most;
         this.sizes = sizes;
+        this.compressible = compressible;
         this.template = new byte[most];
+        if (compressible >= 0) {
+            makePool();
+            return; // a template of zeros
+        }
         int state = 1; // a linear congruential generator: the same filler in every language
         for (int i = Layout.HEADER_BYTES; i < most - 4; i++) {
             state = state * 1664525 + 1013904223;
@@ -64,18 +77,48 @@ public final class Payload {
         INTS.set(out, 32, key);
         SHORTS.set(out, 36, (short) attempt);
         INTS.set(out, 40, out.length);
+        if (compressible >= 0) {
+            int room = out.length - Layout.MIN_PAYLOAD_BYTES;
+            int own = room - (int) Math.min(room, (long) out.length * compressible / 1000);
+            int at = (int) ((mixed(lane, seq) & 0xFFFFFFFFL) * (POOL_BYTES - own) >>> 32);
+            System.arraycopy(pool, at, out, Layout.HEADER_BYTES, own);
+        }
         crc.reset();
         crc.update(out, 0, out.length - 4);
         INTS.set(out, out.length - 4, (int) crc.getValue());
         return out;
     }
 
-    /** Bytes of a message: the same in every attempt, and in every language (SplitMix64). */
-    int size(int lane, long seq) {
+    /** SHA-256 of 0, 1, 2 ... (32 bits, little-endian), one behind the other. */
+    private static synchronized void makePool() {
+        if (pool != null) {
+            return;
+        }
+        try {
+            MessageDigest sha256 = MessageDigest.getInstance("SHA-256");
+            byte[] number = new byte[4];
+            byte[] made = new byte[POOL_BYTES];
+            for (int at = 0; at < POOL_BYTES; at += 32) {
+                INTS.set(number, 0, at / 32);
+                System.arraycopy(sha256.digest(number), 0, made, at, 32);
+            }
+            pool = made;
+        } catch (NoSuchAlgorithmException error) { // every Java platform has it
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** A number for one message, the same in every language (SplitMix64). */
+    private long mixed(int lane, long seq) {
         long mixed = (seq + 1) * 0x9E3779B97F4A7C15L + ((long) instance << 32 | lane & 0xFFFFFFFFL);
         mixed = (mixed ^ mixed >>> 30) * 0xBF58476D1CE4E5B9L;
         mixed = (mixed ^ mixed >>> 27) * 0x94D049BB133111EBL;
-        mixed ^= mixed >>> 31;
+        return mixed ^ mixed >>> 31;
+    }
+
+    /** Bytes of a message: the same in every attempt. */
+    int size(int lane, long seq) {
+        long mixed = mixed(lane, seq);
         if (sizes.length > 0) {
             return sizes[(int) ((mixed >>> 32) * sizes.length >>> 32)];
         }

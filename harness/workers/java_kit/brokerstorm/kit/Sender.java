@@ -44,7 +44,9 @@ final class Sender {
         int least = (int) part.number("payload_bytes");
         int most = (int) part.number("payload_max_bytes", least);
         int[] sizes = part.integers("payload_sizes");
-        this.payload = new Payload(session.spec.runTag, (int) part.number("instance"), least, most, sizes);
+        int compressible = (int) part.number("payload_compressible", -1);
+        int instance = (int) part.number("instance");
+        this.payload = new Payload(session.spec.runTag, instance, least, most, compressible, sizes);
         this.resends = new ResendQueue(loop.resends);
     }
 

@@ -204,6 +204,15 @@ public final class Spec {
             return found;
         }
 
+        /** A list of pairs of texts, in its order; empty when there is none. */
+        Map<String, String> textPairs(String key) {
+            Map<String, String> found = new LinkedHashMap<>();
+            for (Object pair : has(key) ? get(key, List.class) : List.of()) {
+                found.put((String) ((List<?>) pair).get(0), (String) ((List<?>) pair).get(1));
+            }
+            return found;
+        }
+
         Section section(String key) {
             return new Section(get(key, Map.class));
         }

@@ -86,8 +86,10 @@ final class ProducerRole extends OpenLoop {
         Lane lane = send.lane;
         Integer partition = lane.partition < 0 ? null : lane.partition;
         byte[] key = lane.key == null ? null : lane.key.getBytes(StandardCharsets.UTF_8);
+        ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(lane.topic.address, partition, key, value);
+        headers.forEach((name, text) -> record.headers().add(name, text.getBytes(StandardCharsets.UTF_8)));
         producer.send(
-                new ProducerRecord<>(lane.topic.address, partition, key, value),
+                record,
                 (metadata, error) -> answered(send, metadata, error));
     }
 

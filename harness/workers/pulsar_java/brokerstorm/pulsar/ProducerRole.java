@@ -123,6 +123,9 @@ final class ProducerRole extends OpenLoop {
     protected void send(Send send, byte[] value) {
         Target target = routes.get(send.lane);
         TypedMessageBuilder<byte[]> message = target.producer.newMessage().value(value);
+        if (!headers.isEmpty()) {
+            message.properties(headers);
+        }
         if (send.lane.key != null) {
             message.key(send.lane.key);
         }

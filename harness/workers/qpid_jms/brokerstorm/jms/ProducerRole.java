@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import javax.jms.JMSException;
+import javax.jms.Message;
 import javax.jms.MessageProducer;
 
 /**
@@ -71,7 +72,11 @@ final class ProducerRole extends OpenLoop {
             return;
         }
         try {
-            producer.send(Bytes.message(link.current(), value));
+            Message message = Bytes.message(link.current(), value);
+            for (Map.Entry<String, String> header : headers.entrySet()) {
+                message.setStringProperty(header.getKey(), header.getValue());
+            }
+            producer.send(message);
         } catch (JMSException error) {
             send.failed(Outcomes.ofSend(error), error);
             lost(error);
