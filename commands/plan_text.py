@@ -223,9 +223,13 @@ def _content(producer: ProducerPlan, plan: Plan) -> Rows:
     rows = []
     if producer.headers:
         size = sum(len(name) + len(value.encode()) for name, value in producer.headers.items())
-        rows.append(["", f"  {_count(len(producer.headers), 'header')}, {size:,} B: {', '.join(producer.headers)}"])
+        rows.append(
+            ["", f"  {_count(len(producer.headers), 'header')}, {size:,} B: {', '.join(producer.headers)}"]
+        )
     if plan.payload_compressible is not None or (producer.codec and not producer.codec.startswith("none")):
-        rows.append(["", f"  codec {producer.codec or f'not known: worker.toml of {producer.client} has none'}"])
+        rows.append(
+            ["", f"  codec {producer.codec or f'not known: worker.toml of {producer.client} has none'}"]
+        )
     return rows
 
 

@@ -24,8 +24,7 @@ from harness.workers.spec import WorkerSpec
 __all__ = ["Check", "checks_of"]
 #: In the order in which a broken worker is understood best.
 _PARTS = [
-    part.__name__
-    for part in (sending, headers, ends, outcomes, groups, consuming, queues, deaths, reading)
+    part.__name__ for part in (sending, headers, ends, outcomes, groups, consuming, queues, deaths, reading)
 ]
 
 

@@ -218,7 +218,8 @@ class Plan(PlanPart):
         default_factory=list, description="each as frequent as any other; none = all from the smallest on"
     )
     payload_compressible: int | None = Field(
-        None, description="thousandths of each that are zeros; the rest differs by message. None = filled alike"
+        None,
+        description="thousandths of each that are zeros; the rest differs by message. None = filled alike",
     )
     rate_per_s: float = Field(description="all producers; 0 = unlimited; with a profile the whole of it")
     profile: list[tuple[float, float]] = Field(

@@ -1,4 +1,4 @@
-"""Headers of messages as people write them: ``{tenant: acme, trace: {bytes: 32}, x: {bytes: 20, count: 5}}``."""
+"""Headers of messages as people write them: ``{tenant: acme, id: {bytes: 32}, x: {bytes: 20, count: 5}}``."""
 
 from __future__ import annotations
 

@@ -50,9 +50,7 @@ class ProducerRole(AsyncOpenLoop):
 
     async def send(self, lane: Lane, payload: bytes) -> Awaitable[Any]:
         partition = None if lane.partition < 0 else lane.partition
-        answer = await self._producer.send(
-            lane.topic, payload, lane.key, partition, headers=self._headers
-        )
+        answer = await self._producer.send(lane.topic, payload, lane.key, partition, headers=self._headers)
         return self._with_place(answer, lane)
 
     async def _with_place(self, answer: Awaitable[Any], lane: Lane) -> tuple[str, int, int]:

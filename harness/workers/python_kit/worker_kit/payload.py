@@ -14,7 +14,7 @@ from . import layouts as lay
 #: cutting the trailer off.
 RESIDUE: Final = 0x2144DF1C
 _64_BITS: Final = 2**64 - 1
-#: Bytes that no codec makes smaller, which compressible payloads are cut from: four times the largest payload.
+#: Bytes that no codec makes smaller, which compressible payloads are cut from.
 POOL_BYTES: Final = 1 << 22
 
 
@@ -48,8 +48,8 @@ class Sizes(NamedTuple):
     """Sizes in bytes of the payloads of a producer instance: from ``least`` to ``most``, both included; with
     a ``table`` those in it, each as often as any other.
 
-    ``compressible``: thousandths of a payload that are zeros, the rest of its filling differs by message; -1 =
-    the filling of all messages is alike (`filler`).
+    ``compressible``: thousandths of a payload that are zeros, the rest of its filling differs by message;
+    -1 = the filling of all messages is alike (`filler`).
     """
 
     least: int

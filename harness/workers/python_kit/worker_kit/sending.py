@@ -162,7 +162,16 @@ class Sender:
         length = self._length or self.sizes.of(lane.lane, seq)
         filling = self.sizes.filling(lane.lane, seq, length)
         return encode(
-            self._run_tag, self.instance, lane.lane, seq, due_ns, kind, lane.key_number, attempt, length, filling
+            self._run_tag,
+            self.instance,
+            lane.lane,
+            seq,
+            due_ns,
+            kind,
+            lane.key_number,
+            attempt,
+            length,
+            filling,
         )
 
     def open_row(
