@@ -5,8 +5,12 @@ from __future__ import annotations
 import struct
 import time
 import zlib
+from collections.abc import Iterator
 
 from harness.records import FORMAT_VERSION, HEADER_BYTES, HEADER_MAGIC, HEADER_STRUCT, TRAILER_BYTES, Kind
+
+#: Value and headers of messages that are read.
+WithHeaders = Iterator[tuple[bytes, dict[str, str]]]
 
 
 def probe_payload(run_tag: int, *, lane: int = 0, seq: int = 0) -> bytes:

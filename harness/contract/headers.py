@@ -7,7 +7,7 @@ from typing import Final
 
 from harness.contract.checks import check
 from harness.contract.driving import equal, expect
-from harness.contract.rig import Rig
+from harness.contract.rig import RUN_TAG, Rig
 from harness.records import HEADER_MAGIC
 
 #: Headers that every client can name, and some that JMS cannot.
@@ -22,8 +22,10 @@ def headers_are_sent(rig: Rig) -> None:
     topic = rig.topic()
     asked = {"headers": [list(each) for each in headers.items()]}
     producer = rig.producer(topic, load_s=0.25, asked=asked).send_all()
-    reader = import_module(f"{__name__}_{rig.system.name}")
-    found = [sent for value, sent in reader.read(rig, topic) if _is_ours(value)]
+    reader = import_module(f"harness.brokers.headers_{rig.system.name}")
+    address = rig.system.address(topic, RUN_TAG) or topic
+    read = reader.read(rig.cluster.bootstrap, address, rig.partitions[topic])
+    found = [sent for value, sent in read if _is_ours(value)]
     equal("messages read again", len(found), producer.done_message["ok"])
     expect(found, "no message was read again")
     wrong = next((sent for sent in found if sent != headers), headers)

@@ -19,8 +19,6 @@ from harness.workers import load_worker
 from harness.workers.spec import WorkerSpec
 
 RUN_TAG: Final = 0xB0B5
-#: Value and headers of messages that another client reads.
-WithHeaders = Iterator[tuple[bytes, dict[str, str]]]
 #: Messages per second; a queue is slower for its transactions.
 LOG_RATE, QUEUE_RATE = 1000.0, 200.0
 #: Of a producer that is asked for nothing else: a second's messages.

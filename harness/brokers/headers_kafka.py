@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import confluent_kafka as kafka
 
-from harness.contract.driving import expect
-from harness.contract.rig import Rig, WithHeaders
+from harness.brokers.probe import WithHeaders
+from harness.errors import EnvironmentNotReady
 
 _READ_S = 20.0
 _BATCH = 500
 
 
-def read(rig: Rig, topic: str) -> WithHeaders:
-    """Value and headers of every message, to the end of each partition."""
-    settings = {"bootstrap.servers": rig.cluster.bootstrap, "group.id": f"headers-{topic}"}
+def read(bootstrap: str, topic: str, partitions: int) -> WithHeaders:
+    """Value and headers of every message, to the end of each partition.
+
+    Raises:
+        EnvironmentNotReady: there was nothing more to read before.
+    """
+    settings = {"bootstrap.servers": bootstrap, "group.id": f"headers-{topic}"}
     reader = kafka.Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
-    left = set(range(rig.partitions[topic]))
+    left = set(range(partitions))
     reader.assign([kafka.TopicPartition(topic, p, kafka.OFFSET_BEGINNING) for p in left])
     try:
         while left:
             messages = reader.consume(_BATCH, _READ_S)
-            expect(messages, f"nothing more to read in {_READ_S:g} s")
+            if not messages:
+                raise EnvironmentNotReady(f"{topic}: nothing more to read in {_READ_S:g} s")
             for message in messages:
                 if message.error() is None:
                     pairs = message.headers() or []

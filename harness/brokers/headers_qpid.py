@@ -6,21 +6,21 @@ from typing import Any
 
 import pika
 
+from harness.brokers.probe import WithHeaders
 from harness.brokers.qpid_rest import PASSWORD, USER, VIRTUAL_HOST
-from harness.contract.rig import Rig, WithHeaders
 
 
-def read(rig: Rig, topic: str) -> WithHeaders:
+def read(bootstrap: str, queue: str, partitions: int) -> WithHeaders:
     """Value and properties of every message; takes them."""
-    host, _, port = rig.cluster.bootstrap.partition(",")[0].rpartition(":")
+    host, _, port = bootstrap.partition(",")[0].rpartition(":")
     login = pika.PlainCredentials(USER, PASSWORD)
     connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port), VIRTUAL_HOST, login))
     try:
         channel = connection.channel()
-        method, properties, value = channel.basic_get(f"{topic}-0", auto_ack=True)
+        method, properties, value = channel.basic_get(f"{queue}-{partitions - 1}", auto_ack=True)
         while method is not None:
             yield value, {name: _text(each) for name, each in (properties.headers or {}).items()}
-            method, properties, value = channel.basic_get(f"{topic}-0", auto_ack=True)
+            method, properties, value = channel.basic_get(f"{queue}-{partitions - 1}", auto_ack=True)
     finally:
         connection.close()
 
