@@ -15,6 +15,7 @@ from harness.rundir import RunDir, point_latest
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
+    from harness.clusters.external import Stranger
     from harness.clusters.runtime_choice import Choice
     from harness.plan.model import Plan
     from harness.progress.view import BaseProgress
@@ -45,6 +46,7 @@ def opened_campaign(
     *,
     replay: RunDir | None = None,
     session: WarmSession | None = None,
+    stranger: Stranger | None = None,
 ) -> Iterator[tuple[Campaign[Result], BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
 
@@ -52,6 +54,7 @@ def opened_campaign(
 
     Args:
         replay: the run whose fault times and targets are used.
+        stranger: the cluster that is used; None = one that we start.
         session: of a night of several campaigns, which leaves it open; the latest run is then none of them.
     """
     from analysis.spark.session import WarmSession
@@ -60,7 +63,12 @@ def opened_campaign(
     with ExitStack() as stack:
         progress = stack.enter_context(closing(settings.progress()))
         spark = session or stack.enter_context(WarmSession(options.master))
-        hooks = _hooks(settings, options, progress, spark, root, plans, replay, is_latest=session is None)
+        opener = (
+            StrangerOpener(stranger)
+            if stranger
+            else ClusterOpener(options.runtime, plans, offline=options.offline, progress=progress)
+        )
+        hooks = _hooks(settings, opener, progress, spark, root, replay, is_latest=session is None)
         campaign: Campaign[Result] = Campaign(
             root,
             hooks,
@@ -87,20 +95,17 @@ def _keep(campaign: Campaign[Result]) -> None:
 
 def _hooks(
     settings: Settings,
-    options: RunOptions,
+    opener: ClusterOpener | StrangerOpener,
     progress: BaseProgress,
     session: WarmSession,
     root: RunDir,
-    plans: Sequence[Plan],
     replay: RunDir | None,
     *,
     is_latest: bool,
 ) -> CampaignHooks[Result]:
-    """Cluster, faults and judging of a campaign; a cluster has what the faults of all plans need."""
+    """Cluster, faults and judging of a campaign."""
     import faults
     from harness.run.campaign import CampaignHooks
-
-    opener = ClusterOpener(options.runtime, plans, offline=options.offline, progress=progress)
 
     def injector(plan: Plan, cluster: Cluster, run: RunDir) -> FaultInjector:
         words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
@@ -161,6 +166,17 @@ def choose_runtime(
             choice = Choice(PROCESS, str(error))
     tell(f"runtime {choice}")
     return choice
+
+
+class StrangerOpener:
+    """Opens the cluster of a connection file, for the rounds of one command."""
+
+    def __init__(self, stranger: Stranger) -> None:
+        self._stranger = stranger
+
+    def open(self, plan: Plan, root: RunDir) -> Cluster:
+        """The cluster, on which nothing is made yet."""
+        return self._stranger.cluster(root.run_id, root.root)
 
 
 class ClusterOpener:

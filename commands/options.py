@@ -84,6 +84,15 @@ cluster_option = click.option(
 )
 
 
+connection_option = click.option(
+    "--cluster",
+    "cluster_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A cluster of yours that runs already, by its connection file.",
+)
+
+
 needs_option = click.option(
     "--needs",
     multiple=True,

@@ -10,13 +10,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.rundir import RunDir, read_json
 from harness.toolchains.own_builds import PREFIX
 
 if TYPE_CHECKING:
     from faults import Timeline
     from harness.clusters import BrokerCluster
+    from harness.clusters.external import Stranger
     from harness.plan.model import Plan
     from harness.scenario.model import Scenario
 
@@ -26,8 +27,25 @@ JARS = "jars:"
 MOST_NAMED = 4
 
 
-def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
+def stranger_of(file: Path | None) -> Stranger | None:
+    """The cluster of a connection file (``--cluster``), which was asked who it is; None without a file.
+
+    Raises:
+        BrokerstormError: as `read_connection` and `meet`.
+    """
+    if file is None:
+        return None
+    from harness.clusters.external import meet
+    from harness.connections.file import read_connection
+
+    return meet(read_connection(file))
+
+
+def read_scenario(name: str, overrides: Sequence[str] = (), *, stranger: Stranger | None = None) -> Scenario:
     """A scenario checked against the workers, classes and fault kinds there are.
+
+    Args:
+        stranger: the cluster that it is to run on; None = one that we start.
 
     Raises:
         ScenarioError: one line with place, key, value and what is allowed.
@@ -45,8 +63,12 @@ def read_scenario(name: str, overrides: Sequence[str] = ()) -> Scenario:
             seed=0,
             load_s=scenario.load.duration,
             topics=topic_plans(scenario),
-            nodes=node_roles(scenario.system, cluster.version, cluster.topology),
+            nodes=stranger.roles
+            if stranger
+            else node_roles(scenario.system, cluster.version, cluster.topology),
         )
+        if stranger:
+            return
         with suppress(EnvironmentNotReady):  # of this machine: `commands.preflight` says it
             refuse_impossible(timeline, (scenario.system, cluster.version, cluster.topology), "process", {})
 
@@ -74,6 +96,22 @@ def pinned_version(scenario: Scenario, client: str, version: str) -> str:
     if not client:
         return pinned_brokers(scenario.system, version)
     return pinned_client(load_worker(client, scenario.worker_folders), version)
+
+
+def refuse_on_stranger(timeline: Timeline, stranger: Stranger) -> None:
+    """Refuse what a cluster that we did not start cannot do.
+
+    Raises:
+        ScenarioError: a fault that it does not have the means for.
+    """
+    import faults
+
+    if needs := sorted(faults.needs_of([timeline])):
+        raise ScenarioError(
+            f"faults: {', '.join(needs)} can be given only to a cluster that brokerstorm starts",
+            hint="leave those faults out on --cluster",
+        )
+    faults.refuse_unsupported(timeline, stranger.cluster("described", Path("/nonexistent")))
 
 
 def refuse_impossible(
@@ -135,6 +173,46 @@ def choose_plans(
     return [plan for plan in build_plans(wanted, seed=seed) if not variant or plan.variant == variant]
 
 
+def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
+    """The plans for a cluster that somebody else started; as they are without one.
+
+    Raises:
+        ScenarioError: they ask for a cluster that is made for them.
+    """
+    from harness.plan.build import with_tag
+    from harness.plan.model import ExternalPlan
+
+    if stranger is None:
+        return [plan.model_copy(update={"external": None}) for plan in plans]
+    file = stranger.connection.file
+    for plan in plans:
+        if plan.system != file.system:
+            raise UsageError(f"{plan.scenario} is for {plan.system}, and --cluster is {file.system}")
+        if plan.broker_config:
+            given = ", ".join(plan.broker_config)
+            raise ScenarioError(
+                f"cluster.config: {given}: the brokers of --cluster are not ours to set",
+                hint="set it there, and leave it out here: --set cluster.config={}",
+            )
+    external = ExternalPlan(
+        file=str(stranger.connection.path.resolve()),
+        cluster_id=stranger.found.cluster_id,
+        prefix=file.topics.prefix,
+        nodes={name: list(roles) for name, roles in stranger.roles.items()},
+    )
+    found = [
+        _replicated(plan.model_copy(update={"external": external}), file.topics.replication) for plan in plans
+    ]
+    return [with_tag(plan, plan.run_tag) for plan in found]
+
+
+def _replicated(plan: Plan, replication: int | None) -> Plan:
+    if replication is None:
+        return plan
+    topics = [topic.model_copy(update={"replication": replication}) for topic in plan.topics]
+    return plan.model_copy(update={"topics": topics})
+
+
 def for_a_new_run(plan: Plan) -> Plan:
     """The plan with a tag that no other run has."""
     from harness.plan.build import with_tag
@@ -151,12 +229,13 @@ def timeline_of(plan: Plan) -> Timeline:
     """The firings of a plan."""
     import faults
 
+    nodes = plan.external.nodes if plan.external else node_roles(*cluster_of(plan))
     return faults.compile(
         plan.faults,
         seed=plan.seed,
         load_s=plan.load_s,
         topics=plan.topics,
-        nodes=node_roles(plan.system, plan.version, plan.topology),
+        nodes=nodes,
     )
 
 

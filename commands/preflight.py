@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from commands.plans import cluster_of, needs_of, refuse_impossible, timeline_of
+from commands.plans import cluster_of, needs_of, refuse_impossible, refuse_on_stranger, timeline_of
 from harness.errors import EnvironmentNotReady, ScenarioError
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
 
 if TYPE_CHECKING:
     from faults import Timeline
+    from harness.clusters.external import Stranger
     from harness.doctor.machine import Check
     from harness.plan.estimate import Estimate
     from harness.plan.model import Plan
@@ -65,6 +66,7 @@ def preflight(
     *,
     tell_docker: bool = False,
     ask_indexes: bool = False,
+    stranger: Stranger | None = None,
 ) -> Preflight:
     """Check what every run checks before it starts.
 
@@ -72,6 +74,7 @@ def preflight(
         plans: all rounds of all variants.
         runtime: for "auto" it is checked what processes need: what Docker lacks is the reason to use those.
         tell_docker: say, for "auto", what Docker lacks too.
+        stranger: the cluster that is used; None = one that we start.
         ask_indexes: warn of versions of clients that are not here and that no package index has.
 
     Raises:
@@ -87,13 +90,15 @@ def preflight(
     total = estimate(plans, lambda client, folders: load_worker(client, folders).language)
     timelines = [timeline_of(plan) for plan in plans]
     checks = [
-        *_machine_checks(plans, run_dir, kind, total),
+        *_machine_checks(plans, run_dir, kind if stranger is None else "", total),
         *_client_checks(plans),
-        *fault_checks(plans, kind),
-        *_described(plans, timelines, kind),
     ]
-    if runtime == "docker" or (tell_docker and runtime == "auto"):
-        checks += _docker_checks(plans, needed=runtime == "docker")
+    if stranger:
+        for timeline in timelines:
+            refuse_on_stranger(timeline, stranger)
+    else:
+        checks += [*fault_checks(plans, kind), *_described(plans, timelines, kind)]
+        checks += _docker(plans, runtime, tell_docker=tell_docker)
     warnings = [each for pair in zip(plans, timelines, strict=True) for each in _warnings(*pair)]
     if ask_indexes:
         warnings += _of_versions(plans)
@@ -125,6 +130,12 @@ def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
         for check in docker_checks(*cluster, needed=needed)
     ]
     return list({(check.name, check.name == "images" and check.text): check for check in found}.values())
+
+
+def _docker(plans: Sequence[Plan], runtime: str, *, tell_docker: bool) -> list[Check]:
+    if runtime == "docker" or (tell_docker and runtime == "auto"):
+        return _docker_checks(plans, needed=runtime == "docker")
+    return []
 
 
 def clients_of(plan: Plan) -> list[tuple[str, str]]:

@@ -8,11 +8,19 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.campaigns import opened_campaign
 from commands.console import Settings
-from commands.plans import choose_plans, for_a_new_run, read_plan, read_scenario
+from commands.plans import (
+    choose_plans,
+    for_a_new_run,
+    on_stranger,
+    read_plan,
+    read_scenario,
+    stranger_of,
+)
 from commands.preflight import preflight
 from commands.summaries import JudgedRun, show_campaign, show_result, summarize
 from harness.errors import BrokerstormError, UsageError
@@ -21,6 +29,7 @@ from harness.rundir import RunDir, new_run, write_json
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.verdict.campaign import Campaign as Summary
+    from harness.clusters.external import Stranger
     from harness.plan.model import Plan
     from harness.run.campaign import Campaign, Round
 
@@ -41,6 +50,7 @@ class RunRequest:
     offline: bool
     runtime: str
     master: str | None
+    cluster_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,7 @@ class PreparedRun:
     command: str
     command_of: Callable[[Plan], str]
     warnings: tuple[str, ...]
+    stranger: Stranger | None = None
 
 
 def run_request(settings: Settings, request: RunRequest) -> int:
@@ -93,18 +104,22 @@ def prepare(settings: Settings, request: RunRequest, root: RunDir | None = None)
     from harness.plan.rates import as_recorded
     from harness.run.campaign import round_names
 
+    if request.cluster_file and request.keep_up:
+        raise UsageError("--keep-up: the cluster of --cluster stays up anyway", hint="leave out --keep-up")
+    stranger = stranger_of(request.cluster_file)
     if request.scenario is None:
         plans = [_replayed_plan(request)]
         name, about, text, seed = plans[0].scenario, plans[0].about, "", plans[0].seed
     else:
-        scenario = read_scenario(request.scenario, request.overrides)
+        scenario = read_scenario(request.scenario, request.overrides, stranger=stranger)
         seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
         plans = choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
         name, about, text = scenario.name, scenario.about, scenario.text
         if request.replay is not None:
             plans = [as_recorded(plan, read_plan(request.replay)) for plan in plans]
+    plans = on_stranger(plans, stranger)
     # Refused before a folder is made.
-    warnings = preflight(plans, settings.run_dir, request.runtime).require().warnings
+    warnings = preflight(plans, settings.run_dir, request.runtime, stranger=stranger).require().warnings
     root = root.create() if root else new_run(settings.run_dir, name)
     plans = [for_a_new_run(plan) for plan in plans]
     if text:
@@ -120,7 +135,7 @@ def prepare(settings: Settings, request: RunRequest, root: RunDir | None = None)
         rounds, variant = 1 if repeats else request.rounds, plan.variant or request.variant
         return _repeat_command(replace(request, rounds=rounds, variant=variant), plan.seed)
 
-    return PreparedRun(root, plans, about, command, command_of, warnings)
+    return PreparedRun(root, plans, about, command, command_of, warnings, stranger)
 
 
 def _replayed_plan(request: RunRequest) -> Plan:
@@ -157,6 +172,7 @@ def _repeat_command(request: RunRequest, seed: int) -> str:
         "--replay": request.replay.root if request.replay else None,
         "--runtime": "" if request.runtime == "auto" else request.runtime,
         "--master": request.master,
+        "--cluster": request.cluster_file,
     }
     for name, value in given.items():
         if value:
@@ -173,7 +189,13 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) 
     rounds: list[Round[Result]] = []
     several = len(prepared.plans) > 1
     opened = opened_campaign(
-        settings, request, prepared.root, prepared.plans, prepared.command, replay=request.replay
+        settings,
+        request,
+        prepared.root,
+        prepared.plans,
+        prepared.command,
+        replay=request.replay,
+        stranger=prepared.stranger,
     )
     with opened as (campaign, progress):
         for text in prepared.warnings:

@@ -12,6 +12,7 @@ from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command
 from commands.options import (
     FileToWrite,
+    connection_option,
     keep_up_option,
     master_option,
     offline_option,
@@ -121,6 +122,7 @@ def _refuse_foreign(schema: Path, source: Path) -> None:
 @set_option
 @variant_option
 @runtime_option
+@connection_option
 def plan(
     settings: Settings,
     scenario: str,
@@ -128,6 +130,7 @@ def plan(
     overrides: tuple[str, ...],
     variant: str,
     runtime: str,
+    cluster_file: Path | None,
 ) -> int:
     """Dry run: show what a run would do; nothing is started.
 
@@ -135,13 +138,21 @@ def plan(
     is listed. With -v, what each fault sends.
     """
     from commands.plan_text import show_plans, show_preflight
-    from commands.plans import choose_plans, read_scenario, timeline_of, timeline_rows
+    from commands.plans import (
+        choose_plans,
+        on_stranger,
+        read_scenario,
+        stranger_of,
+        timeline_of,
+        timeline_rows,
+    )
     from commands.preflight import preflight
 
-    loaded = read_scenario(scenario, overrides)
+    stranger = stranger_of(cluster_file)
+    loaded = read_scenario(scenario, overrides, stranger=stranger)
     chosen = 0 if seed is None else seed
-    rounds = choose_plans(loaded, seed=chosen, variant=variant)
-    checked = preflight(rounds, settings.run_dir, runtime, ask_indexes=True)
+    rounds = on_stranger(choose_plans(loaded, seed=chosen, variant=variant), stranger)
+    checked = preflight(rounds, settings.run_dir, runtime, ask_indexes=True, stranger=stranger)
     plans = [each for each in rounds if each.seed == chosen]
     timelines = [timeline_of(each) for each in plans]
     document = {
@@ -179,6 +190,7 @@ def plan(
 @keep_up_option
 @offline_option
 @runtime_option
+@connection_option
 @master_option
 def run(settings: Settings, replay: str | None, **given: Any) -> int:
     """Run a scenario on a live cluster and judge it.

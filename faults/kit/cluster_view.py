@@ -28,10 +28,11 @@ POLL_S = 0.2
 
 
 def find_ability(cluster: Cluster, ability: type) -> Any | None:
-    """The part of the cluster that has an ability (itself, its runtime, its admin, its detours, its packets);
-    None when none has."""
+    """The part of the cluster that has an ability (itself, its runtime, its admin, its detours, its packets,
+    the drivers of its nodes); None when none has."""
     network = (getattr(cluster.runtime, name, None) for name in ("detours", "packets"))
-    parts = (cluster, cluster.runtime, cluster.admin, *network)
+    drivers = getattr(cluster.runtime, "drivers", ())
+    parts = (cluster, cluster.runtime, cluster.admin, *network, *drivers)
     return next((part for part in parts if isinstance(part, ability)), None)
 
 

@@ -15,6 +15,7 @@ import psutil
 
 from harness.clusters import spec_of
 from harness.clusters.layout.addresses import BLOCKS, CHECK_BLOCK, address
+from harness.clusters.layout.compose import ClusterSpec
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.jars import is_complete, jars_folder
@@ -54,18 +55,19 @@ def checks(
         disk_mb: what is written below ``folder``.
         folder: where run directories go; its disk is checked.
         spark: whether the run is judged, which needs a JVM beside the brokers.
-        runtime: "process", or "docker", whose brokers bring their own Java and jars.
+        runtime: "process", or "docker", whose brokers bring their own Java and jars; empty where brokers run
+            elsewhere.
 
     Raises:
         UsageError: no such system, version or topology.
     """
-    specs = [spec_of(*cluster) for cluster in clusters]
+    specs = [spec_of(*cluster) for cluster in clusters] if runtime else []
     spark_java = 17 if spark else 0
     java = {"Spark": spark_java} if spark else {}
     if runtime == "process":
         java |= {f"{spec.system} {spec.version}": max(spec.java, spark_java) for spec in specs}
     jars = {spec.version: jars_check(spec.system, spec.version) for spec in specs}
-    brokers_mb = max(sum(service.memory_mb for service in spec.nodes) for spec in specs)
+    brokers_mb = max(sum(service.memory_mb for service in spec.nodes) for spec in specs) if specs else 0
     return [
         python_check(),
         *([java_check(max(java.values()), max(java, key=lambda what: java[what]))] if java else []),
@@ -73,12 +75,14 @@ def checks(
         memory_check(brokers_mb + clients_mb + (SPARK_MB if spark else 0)),
         disk_check(folder or Path.cwd(), needed_mb=disk_mb),
         disk_check(cache_folder(), name="disk of the cache", needed_mb=500, chosen_by="BROKERSTORM_CACHE"),
-        loopback_check(
-            max(service.number for spec in specs for service in spec.nodes),
-            sorted({port for spec in specs for port in spec.ports.values()}),
-        ),
+        *([_loopback_of(specs)] if specs else []),
         files_check(),
     ]
+
+
+def _loopback_of(specs: Sequence[ClusterSpec]) -> Check:
+    ports = {port for spec in specs for port in spec.ports.values()}
+    return loopback_check(max(service.number for spec in specs for service in spec.nodes), sorted(ports))
 
 
 def require(results: Iterable[Check]) -> None:

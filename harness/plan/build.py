@@ -117,7 +117,7 @@ def build_plan(
 def with_tag(plan: Plan, run_tag: int) -> Plan:
     """The plan under another tag: its messages and topics cannot be taken for those of another run."""
     system = SYSTEMS[plan.system]
-    addresses = [system.address(topic.name, run_tag) for topic in plan.topics]
+    addresses = [system.address(topic.name, run_tag, plan.prefix) for topic in plan.topics]
     topics = [
         topic.model_copy(update={"address": address})
         for topic, address in zip(plan.topics, addresses, strict=True)

@@ -190,6 +190,22 @@ class ThresholdPlan(PlanPart):
     at_most: float
 
 
+class ExternalPlan(PlanPart):
+    """The cluster of somebody else that a run is made on.
+
+    Attributes:
+        file: its connection file.
+        cluster_id: what it must say of itself.
+        prefix: what the names of our topics and groups there begin with.
+        nodes: its brokers, and what each is.
+    """
+
+    file: str
+    cluster_id: str
+    prefix: str
+    nodes: dict[str, list[str]]
+
+
 class Plan(PlanPart):
     """The resolved scenario. Times in seconds relative to the start of load unless named otherwise."""
 
@@ -232,11 +248,29 @@ class Plan(PlanPart):
     limits: dict[str, float]
     rate_ratio: float
     thresholds: list[ThresholdPlan] = Field(default_factory=list)
+    external: ExternalPlan | None = Field(None, description="None = a cluster that we start")
+
+    @property
+    def prefix(self) -> str:
+        """What the names of topics and groups begin with; empty on a cluster of our own."""
+        return self.external.prefix if self.external else ""
+
+    @property
+    def told_names(self) -> dict[str, str]:
+        """Topic -> its name in what a worker is told and writes: where topics have no namespace to
+        themselves, the one that brokers know it by."""
+        return {t.name: t.name if self.namespace else t.address or t.name for t in self.topics}
+
+    @property
+    def told_streams(self) -> dict[str, str]:
+        """Name of a stream in what a worker is told and writes -> the stream, in the order of their ids."""
+        told = self.told_names
+        return {f"{told[t.name]}-{p}": f"{t.name}-{p}" for t in self.topics for p in range(t.partitions)}
 
     @property
     def namespace(self) -> str:
         """The namespace of this run alone, as ``public/bs-1a2b3c4d`` of Pulsar; empty where there is none."""
-        return SYSTEMS[self.system].namespace(self.run_tag)
+        return SYSTEMS[self.system].namespace(self.run_tag, self.prefix)
 
     def streams(self) -> list[str]:
         """Every topic-partition, in the order of their name ids (1, 2, 3 ...)."""

@@ -201,6 +201,19 @@ class HasNamespaces(HasBacklogs, Protocol):
 
 
 @runtime_checkable
+class SharesCluster(Protocol):
+    """Can keep the topics of a run apart from those of others."""
+
+    def call_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
+        """From now on a topic has a name of its own here, and another one at the brokers.
+
+        Args:
+            addresses: topic -> what the brokers call it.
+            groups: of consumers, as the brokers will know them; deleted with the topics.
+        """
+
+
+@runtime_checkable
 class HasBundles(HasPlacement, Protocol):
     """Can unload and split bundles of topics (Pulsar).
 

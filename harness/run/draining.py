@@ -43,7 +43,7 @@ class DrainCheck:
     def is_done(self, stats: Sequence[Stats]) -> bool:
         """``stats``: the latest of each consumer, in the order of the plan."""
         if self._ends is not None:
-            return caught_up(self._plan, self._ends, [each.get("positions", {}) for each in stats])
+            return caught_up(self._plan, self._ends, [_positions(self._plan, each) for each in stats])
         if time.monotonic() < self._next_question:
             return False
         self._next_question = time.monotonic() + ASK_EVERY_S
@@ -77,6 +77,12 @@ class DrainCheck:
 
 def _names(plan: Plan) -> list[str]:
     return [topic.name for topic in plan.topics]
+
+
+def _positions(plan: Plan, stats: Stats) -> dict[str, int]:
+    """Stream -> the position after the last message that a consumer says it was handed."""
+    names = plan.told_streams
+    return {names.get(told, told): int(at) for told, at in stats.get("positions", {}).items()}
 
 
 def _behind(plan: Plan, backlogs: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
@@ -116,15 +122,15 @@ def waiting_for(plan: Plan, admin: Admin, stats: Sequence[Stats], number: int) -
         name = group_id(plan, consumer.group)
         return sum(found.get(name, found.get(ANY_SUBSCRIPTION, 0)) for found in held.values())
     members = [
-        each.get("positions", {})
+        _positions(plan, each)
         for each, member in zip(stats, plan.consumers, strict=True)
         if member.group == consumer.group
     ]
-    own = stats[number].get("positions", {})
+    own = _positions(plan, stats[number])
     waiting = 0
     for stream, end in admin.end_offsets(consumer.topics).items():
-        read_to = max(int(member.get(stream, 0)) for member in members)
-        if read_to == int(own.get(stream, 0)):
+        read_to = max(member.get(stream, 0) for member in members)
+        if read_to == own.get(stream, 0):
             waiting += max(0, end - read_to)
     return waiting
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from harness.plan.model import Plan
-from harness.protocols.cluster import Admin, HasNamespaces, TopicSettings
+from harness.protocols.cluster import Admin, HasNamespaces, SharesCluster, TopicSettings
+from harness.run.worker_specs import group_id
 
 
 def make_topics(admin: Admin, plan: Plan) -> None:
-    """Create them in the namespace of the run, if there is one, and wait until each works.
+    """Create them in the namespace of the run, if there is one, and wait until each works; on a cluster that
+    others use too, under their addresses.
 
     Raises:
         UsageError, EnvironmentNotReady: as the admin's ``create_topics`` and ``wait_ready``.
     """
+    if isinstance(admin, SharesCluster):
+        groups = {group_id(plan, consumer.group) for consumer in plan.consumers}
+        admin.call_topics({topic.name: topic.address for topic in plan.topics}, sorted(groups))
     if isinstance(admin, HasNamespaces):
         admin.enter_namespace(plan.namespace)
     admin.create_topics([TopicSettings(t.name, t.partitions, t.replication, t.config) for t in plan.topics])

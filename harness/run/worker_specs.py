@@ -37,6 +37,7 @@ class Endpoints:
 
 
 def _common(plan: Plan, run: RunDir, name: str, role: str, where: Endpoints) -> dict[str, Any]:
+    told = plan.told_names
     return {
         "protocol": PROTOCOL_VERSION,
         "run_id": run.run_id,
@@ -47,13 +48,15 @@ def _common(plan: Plan, run: RunDir, name: str, role: str, where: Endpoints) -> 
         "capture_dir": str(run.worker(name)),
         "bootstrap": where.bootstrap,
         "admin_url": where.admin_url,
-        "topics": {t.name: {"address": t.address or t.name, "partitions": t.partitions} for t in plan.topics},
-        "streams": {stream: number for number, stream in enumerate(plan.streams(), start=1)},
+        "topics": {
+            told[t.name]: {"address": t.address or t.name, "partitions": t.partitions} for t in plan.topics
+        },
+        "streams": {stream: number for number, stream in enumerate(plan.told_streams, start=1)},
     }
 
 
 def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoints) -> dict[str, Any]:
-    partitions = {topic.name: topic.partitions for topic in plan.topics}
+    partitions, told = {topic.name: topic.partitions for topic in plan.topics}, plan.told_names
     groups = [plan.lane_groups[index] for index in producer.groups]
     return {
         **_common(plan, run, producer.name, "producer", where),
@@ -66,7 +69,7 @@ def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoi
             "instance": producer.instance,
             "lane_groups": [
                 {
-                    "topic": group.topic,
+                    "topic": told[group.topic],
                     "mode": group.mode,
                     "first": group.first,
                     "count": group.count,
@@ -101,7 +104,8 @@ def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoi
 
 def group_id(plan: Plan, group: str) -> str:
     """The group's name on the broker: a run never meets the offsets of an earlier one."""
-    return f"{group}-{plan.run_tag:08x}"
+    tag = f"{plan.run_tag:08x}"
+    return f"{plan.prefix}-{tag}-{group}" if plan.prefix else f"{group}-{tag}"
 
 
 def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoints) -> dict[str, Any]:
@@ -115,7 +119,7 @@ def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoi
         "consumer": {
             "session": consumer.session,
             "group": group_id(plan, consumer.group),
-            "topics": consumer.topics,
+            "topics": [plan.told_names[topic] for topic in consumer.topics],
             "commit_every_s": consumer.commit_every_s,
             "receive": consumer.receive,
             "work_s": consumer.work_s,
@@ -129,7 +133,7 @@ def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoi
 
 def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any]]:
     """One spec a reader; together they cover every stream once."""
-    streams = plan.streams()
+    streams = list(plan.told_streams)
     system = SYSTEMS[plan.system]
     library, version = system.audit
     readers = min(AUDIT_READERS, len(streams))

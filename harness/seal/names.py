@@ -30,14 +30,21 @@ class NameTable:
     def __init__(self, plan: Plan) -> None:
         self._ids: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
+        self._streams = plan.told_streams
         for stream in plan.streams():
             self.add("stream", stream)
         self.planned_streams = len(self._ids)
 
     def add(self, kind: str, text: str) -> int:
-        """Global id of a name, new or known."""
+        """Global id of a name, new or known; a stream may be called as workers call it."""
+        if kind == "stream":
+            text = self.stream(text)
         with self._lock:
             return self._ids.setdefault((kind, text), len(self._ids) + 1)
+
+    def stream(self, told: str) -> str:
+        """What a stream is called in the capture, whose name a worker wrote down."""
+        return self._streams.get(told, told)
 
     def extra_streams(self) -> dict[int, str]:
         """Streams that the plan does not know, by global id."""

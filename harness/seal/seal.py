@@ -263,7 +263,12 @@ class _Sealing:
     def _log_bounds(self) -> list[dict[str, Any]]:
         """All audits' bounds, each with the global id of its stream and the reader that wrote it down."""
         return [
-            row | {"stream_id": self._names.add("stream", str(row["stream"])), "reader": folder.name}
+            row
+            | {
+                "stream": (stream := self._names.stream(str(row["stream"]))),
+                "stream_id": self._names.add("stream", stream),
+                "reader": folder.name,
+            }
             for folder in worker_folders(self._run)
             for row in read_jsonl(folder / self._run.log_bounds.name)
         ]

@@ -39,6 +39,7 @@ class System:
         log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
             it the line is about all streams. Empty = no line says so.
+        ask_id: what tells the id of a cluster, for people.
         mechanisms: how its clients can prove who they are (`harness.connections.security`).
         subscription, order: how consumers read of which a plan says nothing (`harness.plan.model`).
     """
@@ -63,6 +64,7 @@ class System:
     has_offsets: ClassVar[bool] = False
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
+    ask_id: ClassVar[str] = ""
     mechanisms: ClassVar[tuple[str, ...]] = ()
     subscription: ClassVar[str] = "exclusive"
     order: ClassVar[str] = "stream"
@@ -99,13 +101,17 @@ class System:
         """Two topics whose names have the same key cannot be beside each other."""
         return topic
 
-    def namespace(self, run_tag: int) -> str:
-        """What a run's topics live in; empty = nothing."""
+    def namespace(self, run_tag: int, prefix: str = "") -> str:
+        """What a run's topics live in; empty = nothing. ``prefix``: as of `address`."""
         return ""
 
-    def address(self, topic: str, run_tag: int) -> str:
-        """What clients are given to name a topic."""
-        return topic
+    def address(self, topic: str, run_tag: int, prefix: str = "") -> str:
+        """What clients are given to name a topic.
+
+        Args:
+            prefix: on a cluster that others use too, what the names of ours begin with; empty on our own.
+        """
+        return f"{prefix}-{run_tag:08x}-{topic}" if prefix else topic
 
     def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:
         """What logs call a partition of a topic; ``address``: as clients name the topic."""

@@ -48,6 +48,7 @@ class Pulsar(System):
     }
     stored_overhead_bytes = 250
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
+    ask_id = "`pulsar-admin clusters list`"
     mechanisms = ("token", "oauth2")
     log_leader = "Created topic {stream} "  # a broker loaded it
     term = "ledger"
@@ -74,11 +75,12 @@ class Pulsar(System):
         limit = broker_config.get("maxMessageSize", "5242880")
         return int(limit) if limit.isdigit() else 0
 
-    def namespace(self, run_tag: int) -> str:
-        return f"public/bs-{run_tag:08x}"
+    def namespace(self, run_tag: int, prefix: str = "") -> str:
+        tenant, _, name = prefix.rpartition("/")
+        return f"{tenant or 'public'}/{name or 'bs'}-{run_tag:08x}"
 
-    def address(self, topic: str, run_tag: int) -> str:
-        return f"persistent://{self.namespace(run_tag)}/{topic}"
+    def address(self, topic: str, run_tag: int, prefix: str = "") -> str:
+        return f"persistent://{self.namespace(run_tag, prefix)}/{topic}"
 
     def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:
         """The topic's, and that of its managed ledger."""

@@ -1,0 +1,222 @@
+"""A cluster that somebody else started, as runs and faults see one: it has an admin, and nothing to start."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.clusters.external.made import Made, MadeBy
+from harness.connections.file import Connection
+from harness.connections.security import Security
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Admin, Endpoint, Node
+from harness.systems import SYSTEMS
+from harness.systems.base import Request
+
+
+class SharedAdmin(Admin, Protocol):
+    """An admin that writes down what it makes; ``watch`` is called while it waits and may raise."""
+
+    watch: Callable[[], None]
+
+    def delete_made(self, made: Mapping[str, Sequence[str]]) -> None:
+        """Delete what a run made, by the brokers' names, and strike it out.
+
+        Raises:
+            BrokerstormError: something is still there.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a cluster says of itself. ``version``: of its brokers, empty when they do not tell."""
+
+    cluster_id: str
+    version: str
+    nodes: tuple[Node, ...]
+
+
+class System(ABC):
+    """How clusters of one system are asked; `SYSTEM` in harness/clusters/external/<system>.py."""
+
+    @abstractmethod
+    def find(self, connection: Connection) -> Found:
+        """Ask who it is, and nothing else.
+
+        Raises:
+            EnvironmentNotReady: nobody answers, or nobody lets us in.
+        """
+
+    @abstractmethod
+    def admin(self, connection: Connection, nodes: Sequence[Node], made: Made) -> SharedAdmin:
+        """The admin; nothing is asked yet."""
+
+
+class ExternalRuntime:
+    """protocols.Runtime of nodes that are not ours: no process, no log, no data of theirs is in reach.
+
+    Attributes:
+        drivers: what kills, pauses and starts them again; each has the abilities that it is named for.
+    """
+
+    name = "external"
+
+    def __init__(self, run_id: str, nodes: Sequence[Node], drivers: Sequence[object] = ()) -> None:
+        self.run_id = run_id
+        self.nodes = tuple(nodes)
+        self.drivers = tuple(drivers)
+
+    def up(self) -> None:
+        """It is."""
+
+    def down(self) -> None:
+        """It stays."""
+
+    def pid(self, node: str) -> int | None:
+        """Not to be had: what it needs of CPU and memory is not captured."""
+        return None
+
+
+class ExternalCluster:
+    """protocols.Cluster over somebody else's brokers."""
+
+    def __init__(
+        self, connection: Connection, found: Found, runtime: ExternalRuntime, admin: SharedAdmin, made: Made
+    ) -> None:
+        file = connection.file
+        self.system = file.system
+        self.version = found.version or "of its own"
+        self.facts: Mapping[str, str] = {
+            "runtime": f"external, {connection.path}",
+            "cluster id": found.cluster_id,
+        }
+        self.runtime = runtime
+        self.admin = admin
+        self.bootstrap = file.bootstrap
+        self.admin_url = file.admin_url
+        self.security: Security = connection.security
+        self._made = made
+
+    def request(self, port: str, ballast: int = 0) -> Request | None:
+        """As `System.request`."""
+        return SYSTEMS[self.system].request(port, ballast)
+
+    def up(self, *, timeout_s: float = 60.0) -> None:
+        """Return when it works, which it should already.
+
+        Raises:
+            EnvironmentNotReady: what is missing at the timeout.
+        """
+        self.admin.wait_ready([], timeout_s=timeout_s, run_tag=zlib.crc32(self.runtime.run_id.encode()))
+
+    def down(self) -> None:
+        """Remove what was made on it. Idempotent.
+
+        Raises:
+            BrokerstormError: something is still there; the ledger keeps it.
+        """
+        try:
+            self.admin.delete_made({kind: list(names) for kind, names in self._made.names.items()})
+            self._made.close()
+        finally:
+            self.admin.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A cluster that answered, and is the one that its file means."""
+
+    connection: Connection
+    found: Found
+
+    @property
+    def roles(self) -> dict[str, tuple[str, ...]]:
+        """Nodes and what each is."""
+        return {node.name: node.roles for node in self.found.nodes}
+
+    def cluster(self, run_id: str, folder: Path) -> ExternalCluster:
+        """The cluster for a run; nothing is made on it yet.
+
+        Args:
+            folder: of the run, for `clean`.
+        """
+        made = Made(self.found.cluster_id, run_id, folder)
+        system = _system_of(self.connection.file.system)
+        runtime = ExternalRuntime(run_id, self.found.nodes)
+        admin = system.admin(self.connection, self.found.nodes, made)
+        return ExternalCluster(self.connection, self.found, runtime, admin, made)
+
+    def left_by(self, made: MadeBy) -> ExternalCluster:
+        """The cluster as a run left it whose harness is gone: its `down` removes what that made."""
+        return self.cluster(made.run_id, Path(made.folder))
+
+
+def meet(connection: Connection) -> Stranger:
+    """Ask a cluster who it is; nothing is made on it.
+
+    Raises:
+        UsageError: the file does not say that it is yours, or which one it is; or it is another one.
+        EnvironmentNotReady: nobody answers, nobody lets us in, or a node of the file is not there.
+    """
+    file, path = connection.file, connection.path
+    if not file.yours:
+        raise UsageError(
+            f"{path}: yours is not true, so nothing is sent to {file.bootstrap}",
+            hint="yours: true says that this cluster is yours to load and to hurt",
+        )
+    if not file.cluster_id:
+        raise UsageError(
+            f"{path}: cluster_id is missing, so nothing is sent to {file.bootstrap}",
+            hint=f"it is told by {SYSTEMS[file.system].ask_id}",
+        )
+    found = _system_of(file.system).find(connection)
+    if found.cluster_id != file.cluster_id:
+        raise UsageError(
+            f"{path}: cluster_id is {file.cluster_id}, and {file.bootstrap} is {found.cluster_id}",
+            hint="if that is the one you mean, write its id into the file",
+        )
+    return Stranger(connection, found)
+
+
+def named_nodes(
+    connection: Connection, brokers: Mapping[str, tuple[int, Endpoint]], admin: Mapping[str, Endpoint]
+) -> tuple[Node, ...]:
+    """The brokers, by the names of the connection file where it has one for their address.
+
+    Args:
+        brokers: name that the cluster has for it -> number and where clients find it.
+        admin: the same names -> where the harness asks it.
+
+    Raises:
+        EnvironmentNotReady: the file names a node that is not there.
+    """
+    wanted = {node.address: name for name, node in connection.file.nodes.items()}
+    if absent := [a for a in wanted if a not in {str(client) for _, client in brokers.values()}]:
+        there = ", ".join(str(client) for _, client in brokers.values())
+        raise EnvironmentNotReady(
+            f"{connection.path}: nodes.{wanted[absent[0]]}: no broker is registered at {absent[0]}",
+            hint=f"registered are {there}",
+        )
+    return tuple(
+        Node(
+            name=wanted.get(str(client), name),
+            number=number,
+            client=client,
+            peer=client,
+            admin=admin[name],
+            folder=Path("/nonexistent"),
+            roles=("broker",),
+        )
+        for name, (number, client) in brokers.items()
+    )
+
+
+def _system_of(system: str) -> System:
+    found: Any = import_module(f"harness.clusters.external.{system}")
+    assert isinstance(found.SYSTEM, System)
+    return found.SYSTEM

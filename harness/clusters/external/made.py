@@ -1,0 +1,103 @@
+"""What runs make on clusters of others, on disk before it is made, so that another process can remove it.
+
+One JSON file per run and cluster in the state folder of this user: a run folder may be deleted, or be in
+another place the next time. The files stay until everything in them is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.clusters.layout.addresses import state_folder
+from harness.clusters.nodes.processes import ProcessId, identify
+from harness.errors import UsageError
+from harness.rundir import read_json, write_json
+
+_FOLDER: Final = "external"
+
+
+@dataclass(frozen=True, slots=True)
+class MadeBy:
+    """What one run made: kind ("topic", "group", "namespace") -> names, by the brokers' words."""
+
+    run_id: str
+    folder: str
+    owner: ProcessId
+    names: Mapping[str, tuple[str, ...]]
+
+    def describe(self) -> str:
+        """One line for people."""
+        parts = [f"{len(names)} {kind}s ({', '.join(names)})" for kind, names in self.names.items() if names]
+        return f"{self.run_id}: {', '.join(parts) or 'nothing'}"
+
+
+class Made:
+    """The file of one run on one cluster. It is there from the first `add` to `close`."""
+
+    def __init__(self, cluster_id: str, run_id: str, folder: Path) -> None:
+        self._path = _folder() / f"{_safe(cluster_id)}--{_safe(run_id)}.json"
+        owner = identify(os.getpid())
+        assert owner is not None
+        self._head = {
+            "run_id": run_id,
+            "cluster_id": cluster_id,
+            "folder": str(folder.absolute()),
+            "owner": asdict(owner),
+        }
+        self._names: dict[str, list[str]] = {}
+        with suppress(UsageError, KeyError):
+            self._names = {kind: list(names) for kind, names in read_json(self._path)["names"].items()}
+
+    @property
+    def names(self) -> Mapping[str, list[str]]:
+        """Kind -> names."""
+        return self._names
+
+    def add(self, kind: str, names: Iterable[str]) -> None:
+        """Note what is about to be made; synced to disk on return."""
+        known = self._names.setdefault(kind, [])
+        known += [name for name in names if name not in known]
+        self._write()
+
+    def remove(self, kind: str, names: Iterable[str]) -> None:
+        """Strike out what is gone."""
+        gone = set(names)
+        self._names[kind] = [name for name in self._names.get(kind, ()) if name not in gone]
+        self._write()
+
+    def close(self) -> None:
+        """Forget the run, if nothing of it is left."""
+        if not any(self._names.values()):
+            self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        write_json(self._path, {**self._head, "names": self._names})
+        handle = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)  # a new name is durable only when its folder is
+        finally:
+            os.close(handle)
+
+
+def made_on(cluster_id: str) -> Iterator[MadeBy]:
+    """What runs that nobody looks after any more have left on a cluster."""
+    for path in sorted(_folder().glob(f"{_safe(cluster_id)}--*.json")):
+        row: dict[str, Any] = read_json(path)
+        owner = ProcessId(**row["owner"])
+        if row["cluster_id"] == cluster_id and not owner.is_alive():
+            names = {kind: tuple(found) for kind, found in row["names"].items()}
+            yield MadeBy(row["run_id"], row["folder"], owner, names)
+
+
+def _folder() -> Path:
+    return state_folder().parent / _FOLDER
+
+
+def _safe(text: str) -> str:
+    """As a part of a file name."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text)
