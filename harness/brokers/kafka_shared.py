@@ -14,7 +14,7 @@ from harness.protocols.cluster import Leadership, PartitionState, SeenLeaders, T
 
 
 class MadeLedger(Protocol):
-    """What was made on a cluster of others, on disk before it is made (`harness.clusters.made`)."""
+    """What was made on a cluster of others, on disk before it is made (`harness.clusters.external.made`)."""
 
     def add(self, kind: str, names: Iterable[str]) -> None:
         """Written and synced on return."""

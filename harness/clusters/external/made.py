@@ -1,4 +1,5 @@
-"""What runs make on clusters of others, on disk before it is made, so that another process can remove it.
+"""A ledger of what runs make on clusters of others: on disk before it is made, so that another process can
+remove it.
 
 One JSON file per run and cluster in the state folder of this user: a run folder may be deleted, or be in
 another place the next time. The files stay until everything in them is gone.
