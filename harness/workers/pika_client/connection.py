@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,8 +25,10 @@ _OWN: Mapping[str, Mapping[str, int]] = {
     "producer": {"transacted": 0, "delivery_mode": 2},
     "consumer": {"prefetch_count": 0},
 }
+#: Of what the cluster asks; see worker.toml.
+_SECURE = {"tls", "ca", "certificate", "key", "key_password", "any_host", "user", "password"}
 #: The harness says where the brokers are and who the client is.
-_OURS = {"host", "port", "virtual_host", "credentials", "client_properties", "self", "kwargs"}
+_OURS = {"host", "port", "virtual_host", "credentials", "client_properties", "ssl_options", "self", "kwargs"}
 
 
 class Options:
@@ -37,9 +40,12 @@ class Options:
 
     def __init__(self, given: Mapping[str, str], role: str) -> None:
         self.own = dict(_OWN[role])
+        self.secure = {name: text for name, text in given.items() if name in _SECURE}
         self.of_connection: dict[str, Any] = {}
         known = set(inspect.signature(pika.ConnectionParameters.__init__).parameters) - _OURS
         for name, text in given.items():
+            if name in _SECURE:
+                continue
             if name in self.own:
                 self.own[name] = int(_number(name, text))
             elif name in known:
@@ -143,13 +149,28 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(part) for part in error.args) or 'no reason given'}"
 
 
+def _ssl_options(host: str, secure: Mapping[str, str]) -> dict[str, Any]:
+    if not secure.get("tls"):
+        return {}
+    try:
+        context = ssl.create_default_context(cafile=secure.get("ca"))
+        if certificate := secure.get("certificate"):
+            context.load_cert_chain(certificate, secure["key"], secure.get("key_password"))
+    except OSError as error:  # SSLError is one
+        raise WorkerFailure(f"pika: TLS: {error}", hint="check tls of the connection file") from error
+    context.check_hostname = not secure.get("any_host")
+    return {"ssl_options": pika.SSLOptions(context, host)}
+
+
 def _parameters(at: str, session: Session, options: Options) -> pika.ConnectionParameters:
     host, _, port = at.rpartition(":")
+    secure = options.secure
     return pika.ConnectionParameters(
         host=host,
         port=int(port),
         virtual_host=VIRTUAL_HOST,
-        credentials=pika.PlainCredentials(USER, USER),
+        credentials=pika.PlainCredentials(secure.get("user", USER), secure.get("password", USER)),
         client_properties={"instance": session.spec.name, "qpid.client_pid": str(os.getpid())},
         **{"socket_timeout": 2, "stack_timeout": 5, **options.of_connection},
+        **_ssl_options(host, secure),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -38,6 +39,19 @@ POLICIES = {
 _TRUTH = {"true": True, "false": False}
 
 
+#: Options of the worker itself: it makes the client's authentication of them.
+TOKEN, OAUTH2 = "auth_token", "oauth2_"
+
+
+def authentication(options: Mapping[str, str]) -> dict[str, Any]:
+    """The keyword of `Client` for who we are; none where nobody asks."""
+    if token := options.get(TOKEN):
+        return {"authentication": pulsar.AuthenticationToken(token)}
+    if of_client := {n.removeprefix(OAUTH2): v for n, v in options.items() if n.startswith(OAUTH2)}:
+        return {"authentication": pulsar.AuthenticationOauth2(json.dumps(of_client))}
+    return {}
+
+
 def split(options: Mapping[str, str], *calls: Callable[..., Any]) -> list[dict[str, Any]]:
     """The options of each call.
 
@@ -47,6 +61,8 @@ def split(options: Mapping[str, str], *calls: Callable[..., Any]) -> list[dict[s
     keywords = [inspect.signature(call).parameters for call in calls]
     parts: list[dict[str, Any]] = [{} for _ in calls]
     for name, text in options.items():
+        if name == TOKEN or name.startswith(OAUTH2):
+            continue  # see `authentication`
         index = next((i for i, known in enumerate(keywords) if name in known), None)
         if index is None or name in OBJECTS:
             known = sorted({k for each in keywords for k in each} - OBJECTS - {"self"})

@@ -16,7 +16,7 @@ sys.stdout = os.fdopen(_protocol, "w", encoding="utf-8")
 import pulsar  # noqa: E402
 from audit import AuditRole  # noqa: E402
 from consumer import ConsumerRole  # noqa: E402
-from options import split  # noqa: E402
+from options import authentication, split  # noqa: E402
 from producer import ProducerRole  # noqa: E402
 from worker_kit.failure import WorkerFailure  # noqa: E402
 from worker_kit.process import Session, main  # noqa: E402
@@ -27,7 +27,7 @@ def connected(session: Session, call: Any) -> tuple[pulsar.Client, dict[str, Any
     spec = session.spec
     of_client, of_call = split(spec.options, pulsar.Client.__init__, call)
     try:
-        return pulsar.Client(spec.bootstrap, **of_client), of_call
+        return pulsar.Client(spec.bootstrap, **of_client, **authentication(spec.options)), of_call
     except (pulsar.PulsarException, ValueError, TypeError) as error:
         raise WorkerFailure(f"pulsar-client refused to start: {type(error).__name__}: {error}") from error
 

@@ -33,6 +33,9 @@ func configOf(session *kit.Session) (*sarama.Config, error) {
 		return nil, err
 	}
 	config := sarama.NewConfig()
+	if err = secure(config, options); err != nil {
+		return nil, err
+	}
 	if err = structOptions.Set(config, options); err != nil {
 		return nil, err
 	}

@@ -32,6 +32,10 @@ final class Options {
             found.put(name, value);
         });
         found.put("bootstrap.servers", session.spec.bootstrap);
+        Object tokenUrl = found.get("sasl.oauthbearer.token.endpoint.url");
+        if (tokenUrl != null) { // since 3.9.1 the client asks no address that is not on this list
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", String.valueOf(tokenUrl));
+        }
         return found;
     }
 

@@ -1,12 +1,18 @@
 package brokerstorm.pulsar;
 
+import brokerstorm.kit.Json;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.WorkerFailure;
+import java.nio.charset.StandardCharsets;
+import java.util.Base64;
+import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.apache.pulsar.PulsarVersion;
+import org.apache.pulsar.client.api.AuthenticationFactory;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.impl.ClientBuilderImpl;
@@ -22,8 +28,28 @@ final class Clients {
     static PulsarClient make(Session session, Options options) throws PulsarClientException {
         ClientConfigurationData conf = new ClientConfigurationData();
         conf.setServiceUrl(session.spec.bootstrap);
+        Map<String, String> oauth2 = options.take("oauth2.");
         options.apply(conf, "serviceUrl", "serviceUrlProvider");
+        if (!oauth2.isEmpty()) {
+            conf.setAuthParams(oauth2Params(oauth2));
+        }
+        if (conf.getAuthPluginClassName() != null) { // the builder looks at the object only
+            conf.setAuthentication(
+                    AuthenticationFactory.create(conf.getAuthPluginClassName(), conf.getAuthParams()));
+        }
         return new ClientBuilderImpl(conf).build();
+    }
+
+    /** Parameters of AuthenticationOAuth2, which takes the client's secret from a URL only. */
+    private static String oauth2Params(Map<String, String> oauth2) {
+        Map<String, String> key = new TreeMap<>();
+        key.put("type", "client_credentials");
+        key.put("client_id", oauth2.remove("client_id"));
+        key.put("client_secret", oauth2.remove("client_secret"));
+        byte[] text = Json.write(key).getBytes(StandardCharsets.UTF_8);
+        oauth2.put("type", "client_credentials");
+        oauth2.put("privateKey", "data:application/json;base64," + Base64.getEncoder().encodeToString(text));
+        return Json.write(oauth2);
     }
 
     static void refuseOthers(Options options) {

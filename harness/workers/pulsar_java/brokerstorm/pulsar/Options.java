@@ -11,6 +11,7 @@ import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.pulsar.client.api.DeadLetterPolicy;
 
@@ -28,6 +29,18 @@ final class Options {
 
     Options(Map<String, String> options) {
         left = new LinkedHashMap<>(options);
+    }
+
+    /** Takes the options whose names begin with a prefix out; without it. */
+    Map<String, String> take(String prefix) {
+        Map<String, String> found = new TreeMap<>();
+        left.forEach((name, text) -> {
+            if (name.startsWith(prefix)) {
+                found.put(name.substring(prefix.length()), text);
+            }
+        });
+        found.keySet().forEach(name -> left.remove(prefix + name));
+        return found;
     }
 
     /**

@@ -32,6 +32,7 @@ final class Amqp0 extends Library {
 
     private final Class<?> factory;
     private final String url;
+    private final Secured secured;
 
     Amqp0(Session session, Class<?> factory) {
         this.factory = factory;
@@ -45,7 +46,7 @@ final class Amqp0 extends Library {
         for (Map.Entry<String, String> option : options.entrySet()) {
             String name = option.getKey();
             String value = option.getValue();
-            if (Options.OURS.contains(name)) {
+            if (Options.OURS.contains(name) || name.startsWith(Secured.PREFIX)) {
                 continue;
             } else if (name.startsWith("qpid.") || name.equals("max_prefetch")) {
                 System.setProperty(name, value);
@@ -62,6 +63,11 @@ final class Amqp0 extends Library {
         }
         if (options.containsKey(MAX_PREFETCH)) {
             System.setProperty("max_prefetch", options.get(MAX_PREFETCH));
+        }
+        secured = new Secured(session, USER);
+        if (secured.hasTls) {
+            ofBroker.add("ssl='true'");
+            ofBroker.add("ssl_verify_hostname='" + !secured.anyHost + "'");
         }
         String[] brokers = session.spec.bootstrap.split(",");
         if (brokers.length > 1 && !choosesFailover) {
@@ -123,7 +129,8 @@ final class Amqp0 extends Library {
     Connection connect(Failovers failovers) throws JMSException {
         try {
             Object made = factory.getConstructor(String.class).newInstance(url);
-            Connection connection = ((javax.jms.ConnectionFactory) made).createConnection();
+            Connection connection = ((javax.jms.ConnectionFactory) made)
+                    .createConnection(secured.user, secured.password);
             listen(connection, failovers);
             return connection;
         } catch (InvocationTargetException error) {

@@ -14,21 +14,27 @@ final class Amqp10 extends Library {
     private final Class<?> factory;
     private final String client;
     private final String uri;
+    private final Secured secured;
 
     Amqp10(Session session, Class<?> factory) {
         this.factory = factory;
         this.client = session.spec.name;
         List<String> options = new ArrayList<>();
         for (Map.Entry<String, String> option : session.spec.options.entrySet()) {
-            if (!Options.OURS.contains(option.getKey())) {
+            if (!Options.OURS.contains(option.getKey()) && !option.getKey().startsWith(Secured.PREFIX)) {
                 options.add(option.getKey() + "=" + option.getValue());
             }
         }
+        secured = new Secured(session, USER);
+        if (secured.anyHost) {
+            options.add("transport.verifyHost=false");
+        }
+        String scheme = secured.hasTls ? "amqps://" : "amqp://";
         String[] brokers = session.spec.bootstrap.split(",");
         String last = "?" + String.join("&", options);
         uri = brokers.length == 1
-                ? "amqp://" + brokers[0] + last
-                : "failover:(amqp://" + String.join(",amqp://", brokers) + ")" + last;
+                ? scheme + brokers[0] + last
+                : "failover:(" + scheme + String.join("," + scheme, brokers) + ")" + last;
     }
 
     @Override
@@ -39,7 +45,7 @@ final class Amqp10 extends Library {
         } catch (ReflectiveOperationException error) {
             throw refused("connection " + uri, error);
         }
-        Connection connection = made.createConnection(USER, USER);
+        Connection connection = made.createConnection(secured.user, secured.password);
         connection.setClientID(client);
         return connection;
     }

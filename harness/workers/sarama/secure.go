@@ -1,0 +1,107 @@
+package main
+
+import (
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"brokerstorm/kit"
+	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
+)
+
+const hint = "check tls and auth of the connection file"
+
+// secure takes the options that sarama wants as objects out of the others, and sets them.
+func secure(config *sarama.Config, options map[string]string) error {
+	take := func(name string) string {
+		text := options[name]
+		delete(options, name)
+		return text
+	}
+	ca, certificate, key := take("Net.TLS.CA"), take("Net.TLS.Certificate"), take("Net.TLS.Key")
+	anyHost := take("Net.TLS.AnyHost") == "true"
+	if options["Net.TLS.Enable"] == "true" {
+		made, err := tlsConfig(ca, certificate, key, anyHost)
+		if err != nil {
+			return kit.Failuref(hint, "sarama: TLS: %v", err)
+		}
+		config.Net.TLS.Config = made
+	}
+	if token := take("Net.SASL.Token"); token != "" {
+		config.Net.SASL.TokenProvider = staticToken(token)
+	}
+	switch options["Net.SASL.Mechanism"] {
+	case sarama.SASLTypeSCRAMSHA256:
+		config.Net.SASL.SCRAMClientGeneratorFunc = scramOf(sha256.New)
+	case sarama.SASLTypeSCRAMSHA512:
+		config.Net.SASL.SCRAMClientGeneratorFunc = scramOf(sha512.New)
+	}
+	return nil
+}
+
+func tlsConfig(ca, certificate, key string, anyHost bool) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		text, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("no certificate in %s", ca)
+		}
+	}
+	if certificate != "" {
+		pair, err := tls.LoadX509KeyPair(certificate, key)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	if anyHost { // Go skips the host name only together with the authority, which is checked here
+		config.InsecureSkipVerify = true
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			chain := x509.VerifyOptions{Roots: config.RootCAs, Intermediates: x509.NewCertPool()}
+			for _, each := range state.PeerCertificates[1:] {
+				chain.Intermediates.AddCert(each)
+			}
+			_, err := state.PeerCertificates[0].Verify(chain)
+			return err
+		}
+	}
+	return config, nil
+}
+
+// staticToken is the same token whenever sarama asks.
+type staticToken string
+
+func (t staticToken) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(t)}, nil
+}
+
+// scramClient is xdg-go's SCRAM in the form that sarama asks for.
+type scramClient struct {
+	hash         scram.HashGeneratorFcn
+	conversation *scram.ClientConversation
+}
+
+func scramOf(hash scram.HashGeneratorFcn) func() sarama.SCRAMClient {
+	return func() sarama.SCRAMClient { return &scramClient{hash: hash} }
+}
+
+func (c *scramClient) Begin(user, password, authzID string) error {
+	client, err := c.hash.NewClient(user, password, authzID)
+	if err != nil {
+		return err
+	}
+	c.conversation = client.NewConversation()
+	return nil
+}
+
+func (c *scramClient) Step(challenge string) (string, error) { return c.conversation.Step(challenge) }
+
+func (c *scramClient) Done() bool { return c.conversation.Done() }
