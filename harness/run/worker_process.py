@@ -192,8 +192,14 @@ class WorkerProcess:
         what = "ended" if not self.is_alive else f"was not ready after {timeout_s:.0f} s"
         raise WorkerError(
             f"worker {self.name} ({self.spec['client']['library']}) {what}: {self.why()}",
-            hint=f"its log: {self.folder / 'stderr.log'}",
+            hint=self._next_step(),
         )
+
+    def _next_step(self) -> str:
+        log = f"its log: {self.folder / 'stderr.log'}"
+        if self._redactor is None:
+            return log
+        return f"check tls and auth of the connection file; {log}"
 
     def why(self) -> str:
         """The worker's own word on what went wrong, else the end of its log."""

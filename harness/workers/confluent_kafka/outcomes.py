@@ -48,6 +48,16 @@ class Outcomes:
         return outcome_of(error.code(), retries=self._retries)
 
 
+def is_refusal(error: KafkaError) -> bool:
+    """A broker, or the client by the broker's certificate, said no: trying again is of no use.
+
+    A handshake that breaks off is an error of SSL, too, and says nothing of the kind.
+    """
+    if error.code() == KafkaError._SSL:
+        return any(word in error.str() for word in ("certificate", "alert"))
+    return bool(error.code() == KafkaError._AUTHENTICATION)
+
+
 def error_text(error: KafkaError) -> str:
     """Name and sentence, the text behind an error id."""
     return f"{error.name()}: {error.str()}"

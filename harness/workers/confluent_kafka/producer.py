@@ -17,6 +17,7 @@ from types import MethodType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import TopicMetadata
 from outcomes import Outcomes, error_text, note_death
 from worker_kit import layouts as lay
 from worker_kit.bursts import BURST, OpenRows, Payloads, around
@@ -26,6 +27,7 @@ from worker_kit.process import Session
 from worker_kit.streams import StreamIds
 
 METADATA_TIMEOUT_S = 20.0
+METADATA_TURN_S = 2.0
 #: Between two tries with a full queue, of a thread that does not poll.
 FULL_PAUSE_S = 0.002
 Report = Callable[..., None]
@@ -64,13 +66,7 @@ class ProducerRole(OpenLoop):
 
     def connect(self) -> None:
         for topic in sorted({lane.topic for lane in self.lanes}):
-            try:
-                found = self.producer.list_topics(topic, timeout=METADATA_TIMEOUT_S).topics[topic]
-            except KafkaException as error:
-                raise WorkerFailure(
-                    f"no metadata of topic {topic} from {self.session.spec.bootstrap} within "
-                    f"{METADATA_TIMEOUT_S:.0f} s: {error_text(error.args[0])}"
-                ) from error
+            found = self._metadata(topic)
             if found.error is not None:
                 raise WorkerFailure(f"topic {topic}: {error_text(found.error)}")
 
@@ -79,6 +75,21 @@ class ProducerRole(OpenLoop):
         """The client's call, with the headers of every message."""
         call: Callable[..., None] = self.producer.produce
         return partial(call, headers=self.sent_headers) if self.sent_headers else call
+
+    def _metadata(self, topic: str) -> TopicMetadata:
+        """Asked in short turns: between them the client may say why it gets none."""
+        give_up_at = time.monotonic() + METADATA_TIMEOUT_S
+        while True:
+            try:
+                return self.producer.list_topics(topic, timeout=METADATA_TURN_S).topics[topic]
+            except KafkaException as error:
+                self.producer.poll(0)
+                if time.monotonic() < give_up_at:
+                    continue
+                raise WorkerFailure(
+                    f"no metadata of topic {topic} from {self.session.spec.bootstrap} within "
+                    f"{METADATA_TIMEOUT_S:.0f} s: {error_text(error.args[0])}"
+                ) from error
 
     def serve(self, seconds: float) -> None:
         if self.poller is not self:

@@ -10,7 +10,7 @@ import confluent_kafka
 from audit import AuditRole
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from consumer import ConsumerRole
-from outcomes import Outcomes, error_text
+from outcomes import Outcomes, error_text, is_refusal
 from producer import ProducerRole
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session, main
@@ -34,6 +34,9 @@ def config(session: Session, **fixed: object) -> dict[str, object]:
             "disconnect" if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) else "error"
         )
         session.report.event(kind, error_text(error), fatal=error.fatal())
+        if not session.is_ready and is_refusal(error):
+            # The client would try again for ever. What is raised here comes out of its `poll`.
+            raise WorkerFailure(error_text(error), hint="check tls and auth of the connection file")
 
     options: dict[str, object] = dict(spec.options)
     if token := options.pop(TOKEN, None):

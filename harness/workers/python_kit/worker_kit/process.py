@@ -31,6 +31,7 @@ class Session:
     names: Names
     versions: Mapping[str, str] = field(default_factory=dict)
     only_options: bool = False
+    is_ready: bool = False
 
     def check_options(self, construct: Callable[[], object]) -> None:
         """Under ``--check-options``: construct the client, which refuses what it does not take, and end.
@@ -42,6 +43,7 @@ class Session:
             raise OptionsTaken
 
     def ready(self) -> None:
+        self.is_ready = True
         self.report.ready(client=self.spec.library, **self.versions)
 
 
