@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from commands.console import Settings
 from commands.plans import cluster_of, needs_of, refuse_impossible, timeline_of
 from commands.summaries import judge_run
+from commands.telemetry import MetricsRequest, metrics_request, opened_telemetry
 from harness.errors import BrokerstormError
 from harness.rundir import RunDir, point_latest
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from harness.progress.view import BaseProgress
     from harness.protocols.cluster import Cluster, FaultInjector
     from harness.run.campaign import Campaign, CampaignHooks
+    from harness.telemetry.telemetry import Telemetry
 
 
 class RunOptions(Protocol):
@@ -47,6 +49,7 @@ def opened_campaign(
     replay: RunDir | None = None,
     session: WarmSession | None = None,
     stranger: Stranger | None = None,
+    metrics: MetricsRequest | None = None,
 ) -> Iterator[tuple[Campaign[Result], BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
 
@@ -56,19 +59,23 @@ def opened_campaign(
         replay: the run whose fault times and targets are used.
         stranger: the cluster that is used; None = one that we start.
         session: of a night of several campaigns, which leaves it open; the latest run is then none of them.
+        metrics: where metrics of the runs go; None = as the environment says.
     """
     from analysis.spark.session import WarmSession
     from harness.run.campaign import Campaign
 
     with ExitStack() as stack:
         progress = stack.enter_context(closing(settings.progress()))
+        telemetry = stack.enter_context(
+            opened_telemetry(metrics or metrics_request(None, None), progress.note)
+        )
         spark = session or stack.enter_context(WarmSession(options.master))
         opener = (
             StrangerOpener(stranger)
             if stranger
             else ClusterOpener(options.runtime, plans, offline=options.offline, progress=progress)
         )
-        hooks = _hooks(settings, opener, progress, spark, root, replay, is_latest=session is None)
+        hooks = _hooks(settings, opener, progress, spark, root, replay, telemetry, is_latest=session is None)
         campaign: Campaign[Result] = Campaign(
             root,
             hooks,
@@ -100,6 +107,7 @@ def _hooks(
     session: WarmSession,
     root: RunDir,
     replay: RunDir | None,
+    telemetry: Telemetry,
     *,
     is_latest: bool,
 ) -> CampaignHooks[Result]:
@@ -118,6 +126,7 @@ def _hooks(
             profile=plan.profile,
         )
         timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
+        telemetry.begin(plan, run, run.root.relative_to(root.root.parent).as_posix())
         progress.plan_faults([(t_s, text) for t_s, firing, text in faults.described(timeline) if firing])
         stopping, hurry = settings.interrupts.stop, settings.interrupts.hurry
         return faults.Injector(
@@ -125,12 +134,14 @@ def _hooks(
         )
 
     def on_phase(name: str) -> None:
+        telemetry.phase(name)
         if name == "ready" and is_latest:
             point_latest(root)  # from here on there is something to show
         if name == "drain":
             session.start()
 
     def judge(run: RunDir) -> Result:
+        telemetry.end()
         return judge_run(run, session, in_campaign=run.root != root.root)
 
     return CampaignHooks(opener.open, injector, judge, on_phase)

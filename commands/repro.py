@@ -21,6 +21,7 @@ from commands.preflight import preflight
 from commands.repro_options import refuse_mixture, replaced_versions
 from commands.running import MAX_SEED, close_run_folder, repeat_command
 from commands.summaries import JudgedRun, answer_of, arm_versions, show_campaign, summarize
+from commands.telemetry import MetricsRequest
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.rundir import RunDir, new_run, write_json
 
@@ -60,6 +61,7 @@ class ReproRequest:
     master: str | None
     until_hit: bool = False
     max_time_s: float | None = None
+    metrics: MetricsRequest | None = None
 
 
 @dataclass(slots=True)
@@ -280,7 +282,9 @@ def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str
 
 
 def _run(settings: Settings, request: ReproRequest, asked: Reproduction) -> None:
-    opened = opened_campaign(settings, request, asked.root, asked.every_plan(), asked.command)
+    opened = opened_campaign(
+        settings, request, asked.root, asked.every_plan(), asked.command, metrics=request.metrics
+    )
     with opened as (campaign, progress):
         for text in asked.warnings:
             progress.note(f"warning: {text}")

@@ -23,6 +23,7 @@ from commands.plans import (
 )
 from commands.preflight import preflight
 from commands.summaries import JudgedRun, show_campaign, show_result, summarize
+from commands.telemetry import MetricsRequest
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, new_run, write_json
 
@@ -51,6 +52,7 @@ class RunRequest:
     runtime: str
     master: str | None
     cluster_file: Path | None = None
+    metrics: MetricsRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,7 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) 
         prepared.command,
         replay=request.replay,
         stranger=prepared.stranger,
+        metrics=request.metrics,
     )
     with opened as (campaign, progress):
         for text in prepared.warnings:

@@ -23,6 +23,7 @@ from commands.options import (
     variant_option,
 )
 from commands.tables import paragraph
+from commands.telemetry import metrics_request, otlp_option, prometheus_option
 from harness.errors import Exit, UsageError
 from harness.scenario.bundled import bundled_bugs
 from harness.systems import DEFAULT, SYSTEMS
@@ -192,7 +193,11 @@ def plan(
 @runtime_option
 @connection_option
 @master_option
-def run(settings: Settings, replay: str | None, **given: Any) -> int:
+@otlp_option
+@prometheus_option
+def run(
+    settings: Settings, replay: str | None, otlp: str | None, prometheus: str | None, **given: Any
+) -> int:
     """Run a scenario on a live cluster and judge it.
 
     Starts a cluster, drives load through faults and reports what happened to every message. SCENARIO is
@@ -205,7 +210,8 @@ def run(settings: Settings, replay: str | None, **given: Any) -> int:
     replayed = run_of(settings.run_dir, replay) if replay else None
     if given["scenario"] is None and replayed is None:
         raise UsageError("which scenario?", hint="`brokerstorm list scenarios` shows them")
-    return run_request(settings, RunRequest(replay=replayed, **given))
+    metrics = metrics_request(otlp, prometheus)
+    return run_request(settings, RunRequest(replay=replayed, metrics=metrics, **given))
 
 
 @command(
@@ -253,7 +259,9 @@ def run(settings: Settings, replay: str | None, **given: Any) -> int:
 @offline_option
 @runtime_option
 @master_option
-def repro(settings: Settings, **given: Any) -> int:
+@otlp_option
+@prometheus_option
+def repro(settings: Settings, otlp: str | None, prometheus: str | None, **given: Any) -> int:
     """Reproduce a known bug: affected version against fixed version.
 
     Rounds of both take turns on one cluster, each pair with the same seed and the same faults. BUG is a
@@ -264,4 +272,5 @@ def repro(settings: Settings, **given: Any) -> int:
     """
     from commands.repro import ReproRequest, as_in_run, repro_request
 
-    return repro_request(settings, as_in_run(settings, ReproRequest(**given)))
+    request = ReproRequest(metrics=metrics_request(otlp, prometheus), **given)
+    return repro_request(settings, as_in_run(settings, request))

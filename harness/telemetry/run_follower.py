@@ -1,0 +1,153 @@
+"""Follows a run in progress by what it writes into its folder; changes nothing in it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from typing import Any, Final
+
+from harness.faultlog import FaultLog, FaultRecord
+from harness.plan.model import Plan
+from harness.plan.profile import share_at
+from harness.rundir import RunDir
+from harness.telemetry.instruments import (
+    ASKED_RATE,
+    BLOCKED,
+    CPU,
+    EVENTS,
+    FAULT_ACTIVE,
+    FAULT_START,
+    MEMORY,
+    PHASE,
+    SEND_DELAY,
+    Labels,
+    Values,
+    labels,
+)
+from harness.telemetry.json_tail import JsonTail
+from harness.telemetry.tallies import Tallies
+
+#: A process without a newer sample does not run: it uses no memory and keeps nobody waiting.
+FRESH_NS: Final = 3_000_000_000
+LOAD_PHASES: Final = ("warm-up", "load")
+
+
+class RunFollower:
+    """One run: `read` once a second, `close` when its workers have ended, `values` whenever somebody asks.
+
+    Any thread may call.
+
+    Args:
+        name: what every point names the run by.
+    """
+
+    def __init__(self, plan: Plan, run: RunDir, name: str) -> None:
+        self.began_ns = time.time_ns()  # Unix time
+        self._lock = threading.Lock()
+        self._plan = plan
+        self._about = labels(
+            brokerstorm_run=name, brokerstorm_scenario=plan.scenario, brokerstorm_variant=plan.variant
+        )
+        self._wall_ns = time.time_ns() - time.monotonic_ns()
+        self._tallies = Tallies(plan, run)
+        self._faults = FaultLog()
+        self._tails = {path: JsonTail(path) for path in (run.faults, run.metrics, run.events)}
+        self._take = {run.faults: self._fault, run.metrics: self._sample, run.events: self._event}
+        self._samples: dict[tuple[str, str], dict[str, Any]] = {}
+        self._events: dict[Labels, int] = defaultdict(int)
+        self._phase = ""
+        self._load_at = 0.0  # time.monotonic()
+        self._is_closed = False
+
+    def phase(self, name: str) -> None:
+        with self._lock:
+            self._phase = name
+            if name == "load":
+                self._load_at = time.monotonic()
+
+    def read(self) -> None:
+        """Take in what was written since the last look."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._read_lines()
+            self._tallies.read()
+
+    def close(self) -> None:
+        """A last look; nothing is written any more. Idempotent."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._read_lines()
+                self._tallies.close()
+
+    def _read_lines(self) -> None:
+        for path, tail in self._tails.items():
+            for row in tail.rows():
+                self._take[path](row)
+
+    def _fault(self, row: dict[str, Any]) -> None:
+        self._faults.add(row)
+
+    def _sample(self, row: dict[str, Any]) -> None:
+        role = "node" if "node" in row else "worker"
+        self._samples[role, str(row[role])] = row
+
+    def _event(self, row: dict[str, Any]) -> None:
+        known = labels(
+            brokerstorm_worker=str(row.get("worker", "")), brokerstorm_event=str(row.get("kind", ""))
+        )
+        self._events[known] += 1
+
+    def values(self) -> Values:
+        """Everything known now; each point bears the names of run, scenario and variant."""
+        with self._lock:
+            found = self._tallies.values()
+            found |= self._process_values()
+            found |= self._fault_values()
+            found[EVENTS] = dict(self._events)
+            found[ASKED_RATE] = {(): self._asked_per_s()}
+            found[PHASE] = {labels(brokerstorm_phase=self._phase): 1} if self._phase else {}
+        return {
+            instrument: {tuple(sorted((*known, *self._about))): value for known, value in points.items()}
+            for instrument, points in found.items()
+        }
+
+    def _asked_per_s(self) -> float:
+        if self._phase not in LOAD_PHASES:
+            return 0.0
+        elapsed_s = time.monotonic() - self._load_at if self._phase == "load" else -1.0
+        return self._plan.rate_per_s * share_at(self._plan.profile, elapsed_s)
+
+    def _process_values(self) -> Values:
+        found: Values = {CPU: {}, MEMORY: {}, SEND_DELAY: {}, BLOCKED: {}}
+        oldest_ns = time.monotonic_ns() - FRESH_NS
+        for (role, name), row in self._samples.items():
+            known = labels(brokerstorm_process=name, brokerstorm_role=role)
+            worker = labels(brokerstorm_worker=name)
+            found[CPU][known] = float(row["cpu_s"])
+            if "blocked_ns" in row:
+                found[BLOCKED][worker] = row["blocked_ns"] / 1e9
+            if row["t_ns"] >= oldest_ns:
+                found[MEMORY][known] = float(row["rss_bytes"])
+                if "late_max_ns" in row:
+                    found[SEND_DELAY][worker] = row["late_max_ns"] / 1e9
+        return found
+
+    def _fault_values(self) -> Values:
+        found: Values = {FAULT_ACTIVE: {}, FAULT_START: {}}
+        for record in self._faults.records:
+            if record.inject_ns is not None:
+                known = _fault_labels(record)
+                found[FAULT_ACTIVE][known] = int(record.is_applied)
+                found[FAULT_START][known] = (record.inject_ns + self._wall_ns) / 1e9
+        return found
+
+
+def _fault_labels(record: FaultRecord) -> Labels:
+    return labels(
+        brokerstorm_fault_id=str(record.id),
+        brokerstorm_fault_kind=record.kind,
+        brokerstorm_fault_target=record.hit,
+    )
