@@ -41,8 +41,11 @@ class Redactor:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    yield secret
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield repr(secret)[1:-1]
-    yield quote(secret, safe="")
+    """As it is and quoted (as in a JAAS configuration), and each of them in JSON, in Python and in a URL."""
+    escaped = secret.replace("\\", "\\\\")
+    for text in (secret, escaped.replace('"', '\\"'), escaped.replace("'", "\\'")):
+        yield text
+        yield json.dumps(text)[1:-1]
+        yield json.dumps(text, ensure_ascii=False)[1:-1]
+        yield repr(text)[1:-1]
+        yield quote(text, safe="")

@@ -32,6 +32,17 @@ class Secret:
         return str, (HIDDEN,)
 
 
+#: Texts of variables that were read: they are no longer in the environment.
+_TAKEN: dict[str, str] = {}
+
+
+def _taken(variable: str) -> str:
+    """A variable's text, out of the environment: no process that is started from now on inherits it."""
+    if text := os.environ.pop(variable, ""):
+        _TAKEN[variable] = text
+    return _TAKEN.get(variable, "")
+
+
 class SecretSource(BaseModel):
     """Where a secret is: in an environment variable, or in a file beside the connection file."""
 
@@ -59,7 +70,7 @@ class SecretSource(BaseModel):
             EnvironmentNotReady: the variable is not set, the file cannot be read, or it is empty.
         """
         if self.env:
-            text, where = os.environ.get(self.env, ""), f"the environment variable {self.env}"
+            text, where = _taken(self.env), f"the environment variable {self.env}"
             hint = f"set it: read -rs {self.env}; export {self.env}"
         else:
             path = folder / self.file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -46,10 +47,20 @@ def test_a_secret_shows_itself_to_nobody() -> None:
     assert pickle.loads(pickle.dumps(secret)) == HIDDEN
 
 
-def test_a_secret_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STORM_PASSWORD", raising=False)
-    with pytest.raises(EnvironmentNotReady, match=r"auth\.password: the environment variable STORM_PASSWORD"):
-        read_connection(written(tmp_path))
+def test_a_variable_that_was_read_is_inherited_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORM_PASSWORD", "hunter3")
+    for _ in range(2):
+        auth = read_connection(written(tmp_path)).security.auth
+        assert auth is not None
+        assert auth.secret.reveal() == "hunter3"
+        assert "STORM_PASSWORD" not in os.environ
+
+
+def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentNotReady, match=r"auth\.password: the environment variable STORM_NOT_SET"):
+        read_connection(written(tmp_path, FILE.replace("STORM_PASSWORD", "STORM_NOT_SET")))
 
 
 @pytest.mark.parametrize(
