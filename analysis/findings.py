@@ -240,7 +240,7 @@ class HangRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Series of ``step_s``-wide windows from ``start_s``; latency in ms from the intended time."""
+    """Series of ``step_s``-wide windows from ``start_s``; latency in ms, as `Result.latency_ms`."""
 
     start_s: float
     step_s: float
@@ -280,6 +280,7 @@ class Result:
     sends: dict[str, int]  # attempted, ok, fail, info, info_stored, info_not_stored, open
     rate: dict[str, float]  # target_per_s, achieved_per_s, offered_per_s
     latency_ms: dict[str, float]  # p50, p90, p99, p999, max; send_delay_p99
+    no_intended_times: str = ""  # why latencies of an import, or some of them, are from the call on
     percentiles: list[tuple[float, float]]  # (quantile, ms)
     findings: list[Finding]
     faults: list[FaultRow]

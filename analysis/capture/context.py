@@ -212,7 +212,8 @@ class Context:
         usual_reading: of a group of which the plan says nothing.
         streams: name of stream id 1, 2, 3 ...
         end_ns: end of observation: the last producer was closed or had died.
-        unstated: of an import, by name of a precondition or of what a class asks for, why it is not known.
+        unstated: of an import, by name of a precondition or of what a class asks for, why it is not known;
+            ``intended-times``: of some sends, or all, the call stands for the time when they were due.
         names: text of every other id of names.jsonl (errors, client names, subscriptions).
     """
 

@@ -306,7 +306,10 @@ def latency(axis: TimeAxis) -> Chart:
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[0]")
     legend_above(plot)
     known = [(value, t) for value, t in zip(windows.p99_ms, windows.times, strict=True) if value is not None]
-    text = "From the intended time, so that a stalled client is charged for every message it held back."
+    since = words.latency_from(axis.result.no_intended_times)
+    text = f"{since.capitalize()}."
+    if not axis.result.no_intended_times:
+        text = f"{since.capitalize()}, so that a stalled client is charged for every message it held back."
     if known:
         worst, at = max(known)
         text += f" The worst window has p99 {words.millis(worst)}, at {words.clock(at)}."

@@ -167,11 +167,11 @@ def rate_line(rate: dict[str, float]) -> str:
     return f"{line} ({words.percent(achieved / target)})"
 
 
-def latency_line(latency_ms: dict[str, float]) -> str:
+def latency_line(latency_ms: dict[str, float], no_intended_times: str = "") -> str:
     names = (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"), ("max", "max"))
     parts = [f"{label} {words.millis(latency_ms[key])}" for key, label in names if key in latency_ms]
-    line = "   ".join(parts) + "   from the intended time"
-    if "send_delay_p99" in latency_ms:
+    line = f"{'   '.join(parts)}   {words.latency_from(no_intended_times)}"
+    if "send_delay_p99" in latency_ms and not no_intended_times:
         line += f", of which waiting to send p99 {words.millis(latency_ms['send_delay_p99'])}"
     return line
 
@@ -208,7 +208,7 @@ def _numbers(result: Result) -> RenderableType:
         ("sends", sends_line(result.sends)),
         ("found", stored),
         ("rate", rate_line(result.rate)),
-        ("latency", latency_line(result.latency_ms)),
+        ("latency", latency_line(result.latency_ms, result.no_intended_times)),
         ("faults", faults_line(result.faults)),
     ]
     return rows([*lines, *_thresholds(result), *_coverage(result), *_untested(result)])

@@ -79,12 +79,13 @@ def _story(trace: Trace) -> RenderableType:
 
 
 def _send_moments(send: SendAttempt) -> list[_Moment]:
-    late_ms = (send.t_start_s - send.t_intended_s) * 1000
-    again = f"attempt {send.attempt}, " if send.attempt else ""
-    kind = "" if send.kind == "load" else f", {send.kind}"
-    moments: list[_Moment] = [
-        (send.t_start_s, "send", f"{again}{words.millis(late_ms)} after it was due{kind}")
-    ]
+    told = [f"attempt {send.attempt}"] if send.attempt else []
+    if send.t_intended_s is None:
+        told.append("nobody knows when it was due")
+    else:
+        told.append(f"{words.millis((send.t_start_s - send.t_intended_s) * 1000)} after it was due")
+    told += [] if send.kind == "load" else [send.kind]
+    moments: list[_Moment] = [(send.t_start_s, "send", ", ".join(told))]
     if send.t_done_s is not None:
         parts = [f"after {words.millis((send.t_done_s - send.t_start_s) * 1000)}"]
         parts += [f"at {send.acked_at}"] if send.acked_at else []

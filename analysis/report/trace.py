@@ -153,10 +153,11 @@ class _Tracer:
     def _send(self, row: Mapping[str, Any]) -> SendAttempt:
         seconds = self._context.seconds
         late = Outcome(row["late_outcome"])
+        is_unknown = "intended-times" in self._context.unstated and row["t_intended_ns"] == row["t_start_ns"]
         return SendAttempt(
             attempt=row["attempt"],
             kind=Kind(row["kind"]).name.lower().replace("_", "-"),
-            t_intended_s=seconds(row["t_intended_ns"]),
+            t_intended_s=None if is_unknown else seconds(row["t_intended_ns"]),
             t_start_s=seconds(row["t_start_ns"]),
             t_done_s=seconds(row["t_done_ns"]) if row["t_done_ns"] else None,
             outcome=Outcome(row["outcome"]).name.lower(),

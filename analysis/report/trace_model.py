@@ -13,7 +13,7 @@ class SendAttempt:
 
     attempt: int
     kind: str
-    t_intended_s: float
+    t_intended_s: float | None  # None: the import has none
     t_start_s: float
     t_done_s: float | None
     outcome: str

@@ -100,6 +100,11 @@ def target(rate: Mapping[str, float]) -> str:
     return f"{text}; the load fell short" if is_short else text
 
 
+def latency_from(no_intended_times: str) -> str:
+    """Since when latencies count; ``no_intended_times``: `analysis.findings.Result`."""
+    return f"from the call, as {no_intended_times}" if no_intended_times else "from the intended time"
+
+
 def percent(ratio: float) -> str:
     """``0.9987`` -> ``99.9 %``; never rounded up to 100."""
     value = ratio * 100

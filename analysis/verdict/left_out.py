@@ -35,6 +35,7 @@ def beside_what_was_judged(result: Result, before: Result) -> Result:
         sends=before.sends,
         rate=before.rate,
         latency_ms=before.latency_ms,
+        no_intended_times=before.no_intended_times,
         percentiles=before.percentiles,
         timeline=before.timeline,
         rows=before.rows,

@@ -159,6 +159,7 @@ def _assembled(
         sends=_sends(series, reports),
         rate=facts.rate.document(),
         latency_ms=_latency_ms(series),
+        no_intended_times=context.unstated.get("intended-times", ""),
         percentiles=_percentiles(series),
         findings=findings,
         faults=fault_rows(files.faults, series.outages, context.epoch_ns),

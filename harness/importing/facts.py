@@ -45,6 +45,8 @@ class Facts:
         self.events: set[int] = set()
         self.named_positions = self.has_checks = self.has_epochs = False
         self.first_ns = self.last_ns = self.first_due_ns = 0
+        #: Sends for which the call stands in, as the import has no intended time of theirs.
+        self.without_due = 0
         #: By table, lane and stream of messages, as one number each.
         self._found: dict[str, set[int]] = defaultdict(set)
         self._source = source
@@ -105,6 +107,7 @@ class Facts:
         self.instances.update(np.unique(rows["instance"]).tolist())
         self._own(self.instances, "instance")
         self._meet("sends", rows["lane"], rows["stream"])
+        self.without_due += int((rows["t_intended_ns"] == rows["t_start_ns"]).sum())
         self.named_positions |= bool((rows["position"] >= 0).any())
         for name in ("t_intended_ns", "t_start_ns", "t_done_ns"):
             self._seen(rows[name][rows[name] > 0])

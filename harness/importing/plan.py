@@ -227,6 +227,7 @@ def unstated(said: ImportFile, facts: Facts) -> dict[str, str]:
         "topic-ours": (said.is_stated("only_writer"), "import.yaml does not say evidence.only_writer"),
         "send-capture": (said.is_stated("all_sends"), "import.yaml does not say evidence.all_sends"),
         "payload-checks": (facts.has_checks, "no table has a column check"),
+        "intended-times": (not facts.without_due, _without_due(facts)),
         "ack-positions": (facts.named_positions, "no acknowledgement names a position"),
         "silence-limit": (bool(said.stall), "import.yaml does not say stall"),
         "settlements": (settled, "no row of deliveries is a commit or a confirmed acknowledgement"),
@@ -237,6 +238,12 @@ def unstated(said: ImportFile, facts: Facts) -> dict[str, str]:
         "resent": (bool(said.producers.results), "import.yaml does not say producers.results"),
     }
     return {name: why for name, (is_known, why) in known.items() if not is_known}
+
+
+def _without_due(facts: Facts) -> str:
+    sends = facts.rows["sends"]
+    some = "" if facts.without_due == sends else f"{facts.without_due:,} of {sends:,} "
+    return f"{some}sends have no intended time"
 
 
 #: Validity check -> what must be stated for it, and what it then says. Checks that need consumers come last.

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from analysis.findings import Result, Status, Verdict
+from analysis.report.charts import charts
+from analysis.report.terminal import latency_line
+from analysis.report.trace import trace
 from harness.importing.capture import import_run
 from harness.importing.source import Source
 from harness.plan.model import Plan
@@ -237,3 +240,24 @@ def stated_producers(history: History) -> dict[str, Any]:
     promise = history.promise
     acks = "all" if promise.delivery == "durable" else promise.delivery
     return {"acks": acks, "idempotence": promise.dedup, "order": promise.order}
+
+
+@pytest.mark.parametrize(
+    ("without", "told"),
+    [
+        (0, "from the intended time, of which waiting to send p99 0.1 ms"),
+        (4, "from the call, as 4 of 10 sends have no intended time"),
+        (10, "from the call, as sends have no intended time"),
+    ],
+)
+def test_latency_says_since_when_it_counts(judged: Judged, tmp_path: Path, without: int, told: str) -> None:
+    rows = rows_of(clean())
+    for number, row in enumerate(rows["sends"]):
+        row["t_intended_ns"] = None if number < without else row["t_start_ns"] - 100_000
+    result = judged(clean(), rows=rows)
+    line = latency_line(result.latency_ms, result.no_intended_times)
+    assert line.endswith(f"   {told}")
+    latency = next(chart for chart in charts(result) if chart.key == "latency")
+    assert ("From the intended time, so that" in latency.summary) is (not without)
+    (first, *_) = trace(latest(tmp_path), "1/0/0").sends
+    assert (first.t_intended_s is None) is (without > 0)
