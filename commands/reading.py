@@ -70,16 +70,16 @@ def analyze(
         raise UsageError(
             f"{root.run_id} holds several runs: --hits is of one", hint=f"there are {rounds_there}"
         )
+    rounds = planned_rounds(root) if root.campaign.exists() else []
+    captured = [each for each in rounds if each.manifest.exists()]
+    if root.campaign.exists() and not captured:
+        raise UsageError(f"{root.root} holds no run that got as far as being captured")
     with closing(settings.progress()) as progress, WarmSession(master) as session:
         session.start()
-        if not root.campaign.exists():
+        if not captured:
             result = _judge(root, session, progress, hits).result
             progress.close()
             return summaries.show_result(settings, root, result)
-        rounds = planned_rounds(root)
-        captured = [each for each in rounds if each.manifest.exists()]
-        if not captured:
-            raise UsageError(f"{root.root} holds no run that got as far as being captured")
         judged = [_judge(each, session, progress) for each in captured]
         campaign = summaries.summarize(
             root,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.spark.session import WarmSession
 from bundling.archive import write_archive
 from cli import main
 from commands import starting
@@ -14,6 +15,7 @@ from commands.repro import ReproRequest, as_in_run
 from commands.running import RunRequest
 from harness.errors import Exit, UsageError
 from harness.rundir import RunDir, read_json, write_json
+from tests.cli.answers import refuse_to_start
 from tests.planted.campaign import LOST, leave_campaign
 
 CAMPAIGN = "20260101-000000-kafka-quick"
@@ -166,8 +168,13 @@ def test_nothing_is_written_over(runs: Path, tmp_path: Path, capsys: pytest.Capt
 
 @pytest.mark.parametrize("name", ["../mine", "/tmp", "..", "a/../../mine"])
 def test_rounds_of_an_opened_bundle_stay_below_its_folder(
-    runs: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+    runs: Path,
+    tmp_path: Path,
+    name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(WarmSession, "start", refuse_to_start)
     mine = RunDir(tmp_path / "mine").create()
     mine.manifest.write_text("{}")
     mine.result.write_bytes((runs / "runs" / CAMPAIGN / "unsafe-1" / "result.json").read_bytes())

@@ -104,6 +104,11 @@ def test_an_option_that_a_client_refuses_is_found_without_a_broker(
             "producers: {p: {client: pulsar-client-java, options: {maxPendingMessage: 5}}}",
             "maxPendingMessages",
         ),
+        (
+            "qpid-jms-legacy",
+            "producers: {p: {client: qpid-jms-legacy, options: {broker.retriess: 5}}}",
+            "broker.retries?",
+        ),
     ],
 )
 def test_the_same_of_clients_in_java_and_go(

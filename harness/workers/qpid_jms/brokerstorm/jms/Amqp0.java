@@ -29,6 +29,7 @@ final class Amqp0 extends Library {
     private static final Map<String, Integer> PORTS =
             Map.of("0-8", 0, "0-9", 1, "0-9-1", 2, "0-91", 2, "0-10", 3);
     private static final String MAX_PREFETCH = "maxprefetch";
+    private static final String OF_BROKER = "broker.";
 
     private final Class<?> factory;
     private final String url;
@@ -41,7 +42,8 @@ final class Amqp0 extends Library {
         System.setProperty("qpid.dest_syntax", "BURL");
         List<String> ofBroker = new ArrayList<>();
         List<String> ofUrl = new ArrayList<>();
-        TreeSet<String> known = urlOptions();
+        TreeSet<String> known = constants("", ".jms.ConnectionURL");
+        TreeSet<String> knownOfBroker = constants(OF_BROKER, ".client.BrokerDetails", ".jms.BrokerDetails");
         boolean choosesFailover = false;
         for (Map.Entry<String, String> option : options.entrySet()) {
             String name = option.getKey();
@@ -50,15 +52,16 @@ final class Amqp0 extends Library {
                 continue;
             } else if (name.startsWith("qpid.") || name.equals("max_prefetch")) {
                 System.setProperty(name, value);
-            } else if (name.startsWith("broker.")) {
-                ofBroker.add(name.substring("broker.".length()) + "='" + value + "'");
+            } else if (name.startsWith(OF_BROKER)) {
+                if (!knownOfBroker.isEmpty() && !knownOfBroker.contains(name)) {
+                    throw unknown(name, knownOfBroker);
+                }
+                ofBroker.add(name.substring(OF_BROKER.length()) + "='" + value + "'");
             } else if (known.isEmpty() || known.contains(name)) {
                 ofUrl.add(name + "='" + value + "'");
                 choosesFailover |= name.equals("failover");
             } else if (!name.equals(MAX_PREFETCH)) { // 0.5 has a property only, see below
-                throw new WorkerFailure(
-                        "qpid-jms-legacy " + version() + " has no option " + name + DidYouMean.guess(name, known),
-                        "options are those of its connection URL, broker.* of a broker, and qpid.* properties");
+                throw unknown(name, known);
             }
         }
         if (options.containsKey(MAX_PREFETCH)) {
@@ -102,17 +105,25 @@ final class Amqp0 extends Library {
         return "amqp://" + user + "@" + client + "/" + VIRTUAL_HOST + "?" + String.join("&", ofUrl);
     }
 
-    /** Names of the options of a connection URL, as this version of the client has them. */
-    private TreeSet<String> urlOptions() {
+    private static WorkerFailure unknown(String name, TreeSet<String> known) {
+        return new WorkerFailure(
+                "qpid-jms-legacy " + version() + " has no option " + name + DidYouMean.guess(name, known),
+                "options are those of its connection URL, broker.* of a broker, and qpid.* properties");
+    }
+
+    /** Names of options behind a prefix, as this version of the client lists them in a class; empty: it does not. */
+    private TreeSet<String> constants(String prefix, String... classes) {
         TreeSet<String> found = new TreeSet<>();
-        try {
-            for (Field field : Class.forName(root() + ".jms.ConnectionURL").getFields()) {
-                if (field.getName().startsWith("OPTIONS_") && Modifier.isStatic(field.getModifiers())) {
-                    found.add(String.valueOf(field.get(null)));
+        for (String name : classes) {
+            try {
+                for (Field field : Class.forName(root() + name).getFields()) {
+                    if (field.getName().startsWith("OPTIONS_") && Modifier.isStatic(field.getModifiers())) {
+                        found.add(prefix + field.get(null));
+                    }
                 }
+            } catch (ReflectiveOperationException otherVersion) {
+                continue;
             }
-        } catch (ReflectiveOperationException olderThanTheList) {
-            return found;
         }
         return found;
     }
@@ -126,18 +137,29 @@ final class Amqp0 extends Library {
     }
 
     @Override
-    Connection connect(Failovers failovers) throws JMSException {
+    void check() {
+        made();
+    }
+
+    private javax.jms.ConnectionFactory made() {
         try {
-            Object made = factory.getConstructor(String.class).newInstance(url);
-            Connection connection = ((javax.jms.ConnectionFactory) made)
-                    .createConnection(secured.user, secured.password);
-            listen(connection, failovers);
-            return connection;
+            return (javax.jms.ConnectionFactory) factory.getConstructor(String.class).newInstance(url);
         } catch (InvocationTargetException error) {
             throw refused("connection " + url.replace(USER + ":" + USER, USER), error);
         } catch (ReflectiveOperationException error) {
             throw refused(factory.getName(), error);
         }
+    }
+
+    @Override
+    Connection connect(Failovers failovers) throws JMSException {
+        Connection connection = made().createConnection(secured.user, secured.password);
+        try {
+            listen(connection, failovers);
+        } catch (ReflectiveOperationException error) {
+            throw refused(factory.getName(), error);
+        }
+        return connection;
     }
 
     private void listen(Connection connection, Failovers failovers) throws ReflectiveOperationException {

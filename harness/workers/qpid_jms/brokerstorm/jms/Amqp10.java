@@ -1,6 +1,7 @@
 package brokerstorm.jms;
 
 import brokerstorm.kit.Session;
+import java.net.URI;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -37,15 +38,30 @@ final class Amqp10 extends Library {
                 : "failover:(" + scheme + String.join("," + scheme, brokers) + ")" + last;
     }
 
+    /** The factory takes jms.*, the provider that it makes for a connection amqp.* and transport.*. */
     @Override
-    Connection connect(Failovers failovers) throws JMSException {
-        ConnectionFactory made;
+    void check() {
+        made();
         try {
-            made = (ConnectionFactory) factory.getConstructor(String.class).newInstance(uri);
+            Class.forName(factory.getPackage().getName() + ".provider.ProviderFactory")
+                    .getMethod("create", URI.class)
+                    .invoke(null, URI.create(uri));
         } catch (ReflectiveOperationException error) {
             throw refused("connection " + uri, error);
         }
-        Connection connection = made.createConnection(secured.user, secured.password);
+    }
+
+    private ConnectionFactory made() {
+        try {
+            return (ConnectionFactory) factory.getConstructor(String.class).newInstance(uri);
+        } catch (ReflectiveOperationException error) {
+            throw refused("connection " + uri, error);
+        }
+    }
+
+    @Override
+    Connection connect(Failovers failovers) throws JMSException {
+        Connection connection = made().createConnection(secured.user, secured.password);
         connection.setClientID(client);
         return connection;
     }

@@ -30,6 +30,8 @@ final class JmsConnection {
     JmsConnection(Session worker, boolean isTransacted, int acknowledgeMode, Runnable onReconnect) {
         this.worker = worker;
         this.library = Library.of(worker);
+        library.check();
+        worker.optionsTaken();
         this.isTransacted = isTransacted;
         this.acknowledgeMode = acknowledgeMode;
         this.onReconnect = onReconnect;

@@ -38,6 +38,9 @@ abstract class Library {
                 : new Amqp0(session, factory);
     }
 
+    /** Lets the client refuse its options, as far as it does without a broker. */
+    abstract void check();
+
     /** A connection, not started. */
     abstract Connection connect(Failovers failovers) throws JMSException;
 
