@@ -131,6 +131,7 @@ def planted(options: argparse.Namespace, messages: int, folder: Path) -> dict[st
         partitions=options.partitions,
         deliveries=not options.no_deliveries,
         anomalies=_anomalies(options),
+        deaths=2,
         seed=options.seed,
     )
     size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))

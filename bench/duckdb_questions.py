@@ -154,6 +154,12 @@ SELECT t_intended_ns // 1000000000 AS second, count(*) FILTER (outcome = 1) AS o
        approx_quantile((t_done_ns - t_intended_ns)::DOUBLE, [0.5, 0.99])
 FROM sends GROUP BY ALL ORDER BY ALL
 """
+#: Clients that gave themselves up: workers say so in events.jsonl, once or more often.
+DEATHS: Final = """
+SELECT count(DISTINCT worker)
+FROM read_json('{events}', format = 'newline_delimited', columns = {{worker: 'VARCHAR', kind: 'VARCHAR'}})
+WHERE kind = 'client-died'
+"""
 _FINDING: Final = {"presence": PRESENCE, "order": ORDER, "delivery": DELIVERY}
 _ONCE: Final = {"totals": TOTALS, "latency": LATENCY, "timeline": TIMELINE}
 
@@ -172,6 +178,8 @@ def ask(run: RunDir, *, threads: int, by_bucket: bool, memory: str = "") -> dict
     _views(connection, run, "*")
     for name, query in _ONCE.items():
         answers[name] = _timed(connection, name, query, seconds)
+    dead = DEATHS.format(events=str(run.events).replace("'", "''"))
+    ((counts["client-died", "gave up"],),) = _timed(connection, "deaths", dead, seconds)
     buckets = sorted(p.name.split("=")[1] for p in (run.sealed / "sends").glob("bucket=*"))
     questions = dict(_FINDING)
     if not any((run.sealed / "deliveries").glob("bucket=*/*.parquet")):

@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def plant(
     buckets: int | None = None,
     deliveries: bool = True,
     anomalies: Mapping[str, int] | None = None,
+    deaths: int = 0,
     seed: int = 0,
     raw: bool = False,
     threads: int = 2,
@@ -54,6 +56,7 @@ def plant(
         producers: producer ``i`` sends to every topic, or to topic ``i % topics`` if there are as many.
         buckets: default: one a partition, at most 16.
         anomalies: number of each kind of `tests.planted.anomalies.PLANTERS`.
+        deaths: clients that give themselves up as the load ends, producers and consumers by turns.
         raw: segments of two or more workers instead of sealed tables.
     """
     names = [f"orders-{t:03d}" if topics > 1 else "orders" for t in range(topics)]
@@ -77,7 +80,8 @@ def plant(
     world = World(streams, [p.instance for p in plan.producers], RATE_PER_S, batches)
     plan = plan.model_copy(update={"load_s": round(world.load_ns / 1e9, 3)})
     run = RunDir(root).create()
-    _write_around(run, plan, world)
+    truth.dead = _dead(plan, deaths)
+    _write_around(run, plan, world, truth.dead)
     bounds = [_bounds(plan, stream) for stream in streams]
     if raw:
         _write_raw(run, plan, world, bounds, deliveries)
@@ -144,7 +148,15 @@ def _bounds(plan: Plan, stream: Stream) -> dict[str, Any]:
     return {**place, "why": "end", "isolation": "read_uncommitted"}
 
 
-def _write_around(run: RunDir, plan: Plan, world: World) -> None:
+def _dead(plan: Plan, deaths: int) -> list[str]:
+    pairs = zip_longest((p.name for p in plan.producers), (c.name for c in plan.consumers))
+    names = [name for pair in pairs for name in pair if name]
+    if deaths > len(names):
+        raise ValueError(f"{deaths} dead clients, but there are only {len(names)}")
+    return names[:deaths]
+
+
+def _write_around(run: RunDir, plan: Plan, world: World, dead: Sequence[str]) -> None:
     faults = []
     for number, (kind, target, begin, end) in enumerate(_FAULTS, start=1):
         start_ns, end_ns = (EPOCH_NS + round(world.load_ns * part) for part in (begin, end))
@@ -157,11 +169,13 @@ def _write_around(run: RunDir, plan: Plan, world: World) -> None:
             {"id": number, "event": "heal", "t_ns": end_ns},
             {"id": number, "event": "healed", "ok": True, "t_ns": end_ns},
         ]
+    words = {"name": "_FATAL", "text": "_FATAL: Local: Fatal error", "why": "error"}
+    death = {"kind": "client-died", "t_ns": EPOCH_NS + world.load_ns, **words}
     write_around(
         run,
         plan=plan,
         faults=faults,
-        events=[],
+        events=[{"worker": name, **death} for name in dead],
         epoch_ns=EPOCH_NS,
         end_ns=EPOCH_NS + world.load_ns + 2 * emitting.DELIVERY_LAG_NS,
         workers={},

@@ -22,19 +22,21 @@ NOWHERE = {"stream": 0, "position": -1}
 class Truth:
     """What judging must find: messages by (class, split), each once. Everything else must be silent.
 
-    ``attempted``, ``ok``, ``fail``, ``info``, ``open`` count sends; ``rows`` the rows of each table.
+    ``attempted``, ``ok``, ``fail``, ``info``, ``open`` count sends; ``rows`` the rows of each table; ``dead``
+    names the clients that gave themselves up (client-died, which is of no message).
     """
 
     found: dict[tuple[str, str], list[Identity]] = field(default_factory=lambda: defaultdict(list))
     sends: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    dead: list[str] = field(default_factory=list)
 
     def add(self, cls: str, identity: Identity, split: str = "") -> None:
         self.found[cls, split].append(identity)
 
     def counts(self) -> dict[str, int]:
-        """Messages by class."""
-        total: dict[str, int] = {}
+        """Messages by class; of client-died, clients."""
+        total: dict[str, int] = {"client-died": len(self.dead)} if self.dead else {}
         for (cls, _), identities in self.found.items():
             total[cls] = total.get(cls, 0) + len(identities)
         return dict(sorted(total.items()))

@@ -40,6 +40,7 @@ def planted_names(truth: Truth) -> dict[str, set[str]]:
         for instance, lane, seq, attempt in identities:
             found[cls].add(f"{instance}/{lane}/{seq}" + (f".{attempt}" if attempt else ""))
         found[cls].discard(_NAMELESS)
+    found["client-died"].update(truth.dead)
     return {cls: names for cls, names in found.items() if names}
 
 
@@ -55,6 +56,7 @@ def test_every_message_is_found_and_nothing_else(tmp_path: Path, seed: int, raw:
         partitions=3,
         buckets=4,
         anomalies=dict.fromkeys(ALL_KINDS, 2),
+        deaths=2,
         seed=seed,
         raw=raw,
     )
