@@ -208,6 +208,7 @@ def _require_consistent(source: Source, facts: Facts, groups_seen: Collection[st
     for name in said.groups:
         if name not in groups_seen:
             source.refuse(("groups", name), "no row of deliveries is of this group")
+    _require_producers(source, facts)
     settled = set(Event) - {Event.DELIVER, Event.ASSIGN, Event.REVOKE, Event.SEEK}
     for name, group in said.groups.items():
         if system.is_queue and group.settle in ("ack", "transacted") and not facts.events & settled:
@@ -218,6 +219,11 @@ def _require_consistent(source: Source, facts: Facts, groups_seen: Collection[st
         source.refuse(("stall",), "needs assign events in deliveries: who held which partition when")
     if not facts.first_due_ns:
         raise UsageError("sends holds probes only: there is nothing to judge")
+
+
+def _require_producers(source: Source, facts: Facts) -> None:
+    for number in sorted(set(source.description.producers.each) - facts.instances):
+        source.refuse(("producers", "each", number), "no row of sends is of this instance")
 
 
 def _sealed_batch(read: Read, schema: pa.Schema) -> pa.RecordBatch:

@@ -41,7 +41,7 @@ Moment = Annotated[
 
 
 class ProducerSettings(Part):
-    """Settings of all producers."""
+    """Settings of a producer. null: not known."""
 
     acks: Literal["all", "leader", "none"] | None = Field(
         None,
@@ -60,6 +60,26 @@ class ProducerSettings(Part):
     results: Literal["checked", "ignored", "resent"] | None = Field(
         None, description="what the application does with the result of a send"
     )
+
+
+class AllProducers(ProducerSettings):
+    """Settings of all producers, and what is otherwise with some. null: not known."""
+
+    each: dict[int, ProducerSettings] = Field(
+        default_factory=dict,
+        description="by number of a producer (column instance), what is otherwise with this one; what is not "
+        "said of it is as with all",
+    )
+
+    def one(self, number: int) -> ProducerSettings:
+        """Settings of one producer."""
+        own = self.each.get(number, ProducerSettings())
+        return self.model_copy(update=own.model_dump(exclude_unset=True))
+
+    def key_of(self, name: str, number: int) -> str:
+        """Where it is said, or would be: ``producers.each.2.acks``."""
+        own = number in self.each and name in self.each[number].model_fields_set
+        return f"producers.each.{number}.{name}" if own else f"producers.{name}"
 
 
 class GroupSettings(Part):
@@ -162,7 +182,7 @@ class ImportFile(Part):
     ignore: IgnoredColumns = Field(
         default_factory=IgnoredColumns, description="columns of theirs that are not read"
     )
-    producers: ProducerSettings = Field(default_factory=ProducerSettings)
+    producers: AllProducers = Field(default_factory=AllProducers)
     groups: dict[Name, GroupSettings] = Field(default_factory=dict, description="every consumer group")
     lanes: list[LaneRange] = Field(
         default_factory=list, description="not said: the client chose every partition"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from harness.importing.columns import SETTLEMENTS
 from harness.importing.facts import Facts, Routing
-from harness.importing.model import GroupSettings, ImportFile, ProducerSettings, Statement
+from harness.importing.model import AllProducers, GroupSettings, ImportFile, Statement
 from harness.importing.values import Names
 from harness.plan.model import (
     ConsumerPlan,
@@ -29,23 +29,8 @@ _ORDER: Final = {"exclusive": "stream", "failover": "stream", "key_shared": "key
 
 def make_plan(said: ImportFile, facts: Facts, routing: Routing, names: Names) -> Plan:
     """A plan without a target rate."""
-    promise, system = _promise(said.producers), system_of(said.system)
-    producers = [
-        ProducerPlan(
-            name=f"producer-{number}",
-            instance=number,
-            client=CLIENT,
-            client_version="",
-            groups=[],
-            rate_per_s=0.0,
-            options={},
-            when_full="wait",
-            call_deadline_s=said.producers.deadline or 0.0,
-            promise=promise,
-            results=said.producers.results or "checked",
-        )
-        for number in sorted(facts.instances)
-    ]
+    system = system_of(said.system)
+    producers = [_producer(said.producers, number) for number in sorted(facts.instances)]
     consumers = [
         _consumer(number, names.text(session.subscription), said, facts, system)
         for number, session in sorted(facts.sessions.items())
@@ -75,17 +60,35 @@ def make_plan(said: ImportFile, facts: Facts, routing: Routing, names: Names) ->
     )
 
 
-def _promise(said: ProducerSettings) -> PromisePlan:
-    order = said.order if said.order is not None else (True if said.idempotence else None)
-    order_by = "order" if said.order is not None else "idempotence"
+def _producer(said: AllProducers, number: int) -> ProducerPlan:
+    own = said.one(number)
+    return ProducerPlan(
+        name=f"producer-{number}",
+        instance=number,
+        client=CLIENT,
+        client_version="",
+        groups=[],
+        rate_per_s=0.0,
+        options={},
+        when_full="wait",
+        call_deadline_s=own.deadline or 0.0,
+        promise=_promise(said, number),
+        results=own.results or "checked",
+    )
+
+
+def _promise(said: AllProducers, number: int) -> PromisePlan:
+    own = said.one(number)
+    order = own.order if own.order is not None else (True if own.idempotence else None)
+    order_by = "order" if own.order is not None else "idempotence"
     return PromisePlan(
-        delivery=_DELIVERY[said.acks] if said.acks else "unknown",
+        delivery=_DELIVERY[own.acks] if own.acks else "unknown",
         order=order,
-        dedup=said.idempotence,
+        dedup=own.idempotence,
         because={
-            "delivery": _because("acks", said.acks),
-            "order": _because(order_by, order),
-            "dedup": _because("idempotence", said.idempotence),
+            "delivery": _because(said.key_of("acks", number), own.acks),
+            "order": _because(said.key_of(order_by, number), order),
+            "dedup": _because(said.key_of("idempotence", number), own.idempotence),
         },
         required={},
     )
@@ -93,9 +96,9 @@ def _promise(said: ProducerSettings) -> PromisePlan:
 
 def _because(key: str, value: object) -> str:
     if value is None:
-        return f"not known: no producers.{key} {_WHERE}"
+        return f"not known: no {key} {_WHERE}"
     shown = str(value).lower() if isinstance(value, bool) else value
-    return f"producers.{key}: {shown} {_WHERE}"
+    return f"{key}: {shown} {_WHERE}"
 
 
 def _consumer(number: int, name: str, said: ImportFile, facts: Facts, system: System) -> ConsumerPlan:
@@ -233,11 +236,18 @@ def unstated(said: ImportFile, facts: Facts) -> dict[str, str]:
         "settlements": (settled, "no row of deliveries is a commit or a confirmed acknowledgement"),
         "fixed-lanes": (bool(said.lanes), "import.yaml does not say lanes"),
         "self-reports": (False, "no table says whether a client declared itself dead"),
-        "deadlines": (bool(said.producers.deadline), "import.yaml does not say producers.deadline"),
-        "ignored-results": (bool(said.producers.results), "import.yaml does not say producers.results"),
-        "resent": (bool(said.producers.results), "import.yaml does not say producers.results"),
+        "deadlines": _of_each(said, facts, "deadline"),
+        "ignored-results": _of_each(said, facts, "results"),
+        "resent": _of_each(said, facts, "results"),
     }
     return {name: why for name, (is_known, why) in known.items() if not is_known}
+
+
+def _of_each(said: ImportFile, facts: Facts, name: str) -> tuple[bool, str]:
+    """Whether a setting is known of every producer, and what import.yaml lacks for it."""
+    unknown = [n for n in sorted(facts.instances) if not getattr(said.producers.one(n), name)]
+    key = said.producers.key_of(name, unknown[0]) if unknown else ""
+    return not unknown, f"import.yaml does not say {key}"
 
 
 def _without_due(facts: Facts) -> str:

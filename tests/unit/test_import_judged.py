@@ -12,6 +12,7 @@ from analysis.findings import Result, Status, Verdict
 from analysis.report.charts import charts
 from analysis.report.terminal import latency_line
 from analysis.report.trace import trace
+from harness.errors import UsageError
 from harness.importing.capture import import_run
 from harness.importing.source import Source
 from harness.plan.model import Plan
@@ -240,6 +241,28 @@ def stated_producers(history: History) -> dict[str, Any]:
     promise = history.promise
     acks = "all" if promise.delivery == "durable" else promise.delivery
     return {"acks": acks, "idempotence": promise.dedup, "order": promise.order}
+
+
+def test_producers_may_have_settings_of_their_own(judged: Judged, tmp_path: Path) -> None:
+    both = History(producers=2).sent(3).sent(3, instance=2).log(1, 2).log(1, 2, instance=2)
+    both = both.deliver(1, 2).deliver(1, 2, instance=2)
+    one_is_weak = {**KNOWN["producers"], "each": {2: {"acks": "leader", "deadline": None}}}
+    result = judged(both, producers=one_is_weak)
+    lost = {f.witnesses[0].message: f.status for f in result.findings if f.cls == "acked-lost"}
+    plan = Plan.model_validate_json(latest(tmp_path).plan.read_text())
+    assert [p.promise.because["delivery"] for p in plan.producers] == [
+        "producers.acks: all in import.yaml",
+        "producers.each.2.acks: leader in import.yaml",
+    ]
+    assert [p.call_deadline_s for p in plan.producers] == [130.0, 0.0]
+    assert lost["1/0/0"] is Status.VIOLATION
+    assert lost["2/0/0"] is not Status.VIOLATION
+    assert result.untested["hang"] == "not known: import.yaml does not say producers.each.2.deadline"
+
+
+def test_settings_of_a_producer_that_sent_nothing_are_refused(judged: Judged) -> None:
+    with pytest.raises(UsageError, match=r"import.yaml:\d+: producers.each\[7\]: no row of sends"):
+        judged(clean(), producers={**KNOWN["producers"], "each": {7: {"acks": "leader"}}})
 
 
 @pytest.mark.parametrize(
