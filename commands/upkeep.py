@@ -13,8 +13,10 @@ import click
 from commands import completion
 from commands.clusters import heal_kept, kept_clusters
 from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.options import connection_option
 from commands.plans import choose_plans, needs_of, read_scenario
 from commands.preflight import clients_of, preflight
+from commands.strangers import clean_stranger
 from commands.tables import paragraph, table
 from harness.errors import Exit, UsageError
 
@@ -189,13 +191,26 @@ def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> d
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=completion.runs)
 @click.option("--all", "everything", is_flag=True, help="Also stop clusters that were left running.")
 @click.option("--dry-run", is_flag=True, help="Dry run: only show what is left.")
-def clean(settings: Settings, name: str | None, everything: bool, dry_run: bool) -> int:
+@connection_option
+def clean(
+    settings: Settings, name: str | None, everything: bool, dry_run: bool, cluster_file: Path | None
+) -> int:
     """Heal and remove what runs left behind.
 
     Finds processes and addresses of runs whose harness is gone, by run id; captures and logs stay. With
     RUN only that run's, also if its cluster was kept on purpose. Clusters that were left running are
-    healed and go on running. The exit code is 5 if something could not be removed.
+    healed and go on running. The exit code is 5 if something could not be removed. With --cluster what
+    runs left on that cluster: workers that still send to it, faults, topics and groups.
     """
+    if cluster_file:
+        if everything:
+            raise UsageError("--all is about clusters that brokerstorm started", hint="leave out --cluster")
+        return clean_stranger(settings, cluster_file, name, end=end_leftovers, dry_run=dry_run)
+    return _clean_machine(settings, name, everything=everything, dry_run=dry_run)
+
+
+def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dry_run: bool) -> int:
+    """Remove what runs left on this machine."""
     from harness.clusters import leftovers
     from harness.rundir import find_run
 

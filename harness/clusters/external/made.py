@@ -41,7 +41,7 @@ class Made:
     """The file of one run on one cluster. It is there from the first `add` to `close`."""
 
     def __init__(self, cluster_id: str, run_id: str, folder: Path) -> None:
-        self._path = _folder() / f"{_safe(cluster_id)}--{_safe(run_id)}.json"
+        self.path = _folder() / f"{_safe(cluster_id)}--{_safe(run_id)}.json"
         owner = identify(os.getpid())
         assert owner is not None
         self._head = {
@@ -52,7 +52,7 @@ class Made:
         }
         self._names: dict[str, list[str]] = {}
         with suppress(UsageError, KeyError):
-            self._names = {kind: list(names) for kind, names in read_json(self._path)["names"].items()}
+            self._names = {kind: list(names) for kind, names in read_json(self.path)["names"].items()}
 
     @property
     def names(self) -> Mapping[str, list[str]]:
@@ -74,11 +74,11 @@ class Made:
     def close(self) -> None:
         """Forget the run, if nothing of it is left."""
         if not any(self._names.values()):
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        write_json(self._path, {**self._head, "names": self._names})
-        handle = os.open(self._path.parent, os.O_RDONLY)
+        write_json(self.path, {**self._head, "names": self._names})
+        handle = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)  # a new name is durable only when its folder is
         finally:

@@ -1,0 +1,76 @@
+"""Clusters that others started, before and after a run: `doctor --cluster` and `clean --cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commands.console import SCHEMA_VERSION, Settings, write
+from commands.plans import stranger_of
+from harness.errors import BrokerstormError, Exit, HealError
+from harness.rundir import RunDir
+
+if TYPE_CHECKING:
+    from harness.clusters.external import MadeBy, Stranger
+
+
+def clean_stranger(
+    settings: Settings, file: Path, name: str | None, *, end: Callable[[str], None], dry_run: bool
+) -> int:
+    """Heal and remove what runs left on the cluster of a connection file whose harness is gone.
+
+    Args:
+        end: ends what runs on this machine of a run.
+
+    Raises:
+        BrokerstormError: as `stranger_of`, or `HealError` when something is still there.
+    """
+    from harness.clusters.external import made_on
+
+    stranger = stranger_of(file)
+    assert stranger is not None
+    wanted = Path(name).name if name else None
+    found = [made for made in made_on(stranger.found.cluster_id) if wanted in (None, made.run_id)]
+    failures: list[str] = []
+    if not dry_run:
+        with settings.interrupts.deferred():
+            for made in found:
+                failures += _removed(stranger, made, end)
+    lines = [made.describe() for made in found]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "dry_run": dry_run,
+        "cluster_id": stranger.found.cluster_id,
+        "found": lines,
+        "removed": [] if dry_run or failures else lines,
+    }
+    if failures:
+        raise HealError("; ".join(failures), hint=f"`brokerstorm clean --cluster {file}` tries again")
+
+    def text() -> None:
+        for line in lines:
+            write(f"{'found' if dry_run else 'removed'}  {line}")
+        if not lines:
+            write(f"nothing was left behind on {stranger.found.cluster_id}")
+
+    settings.show(document, text)
+    return Exit.PASS
+
+
+def _removed(stranger: Stranger, made: MadeBy, end: Callable[[str], None]) -> list[str]:
+    """Workers first: a producer that lives makes its topic anew where brokers create what is asked for; then
+    faults, then topics. What could not be done, as text."""
+    import faults
+
+    cluster = stranger.left_by(made)
+    try:
+        end(made.run_id)
+        failures = faults.heal_from_ledger(cluster, RunDir(Path(made.folder)))
+    except BrokerstormError as error:
+        failures = [str(error)]
+    try:
+        cluster.down()
+    except BrokerstormError as error:
+        failures.append(f"{made.run_id}: {error}")
+    return failures

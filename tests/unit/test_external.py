@@ -1,0 +1,142 @@
+"""Clusters that others started: who is asked, what our topics are called, and what the ledger remembers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands.plans import choose_plans, read_scenario
+from harness.brokers.kafka_shared import SharedKafkaAdmin
+from harness.clusters.external import cluster as external
+from harness.clusters.external.made import Made, made_on
+from harness.connections.file import Connection, ConnectionFile
+from harness.connections.security import Security
+from harness.errors import UsageError
+from harness.plan.build import with_tag
+from harness.plan.model import ExternalPlan
+from harness.protocols.cluster import TopicSettings
+from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
+from harness.rundir import RunDir, read_json
+from harness.seal.names import NameTable
+
+FILE = {"system": "kafka", "yours": True, "cluster_id": "abc", "bootstrap": "127.0.0.1:1"}
+AT_THEIRS = {"orders": "storm-00000007-orders"}
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path))
+    return Made("abc", "run-1", tmp_path / "runs" / "run-1")
+
+
+def connection(**changed: Any) -> Connection:
+    return Connection(Path("staging.yaml"), ConnectionFile.model_validate({**FILE, **changed}), Security())
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"yours": False}, "yours is not true, so nothing is sent"),
+        ({"cluster_id": ""}, "cluster_id is missing, so nothing is sent"),
+        ({"cluster_id": "xyz"}, "cluster_id is xyz, and 127.0.0.1:1 is abc"),
+    ],
+)
+def test_only_the_cluster_that_the_file_calls_yours(
+    changed: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Answers(external.System):
+        asked = 0
+
+        def find(self, connection: Connection) -> external.Found:
+            self.asked += 1
+            return external.Found("abc", "", ())
+
+        def admin(self, connection: Connection, nodes: Sequence[Any], made: Made) -> Any:
+            raise AssertionError
+
+    answers = Answers()
+    monkeypatch.setattr(external, "_system_of", lambda _name: answers)
+    with pytest.raises(UsageError, match=reason):
+        external.meet(connection(**changed))
+    assert answers.asked == (reason.endswith("abc"))
+
+
+def test_workers_are_told_the_names_at_the_brokers_and_the_capture_has_those_of_the_scenario() -> None:
+    (plan, *_) = choose_plans(read_scenario("kafka-quick"), seed=1, rounds=1)
+    elsewhere = ExternalPlan(file="staging.yaml", cluster_id="abc", prefix="storm", nodes={})
+    plan = with_tag(plan.model_copy(update={"external": elsewhere}), 7)
+    run, where = RunDir(Path("r")), Endpoints("127.0.0.1:1")
+    specs = [
+        *(producer_spec(plan, run, each, where) for each in plan.producers),
+        *(consumer_spec(plan, run, each, where) for each in plan.consumers),
+        *audit_specs(plan, run, where),
+    ]
+    for spec in specs:
+        assert list(spec["topics"]) == ["storm-00000007-orders"]
+        assert spec["streams"]["storm-00000007-orders-0"] == 1
+    assert specs[0]["producer"]["lane_groups"][0]["topic"] == "storm-00000007-orders"
+    names = NameTable(plan)
+    assert names.add("stream", "storm-00000007-orders-0") == names.add("stream", "orders-0") == 1
+
+
+class Kafka:
+    """As much of a `KafkaAdmin` as creates and deletes topics."""
+
+    def __init__(self, made: Made, *there: str) -> None:
+        self._made, self.there, self.deleted = made, list(there), list[str]()
+        self.controller = self.answers = self.registered = self.close = lambda: None
+
+    def topics(self) -> list[str]:
+        return self.there
+
+    def create_topics(self, topics: Sequence[TopicSettings]) -> None:
+        assert {topic.name for topic in topics} <= set(self._made.names["topic"])  # on disk before
+        self.there += [topic.name for topic in topics]
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        self.deleted += names
+
+    def delete_groups(self, groups: Sequence[str]) -> None:
+        self.deleted += groups
+
+
+def shared(kafka: Kafka, made: Made) -> SharedKafkaAdmin:
+    admin = SharedKafkaAdmin(kafka, kafka, made)  # type: ignore[arg-type]
+    admin.call_topics(AT_THEIRS, ["storm-00000007-app"])
+    return admin
+
+
+def test_what_is_made_is_in_the_ledger_before_and_out_of_it_after(made: Made) -> None:
+    kafka = Kafka(made, "theirs")
+    admin = shared(kafka, made)
+    admin.create_topics([TopicSettings("orders", 6, 3)])
+    assert not list(made_on("abc"))  # its process lives
+    admin.delete_made({kind: list(names) for kind, names in made.names.items()})
+    made.close()
+    assert kafka.deleted == ["storm-00000007-orders", "storm-00000007-app"]
+    assert not list(made.path.parent.iterdir())
+
+
+def test_a_topic_that_is_there_already_is_never_ours(made: Made) -> None:
+    kafka = Kafka(made, "storm-00000007-orders")
+    with pytest.raises(UsageError, match="is there already"):
+        shared(kafka, made).create_topics([TopicSettings("orders", 6, 3)])
+    assert not made.names
+    with pytest.raises(UsageError, match="no topic of this run"):
+        shared(kafka, made).delete_topics(["theirs"])
+
+
+def test_what_a_killed_run_left_is_found_by_cluster(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.add("topic", ["storm-00000007-orders"])
+    row = read_json(made.path)
+    assert row["owner"]["pid"] == os.getpid()
+    row["owner"]["started_s"] -= 1000  # another process that had this pid
+    made.path.write_text(json.dumps(row))
+    (left,) = made_on("abc")
+    assert left.names == {"topic": ("storm-00000007-orders",)}
+    assert not list(made_on("another"))
