@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from faults import Timeline
     from harness.clusters import BrokerCluster
     from harness.clusters.external import Stranger
+    from harness.connections.security import Security
     from harness.plan.model import Plan
     from harness.scenario.model import Scenario
 
@@ -178,6 +179,7 @@ def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
 
     Raises:
         ScenarioError: they ask for a cluster that is made for them.
+        UsageError: a client that cannot do what the cluster asks.
     """
     from harness.plan.build import with_tag
     from harness.plan.model import ExternalPlan
@@ -194,6 +196,7 @@ def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
                 f"cluster.config: {given}: the brokers of --cluster are not ours to set",
                 hint="set it there, and leave it out here: --set cluster.config={}",
             )
+    refuse_unspoken(plans, stranger.connection.security)
     external = ExternalPlan(
         file=str(stranger.connection.path.resolve()),
         cluster_id=stranger.found.cluster_id,
@@ -204,6 +207,22 @@ def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
         _replicated(plan.model_copy(update={"external": external}), file.topics.replication) for plan in plans
     ]
     return [with_tag(plan, plan.run_tag) for plan in found]
+
+
+def refuse_unspoken(plans: Sequence[Plan], security: Security) -> None:
+    """Refuse clients that cannot do what a cluster asks of them; the reader of the audit is one of them.
+
+    Raises:
+        UsageError: the worker has no words for it.
+        EnvironmentNotReady: a file of keys or certificates cannot be read.
+    """
+    from harness.systems import SYSTEMS
+    from harness.workers import load_worker
+
+    for plan in plans:
+        clients = {producer.client for producer in plan.producers} | {each.client for each in plan.consumers}
+        for library in sorted({*clients, SYSTEMS[plan.system].audit[0]}):
+            load_worker(library, plan.workers).secure_options(security)
 
 
 def _replicated(plan: Plan, replication: int | None) -> Plan:

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from commands.plans import refuse_unspoken
 from harness.connections.redaction import Redactor
 from harness.connections.secret import HIDDEN, Secret
 from harness.connections.security import Auth, Security, Tls
 from harness.errors import UsageError
+from harness.plan.build import build_plan
+from harness.scenario.model import Scenario
 from harness.workers import load_worker
 from harness.workers.security import SecureOptions, SecurityWords, handed_over
 
@@ -61,6 +64,17 @@ def test_what_a_worker_has_no_words_for_is_refused_by_name(
     with pytest.raises(UsageError, match=f"client x: its worker cannot do {lacks}") as caught:
         SecurityWords.model_validate(words).options(security, "x")
     assert NASTY not in str(caught.value)
+
+
+def test_a_plan_is_refused_with_the_client_that_cannot() -> None:
+    load = {"producers": {"p": {"client": "sarama"}}}
+    plan = build_plan(Scenario.model_validate({"name": "x", "load": load}), seed=1)
+    asks = Auth("oauthbearer", Secret("s"), token_url="http://127.0.0.1:9/", client_id="c")
+    with pytest.raises(
+        UsageError, match=r"client sarama: its worker cannot do auth\.mechanism oauthbearer with"
+    ):
+        refuse_unspoken([plan], Security(None, asks))
+    refuse_unspoken([plan], Security(None, Auth("plain", Secret("s"), "u")))
 
 
 def test_a_template_with_an_unknown_place_is_refused() -> None:
