@@ -50,6 +50,7 @@ def opened_campaign(
     session: WarmSession | None = None,
     stranger: Stranger | None = None,
     metrics: MetricsRequest | None = None,
+    secure: bool = False,
 ) -> Iterator[tuple[Campaign[Result], BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
 
@@ -58,6 +59,7 @@ def opened_campaign(
     Args:
         replay: the run whose fault times and targets are used.
         stranger: the cluster that is used; None = one that we start.
+        secure: clusters have TLS and users.
         session: of a night of several campaigns, which leaves it open; the latest run is then none of them.
         metrics: where metrics of the runs go; None = as the environment says.
     """
@@ -70,10 +72,11 @@ def opened_campaign(
             opened_telemetry(metrics or metrics_request(None, None), progress.note)
         )
         spark = session or stack.enter_context(WarmSession(options.master))
+        runtime = process_if(secure, options.runtime)
         opener = (
             StrangerOpener(stranger)
             if stranger
-            else ClusterOpener(options.runtime, plans, offline=options.offline, progress=progress)
+            else ClusterOpener(runtime, plans, offline=options.offline, secure=secure, progress=progress)
         )
         hooks = _hooks(settings, opener, progress, spark, root, replay, telemetry, is_latest=session is None)
         campaign: Campaign[Result] = Campaign(
@@ -190,6 +193,11 @@ class StrangerOpener:
         return self._stranger.cluster(root.run_id, root.root)
 
 
+def process_if(secure: bool, runtime: str) -> str:
+    """The runtime that is wanted: only processes can be secure."""
+    return "process" if secure and runtime == "auto" else runtime
+
+
 class ClusterOpener:
     """Opens the clusters of one command; each has what the faults of all plans need.
 
@@ -197,11 +205,14 @@ class ClusterOpener:
         runtime: "auto", "process" or "docker".
     """
 
-    def __init__(self, runtime: str, plans: Sequence[Plan], *, offline: bool, progress: BaseProgress) -> None:
+    def __init__(
+        self, runtime: str, plans: Sequence[Plan], *, offline: bool, secure: bool, progress: BaseProgress
+    ) -> None:
         self._wanted = runtime
         self._plans = plans
         self._needs = needs_of(plans)
         self._offline = offline
+        self._secure = secure
         self._progress = progress
         self._choices: dict[tuple[str, str, str], Choice] = {}
 
@@ -224,6 +235,7 @@ class ClusterOpener:
             runtime=choice.runtime,
             needs=self._needs,
             offline=self._offline,
+            secure=self._secure,
             on_progress=self._progress.download,
         )
         cluster.facts = {**cluster.facts, "runtime": str(choice)}

@@ -12,7 +12,7 @@ import click
 
 from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command, write
-from commands.options import cluster_option, needs_option, offline_option, runtime_option
+from commands.options import cluster_option, needs_option, offline_option, runtime_option, secure_option
 from commands.plans import choose_plans, needs_of, read_scenario
 from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
 from harness.rundir import RunDir, new_run
@@ -36,6 +36,7 @@ UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limi
 @needs_option
 @runtime_option
 @offline_option
+@secure_option
 def up(
     settings: Settings,
     scenario: str | None,
@@ -44,13 +45,14 @@ def up(
     needs: tuple[str, ...],
     runtime: str,
     offline: bool,
+    secure: bool,
 ) -> int:
     """Start a cluster and leave it running.
 
     SCENARIO gives version and broker settings, and what its faults need; without it the defaults. `down`
-    stops the cluster.
+    stops the cluster. With --secure a connection file says how to reach it.
     """
-    from commands.campaigns import choose_runtime
+    from commands.campaigns import choose_runtime, process_if
     from harness.clusters import open_cluster
 
     loaded = read_scenario(scenario) if scenario else None
@@ -62,9 +64,8 @@ def up(
     plans = choose_plans(loaded, seed=0, rounds=1) if loaded else []
     needed = _known_needs(needs) | needs_of(plans)
     with closing(settings.progress()) as progress:
-        chosen = choose_runtime(
-            runtime, (system, wanted, topology), needed, offline=offline, tell=progress.note
-        )
+        runtime, what = process_if(secure, runtime), (system, wanted, topology)
+        runtime = choose_runtime(runtime, what, needed, offline=offline, tell=progress.note).runtime
         root = new_run(settings.run_dir, "cluster")
         try:
             cluster = open_cluster(
@@ -73,10 +74,11 @@ def up(
                 folder=root.cluster,
                 version=wanted,
                 topology=topology,
-                runtime=chosen.runtime,
+                runtime=runtime,
                 broker_config=loaded.cluster.config if loaded else {},
                 needs=needed,
                 offline=offline,
+                secure=secure,
                 on_progress=progress.download,
             )
         except BaseException:
@@ -115,6 +117,7 @@ def _description(run_id: str, cluster: BrokerCluster[Any]) -> dict[str, Any]:
         "version": cluster.version,
         "runtime": cluster.runtime.name,
         "bootstrap": cluster.bootstrap,
+        **({"connection": str(found)} if (found := cluster.connection_file) else {}),
         "nodes": [
             {
                 "name": node.name,
@@ -132,6 +135,8 @@ def _description(run_id: str, cluster: BrokerCluster[Any]) -> dict[str, Any]:
 def _show_cluster(document: dict[str, Any]) -> None:
     write(f"{document['system']} {document['version']} is up: {document['run_id']}")
     write(f"bootstrap  {document['bootstrap']}")
+    if "connection" in document:
+        write(f"connect    {document['connection']}")
     for node in document["nodes"]:
         write(f"  {node['name']}  pid {node['pid']}  {node['folder']}")
     write("`brokerstorm inject FAULT` hits it, `brokerstorm down` stops it")

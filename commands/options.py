@@ -72,6 +72,11 @@ variant_option = click.option(
 )
 
 
+secure_option = click.option(
+    "--secure", is_flag=True, help="Brokers have TLS, users and rights; as processes only."
+)
+
+
 offline_option = click.option("--offline", is_flag=True, help="Use only what was fetched before.")
 
 

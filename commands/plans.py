@@ -116,7 +116,12 @@ def refuse_on_stranger(timeline: Timeline, stranger: Stranger) -> None:
 
 
 def refuse_impossible(
-    timeline: Timeline, cluster: tuple[str, str, str], runtime: str, broker_config: Mapping[str, str]
+    timeline: Timeline,
+    cluster: tuple[str, str, str],
+    runtime: str,
+    broker_config: Mapping[str, str],
+    *,
+    secure: bool = False,
 ) -> None:
     """Refuse what a cluster (system, version, topology) on a runtime could not do or would not take.
 
@@ -128,13 +133,17 @@ def refuse_impossible(
     import faults
 
     settings = tuple(sorted(broker_config.items()))
-    described = _described(cluster, runtime, settings, faults.needs_of([timeline]))
+    described = _described(cluster, runtime, settings, faults.needs_of([timeline]), secure)
     faults.refuse_unsupported(timeline, described)
 
 
 @lru_cache(maxsize=64)  # a suite asks the same of a thousand cells
 def _described(
-    cluster: tuple[str, str, str], runtime: str, settings: tuple[tuple[str, str], ...], needs: frozenset[str]
+    cluster: tuple[str, str, str],
+    runtime: str,
+    settings: tuple[tuple[str, str], ...],
+    needs: frozenset[str],
+    secure: bool,
 ) -> BrokerCluster[Any]:
     from harness.clusters import describe_cluster
 
@@ -146,6 +155,7 @@ def _described(
         runtime=runtime,
         broker_config=dict(settings),
         needs=needs,
+        secure=secure,
     )
 
 

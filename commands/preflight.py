@@ -67,6 +67,7 @@ def preflight(
     tell_docker: bool = False,
     ask_indexes: bool = False,
     stranger: Stranger | None = None,
+    secure: bool = False,
 ) -> Preflight:
     """Check what every run checks before it starts.
 
@@ -75,6 +76,7 @@ def preflight(
         runtime: for "auto" it is checked what processes need: what Docker lacks is the reason to use those.
         tell_docker: say, for "auto", what Docker lacks too.
         stranger: the cluster that is used; None = one that we start.
+        secure: the clusters have TLS and users.
         ask_indexes: warn of versions of clients that are not here and that no package index has.
 
     Raises:
@@ -97,7 +99,7 @@ def preflight(
         for timeline in timelines:
             refuse_on_stranger(timeline, stranger)
     else:
-        checks += [*fault_checks(plans, kind), *_described(plans, timelines, kind)]
+        checks += [*fault_checks(plans, kind), *_described(plans, timelines, kind, secure)]
         checks += _docker(plans, runtime, tell_docker=tell_docker)
     warnings = [each for pair in zip(plans, timelines, strict=True) for each in _warnings(*pair)]
     if ask_indexes:
@@ -215,14 +217,16 @@ def fault_checks(plans: Sequence[Plan], runtime: str) -> list[Check]:
     return checks
 
 
-def _described(plans: Sequence[Plan], timelines: Sequence[Timeline], runtime: str) -> list[Check]:
+def _described(
+    plans: Sequence[Plan], timelines: Sequence[Timeline], runtime: str, secure: bool
+) -> list[Check]:
     """Whether the clusters, as far as they can be described, can do what the faults ask."""
     from harness.doctor.machine import Check
 
     problems: dict[str, str] = {}
     for plan, timeline in zip(plans, timelines, strict=True):
         try:
-            refuse_impossible(timeline, cluster_of(plan), runtime, plan.broker_config)
+            refuse_impossible(timeline, cluster_of(plan), runtime, plan.broker_config, secure=secure)
         except EnvironmentNotReady as error:
             problems[str(error)] = error.hint
     return [Check("faults", False, text, hint) for text, hint in problems.items()]

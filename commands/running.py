@@ -53,6 +53,7 @@ class RunRequest:
     master: str | None
     cluster_file: Path | None = None
     metrics: MetricsRequest | None = None
+    secure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,8 @@ def prepare(settings: Settings, request: RunRequest, root: RunDir | None = None)
             plans = [as_recorded(plan, read_plan(request.replay)) for plan in plans]
     plans = on_stranger(plans, stranger)
     # Refused before a folder is made.
-    warnings = preflight(plans, settings.run_dir, request.runtime, stranger=stranger).require().warnings
+    ready = preflight(plans, settings.run_dir, request.runtime, stranger=stranger, secure=request.secure)
+    warnings = ready.require().warnings
     root = root.create() if root else new_run(settings.run_dir, name)
     plans = [for_a_new_run(plan) for plan in plans]
     if text:
@@ -179,6 +181,7 @@ def _repeat_command(request: RunRequest, seed: int) -> str:
     for name, value in given.items():
         if value:
             words += [name, str(value)]
+    words += ["--secure"] if request.secure else []
     return repeat_command(words)
 
 
@@ -199,6 +202,7 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) 
         replay=request.replay,
         stranger=prepared.stranger,
         metrics=request.metrics,
+        secure=request.secure,
     )
     with opened as (campaign, progress):
         for text in prepared.warnings:

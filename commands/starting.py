@@ -18,6 +18,7 @@ from commands.options import (
     offline_option,
     runtime_option,
     seconds,
+    secure_option,
     seed_option,
     set_option,
     variant_option,
@@ -192,6 +193,7 @@ def plan(
 @offline_option
 @runtime_option
 @connection_option
+@secure_option
 @master_option
 @otlp_option
 @prometheus_option

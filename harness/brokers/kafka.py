@@ -15,13 +15,16 @@ from kafka import TopicPartition
 from kafka.errors import for_code
 from kafka.protocol.consumer import OffsetSpec
 
-from harness.brokers import kafka_epochs
+from harness.brokers import kafka_epochs, kafka_users
 from harness.brokers.failover import ASK_S, POLL_S
 from harness.brokers.health import first_bytes
 from harness.brokers.kafka_epochs import NodeData
 from harness.brokers.kafka_failover import KafkaFailover
 from harness.brokers.kafka_single import SingleBrokerAdmin
 from harness.brokers.readiness import Probes, missing_parts
+from harness.brokers.tls import context_of
+from harness.connections.secret import Secret
+from harness.connections.security import ANYBODY, Access
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Leadership, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.kafka import CORRELATION, api_versions
@@ -45,6 +48,7 @@ class KafkaAdmin:
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
         data: a file below a node's data folder; the history of leaders is in one.
+        access: how brokers are to be known, and who asks them: the harness, and its probes as a client.
     """
 
     def __init__(
@@ -54,13 +58,15 @@ class KafkaAdmin:
         is_reachable: Callable[[str], bool] = lambda name: True,
         watch: Callable[[], None] = lambda: None,
         data: NodeData = lambda node, path: None,
+        access: Access = ANYBODY,
     ) -> None:
         self._nodes = tuple(nodes)
         self._data = data
         self._names = {node.number: node.name for node in nodes}
         self._numbers = {node.name: node.number for node in nodes}
         self.watch = watch
-        self._ask = KafkaFailover(nodes, is_reachable)
+        self._access = access
+        self._ask = KafkaFailover(nodes, is_reachable, access.admin)
 
     # -- topics ---------------------------------------------------------------------------------------
 
@@ -256,8 +262,14 @@ class KafkaAdmin:
     def answers(self, node: str) -> bool:
         """Whether a node answers a request of ours within half a second."""
         endpoint = next(one.admin for one in self._nodes if one.name == node)
-        head = first_bytes(endpoint, api_versions()[0], 8, _ANSWER_S)
+        tls = context_of(self._access.admin.tls)
+        head = first_bytes(endpoint, api_versions()[0], 8, _ANSWER_S, tls)
         return len(head) == 8 and struct.unpack(">ii", head)[1] == CORRELATION
+
+    def admit(self, passwords: Mapping[str, Secret], may: str) -> None:
+        """As `kafka_users.admit`; returns when every broker lets that user in."""
+        kafka_users.admit(self._ask, passwords, may)
+        kafka_users.wait_admitted(self._nodes, self._access.clients)
 
     # -- readiness ------------------------------------------------------------------------------------
 
@@ -278,7 +290,9 @@ class KafkaAdmin:
         bootstrap = ",".join(str(node.client) for node in self._nodes)
         while True:
             counts = {topic: len(self._partitions(topic)) for topic in topics}
-            Probes(bootstrap, run_tag).through(counts, deadline=max(deadline, time.monotonic() + 5.0))
+            Probes(bootstrap, run_tag, self._access.clients).through(
+                counts, deadline=max(deadline, time.monotonic() + 5.0)
+            )
             if not self._look([*topics, *INTERNAL_TOPICS]):
                 return
             self._wait_whole(topics, deadline - time.monotonic(), timeout_s)

@@ -9,7 +9,9 @@ from typing import TypeVar
 from kafka.errors import BrokerResponseError, KafkaError
 
 from harness.brokers.failover import ASK_S, FailoverAdmin, NoAnswer
+from harness.brokers.kafka_security import admin_options
 from harness.brokers.kafka_single import SingleBrokerAdmin, connect
+from harness.connections.security import ANYBODY, Security
 from harness.errors import UsageError
 from harness.protocols.cluster import Node
 
@@ -19,8 +21,11 @@ Answer = TypeVar("Answer")
 class KafkaFailover(FailoverAdmin):
     """Connections are opened when needed."""
 
-    def __init__(self, nodes: Sequence[Node], is_reachable: Callable[[str], bool]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], is_reachable: Callable[[str], bool], security: Security = ANYBODY.admin
+    ) -> None:
         super().__init__(nodes, is_reachable)
+        self._security = security
         self._clients: dict[str, SingleBrokerAdmin] = {}
         self._lock = threading.Lock()
 
@@ -54,7 +59,7 @@ class KafkaFailover(FailoverAdmin):
         client = self._clients.get(node.name)
         if client is not None:
             return client
-        fresh = connect(node)
+        fresh = connect(node, admin_options(self._security))
         with self._lock:
             client = self._clients.setdefault(node.name, fresh)
         if client is not fresh:  # another thread was faster

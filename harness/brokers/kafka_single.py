@@ -125,8 +125,11 @@ def _net_client(number: int, **configs: Any) -> Any:
     return KafkaNetClient(net=net, manager=_OneBroker(number, net, **configs), **configs)
 
 
-def connect(node: Node) -> SingleBrokerAdmin:
+def connect(node: Node, security: Mapping[str, Any]) -> SingleBrokerAdmin:
     """An admin client of one node.
+
+    Args:
+        security: as `kafka_security.admin_options`.
 
     Raises:
         kafka.errors.KafkaError: the node does not answer in time.
@@ -140,4 +143,5 @@ def connect(node: Node) -> SingleBrokerAdmin:
         bootstrap_timeout_ms=int(ANSWER_TIMEOUT_S * 1000),
         reconnect_backoff_max_ms=250,
         kafka_client=functools.partial(_net_client, node.number),
+        **security,
     )

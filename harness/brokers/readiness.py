@@ -10,7 +10,9 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 from kafka.errors import for_code
 
+from harness.brokers.kafka_security import probe_options
 from harness.brokers.probe import probe_payload
+from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady
 
 
@@ -33,9 +35,10 @@ def missing_parts(topic: str, row: Mapping[str, Any] | None, names: Mapping[int,
 class Probes:
     """Messages of kind PROBE through the client endpoints, acknowledged by all replicas."""
 
-    def __init__(self, bootstrap: str, run_tag: int) -> None:
+    def __init__(self, bootstrap: str, run_tag: int, security: Security = ANYBODY.clients) -> None:
         self._bootstrap = bootstrap
         self._run_tag = run_tag
+        self._security = security
 
     def through(self, partitions: Mapping[str, int], *, deadline: float) -> None:
         """Store one probe in each partition of each topic (name -> partitions).
@@ -81,5 +84,6 @@ class Probes:
             "socket.timeout.ms": 3000,
             "reconnect.backoff.max.ms": 500,
             "linger.ms": 0,
+            **probe_options(self._security),
         }
         return Producer(config, logger=quiet)

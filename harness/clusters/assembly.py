@@ -15,6 +15,9 @@ from typing import Any, Protocol, cast
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.process_runtime import Launch, Prepare
+from harness.clusters.security.made import ClusterSecurity, fresh_passwords
+from harness.connections.secret import Secret
+from harness.connections.security import ANYBODY, Access
 from harness.protocols.cluster import Admin, Node
 from harness.systems import system_of
 
@@ -31,12 +34,38 @@ class Assembly(ABC):
     """One system, as the runtimes need to know it. Stateless."""
 
     @abstractmethod
-    def admin(self, runtime: NodeRuntime, is_reachable: Callable[[str], bool]) -> ClusterAdmin:
+    def admin(
+        self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
+    ) -> ClusterAdmin:
         """The admin of a cluster.
 
         Args:
             is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         """
+
+    @property
+    def why_not_secure(self) -> str:
+        """Why its clusters cannot be made secure; empty when they can."""
+        return f"no cluster of {type(self).__name__.strip('_')} can be made secure yet"
+
+    def secrets(self) -> Mapping[str, Secret]:
+        """New ones for a cluster that is made secure: of each user, and what else its brokers share."""
+        return fresh_passwords()
+
+    def access(self, made: ClusterSecurity) -> Access:
+        """The ways into a cluster that is made secure."""
+        raise NotImplementedError
+
+    def admit(self, admin: Any, made: ClusterSecurity) -> None:  # noqa: B027
+        """Make users and their rights known to brokers that work. Default: their settings did.
+
+        Raises:
+            EnvironmentNotReady: the clients' user cannot do what it should within a minute.
+        """
+
+    def cluster_id(self, run_id: str) -> str:
+        """What a cluster says of itself; empty where brokers have no such thing."""
+        return ""
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:
         """What makes the data folder of a process before its first start; default: nothing is prepared."""

@@ -14,6 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -24,8 +25,10 @@ from harness.clusters.layout.compose import ClusterSpec, compose_file, read_comp
 from harness.clusters.layout.distribution import pinned
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import toxiproxy
+from harness.clusters.security.certificates import Authority
+from harness.clusters.security.made import CONNECTION_FILE, ClusterSecurity, forget
 from harness.clusters.sources import SOURCES, Place, Source
-from harness.connections.security import Security
+from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 from harness.rundir import write_json
@@ -34,7 +37,7 @@ from harness.systems.base import Request
 from harness.toolchains import jars
 
 STATE_FILE = "cluster.json"
-_STATE_VERSION = 4
+_STATE_VERSION = 5
 
 A = TypeVar("A", bound=ClusterAdmin)
 
@@ -47,6 +50,8 @@ class BrokerCluster(Generic[A]):
         bootstrap: what clients are given to connect to.
         admin_url: what workers are given to administrate; empty when the system has no such endpoint.
         security: what it asks of clients; None = nothing.
+        made: certificates and users, where the cluster is secure.
+        authority: that which issued them, in the process that started the cluster.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class BrokerCluster(Generic[A]):
         bootstrap: str,
         admin_url: str,
         security: Security | None = None,
+        made: ClusterSecurity | None = None,
     ) -> None:
         self.facts: Mapping[str, str] = runtime.facts
         self.system = runtime.spec.system
@@ -68,10 +74,17 @@ class BrokerCluster(Generic[A]):
         self.bootstrap = bootstrap
         self.admin_url = admin_url
         self.security = security
+        self.made = made
+        self.authority: Authority | None = None
+
+    @property
+    def connection_file(self) -> Path | None:
+        """For whoever connects to it from elsewhere, where the cluster is secure."""
+        return self.runtime.folder / CONNECTION_FILE if self.made else None
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
-        """As `System.request`."""
-        return SYSTEMS[self.system].request(port, ballast)
+        """As `System.request`; nobody answers one in plain text where the cluster is secure."""
+        return None if self.made else SYSTEMS[self.system].request(port, ballast)
 
     def up(self, *, timeout_s: float = 60.0) -> None:
         """Start, and return when it works, internal topics included: the first fault must not meet their
@@ -80,17 +93,32 @@ class BrokerCluster(Generic[A]):
         Raises:
             EnvironmentNotReady: a node died (its last log lines) or what is missing at the timeout.
         """
+        if self.made:
+            self.authority = self.made.make(self.runtime.layout)
         self.runtime.up()
         self.admin.watch = self.runtime.check
         try:
             self.admin.wait_ready([], timeout_s=timeout_s, run_tag=zlib.crc32(self.runtime.run_id.encode()))
         finally:
             self.admin.watch = lambda: None
+        if self.made:
+            self._admit(self.made)
+
+    def _admit(self, made: ClusterSecurity) -> None:
+        """Let users in, and write down for them how to connect."""
+        assert self.security
+        assembly, runtime = assembly_of(self.system), self.runtime
+        assembly.admit(self.admin, made)
+        where = {"bootstrap": self.bootstrap, **({"admin_url": self.admin_url} if self.admin_url else {})}
+        text = made.connection(self.system, assembly.cluster_id(runtime.run_id), where, self.security)
+        (runtime.folder / CONNECTION_FILE).write_text(text)
 
     def down(self) -> None:
-        """End every node, drop the data, forget the cluster. Idempotent."""
+        """End every node, drop the data and the secrets, forget the cluster. Idempotent."""
         self.admin.close()
         self.runtime.down()
+        forget(self.runtime.run_id)
+        (self.runtime.folder / CONNECTION_FILE).unlink(missing_ok=True)
         (self.runtime.folder / STATE_FILE).unlink(missing_ok=True)
 
     def keep(self) -> None:
@@ -110,6 +138,7 @@ def open_cluster(
     broker_config: Mapping[str, Any] | None = None,
     needs: frozenset[str] = frozenset(),
     offline: bool = False,
+    secure: bool = False,
     on_progress: jars.Progress | None = None,
 ) -> BrokerCluster[Any]:
     """A cluster that is ready to be started; nothing runs yet, but its addresses are taken.
@@ -123,6 +152,7 @@ def open_cluster(
         broker_config: native settings laid over the template.
         needs: what faults need of it from its start on (`faults.needs_of`).
         offline: jars from the cache only, images of the engine only.
+        secure: with TLS, users and rights.
         on_progress: called with a text and the share done or None, while jars or images are fetched.
 
     Raises:
@@ -131,7 +161,8 @@ def open_cluster(
         EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images;
             no Go for the network proxy.
     """
-    spec = spec_of(system, version, topology, run_id=run_id)
+    spec = spec_of(system, version, topology, run_id=run_id, secure=secure)
+    made = _made(system, run_id, secure, runtime)
     source = SOURCES[runtime].get(spec, offline=offline, on_progress=on_progress)
     if needs & source.proxied:
         toxiproxy.fetch(offline=offline, on_progress=on_progress)
@@ -139,13 +170,12 @@ def open_cluster(
         run_id, folder, spec.ports.values(), runtime=runtime, living=_runs_with_containers
     )
     try:
-        settings = dict(broker_config or {})
-        where = Place(run_id, folder.resolve(), block, settings, needs)
+        where = Place(run_id, folder.resolve(), block, dict(broker_config or {}), needs, made)
         described = source.runtime(spec, where)
         described.require(needs)
         described.layout.check_conf()
-        source.make_quick(spec, where, on_progress or (lambda text, share: None))
-        cluster = _assemble(source.runtime(spec, where))
+        _make_quick(source, where, (system, version, topology), on_progress)
+        cluster = _assemble(source.runtime(spec, where), where.security)
         write_json(folder / STATE_FILE, _state(runtime, spec, where, source))
     except BaseException:
         addresses.release(run_id)
@@ -161,17 +191,43 @@ def describe_cluster(
     runtime: str = "process",
     broker_config: Mapping[str, Any] | None = None,
     needs: frozenset[str] = frozenset(),
+    secure: bool = False,
 ) -> BrokerCluster[Any]:
     """The cluster that `open_cluster` would make, for asking what it can do; nothing is fetched or claimed.
 
     Raises:
         UsageError: unknown system, version or topology, or a setting that the runtime owns.
     """
-    spec = spec_of(system, version, topology)
-    where = Place("described", Path("/nonexistent"), addresses.CHECK_BLOCK, dict(broker_config or {}), needs)
+    spec = spec_of(system, version, topology, secure=secure)
+    settings, made = dict(broker_config or {}), _made(system, "described", secure, runtime)
+    where = Place("described", Path("/nonexistent"), addresses.CHECK_BLOCK, settings, needs, made)
     described = SOURCES[runtime].absent().runtime(spec, where)
     described.layout.check_conf()
-    return _assemble(described)
+    return _assemble(described, made)
+
+
+def _made(system: str, run_id: str, secure: bool, runtime: str) -> ClusterSecurity | None:
+    """What makes a cluster secure, not written yet; None = it is plain.
+
+    Raises:
+        UsageError: this system or runtime cannot have it.
+    """
+    if not secure:
+        return None
+    reason = assembly_of(system).why_not_secure
+    if runtime != "process":
+        reason = "only processes; use --runtime process"
+    if reason:
+        raise UsageError(f"--secure: {reason}")
+    return ClusterSecurity(run_id, assembly_of(system).secrets())
+
+
+def _make_quick(
+    source: Source, where: Place, what: tuple[str, str, str], on_progress: jars.Progress | None
+) -> None:
+    """With the classes of plain brokers: they serve those that are secure, too."""
+    spec = spec_of(*what, run_id=where.run_id)
+    source.make_quick(spec, replace(where, security=None), on_progress or (lambda text, share: None))
 
 
 def _state(runtime: str, spec: ClusterSpec, where: Place, source: Source) -> dict[str, Any]:
@@ -185,6 +241,7 @@ def _state(runtime: str, spec: ClusterSpec, where: Place, source: Source) -> dic
         "run_id": where.run_id,
         "block": where.block,
         "needs": sorted(where.needs),
+        "secure": where.security is not None,
         "broker_config": dict(where.settings),
         "source": source.state(),
     }
@@ -215,13 +272,18 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
     path = folder / STATE_FILE
     try:
         state = json.loads(path.read_text())
-        spec = spec_of(state["system"], state["version"], state["topology"], run_id=state["run_id"])
+        secure = state["secure"]
+        spec = spec_of(
+            state["system"], state["version"], state["topology"], run_id=state["run_id"], secure=secure
+        )
+        names = assembly_of(spec.system).secrets() if secure else ()
         where = Place(
             state["run_id"],
             folder.resolve(),
             state["block"],
             state["broker_config"],
             frozenset(state["needs"]),
+            ClusterSecurity.of(state["run_id"], names) if secure else None,
         )
         source = SOURCES[state["runtime"]].restored(spec, state["source"])
     except (OSError, ValueError, KeyError) as error:
@@ -229,20 +291,23 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
             f"no cluster to attach to in {folder}: {path.name} is missing or unreadable",
             hint="start one with `brokerstorm up` or `run --keep-up`",
         ) from error
-    cluster = _assemble(source.runtime(spec, where))
+    cluster = _assemble(source.runtime(spec, where), where.security)
     cluster.runtime.adopt()
     addresses.take_over(where.block, where.run_id)
     return cluster
 
 
-def _assemble(runtime: NodeRuntime) -> BrokerCluster[Any]:
+def _assemble(runtime: NodeRuntime, made: ClusterSecurity | None) -> BrokerCluster[Any]:
     assembly = assembly_of(runtime.spec.system)
     nodes: Sequence[Node] = runtime.nodes
+    access = assembly.access(made) if made else ANYBODY
     return BrokerCluster(
         runtime,
-        assembly.admin(runtime, runtime.is_reachable),
+        assembly.admin(runtime, runtime.is_reachable, access),
         bootstrap=assembly.bootstrap(nodes),
         admin_url=assembly.admin_url(nodes),
+        security=access.clients if made else None,
+        made=made,
     )
 
 
@@ -257,16 +322,20 @@ def _runs_with_containers() -> set[str]:
         return set()
 
 
-def spec_of(system: str, version: str = "", topology: str = "", *, run_id: str = "none") -> ClusterSpec:
+def spec_of(
+    system: str, version: str = "", topology: str = "", *, run_id: str = "none", secure: bool = False
+) -> ClusterSpec:
     """The compose file of a system, resolved; touches nothing.
 
     Raises:
         UsageError: no such system, version or topology.
     """
-    return _spec_of(system, pinned(system, version), topology, run_id)
+    return _spec_of(system, pinned(system, version), topology, run_id, secure)
 
 
 @cache
-def _spec_of(system: str, version: str, topology: str, run_id: str) -> ClusterSpec:
+def _spec_of(system: str, version: str, topology: str, run_id: str, secure: bool) -> ClusterSpec:
     variables = {"BROKERSTORM_RUN_ID": run_id}
-    return read_compose(compose_file(system), version=version, topology=topology, variables=variables)
+    return read_compose(
+        compose_file(system), version=version, topology=topology, variables=variables, secure=secure
+    )

@@ -14,6 +14,8 @@ from harness.clusters.layout.node_layout import cluster_id
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.process_runtime import Launch, Prepare
+from harness.clusters.security.made import ADMIN, CLIENT, GUEST, ClusterSecurity
+from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.protocols.cluster import Node, TopicSettings
 
 KafkaCluster = BrokerCluster[KafkaAdmin]
@@ -29,8 +31,23 @@ _MINIMAL: Mapping[str, str] = {
 
 
 class _Kafka(Assembly):
-    def admin(self, runtime: NodeRuntime, is_reachable: Callable[[str], bool]) -> KafkaAdmin:
-        return KafkaAdmin(runtime.nodes, is_reachable=is_reachable, data=runtime.read_data)
+    why_not_secure = ""
+
+    def admin(
+        self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
+    ) -> KafkaAdmin:
+        return KafkaAdmin(runtime.nodes, is_reachable=is_reachable, data=runtime.read_data, access=access)
+
+    def access(self, made: ClusterSecurity) -> Access:
+        """Clients by SCRAM, the harness by its certificate."""
+        auth = Auth("scram-sha-512", made.secrets[CLIENT], CLIENT)
+        return Access(Security(made.tls(), auth), Security(made.tls(ADMIN)))
+
+    def admit(self, admin: KafkaAdmin, made: ClusterSecurity) -> None:
+        admin.admit({user: made.secrets[user] for user in (CLIENT, GUEST)}, CLIENT)
+
+    def cluster_id(self, run_id: str) -> str:
+        return cluster_id(run_id)
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:
         """Puts formatted storage in place of a node that has none."""

@@ -47,7 +47,7 @@ def formatted_storage(java: str, jars: Path, properties: str, version: str) -> P
     settings = re.sub(r"^(log\.dirs|cluster\.id)=.*$", "", properties, flags=re.MULTILINE)
     # What differs between nodes and runs does not reach the formatted storage.
     settings = re.sub(
-        r"^(node\.id|listeners|advertised\.listeners|controller\.quorum\.voters)=.*$",
+        r"^(node\.id|listeners|advertised\.listeners|controller\.quorum\.voters|ssl\.\w+\.location)=.*$",
         "",
         settings,
         flags=re.MULTILINE,

@@ -25,6 +25,7 @@ from harness.clusters.limits import node_limits
 from harness.clusters.network import packets
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.nodes.processes import ProcessId, end, run_processes
+from harness.clusters.security import made
 from harness.errors import EnvironmentNotReady, HealError
 
 _END_S = 4.0
@@ -116,6 +117,7 @@ def _forget(one: Leftover) -> None:
     for claim in one.claims:
         _drop_pid_files(Path(claim.folder), one.run_id)
     packets.clear(one.run_id)
+    made.forget(one.run_id)
     node_limits.clear(one.run_id, [Path(claim.folder) for claim in one.claims])
     addresses.release(one.run_id)
 

@@ -23,6 +23,7 @@ from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
 from harness.clusters.network.proxied import NEEDS, LocalDetours, detours_of
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
+from harness.clusters.security.made import ClusterSecurity
 from harness.errors import EnvironmentNotReady
 from harness.log_stamp import LOG_ZONE
 from harness.protocols.cluster import Endpoint, Node
@@ -49,6 +50,7 @@ class Launch:
     java: Java
     jars: Path
     settings: Mapping[str, Any]
+    security: ClusterSecurity | None = None
     #: Whether the nodes write their class archives at their end, instead of using them.
     is_recording: bool = False
 
@@ -81,7 +83,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         self.packets = Packets(run_id, launch.spec, block)
         self.detours: LocalDetours | None = detours_of(run_id, folder, launch.spec, block, needs)
         wiring = LoopbackWiring(self.detours.plan if self.detours else None)
-        self.layout = Layout(launch.spec, folder, block, wiring, settings=launch.settings)
+        told = {"security": launch.security.values} if launch.security else {}
+        self.layout = Layout(launch.spec, folder, block, wiring, settings=launch.settings, **told)
         self._launch = launch
         self._prepare = prepare
         self._services = self.layout.services
@@ -237,11 +240,13 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             for one in self.nodes
             for name, at in self.layout.advertised(one).items()
         }
+        if self._launch.security:
+            places["{security}"] = self._launch.security.values(service.name)["folder"]
         archive = self._launch.archive(service.main)
         return [
             self._launch.java.path,
             *(archive.record() if self._launch.is_recording else archive.use()),
-            *(folder.fill(flag) for flag in service.jvm),
+            *(_filled(folder.fill(flag), places) for flag in service.jvm),
             *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),
             "-cp",
             f"{self._launch.jars}/*",

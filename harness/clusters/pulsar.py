@@ -11,6 +11,7 @@ from harness.clusters.assembly import Assembly, brokers
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.layout.compose import ClusterSpec, release_key
 from harness.clusters.layout.runtime import NodeRuntime
+from harness.connections.security import ANYBODY, Access
 from harness.protocols.cluster import Node
 
 PulsarCluster = BrokerCluster[PulsarAdmin]
@@ -19,7 +20,9 @@ _LISTENERS_SINCE = (2, 10)  # bindAddresses
 
 
 class _Pulsar(Assembly):
-    def admin(self, runtime: NodeRuntime, is_reachable: Callable[[str], bool]) -> PulsarAdmin:
+    def admin(
+        self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
+    ) -> PulsarAdmin:
         transfers = release_key(runtime.spec.version) >= _TRANSFERS_SINCE
         kind = TransferringPulsarAdmin if transfers else PulsarAdmin
         web = runtime.spec.ports["web"]

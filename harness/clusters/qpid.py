@@ -11,6 +11,7 @@ from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.runtime import NodeRuntime
+from harness.connections.security import ANYBODY, Access
 from harness.protocols.cluster import Node, TopicSettings
 
 QpidCluster = BrokerCluster[QpidAdmin]
@@ -18,7 +19,9 @@ _READY_S = 60.0
 
 
 class _Qpid(Assembly):
-    def admin(self, runtime: NodeRuntime, is_reachable: Callable[[str], bool]) -> QpidAdmin:
+    def admin(
+        self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
+    ) -> QpidAdmin:
         return QpidAdmin(runtime.nodes, is_reachable=is_reachable)
 
     def admin_url(self, nodes: Sequence[Node]) -> str:

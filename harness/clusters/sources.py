@@ -15,6 +15,7 @@ from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network.proxied import NEEDS
 from harness.clusters.process_runtime import Launch, ProcessRuntime
+from harness.clusters.security.made import ClusterSecurity
 from harness.errors import UsageError
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 from harness.toolchains import jars as artifacts
@@ -30,6 +31,7 @@ class Place:
     block: int
     settings: Mapping[str, Any]
     needs: frozenset[str]
+    security: ClusterSecurity | None = None
 
 
 class Source(ABC):
@@ -114,7 +116,7 @@ class ProcessSource(Source):
         build_archives(self._launch(spec, place), place.run_id, place.block, report)
 
     def _launch(self, spec: ClusterSpec, place: Place) -> Launch:
-        return Launch(spec, self.java, self.jars, place.settings)
+        return Launch(spec, self.java, self.jars, place.settings, place.security)
 
 
 @dataclass(frozen=True, slots=True)

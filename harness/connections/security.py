@@ -42,3 +42,15 @@ class Security:
 
     tls: Tls | None = None
     auth: Auth | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Both ways into a cluster: that of its clients, and that of the harness to the admin endpoints."""
+
+    clients: Security = Security()
+    admin: Security = Security()
+
+
+#: Plain text, and nobody asks who somebody is.
+ANYBODY = Access()

@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ class Clients:
         self.asked: list[str] = []
         self.closed: list[str] = []
 
-    def __call__(self, node: Node) -> Any:
+    def __call__(self, node: Node, security: Mapping[str, Any]) -> Any:
+        assert security == {"security_protocol": "PLAINTEXT"}
         clients = self
 
         class Client:

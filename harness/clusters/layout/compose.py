@@ -18,6 +18,7 @@ from harness.clusters.layout.compose_model import (
     Endpoint,
     Process,
     Release,
+    Secure,
     ServicePart,
     Shared,
 )
@@ -38,12 +39,16 @@ class Service(Process):
     Attributes:
         after: service -> what to wait for: "service_healthy" (its client endpoint accepts connections),
             "service_completed_successfully" or "service_started".
+        plain: of templates that extend another, that other.
+        private: file with secrets -> its template; none where the cluster is not secure.
         image: its full name, tag included.
         data_mount: where its data volume is mounted in the container, empty when it has none.
     """
 
     name: str
     templates: Mapping[str, Path]  # type: ignore[assignment]
+    plain: Mapping[str, Path]
+    private: Mapping[str, Path]
     after: Mapping[str, str]
     image: str
     data_mount: str
@@ -57,6 +62,7 @@ class ClusterSpec:
         detours: "clients" and "peers" -> role of a node -> names of the ports that these connect to.
         detours_since: the first release that can tell clients an address of their own.
         own: the distribution of the user's that it is; None = a released one.
+        is_secure: its services have TLS and users.
     """
 
     file: Path
@@ -71,6 +77,7 @@ class ClusterSpec:
     detours: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     detours_since: tuple[int, int] = (0, 0)
     own: OwnBuild | None = None
+    is_secure: bool = False
 
     @property
     def asked(self) -> str:
@@ -106,7 +113,12 @@ def compose_file(system: str) -> Path:
 
 
 def read_compose(
-    path: Path, *, version: str = "", topology: str = "", variables: Mapping[str, str] | None = None
+    path: Path,
+    *,
+    version: str = "",
+    topology: str = "",
+    variables: Mapping[str, str] | None = None,
+    secure: bool = False,
 ) -> ClusterSpec:
     """The services of a compose file and the artifacts they run from.
 
@@ -115,6 +127,7 @@ def read_compose(
         topology: one of the system's; empty means the first. A service with ``profiles`` is there when the
             topology is one of them.
         variables: values of ``${NAME}``; ``<SYSTEM>_VERSION`` is always known.
+        secure: with TLS and users.
 
     Raises:
         UsageError: unreadable file, unsupported key, unknown variable or topology, version older than we
@@ -132,7 +145,7 @@ def read_compose(
     file = _checked(_interpolate(raw, known, path, ""), path)
     shared, release = file.shared, _release(file.shared, version)
     services = [
-        _service(name, part, release, path)
+        _service(name, part, release, path, part.process.secure if secure else Secure())
         for name, part in file.services.items()
         if not part.profiles or topology in part.profiles
     ]
@@ -150,6 +163,7 @@ def read_compose(
         detours={"clients": shared.detours.clients, "peers": shared.detours.peers},
         detours_since=release_key(shared.detours.since),
         own=own,
+        is_secure=secure,
     )
 
 
@@ -215,15 +229,21 @@ def _release(shared: Shared, version: str) -> Release:
     )
 
 
-def _service(name: str, part: ServicePart, release: Release, path: Path) -> Service:
+def _service(name: str, part: ServicePart, release: Release, path: Path, secure: Secure) -> Service:
     process = part.process
-    templates = {**release.templates, **process.templates}
+    plain = {**release.templates, **process.templates}
+
+    def found(templates: Mapping[str, str]) -> dict[str, Path]:
+        return {target: path.parent / source for target, source in templates.items()}
+
     # The volume with a name; folders of the host are mounted by path.
     volumes = [volume.split(":") for volume in part.volumes if "/" not in volume.partition(":")[0]]
     of_version = {
-        "args": release.args.get(name, process.args),
-        "jvm": [*process.jvm, *release.jvm],
-        "templates": {target: path.parent / source for target, source in templates.items()},
+        "args": secure.args or release.args.get(name, process.args),
+        "jvm": [*process.jvm, *release.jvm, *secure.jvm],
+        "templates": found({**plain, **secure.templates}),
+        "plain": found({target: plain[target] for target in secure.templates}),
+        "private": found(secure.private),
         "endpoints": {name: process.endpoints.get(name, name) for name in _ENDPOINTS},
     }
     return Service.model_construct(

@@ -39,6 +39,17 @@ class Dependency(_Part):
     required: bool = True
 
 
+class Secure(_Part):
+    """What is different where a cluster is secure: ``templates`` in place of the plain ones, which they
+    extend (``{% extends plain %}``), ``private`` files with secrets, rendered into ``{security}``, more flags
+    of the JVM, and other arguments (empty = the same)."""
+
+    templates: dict[str, str] = Field(default_factory=dict)
+    private: dict[str, str] = Field(default_factory=dict)
+    jvm: Flags = Field(default_factory=list)
+    args: list[str] = Field(default_factory=list)
+
+
 class Process(_Part):
     """``x-brokerstorm`` of a service, a node as a process: ``java <jvm> -cp <jars> <main> <args>``.
 
@@ -49,6 +60,7 @@ class Process(_Part):
     Attributes:
         endpoints: client, peer, admin -> the port's name in the compose file.
         once: a step of the start, not a node: it runs to its end before what depends on it starts.
+        secure: what is different where the cluster is secure.
     """
 
     number: int = Field(ge=1)
@@ -61,6 +73,7 @@ class Process(_Part):
     memory_mb: int = 0
     endpoints: dict[Endpoint, str] = Field(default_factory=dict)
     once: bool = False
+    secure: Secure = Field(default_factory=Secure)
 
 
 #: Keys of a service that the compose plugin reads.

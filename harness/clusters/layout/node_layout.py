@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,10 @@ class Layout:
         services: every service of the compose file by name, steps of the start included.
         all_nodes: one node a service, steps of the start included.
         nodes: those that go on running.
+
+    Args:
+        settings: of the user, by the brokers' own names.
+        security: a node's name -> what its templates are told where the cluster is secure.
     """
 
     def __init__(
@@ -73,12 +77,14 @@ class Layout:
         wiring: Wiring,
         *,
         settings: Mapping[str, Any] | None = None,
+        security: Callable[[str], Mapping[str, Any]] = lambda node: {},
     ) -> None:
         self.spec = spec
         self.folder = folder
         self.block = block
         self.wiring = wiring
         self.settings = dict(settings or {})
+        self._security = security
         self.services = {service.name: service for service in spec.services}
         self.all_nodes = {name: self._node(service) for name, service in self.services.items()}
         self.nodes: Sequence[Node] = tuple(self.all_nodes[service.name] for service in spec.nodes)
@@ -106,17 +112,28 @@ class Layout:
 
     def conf_text(self, node: Node, target: str) -> str:
         """A native settings file of a node, rendered; ``target`` is its name in the node's conf folder."""
-        service, spec = self.services[node.name], self.spec
-        values = {
+        service = self.services[node.name]
+        settings = self.settings if target == service.settings else {}
+        values = {**self._values(node), "plain": str(service.plain.get(target, ""))}
+        return render(service.templates[target], values, settings, reserved=self.spec.reserved)
+
+    def private_texts(self, node: Node, secrets: Mapping[str, Any]) -> dict[str, str]:
+        """The files of a node that hold ``secrets``, rendered."""
+        values = {**self._values(node), **secrets}
+        private = self.services[node.name].private
+        return {target: render(template, values) for target, template in private.items()}
+
+    def _values(self, node: Node) -> dict[str, Any]:
+        spec = self.spec
+        return {
             "node": self._fields(node),
             "nodes": [self._fields(one) for one in self.nodes],
             "version": spec.version,
             "release": release_key(spec.version),
             "topology": spec.topology,
             "ports": dict(spec.ports),
+            "security": self._security(node.name),
         }
-        settings = self.settings if target == service.settings else {}
-        return render(service.templates[target], values, settings, reserved=spec.reserved)
 
     def check_conf(self) -> None:
         """Render every node's settings without writing them.

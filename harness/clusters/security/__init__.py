@@ -1,0 +1,1 @@
+"""Our own clusters with TLS and users: a throw-away authority, certificates, passwords, a connection file."""

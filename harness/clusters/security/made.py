@@ -1,0 +1,175 @@
+"""Makes one of our own clusters secure: once, before its nodes start, and until they are gone.
+
+Everything secret lies in one folder of the state (0700), never in the run's: passwords, private keys, and the
+files of brokers that need them. The connection file lies in the cluster's folder and only names them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from harness.clusters.layout.addresses import state_folder
+from harness.clusters.layout.node_layout import Layout
+from harness.clusters.security.certificates import Authority, Issued
+from harness.connections.secret import Secret
+from harness.connections.security import Security, Tls
+from harness.errors import EnvironmentNotReady
+from harness.protocols.cluster import Node
+
+#: The harness itself; may do everything.
+ADMIN: Final = "admin"
+#: The clients under test, and whoever uses the connection file.
+CLIENT: Final = "brokerstorm"
+#: Somebody whom the brokers know, and who may do nothing.
+GUEST: Final = "guest"
+CONNECTION_FILE: Final = "connection.yaml"
+_RANDOM_BYTES: Final = 24
+
+
+class ClusterSecurity:
+    """Certificates, users and their passwords of one cluster.
+
+    Attributes:
+        folder: of what is secret.
+        secrets: user -> password or token, and what else the brokers share, by name.
+    """
+
+    def __init__(self, run_id: str, secrets: Mapping[str, Secret]) -> None:
+        self.folder = folder_of(run_id)
+        self.secrets = dict(secrets)
+
+    @classmethod
+    def of(cls, run_id: str, names: Iterable[str]) -> ClusterSecurity:
+        """That which another process has made.
+
+        Raises:
+            EnvironmentNotReady: it is gone.
+        """
+        found = cls(run_id, {})
+        try:
+            found.secrets = {name: Secret(found.file(name).read_text()) for name in names}
+        except OSError as error:
+            raise EnvironmentNotReady(
+                f"the secrets of {run_id} are gone: {error.filename}: {error.strerror}",
+                hint=f"`brokerstorm clean {run_id}` removes the cluster",
+            ) from None
+        return found
+
+    @property
+    def ca(self) -> Path:
+        """The authority's certificate, PEM."""
+        return self.folder / "ca.pem"
+
+    def file(self, name: str) -> Path:
+        """Of a secret."""
+        return self.folder / f"{name}.secret"
+
+    def tls(self, user: str = "") -> Tls:
+        """How a client knows the brokers; with a user's own certificate, where one is named."""
+        if not user:
+            return Tls(self.ca)
+        return Tls(self.ca, self.folder / f"{user}.crt", self.folder / f"{user}.key")
+
+    def values(self, node: str) -> dict[str, Any]:
+        """What the templates of a node's settings are given: paths and the names of users, nothing secret."""
+        return {
+            "folder": str(self.folder / node),
+            "ca": str(self.ca),
+            "store": str(self.folder / node / "node.pem"),
+            "certificate": str(self.folder / node / "node.crt"),
+            "key": str(self.folder / node / "node.key"),
+            "admin": ADMIN,
+            "client": CLIENT,
+            "guest": GUEST,
+        }
+
+    def make(self, layout: Layout) -> Authority:
+        """Issue certificates for nodes and admin, write what is secret; returns the authority that did.
+
+        Raises:
+            EnvironmentNotReady: it cannot be written.
+        """
+        authority = Authority()
+        try:
+            self._make(layout, authority)
+        except OSError as error:
+            raise EnvironmentNotReady(f"cannot write {self.folder}: {error.strerror}") from error
+        return authority
+
+    def connection(self, system: str, cluster_id: str, where: Mapping[str, str], clients: Security) -> str:
+        """The text of a connection file: it names what is secret."""
+        assert clients.tls
+        assert clients.auth
+        auth = clients.auth
+        source = {"file": str(self.file(auth.user or CLIENT))}
+        proof = {"token": source} if auth.mechanism == "token" else {"user": auth.user, "password": source}
+        document = {
+            "system": system,
+            "yours": True,
+            **({"cluster_id": cluster_id} if cluster_id else {}),
+            **where,
+            "tls": {"ca": str(clients.tls.ca)},
+            "auth": {"mechanism": auth.mechanism, **proof},
+        }
+        head = "# A cluster that brokerstorm made. Its secrets are there as long as it runs.\n"
+        return head + yaml.safe_dump(document, sort_keys=False)
+
+    def _make(self, layout: Layout, authority: Authority) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._write(self.ca, authority.certificate)
+        known = {name: secret.reveal() for name, secret in self.secrets.items()}
+        for name, text in known.items():
+            self._write(self.file(name), text.encode())
+        self._write_issued(self.folder / ADMIN, authority.issue(ADMIN))
+        for node in layout.all_nodes.values():
+            folder = self.folder / node.name
+            self._write_issued(folder / "node", authority.issue("broker", hosts_of(layout, node)))
+            for target, text in layout.private_texts(node, {"secrets": known}).items():
+                self._write(folder / target, text.encode())
+
+    def _write_issued(self, path: Path, issued: Issued) -> None:
+        """As two files, and as one with the key first."""
+        for suffix, content in (
+            (".crt", issued.certificate),
+            (".key", issued.key),
+            (".pem", issued.key + issued.certificate),
+        ):
+            self._write(path.with_name(path.name + suffix), content)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """A file that only we can read, from its first byte on."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+
+
+def fresh_passwords() -> dict[str, Secret]:
+    """A new password for each user."""
+    return {user: fresh_secret() for user in (ADMIN, CLIENT, GUEST)}
+
+
+def fresh_secret() -> Secret:
+    return Secret(secrets.token_urlsafe(_RANDOM_BYTES))
+
+
+def hosts_of(layout: Layout, node: Node) -> Iterable[str]:
+    """Every name and address by which somebody is told to reach a node."""
+    told = [address.rpartition(":")[0] for address in layout.advertised(node).values()]
+    return {*told, node.client.host, node.peer.host, node.admin.host, layout.wiring.host(node)}
+
+
+def folder_of(run_id: str) -> Path:
+    """Where the secrets of a run's cluster are."""
+    return state_folder().parent / "security" / run_id
+
+
+def forget(run_id: str) -> None:
+    """Remove the secrets of a run's cluster. Idempotent."""
+    shutil.rmtree(folder_of(run_id), ignore_errors=True)
