@@ -109,6 +109,8 @@ def prepare(settings: Settings, request: RunRequest, root: RunDir | None = None)
 
     if request.cluster_file and request.keep_up:
         raise UsageError("--keep-up: the cluster of --cluster stays up anyway", hint="leave out --keep-up")
+    if request.cluster_file and request.secure:
+        raise UsageError("--secure: the cluster of --cluster is as it is", hint="leave out --secure")
     stranger = stranger_of(request.cluster_file)
     if request.scenario is None:
         plans = [_replayed_plan(request)]
