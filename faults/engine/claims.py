@@ -7,7 +7,6 @@ import threading
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.injection import Injection
-from harness.protocols.cluster import Killable
 
 
 class NodeClaims:
@@ -35,20 +34,20 @@ class NodeClaims:
         with self._lock:
             if taken := sorted(ours & self._held.keys()):
                 raise FiringSkipped(f"{taken[0]} is held by fault {self._held[taken[0]]}")
-            if dead := sorted(node for node in ours if not view.killable.is_running(node)):
+            if dead := sorted(node for node in ours if not view.is_running(node)):
                 raise FiringSkipped(f"{dead[0]} is not running, and no fault did that")
             if not injection.params.get("together"):
-                self._refuse_second(ours, view.killable, view)
+                self._refuse_second(ours, view)
             self._held |= {node: fault_id for node in ours}
 
-    def _refuse_second(self, ours: set[str], killable: Killable, view: ClusterView) -> None:
+    def _refuse_second(self, ours: set[str], view: ClusterView) -> None:
         others = [node for node in view.nodes if node not in ours]
         for node in others:
             if node in self._held:
                 raise FiringSkipped(
                     f"{node} is still away (fault {self._held[node]}); `together: true` allows it"
                 )
-            if not killable.is_running(node):
+            if not view.is_running(node):
                 raise FiringSkipped(f"{node} is not running; `together: true` allows it")
 
     def release(self, fault_id: int) -> None:

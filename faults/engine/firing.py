@@ -13,7 +13,7 @@ from faults.engine.journal import Journal
 from faults.engine.ledger import Ledger
 from faults.engine.prover import Prover
 from faults.kinds import KINDS
-from faults.kit.cluster_view import POLL_S, ClusterView
+from faults.kit.cluster_view import POLL_S, ClusterView, is_outside
 from faults.kit.errors import FiringSkipped
 from faults.kit.injection import Injection
 from faults.schedule.timeline import Firing
@@ -113,6 +113,8 @@ class FaultExecution(threading.Thread):
         """Ledger first, then journal: from here on the fault may be applied."""
         firing = self.firing
         what = {"kind": firing.kind, "targets": list(injection.targets), "t_ns": time.monotonic_ns()}
+        if is_outside(self._context.view.cluster):
+            what["outside"] = True
         if injection.lasts:
             self._context.ledger.write(firing.id, {**what, **injection.ledger_entry()})
         self._context.journal.inject(firing, injection)

@@ -8,6 +8,9 @@ by the next run on a kept cluster) takes them from there.
     {"id": 4, "kind": "kill", "targets": ["kafka-2"], "t_ns": ..., "down": ["kafka-2"]}
     {"id": 5, "kind": "disk-full", "targets": ["kafka-3"], "t_ns": ..., "limited": [...], "down": [...]}
     {"id": 5, "kind": "latency", "targets": ["kafka-3"], "t_ns": ..., "impaired": ["fault-1a2b3c4d"]}
+
+Of a cluster that somebody else started it also says ``"outside": true``: it goes on, whatever becomes of the
+run, and only with its connection file can it be healed.
 """
 
 from __future__ import annotations
@@ -22,11 +25,12 @@ from typing import Any, Final
 
 import psutil
 
-from faults.kit.cluster_view import find_ability
-from harness.errors import BrokerstormError, UsageError
-from harness.protocols.cluster import Cluster, Killable, Pausable
+from faults.kit.cluster_view import ability_text, find_ability
+from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Cluster
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
+from harness.protocols.nodes import Pausable, Startable
 from harness.rundir import RunDir, append_jsonl, read_json, write_json
 from harness.start_times import SAME_START_S, started_s
 from harness.waiting import wait_while
@@ -113,6 +117,8 @@ def _note_healed(run: RunDir, fault_id: int) -> None:
 
 def _heal_entry(entry: Mapping[str, Any], cluster: Cluster | None) -> list[str]:
     name = f"fault {entry['id']} ({entry.get('kind', 'unreadable')})"
+    if entry.get("outside") and cluster is None:
+        return [f"{name}: its nodes are not ours to start; `brokerstorm clean --cluster FILE` heals it"]
     problems = [f"{name}: {problem}" for problem in map(_continue, entry.get("paused", ())) if problem]
     if cluster is not None:
         problems += [f"{name}: {text}" for text in _restore(cluster, entry)]
@@ -145,24 +151,36 @@ def _continue(process: Mapping[str, Any]) -> str:
 def _restore(cluster: Cluster, entry: Mapping[str, Any]) -> list[str]:
     """Resume and start nodes through a cluster that is kept."""
     paused: Sequence[str] = [process["node"] for process in entry.get("paused", ())]
-    pausable, killable = find_ability(cluster, Pausable), find_ability(cluster, Killable)
     limited = find_ability(cluster, LiftsLimits)
     problems = []
     nodes = {node.name for node in cluster.runtime.nodes}  # a paused process may also be a client's
     try:
         for node in nodes & set(paused):
-            if pausable is not None and pausable.is_paused(node):
-                pausable.resume(node)
+            _part(cluster, Pausable).resume(node)
         for node in entry.get("limited", ()):  # before the start: a full disk ends it again
             if limited is not None:
                 limited.lift_limits(node)
         for node in entry.get("down", ()):
-            if killable is not None and not killable.is_running(node):
-                killable.start(node)
+            _part(cluster, Startable).start(node)
         _repair_network(cluster, entry)
     except BrokerstormError as error:
         problems.append(str(error))
     return problems
+
+
+def _part(cluster: Cluster, ability: type) -> Any:
+    """The part of a cluster that could once do a thing.
+
+    Raises:
+        EnvironmentNotReady: none can any more: a driver was taken out of the connection file.
+    """
+    found = find_ability(cluster, ability)
+    if found is None:
+        raise EnvironmentNotReady(
+            f"nothing can {ability_text(ability)} any more",
+            hint="the connection file of the run named a driver for it: name it again",
+        )
+    return found
 
 
 def _repair_network(cluster: Cluster, entry: Mapping[str, Any]) -> None:

@@ -12,8 +12,9 @@ from faults.kit.params import Inventory, NodeParams
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import HasPlacement, Killable
+from harness.protocols.cluster import HasPlacement
 from harness.protocols.limits import LimitsCpu
+from harness.protocols.nodes import Killable
 
 #: Held back in fewer periods than this, the node hardly wanted more than its quota.
 _PERIODS: Final = 3

@@ -15,8 +15,9 @@ from faults.kit.resources import ResourceFault, ResourceLimited, ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import HasPlacement, Killable
+from harness.protocols.cluster import HasPlacement
 from harness.protocols.limits import FillsDisk
+from harness.protocols.nodes import Killable
 
 _PROBE_BYTES: Final = 65_536
 #: A replica that no longer fetches is in sync until this long after its last fetch (replica.lag.time.max.ms,

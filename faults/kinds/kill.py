@@ -12,7 +12,8 @@ from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import HasPlacement, Killable
+from harness.protocols.cluster import HasPlacement
+from harness.protocols.nodes import Killable
 
 
 class KillParams(NodeParams):
@@ -27,17 +28,17 @@ class Killed(NodeLoss):
     def apply(self) -> None:
         for node in self.targets:
             self.view.killable.kill(node)
-        self._gone = not any(self.view.killable.is_running(node) for node in self.targets)
+        self._gone = not any(self.view.is_running(node) for node in self.targets)
 
     def process_evidence(self) -> str:
-        return "process gone" if self._gone else ""
+        return self.view.seen.gone if self._gone else ""
 
     def heal(self) -> None:
         for node in self.targets:
-            self.view.killable.start(node)
+            self.view.start(node)
 
     def is_undone(self) -> bool:
-        return all(self.view.killable.is_running(node) for node in self.targets)
+        return all(self.view.is_running(node) for node in self.targets)
 
     def confirmed_acks(self) -> ConfirmedAcks:
         return "at-risk" if self.hits_broker() else "unknown"

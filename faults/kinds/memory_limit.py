@@ -13,8 +13,9 @@ from faults.kit.params import Inventory, NodeParams, Size, in_units
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import HasPlacement, Killable
+from harness.protocols.cluster import HasPlacement
 from harness.protocols.limits import LimitsMemory, MemoryUse
+from harness.protocols.nodes import Killable
 
 _HEADROOM: Final = 16_000_000
 

@@ -12,8 +12,9 @@ from faults.kit.network import Impaired, NetworkFault, NetworkParams
 from faults.kit.params import Inventory
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import HasPlacement, Killable, Proof
+from harness.protocols.cluster import HasPlacement, Proof
 from harness.protocols.network import Flow, Impairment, RenamesNodes, Wire
+from harness.protocols.nodes import Killable
 
 
 class NameChangeParams(NetworkParams):

@@ -16,8 +16,9 @@ from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import Cluster, HasPlacement, Killable, Proof
+from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.network import LosesPackets
+from harness.protocols.nodes import Killable
 
 
 class PacketLossParams(NodeParams):

@@ -13,7 +13,8 @@ from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import HasPlacement, Killable, Pausable, Proof
+from harness.protocols.cluster import HasPlacement, Proof
+from harness.protocols.nodes import Pausable, TellsRunning
 
 
 class PauseParams(NodeParams):
@@ -34,7 +35,7 @@ class Paused(NodeLoss):
         self._stopped = all(self.view.pausable.is_paused(node) for node in self.targets)
 
     def process_evidence(self) -> str:
-        return "process stopped (state T)" if self._stopped else ""
+        return self.view.seen.paused if self._stopped else ""
 
     def proof(self) -> Proof:
         """A freeze shorter than the session timeout moves nothing: then, at its end, an unanswered request
@@ -73,15 +74,16 @@ class Paused(NodeLoss):
         return f"{', '.join(paused)} still stopped" if paused else super().missing()
 
     def ledger_entry(self) -> dict[str, Any]:
+        """Nodes that somebody else started have no process here."""
         pids = {node: self.view.cluster.runtime.pid(node) for node in self.targets}
-        return {"paused": [{"node": n, **process_identity(pid)} for n, pid in pids.items() if pid]}
+        return {"paused": [{"node": n, **(process_identity(pid) if pid else {})} for n, pid in pids.items()]}
 
 
 class Pause(NodeFault[PauseParams]):
     """Freeze a node (SIGSTOP) and let it go on (SIGCONT) after `for`."""
 
     kind = "pause"
-    abilities = (Pausable, Killable, HasPlacement)
+    abilities = (Pausable, TellsRunning, HasPlacement)
     params = PauseParams
 
     def lasts_s(self, params: PauseParams) -> float | None:

@@ -14,7 +14,8 @@ from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import HasPlacement, Killable, Stoppable
+from harness.protocols.cluster import HasPlacement
+from harness.protocols.nodes import Stoppable
 
 #: A broker whose topics do not close ends anyway (Pulsar: brokerShutdownTimeoutMs, 10 s in our clusters).
 _ORDERLY_S: Final = 8.0
@@ -49,7 +50,7 @@ class Stopped(Killed):
         start = time.monotonic()
         for node in self.targets:
             self.stop(node)
-        self._gone = not any(self.view.killable.is_running(node) for node in self.targets)
+        self._gone = not any(self.view.is_running(node) for node in self.targets)
         self._stopped_s = time.monotonic() - start
 
     def process_evidence(self) -> str:
@@ -60,7 +61,7 @@ class Restart(NodeFault[RestartParams]):
     """Stop a node gracefully (SIGTERM) and start it again after `down`."""
 
     kind = "restart"
-    abilities = (Stoppable, Killable, HasPlacement)
+    abilities = (Stoppable, HasPlacement)
     params = RestartParams
     lasts_word = "down"
 

@@ -15,7 +15,8 @@ from faults.kit.params import Inventory, Params
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
-from harness.protocols.cluster import HasPlacement, Killable, Proof, Stoppable
+from harness.protocols.cluster import HasPlacement, Proof
+from harness.protocols.nodes import Stoppable
 from harness.waiting import wait_while
 
 
@@ -48,7 +49,7 @@ class Rolled(Stopped):
         now = self.view.snapshot()
         changed = cluster_changes(before, now, [node]) if before and now else {}
         self.view.stopping.wait(float(self.params["down"]))
-        self.view.killable.start(node)
+        self.view.start(node)
         limit_s = float(self.params["ready_within"])
         missing = wait_while(self.missing, limit_s, every_s=POLL_S, stop=self.view.stopping)
         if missing and not self.view.stopping.is_set():
@@ -73,7 +74,7 @@ class RollingRestart(FaultKind[RollingRestartParams]):
     """Restart every broker gracefully, one after the other, waiting until each is in sync again."""
 
     kind = "rolling-restart"
-    abilities = (Stoppable, Killable, HasPlacement)
+    abilities = (Stoppable, HasPlacement)
     takes_nodes = True
     params = RollingRestartParams
 

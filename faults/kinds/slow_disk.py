@@ -12,8 +12,9 @@ from faults.kit.params import Inventory, NodeParams, Size, in_units
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import HasPlacement, Killable
+from harness.protocols.cluster import HasPlacement
 from harness.protocols.limits import SlowsDisk
+from harness.protocols.nodes import Killable
 
 _PROBE_BYTES: Final = 131_072
 #: A synced write that takes so much longer than before, and at least this long, is slow.

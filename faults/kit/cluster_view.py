@@ -17,12 +17,10 @@ from harness.protocols.cluster import (
     HasLeaders,
     HasPlacement,
     HasTransfers,
-    Killable,
     Node,
     PartitionState,
-    Pausable,
-    Stoppable,
 )
+from harness.protocols.nodes import Killable, Pausable, Seen, Startable, Stoppable, TellsRunning
 
 POLL_S = 0.2
 
@@ -34,6 +32,11 @@ def find_ability(cluster: Cluster, ability: type) -> Any | None:
     drivers = getattr(cluster.runtime, "drivers", ())
     parts = (cluster, cluster.runtime, cluster.admin, *network, *drivers)
     return next((part for part in parts if isinstance(part, ability)), None)
+
+
+def is_outside(cluster: Cluster) -> bool:
+    """Whether somebody else started it, so that only drivers reach its nodes."""
+    return hasattr(cluster.runtime, "drivers")
 
 
 def ability_text(ability: type) -> str:
@@ -114,6 +117,19 @@ class ClusterView:
     @property
     def killable(self) -> Killable:
         return cast("Killable", find_ability(self.cluster, Killable))
+
+    @property
+    def seen(self) -> Seen:
+        """How the loss of a node is seen here."""
+        found: Seen = getattr(self.cluster.runtime, "seen", Seen())
+        return found
+
+    def is_running(self, node: str) -> bool:
+        return cast("TellsRunning", find_ability(self.cluster, TellsRunning)).is_running(node)
+
+    def start(self, node: str) -> None:
+        """Start a node that is down; returns when its process runs. No-op when it runs."""
+        cast("Startable", find_ability(self.cluster, Startable)).start(node)
 
     @property
     def stoppable(self) -> Stoppable:

@@ -16,7 +16,7 @@ from faults.kit.round_trips import ANSWER_S, measure
 from faults.kit.targets import parse, target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import Cluster, HasPlacement, Killable, Proof
+from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.network import (
     CLIENT_DETOURS,
     CLIENTS,
@@ -27,6 +27,7 @@ from harness.protocols.network import (
     Impairment,
     Wire,
 )
+from harness.protocols.nodes import Killable
 
 Link = Literal["clients", "peers", "all"]
 Way = Literal["both", "in", "out"]

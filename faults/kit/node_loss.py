@@ -132,7 +132,7 @@ class NodeLoss(Injection):
 
     def missing(self) -> str:
         """Processes, registration and ISR of the targets."""
-        down = [node for node in self.targets if not self.view.killable.is_running(node)]
+        down = [node for node in self.targets if not self.view.is_running(node)]
         if down:
             return f"{', '.join(down)} not running"
         # Asked first: while nobody leads the cluster, the others go on telling what was true before.

@@ -75,18 +75,18 @@ class ResourceLimited(NodeLoss):
         """Remember what is seen only while it lasts. Also asked before the heal: who looks at the cluster may
         have to wait for its answer until all is over."""
         for node in self.targets:
-            if node not in self._died and not self.view.killable.is_running(node):
+            if node not in self._died and not self.view.is_running(node):
                 self._died.append(node)
 
     def heal(self) -> None:
         self.note()
         for node in self.targets:
             self.restore(node)
-            if not self.view.killable.is_running(node):
-                self.view.killable.start(node)
+            if not self.view.is_running(node):
+                self.view.start(node)
 
     def is_undone(self) -> bool:
-        return all(self.is_restored(node) and self.view.killable.is_running(node) for node in self.targets)
+        return all(self.is_restored(node) and self.view.is_running(node) for node in self.targets)
 
     def missing(self) -> str:
         held = [node for node in self.targets if not self.is_restored(node)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from faults.kinds import KINDS
-from faults.kit.cluster_view import ability_text, find_ability
+from faults.kit.cluster_view import ability_text, find_ability, is_outside
 from faults.kit.errors import StepProblem
 from faults.kit.params import Inventory, InventoryTopic
 from faults.schedule.mix import Draw, draws, read_mix
@@ -20,6 +20,10 @@ from faults.schedule.times import MAX_FIRINGS, firing_times
 from harness.errors import ScenarioError
 from harness.protocols.cluster import Cluster
 
+_OUTSIDE_HINT: Final = (
+    "on a cluster that somebody else started, a driver does it: `drivers:` of the connection file;"
+    " see docs/howto/faults-on-your-own-cluster.md"
+)
 _HINT: Final = "`brokerstorm list faults` shows every kind and its keys"
 
 
@@ -164,7 +168,7 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
             raise ScenarioError(
                 f"faults[{firing.step}].fault: {firing.kind} needs a cluster that can"
                 f" {'; '.join(map(ability_text, lacking))}; this {cluster.system} cluster cannot",
-                hint=_needs_hint(firing),
+                hint=_OUTSIDE_HINT if is_outside(cluster) else _needs_hint(firing),
             )
         kind = KINDS[firing.kind]
         if reason := kind.refusal(kind.params.model_validate(dict(firing.params)), cluster):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from harness.connections.drivers import DriversPart
 from harness.connections.secret import Secret, SecretSource
 from harness.connections.security import Auth, Mechanism, Security, Tls
 from harness.errors import UsageError
@@ -105,6 +106,10 @@ class ConnectionFile(_Part):
     )
     nodes: dict[str, NodePart] = Field(
         default_factory=dict, description="Names of its brokers. Default: as the cluster names them."
+    )
+    drivers: DriversPart = Field(
+        default_factory=DriversPart,
+        description="What kills, stops and pauses its nodes, for faults. Default: nothing does.",
     )
 
     @model_validator(mode="after")

@@ -64,36 +64,6 @@ class Runtime(Protocol):
         """Process id, None when the node is not running."""
 
 
-@runtime_checkable
-class Killable(Protocol):
-    """Can kill a node and start it again."""
-
-    def kill(self, node: str) -> None:
-        """SIGKILL; returns when the process is gone."""
-
-    def start(self, node: str) -> None:
-        """Start a node that is down; returns when its process runs. No-op when it runs."""
-
-    def is_running(self, node: str) -> bool: ...
-
-
-@runtime_checkable
-class Stoppable(Protocol):
-    """Can stop a node in good order (SIGTERM)."""
-
-    def stop(self, node: str, *, timeout_s: float = 30.0) -> bool:
-        """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone: whether by itself."""
-
-
-@runtime_checkable
-class Pausable(Protocol):
-    """Can freeze a node (SIGSTOP) and let it go on."""
-
-    def pause(self, node: str) -> None: ...
-    def resume(self, node: str) -> None: ...
-    def is_paused(self, node: str) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """Who leads a stream (Pulsar: owns its bundle), who holds it (preferred leader first) and who is in

@@ -25,8 +25,9 @@ from harness.clusters.kafka import KafkaCluster
 from harness.clusters.layout import addresses
 from harness.clusters.limits.volumes import volumes_below
 from harness.errors import EnvironmentNotReady
-from harness.protocols.cluster import Cluster, Killable, Pausable, Runtime, Stoppable, TopicSettings
+from harness.protocols.cluster import Cluster, Runtime, TopicSettings
 from harness.protocols.limits import LiftsLimits, LimitsCpu
+from harness.protocols.nodes import Killable, Pausable, Stoppable
 from harness.rundir import RunDir
 from harness.systems.kafka import SYSTEM as KAFKA
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, sending, wait_until

@@ -65,6 +65,7 @@ ALLOWED = {
 BARE = (
     "harness/protocols/cluster.py",
     "harness/protocols/limits.py",
+    "harness/protocols/nodes.py",
     "harness/errors.py",
     "harness/durations.py",
     "harness/start_times.py",

@@ -109,14 +109,16 @@ class NodeProcess:
             write_json(self.folder.pid_file, {**row, "started_s": self._identity.started_s})
 
     def adopt(self) -> None:
-        """Take over the process that another harness process started, when it still runs."""
+        """Take over the process that another one started, when it still runs and ours does not."""
+        if self._child is not None and self._child.poll() is None:
+            return
         try:
             row = json.loads(self.folder.pid_file.read_text())
             found = ProcessId(row["pid"], row["started_s"])
         except (OSError, ValueError, KeyError):
             return
         if found.is_alive() and run_id_of(found.pid) == self._run_id:
-            self._identity = found
+            self._identity, self._child = found, None
 
     @property
     def pid(self) -> int | None:

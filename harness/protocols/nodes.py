@@ -1,0 +1,54 @@
+"""Abilities to kill, stop, start and freeze nodes. A cluster has some of them, or none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How a runtime sees that a node is away, in words for a proof."""
+
+    gone: str = "process gone"
+    paused: str = "process stopped (state T)"
+
+
+@runtime_checkable
+class TellsRunning(Protocol):
+    """Can tell whether a node runs."""
+
+    def is_running(self, node: str) -> bool: ...
+
+
+@runtime_checkable
+class Startable(TellsRunning, Protocol):
+    """Can start a node again."""
+
+    def start(self, node: str) -> None:
+        """Start a node that is down; returns when its process runs. No-op when it runs."""
+
+
+@runtime_checkable
+class Killable(Startable, Protocol):
+    """Can kill a node and start it again."""
+
+    def kill(self, node: str) -> None:
+        """SIGKILL; returns when the process is gone."""
+
+
+@runtime_checkable
+class Stoppable(Startable, Protocol):
+    """Can stop a node in good order (SIGTERM)."""
+
+    def stop(self, node: str, *, timeout_s: float = 30.0) -> bool:
+        """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone: whether by itself."""
+
+
+@runtime_checkable
+class Pausable(Protocol):
+    """Can freeze a node (SIGSTOP) and let it go on."""
+
+    def pause(self, node: str) -> None: ...
+    def resume(self, node: str) -> None: ...
+    def is_paused(self, node: str) -> bool: ...
