@@ -46,8 +46,8 @@ lint: setup
 	  unformatted=$$(gofmt -l harness/workers); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
 	fi
 
-check: lint ## format, lint, types and the tests that need no broker and no Java; before every commit
-	@$(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS) tests/unit tests/cli
+check: lint ## format, lint, types and the quick tests, no broker among them; before every commit
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not long" tests/unit tests/cli
 
 test: lint ## format, lint, types and every test but the slow ones, on real brokers too
 	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)

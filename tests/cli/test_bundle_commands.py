@@ -38,6 +38,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     return code, *capsys.readouterr()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [CAMPAIGN, "FILE"])
 @pytest.mark.parametrize(
     "words", [["show", "RUN"], ["trace", LOST, "RUN"], ["trace", "--first", "RUN"]], ids=" ".join
@@ -69,6 +70,7 @@ def test_an_opened_bundle_has_its_pages_and_its_issue(runs: Path) -> None:
         assert text in issue, text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [f"{CAMPAIGN}/unsafe-1", "latest/unsafe-1"])
 def test_one_round_of_a_campaign_is_a_run_of_its_own(
     runs: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
@@ -83,6 +85,7 @@ def test_one_round_of_a_campaign_is_a_run_of_its_own(
     assert "acked-lost" in out
 
 
+@pytest.mark.long
 def test_run_replay_takes_a_round_of_an_opened_bundle_and_the_file_of_one(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +124,7 @@ def test_repro_repeats_what_was_asked(runs: Path, tmp_path: Path) -> None:
     assert (asked.bug, asked.pair, asked.seed, asked.quick) == (str(run.scenario), "a-b", 7, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -36,6 +36,7 @@ def run(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "code"), [(["--version"], 0), (["run", "kafka-quick", "--set", "load.rate=0"], 2)]
 )
@@ -68,6 +69,7 @@ def test_runs_are_where_the_environment_says(tmp_path: Path) -> None:
     assert done.stdout.strip() == "no runs yet in runs"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments", ["--help", "list classes", "explain", "plan kafka-storm", "list --json"]
 )
@@ -79,6 +81,7 @@ def test_a_reader_that_leaves_is_no_error(arguments: str, tmp_path: Path) -> Non
     assert done.stderr == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [["list"], ["list", "classes"], ["plan", "kafka-quick"], ["explain"]])
 def test_a_terminal_that_knows_only_ascii(arguments: list[str], tmp_path: Path) -> None:
     done = run(*arguments, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"})
@@ -151,6 +154,7 @@ def test_a_python_without_our_libraries_is_an_environment_error(tmp_path: Path) 
     assert done.stderr == f"brokerstorm: {sys.executable} has no module click; run: make -C {ROOT} setup\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "code"), [("pydantic", 4), ("harness.scenario.file", 70)])
 def test_a_library_that_only_some_commands_load_is_missed_as_well(
     module: str, code: int, tmp_path: Path
@@ -190,6 +194,7 @@ def without_java(folder: Path) -> dict[str, str]:
     return {"PATH": str(folder), "JAVA_HOME": "", "BROKERSTORM_STATE": str(folder / "state")}
 
 
+@pytest.mark.long
 def test_doctor_names_what_is_missing_and_the_remedy(tmp_path: Path) -> None:
     done = run("doctor", "kafka-smoke", cwd=tmp_path, env=without_java(tmp_path / "bin"))
     assert done.returncode == 4
@@ -198,6 +203,7 @@ def test_doctor_names_what_is_missing_and_the_remedy(tmp_path: Path) -> None:
     assert "kafka-smoke: 1 of" in done.stdout or "kafka-smoke: 2 of" in done.stdout
 
 
+@pytest.mark.long
 def test_doctor_as_a_document(tmp_path: Path) -> None:
     done = run("doctor", "--json", cwd=tmp_path, env=without_java(tmp_path / "bin"))
     document = json.loads(done.stdout)
@@ -208,6 +214,7 @@ def test_doctor_as_a_document(tmp_path: Path) -> None:
     assert checks["client confluent-kafka"]["ok"]
 
 
+@pytest.mark.long
 def test_a_run_checks_the_machine_before_it_leaves_anything(tmp_path: Path) -> None:
     done = run("run", "kafka-smoke", cwd=tmp_path, env=without_java(tmp_path / "bin"))
     assert done.returncode == 4
@@ -216,6 +223,7 @@ def test_a_run_checks_the_machine_before_it_leaves_anything(tmp_path: Path) -> N
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.long
 def test_clean_ends_what_carries_the_runs_id_and_nothing_else(tmp_path: Path) -> None:
     mine, other = (f"test-{uuid.uuid4()}" for _ in range(2))
     sleepers = [
@@ -242,6 +250,7 @@ def test_clean_ends_what_carries_the_runs_id_and_nothing_else(tmp_path: Path) ->
             sleeper.wait(5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["down", "inject kill"])
 def test_no_cluster_is_up(command: str, tmp_path: Path) -> None:
     done = run(*command.split(), cwd=tmp_path, env={"BROKERSTORM_STATE": str(tmp_path / "state")})
@@ -249,6 +258,7 @@ def test_no_cluster_is_up(command: str, tmp_path: Path) -> None:
     assert done.stderr.startswith("brokerstorm: no cluster is up\n")
 
 
+@pytest.mark.long
 def test_a_kept_cluster_goes_down_also_when_its_java_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

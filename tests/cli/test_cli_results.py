@@ -51,6 +51,7 @@ def campaign(tmp_path: Path) -> RunDir:
     return root
 
 
+@pytest.mark.long
 def test_a_campaign_is_shown_again(
     campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_campaign_is_shown_again(
     assert [(v["name"], v["as_expected"]) for v in document["variants"]] == [("unsafe", True), ("safe", True)]
 
 
+@pytest.mark.long
 def test_one_round_of_a_campaign(
     campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,6 +89,7 @@ def test_a_missing_round_leaves_the_campaign_undecided(tmp_path: Path) -> None:
     assert [run.run_id for run in root.rounds()] == ["unsafe-1"]
 
 
+@pytest.mark.long
 def test_compare_takes_two_runs_or_two_campaigns(
     campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +107,7 @@ def test_compare_takes_two_runs_or_two_campaigns(
     assert {row["section"] for row in document["rows"]} == {"unsafe", "safe"}
 
 
+@pytest.mark.long
 def test_replay_needs_a_single_run(
     campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +116,7 @@ def test_replay_needs_a_single_run(
     assert "unsafe-1, safe-1" in err
 
 
+@pytest.mark.long
 def test_the_list_says_how_each_variant_came_out(
     campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +124,7 @@ def test_the_list_says_how_each_variant_came_out(
     assert "unsafe as expected, safe as expected" in out
 
 
+@pytest.mark.long
 def test_html_says_where_the_page_is(
     campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +135,7 @@ def test_html_says_where_the_page_is(
     assert opened == [campaign.report.as_uri()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["{not json", '{"schema_version": 99}', "[]", '{"schema_version": 1}'])
 def test_damaged_results_are_a_line(
     text: str, campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -140,6 +147,7 @@ def test_damaged_results_are_a_line(
     assert "Traceback" not in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["{not json", "{}", '{"schema_version": 1}'])
 def test_damaged_plans_are_a_line(
     text: str, campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -152,6 +160,7 @@ def test_damaged_plans_are_a_line(
     assert "Traceback" not in err
 
 
+@pytest.mark.long
 def test_rounds_that_were_never_run_are_not_forgotten(tmp_path: Path) -> None:
     plans = build_plans(load_scenario("kafka-quick"), seed=7)
     root = RunDir(tmp_path / "cut-short").create()

@@ -70,6 +70,7 @@ def test_examples_are_real_commands() -> None:
 # ----- the same command in words and in JSON ----------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -105,6 +106,7 @@ def test_global_options_stand_before_or_after(place: str, capsys: pytest.Capture
     assert {"confluent-kafka", "kafka-python"} <= set(names)
 
 
+@pytest.mark.long
 def test_plan_shows_the_fault_times_of_the_seed(capsys: pytest.CaptureFixture[str]) -> None:
     def times(seed: int) -> list[float]:
         _, out, _ = answer(capsys, "plan", "kafka-storm", "--seed", str(seed), "--json")
@@ -184,6 +186,7 @@ def test_a_wrong_command_line_is_two_lines_at_most(
     assert not (tmp_path / "runs").exists(), "nothing was started, so nothing is left"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [ERRORS[0][0], ERRORS[4][0], ERRORS[7][0]])
 def test_errors_are_a_document_with_json(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -244,6 +247,7 @@ def test_unreadable_runs_are_listed_as_such(tmp_path: Path, capsys: pytest.Captu
     assert items[1]["status"].startswith("unreadable: ")
 
 
+@pytest.mark.long
 def test_new_writes_a_scenario_and_never_over_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.yaml"
     assert answer(capsys, "new", str(path))[0] == 0
@@ -274,6 +278,7 @@ def test_new_puts_the_schema_beside_the_file(tmp_path: Path, capsys: pytest.Capt
     assert f"{schema} is no schema of brokerstorm" in err
 
 
+@pytest.mark.long
 def test_a_run_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     code, _, err = answer(capsys, "run", "kafka-smoke", "--run-dir", str(tmp_path / "file" / "runs"))

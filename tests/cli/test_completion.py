@@ -125,6 +125,7 @@ def test_every_word_that_names_something_of_ours_is_completed() -> None:
     assert [f"{command} {p.name}" for command, p in parameters if p._custom_shell_complete is None] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "line", ["run k", "repro s", "inject k", "show l", "run kafka-quick --variant u", "check-worker a"]
 )

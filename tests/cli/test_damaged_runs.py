@@ -36,6 +36,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(25))
 def test_some_damage(whole: RunDir, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     check(whole, seed, capsys)

@@ -31,6 +31,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return dict(json.loads(capsys.readouterr().out))
 
 
+@pytest.mark.long
 def test_a_report_is_written_and_fails_on_what_is_new_if_asked(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_report_as_json_is_the_file(folder: Path, capsys: pytest.CaptureFixtur
     assert printed(capsys) == json.loads((folder / "out" / "report.json").read_text())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

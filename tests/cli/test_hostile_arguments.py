@@ -97,6 +97,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_some_hostile_command_lines(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in range(100):
         check(seed, place, capsys)

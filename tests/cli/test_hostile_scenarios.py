@@ -41,6 +41,7 @@ def clients_are_not_asked(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
         monkeypatch.setattr(workers, "refused_options", lambda *_: "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(40))
 def test_some_hostile_scenarios(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check(seed, tmp_path, capsys)

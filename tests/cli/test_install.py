@@ -15,6 +15,8 @@ import pytest
 from cli import main
 from tests.installed import ROOT, Installed, build, install, run
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -46,7 +46,10 @@ SPY = """<script>addEventListener("load", () => setTimeout(() => {
   document.documentElement.dataset.asked = asked.filter((name) => !name.startsWith("data:")).join(" ");
 }, 1000));</script>"""
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine"),
+]
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ def stored(history: History, order: list[tuple[int, int]]) -> None:
         history.log(seq, lane=lane, partition=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("few_rows", [FEW_ROWS, 0])
 def test_only_streams_of_several_buckets_are_looked_at_again(tmp_path: Path, few_rows: int) -> None:
     history = History(partitions=2, buckets=2)
@@ -137,6 +138,7 @@ def test_two_messages_at_one_position_contradict_each_other(tmp_path: Path) -> N
     assert judged(history, tmp_path / "run")[1] == ["orders-0 holds both 1/0/1 and 1/1/5 at position 1"]
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.integers(0, 1), min_size=1, max_size=8),

@@ -69,6 +69,7 @@ def test_the_page_names_every_file_of_its_table() -> None:
         assert pattern.replace("<name>", "artemis") in names
 
 
+@pytest.mark.long
 def test_list_knows_the_system_and_its_client(call: Call) -> None:
     rows = json.loads(call("cli.py", "--json", "list", "systems").stdout)["items"]
     assert [row["name"] for row in rows] == ["artemis", "kafka", "pulsar", "qpid"]
@@ -76,6 +77,7 @@ def test_list_knows_the_system_and_its_client(call: Call) -> None:
     assert "stomp.py" in {row["name"] for row in workers}
 
 
+@pytest.mark.long
 def test_plan_says_what_its_settings_promise(call: Call) -> None:
     done = call("cli.py", "plan", "mine.yaml")
     assert done.returncode == 0, done.stderr
@@ -90,6 +92,7 @@ def test_plan_says_what_its_settings_promise(call: Call) -> None:
         assert words in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
@@ -107,6 +110,7 @@ def test_scenarios_are_checked_against_it(call: Call, setting: str, said: str) -
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.long
 def test_schema_and_cluster_know_it(call: Call) -> None:
     done = call(
         "-c",

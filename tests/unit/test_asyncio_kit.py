@@ -158,6 +158,7 @@ def seen(worker: WorkerProcess, wanted: Callable[[dict[str, Any]], bool]) -> Non
         time.sleep(0.02)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("calls", ["async", "sync"])
 def test_each_send_has_a_row_and_the_outcome_that_the_client_gave(start: Start, calls: str) -> None:
     worker = start(PRODUCER, "producer", producer_part([0, 1, 2], calls=calls))

@@ -55,6 +55,7 @@ def bisect(
     return conclude(kept, look, lambda text: None, commits_of(kept))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [1, 7, 11])
 @pytest.mark.parametrize("is_fix", [True, False])
 def test_git_bisect_run_finds_the_commit(
@@ -72,6 +73,7 @@ def test_git_bisect_run_finds_the_commit(
     assert not (tmp_path / "checkout").exists()
 
 
+@pytest.mark.long
 def test_commits_that_do_not_build_are_skipped(tmp_path: Path, repo: tuple[Path, list[str]]) -> None:
     def play(number: int) -> bool:
         if number in (5, 6):
@@ -84,6 +86,7 @@ def test_commits_that_do_not_build_are_skipped(tmp_path: Path, repo: tuple[Path,
     assert (told["between"], told["first"]) == (commits[5:7], commits[7])
 
 
+@pytest.mark.long
 def test_what_stops_a_round_stops_git(tmp_path: Path, repo: tuple[Path, list[str]]) -> None:
     def play(number: int) -> bool:
         if 0 < number < 11:

@@ -74,6 +74,7 @@ def run(folder: Path, shows: Shows, *, unusable: Iterable[str] = (), is_fix: boo
     return conclude(kept, Player(kept, shows, unusable=unusable), lambda text: None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", ["1.1.0", "1.14.0", "1.29.0"])
 @pytest.mark.parametrize("is_fix", [True, False])
 def test_the_change_is_found_in_both_directions(tmp_path: Path, first: str, is_fix: bool) -> None:
@@ -91,6 +92,7 @@ def test_the_change_is_found_in_both_directions(tmp_path: Path, first: str, is_f
     assert len(clean["runs"]) == clean["counted"] == clean["rounds"]
 
 
+@pytest.mark.long
 def test_a_bug_of_60_percent_of_the_rounds_ends_right_within_the_stated_error(tmp_path: Path) -> None:
     dice = random.Random(1945)
     right = 0
@@ -140,6 +142,7 @@ def test_an_end_that_is_not_what_it_was_said_to_be_ends_it(tmp_path: Path) -> No
     assert (told["outcome"], told["exit_code"]) == ("unknown", 3)
 
 
+@pytest.mark.long
 def test_killed_at_any_round_it_goes_on_and_plays_none_twice(tmp_path: Path) -> None:
     shows = fixed_in("1.17.0")
     whole = kept_in(tmp_path / "whole")

@@ -61,6 +61,7 @@ def findings(result: Result) -> Any:
     return result.document()["findings"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_a_class_is_found_in_the_bundle_as_in_the_run(tmp_path: Path, pair: Pair) -> None:
     run = judged(pair.guilty(), tmp_path / "run")
@@ -69,6 +70,7 @@ def test_a_class_is_found_in_the_bundle_as_in_the_run(tmp_path: Path, pair: Pair
     assert said(judge_here(opened)) == said(judge_here(run))
 
 
+@pytest.mark.long
 def test_two_bundles_of_a_run_are_equal_and_so_is_that_of_the_opened_one(tmp_path: Path) -> None:
     run = judged(lossy(), tmp_path / "run")
     made, opened = bundled(run, tmp_path)
@@ -96,6 +98,7 @@ def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "choices", lambda judged: islice(choices(judged), 1, None))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_room")
 def test_a_cut_bundle_keeps_every_finding_and_says_what_it_left_out(tmp_path: Path) -> None:
     run = judged(lossy(), tmp_path / "run")
@@ -113,6 +116,7 @@ def test_a_cut_bundle_keeps_every_finding_and_says_what_it_left_out(tmp_path: Pa
     assert rows["traffic"].startswith("as judged before: ")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_room")
 def test_a_cut_bundle_of_a_clean_run_is_no_pass(tmp_path: Path) -> None:
     run = judged(lossy(lost_in=()), tmp_path / "run")
@@ -123,6 +127,7 @@ def test_a_cut_bundle_of_a_clean_run_is_no_pass(tmp_path: Path) -> None:
     assert "judged pass, with no finding" in again.reasons[0]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_room")
 def test_what_a_bundle_left_out_stays_out_when_it_is_bundled_again(tmp_path: Path) -> None:
     run = judged(lossy(), tmp_path / "run")
@@ -161,6 +166,7 @@ def test_what_is_too_large_is_named_with_a_size_that_takes_it(tmp_path: Path) ->
     assert not list(tmp_path.glob("*.tar.gz*"))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_room")
 def test_suspects_are_kept_before_what_is_permitted(tmp_path: Path) -> None:
     """A hit without evidence decides the verdict, too: it stays suspect."""
@@ -174,6 +180,7 @@ def test_suspects_are_kept_before_what_is_permitted(tmp_path: Path) -> None:
     assert again.verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.long
 def test_logs_that_do_not_fit_are_cut_to_what_was_found(tmp_path: Path) -> None:
     run = judged(lossy(), tmp_path / "run")
     log = run.cluster / "kafka-1" / "logs" / "stdout.log"

@@ -160,6 +160,7 @@ def test_a_queue_has_nothing_but_the_time(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_trace_terminal_and_report_say_it(tmp_path: Path) -> None:
     run = epochs(lossy()).write(tmp_path / "run")
     result, out = judge_here(run), Console(file=StringIO(), width=100)

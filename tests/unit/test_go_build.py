@@ -97,6 +97,7 @@ def test_sources_are_built_as_if_written_for_the_version(worker: WorkerSpec, tmp
     assert '"example.com/old/client"' in (copy / "main.go").read_text()
 
 
+@pytest.mark.long
 @needs_go
 def test_a_worker_imports_the_kit_wherever_its_folder_is(worker: WorkerSpec) -> None:
     (worker.folder / "go.mod").write_text("module hello\n\ngo 1.19\n\nrequire brokerstorm/kit v0.0.0\n")

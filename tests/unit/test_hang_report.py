@@ -49,6 +49,7 @@ def test_rows_are_the_harness_own() -> None:
     assert waits_in(EVENTS) == {"producer-1": WHERE}
 
 
+@pytest.mark.long
 def test_the_page_shows_the_stack_and_nothing_of_it_is_markup() -> None:
     page = run_page(failing(hangs=ROWS))
     assert "Hangs and stalls" in page

@@ -178,6 +178,7 @@ def test_a_page_of_an_earlier_morning_is_told_again_as_it_was() -> None:
     assert later == earlier
 
 
+@pytest.mark.long
 def test_of_a_simulated_season_the_true_changes_are_told_and_hardly_any_other() -> None:
     """Whole figures, over many seasons: docs/explanation/what-changed.md."""
     score = Score()

@@ -32,6 +32,7 @@ def counted(result: Result) -> Counter[tuple[str, str]]:
     return Counter({(f.cls, str(f.status)): f.count for f in result.findings})
 
 
+@pytest.mark.long
 def test_every_hit_of_a_run_is_there(tmp_path: Path) -> None:
     truth = plant(tmp_path / "run", messages=20_000, partitions=4, anomalies=ANOMALIES, seed=11)
     run = RunDir(tmp_path / "run")

@@ -51,6 +51,7 @@ def test_the_page_has_the_module_its_test_and_a_scenario() -> None:
     assert [Path(name).name for name in files_of(PAGE)] == ["flap.py", "test_flap.py", "flap.yaml"]
 
 
+@pytest.mark.long
 def test_a_kind_is_one_module_and_made_pages(tree: Path) -> None:
     """Nothing but the page's files and what `make docs` writes differs from the tree."""
     changed = {
@@ -63,6 +64,7 @@ def test_a_kind_is_one_module_and_made_pages(tree: Path) -> None:
     assert changed - files_of(PAGE).keys() == {"docs/reference/faults.md", "scenarios/scenario.schema.json"}
 
 
+@pytest.mark.long
 def test_it_is_listed_planned_and_in_the_schema(tree: Path) -> None:
     listed = json.loads(python(tree, "cli.py", "--json", "list", "faults"))
     (row,) = [row for row in listed["items"] if row["kind"] == "flap"]
@@ -74,6 +76,7 @@ def test_it_is_listed_planned_and_in_the_schema(tree: Path) -> None:
     assert "SIGKILL the node that leads most of orders, chosen then, start it 1 s later" in planned
 
 
+@pytest.mark.long
 def test_its_test_passes_and_those_of_the_registry_do(tree: Path) -> None:
     tests = [name for name in files_of(PAGE) if Path(name).name.startswith("test_")]
     python(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "tests/unit/test_fault_registry.py")

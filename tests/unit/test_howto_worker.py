@@ -67,6 +67,7 @@ def test_list_workers_knows_it_by_the_environment(capsys: Capsys, monkeypatch: p
     assert rows[NAME]["roles"] == ["producer"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("right", "wrong", "code", "words"),
     [

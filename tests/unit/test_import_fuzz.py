@@ -146,6 +146,7 @@ def check(tmp_path: Path, seed: int) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_damaged_imports_are_refused_or_judged(tmp_path: Path) -> None:
     accepted = [check(tmp_path, seed) for seed in range(80)]
     assert 10 < sum(accepted) < 60, "a fuzzer that is always refused, or never, tests little"

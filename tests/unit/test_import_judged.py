@@ -53,6 +53,7 @@ CASES = [(stream, "csv") for stream in STREAMS]
 CASES += [(stream, kind) for stream in STREAMS[:1] for kind in ("jsonl.gz", "parquet")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("planted", "kind"), CASES, ids=[f"{planted.name}-{kind}" for planted, kind in CASES]
 )
@@ -216,6 +217,7 @@ BESIDE_ROWS = ("hang", "hang past a freeze", "record missing, not phantom", "cli
 EVERYTHING = {table: tuple(column.name for column in SEALED[table]) for table in COLUMNS}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pair", [p for p in PAIRS if not p.name.startswith(BESIDE_ROWS)], ids=str)
 def test_a_planted_anomaly_is_the_same_in_an_import(tmp_path: Path, pair: Pair) -> None:
     """The rows of a recorded run, as another tool would have written them."""
@@ -265,6 +267,7 @@ def test_settings_of_a_producer_that_sent_nothing_are_refused(judged: Judged) ->
         judged(clean(), producers={**KNOWN["producers"], "each": {7: {"acks": "leader"}}})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("without", "told"),
     [

@@ -96,6 +96,7 @@ CELLS: list[tuple[str, Change, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("change", "message"), [case[1:] for case in CELLS], ids=[case[0] for case in CELLS])
 def test_a_value_that_is_not_allowed(tmp_path: Path, change: Change, message: str) -> None:
     planted = history()

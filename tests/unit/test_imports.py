@@ -158,6 +158,7 @@ def test_there_is_something_to_check() -> None:
     } <= names
 
 
+@pytest.mark.long
 def test_imports_go_one_way() -> None:
     wrong = [
         f"{name_of(path)}:{line} imports {module}"
@@ -190,6 +191,7 @@ def test_the_facts_of_a_system_stand_on_errors_alone() -> None:
     assert wrong == []
 
 
+@pytest.mark.long
 def test_only_the_modules_of_a_system_name_it() -> None:
     """Everybody else asks `harness.systems`; docs/howto/add-a-system.md says which modules a system has."""
     parts = ("cli.py", "commands/", "harness/", "faults/", "analysis/")
@@ -225,6 +227,7 @@ def circle(arrows: Mapping[str, set[str]]) -> list[str]:
     return sorted(left)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", [name_of, rooms_of], ids=["modules", "rooms"])
 def test_imports_make_no_circle(unit: Callable[[Path], str]) -> None:
     """Late imports inside functions count, too: they hide a circle, they do not remove it."""

@@ -93,6 +93,7 @@ def test_offline_and_not_in_the_cache(worker: WorkerSpec) -> None:
     assert "not fetched yet" in java_build.readiness(worker, "1.0.0").detail
 
 
+@pytest.mark.long
 @needs_javac
 def test_compiled_once_and_again_when_a_source_changes(worker: WorkerSpec, jars: Path) -> None:
     said: list[str] = []
@@ -113,6 +114,7 @@ def test_compiled_once_and_again_when_a_source_changes(worker: WorkerSpec, jars:
     assert launch() == "ho\n"
 
 
+@pytest.mark.long
 @needs_javac
 def test_a_client_it_does_not_compile_against(worker: WorkerSpec, jars: Path) -> None:
     (worker.folder / "Bad.java").write_text("package hello; class Bad { nowhere.Client client; }")

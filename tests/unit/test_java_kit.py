@@ -82,6 +82,7 @@ def sends(worker: WorkerProcess) -> Rows:
     return rows[rows["state"] != 0]
 
 
+@pytest.mark.long
 def test_a_schedule_becomes_rows_and_numbers(start: Start) -> None:
     worker = start()
     rows = run(worker, rows=750)
@@ -95,11 +96,13 @@ def test_a_schedule_becomes_rows_and_numbers(start: Start) -> None:
     assert (rows["position"] == rows["seq"]).all()
 
 
+@pytest.mark.long
 def test_sync_calls_follow_each_other(start: Start) -> None:
     rows = run(start(calls="sync", rate_per_s=200), rows=150)
     assert (rows["t_start_ns"][1:] >= rows["t_done_ns"][:-1]).all()
 
 
+@pytest.mark.long
 def test_threads_share_the_lanes_and_the_rate(start: Start) -> None:
     rows = run(start(threads=3), rows=751)
     assert [int((rows["lane"] == lane).sum()) for lane in range(4)] == [188, 188, 188, 187]

@@ -16,18 +16,21 @@ QUICK = settings(max_examples=75, deadline=None, suppress_health_check=[HealthCh
 LONG = settings(max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.long
 @given(histories(), CHUNKS)
 @QUICK
 def test_kernels_say_what_the_oracles_say(case: tuple[History, Context], chunk_rows: int) -> None:
     check(*case, chunk_rows)
 
 
+@pytest.mark.long
 @given(pulsar_histories(), CHUNKS)
 @QUICK
 def test_the_same_of_pulsar(case: tuple[History, Context], chunk_rows: int) -> None:
     check(*case, chunk_rows)
 
 
+@pytest.mark.long
 @given(queue_histories(), CHUNKS)
 @QUICK
 def test_the_same_of_queues(case: tuple[History, Context], chunk_rows: int) -> None:

@@ -86,6 +86,7 @@ def test_a_keyed_or_routed_topic_stays_whole_whoever_else_writes_to_it() -> None
     assert {plan.stream_bucket(f"a-{p}") for p in range(4)} == set(buckets["a", "key"])
 
 
+@pytest.mark.long
 @given(
     partitions=st.lists(st.integers(1, 60), min_size=1, max_size=6),
     mode=st.sampled_from(["partition", "key", "routed"]),
@@ -109,6 +110,7 @@ def test_every_lane_has_a_bucket_and_every_bucket_a_lane(
             assert plan.stream_bucket(f"{group.topic}-{partition}") == group.bucket(lane)
 
 
+@pytest.mark.long
 @given(
     rate=st.integers(100, 2_000_000),
     specs=st.lists(st.tuples(st.floats(0.1, 10), st.integers(1, 5)), min_size=1, max_size=5),

@@ -44,6 +44,7 @@ def planted_names(truth: Truth) -> dict[str, set[str]]:
     return {cls: names for cls, names in found.items() if names}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("raw", [False, True], ids=["sealed", "raw"])
 def test_every_message_is_found_and_nothing_else(tmp_path: Path, seed: int, raw: bool) -> None:
@@ -69,6 +70,7 @@ def test_every_message_is_found_and_nothing_else(tmp_path: Path, seed: int, raw:
     assert {name: result.rows[name] for name in truth.rows} == truth.rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", PLANTERS)
 def test_one_kind_alone_gives_its_own_class_only(tmp_path: Path, kind: str) -> None:
     """Alone, so that no other anomaly can hide or cause it."""

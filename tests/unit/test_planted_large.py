@@ -37,6 +37,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, Truth]:
     return RunDir(root), plant(root, **SHAPE, anomalies=EVERYTHING, seed=3)
 
 
+@pytest.mark.long
 def test_sealing_the_raw_form_gives_the_sealed_form(tmp_path: Path, planted: tuple[RunDir, Truth]) -> None:
     run, truth = planted
     raw = RunDir(tmp_path / "raw")

@@ -199,6 +199,7 @@ def test_each_story_shows_what_it_should(name: str) -> None:
         assert found(story.build()) == story.shows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 def test_stories_among_plain_blocks(tmp_path: Path, name: str) -> None:
     run = RUNS[name]

@@ -48,6 +48,7 @@ def test_a_fault_that_the_system_does_not_have_is_refused_with_its_line(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["plan", "doctor", "run"])
 def test_a_broker_setting_that_the_runtime_owns_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
@@ -57,6 +58,7 @@ def test_a_broker_setting_that_the_runtime_owns_is_refused(
     assert "node.id" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -86,6 +88,7 @@ def test_an_option_that_a_client_refuses_is_found_without_a_broker(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("client", "text", "said"),
     [
@@ -150,6 +153,7 @@ def test_a_version_that_no_index_has_is_said_and_one_that_was_not_asked_for_too(
     }
 
 
+@pytest.mark.long
 def test_a_fault_that_only_this_machine_lacks_the_means_for_is_missing_and_no_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,6 +188,7 @@ def test_nothing_is_required_that_a_run_can_go_without() -> None:
 KILL = "name: x\nfaults: [{fault: kill, at: 9s, for: 5s}]\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "text", "said"),
     [
@@ -228,6 +233,7 @@ def test_what_cannot_be_as_expected_is_said(
     assert warning.startswith(said)
 
 
+@pytest.mark.long
 def test_every_scenario_of_ours_is_without_a_warning(tmp_path: Path) -> None:
     from harness.scenario.file import bundled_bugs, bundled_scenarios
 
@@ -261,6 +267,7 @@ def test_totals_are_of_all_rounds_and_the_warm_up_is_in_them(tmp_path: Path) -> 
     assert several.clients_mb == one.clients_mb
 
 
+@pytest.mark.long
 def test_more_copies_and_more_readers_take_more_disk(tmp_path: Path) -> None:
     base = totals(tmp_path, text="name: x\ntopics: {orders: {replication: 1}}\n").disk_bytes
     assert totals(tmp_path).disk_bytes - base == 2 * 12_000 * (150 + 30)

@@ -194,6 +194,7 @@ def test_a_pipe_gets_plain_lines(mode: Any, form: type) -> None:
     assert isinstance(open_progress(mode, stream=io.StringIO()), form)
 
 
+@pytest.mark.long
 def test_live_on_a_terminal_takes_events_from_threads_and_leaves_it_clean() -> None:
     parent, child = pty.openpty()
     heard: list[bytes] = []

@@ -42,6 +42,7 @@ def test_no_cell_of_the_nightly_needs_jars_of_the_user(nightly: list[Cell]) -> N
             assert not [p for plan in arms for p in plan.producers if p.client_version.startswith(JARS)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["quick", "nightly"])
 def test_a_ready_suite_fits_its_budget_several_times(name: str) -> None:
     """A guess, without any history: the other half is for slow machines and for seeds that are red."""

@@ -34,6 +34,7 @@ def test_nothing_is_stale() -> None:
     assert [str(path) for path in generate.stale()] == [], "run `make docs`"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "says"),
     [

@@ -276,6 +276,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
         load_scenario(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

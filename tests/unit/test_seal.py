@@ -81,6 +81,7 @@ def bucket_by_hand(plan: Plan, table: TableId, row: dict[str, Any]) -> set[int]:
     return {by_stream}
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(capture=captures(), capacity=st.integers(1, 17), threads=st.integers(1, 3))
 def test_round_trip(

@@ -76,6 +76,7 @@ def content(run: RunDir) -> dict[str, bytes]:
     return {str(p.relative_to(run.sealed)): p.read_bytes() for p in files}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop_at", [1, 7, 14])
 def test_sigkill_in_the_middle(tmp_path: Path, stop_at: int) -> None:
     run = record(tmp_path / "run")
@@ -162,6 +163,7 @@ def test_unreadable_names_are_named(tmp_path: Path) -> None:
         seal(run, PLAN)
 
 
+@pytest.mark.long
 def test_sealed_twice_at_once_gives_one_result(tmp_path: Path) -> None:
     run = record(tmp_path / "run")
     plan_file = tmp_path / "plan.json"

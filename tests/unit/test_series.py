@@ -106,6 +106,7 @@ SENDS_ROWS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(SENDS_ROWS)
 def test_counts_agree_with_counting_by_hand(rows: list[dict[str, int]]) -> None:
@@ -136,6 +137,7 @@ def test_counts_agree_with_counting_by_hand(rows: list[dict[str, int]]) -> None:
         assert found.totals["open"] == sum(r["t_done_ns"] == 0 for r in judged)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(SENDS_ROWS, st.lists(st.integers(0, 2), min_size=40, max_size=40))
 def test_merged_buckets_are_the_whole(rows: list[dict[str, int]], bucket: list[int]) -> None:

@@ -50,6 +50,7 @@ def test_masters() -> None:
     assert is_local(default_master())
 
 
+@pytest.mark.long
 def test_executors_need_only_numpy_and_pyarrow(tmp_path: Path) -> None:
     """What is shipped imports from a zip alone, with every other library of ours out of reach."""
     archive = tmp_path / "modules.zip"

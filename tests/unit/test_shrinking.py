@@ -134,6 +134,7 @@ def test_what_does_not_show_the_class_is_not_searched() -> None:
     assert len(player.played) == 3
 
 
+@pytest.mark.long
 def test_luck_leaves_a_part_in_and_takes_none_that_is_needed() -> None:
     """At 60 %, what was accepted showed the class twice: none of it can lack what the class needs."""
     wholes = 0
@@ -171,6 +172,7 @@ def test_the_end_of_the_budget_keeps_the_best_and_says_what_was_not_tried() -> N
     assert "not tried" in smallest_text(search, command="brokerstorm shrink", day="today")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [0, 5, 17])
 def test_a_search_that_was_cut_off_goes_on_without_playing_a_round_twice(tmp_path: Path, after: int) -> None:
     path = tmp_path / "shrink.json"
@@ -237,6 +239,7 @@ def test_the_file_is_a_scenario_that_expects_the_class_and_says_why(tmp_path: Pa
     assert lines[at - 1].startswith("  # load.rate 196: not shown in 3 rounds")
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.sets(st.integers(0, 30)))
 def test_the_result_shows_the_class_and_no_single_reduction_more_does(wanted: set[int]) -> None:
@@ -268,6 +271,7 @@ def _is_there(shape: Shape, data: Data, each: Reduction) -> bool:
     return not each.step or value not in shape.values[each.at][each.step - 1 :]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["kafka-storm", "kafka-mix", "kafka-smoke", "pulsar-storm", "kafka-network", "qpid-storm"]
 )
@@ -296,6 +300,7 @@ def test_what_is_a_size_and_what_stays_are_keys_of_the_model() -> None:
         assert keys <= set(part.model_fields)
 
 
+@pytest.mark.long
 @given(st.lists(st.integers(), unique=True, max_size=12), st.data())
 def test_ddmin_finds_the_only_set_that_is_needed(parts: list[int], data: st.DataObject) -> None:
     needed = data.draw(st.sets(st.sampled_from(parts))) if parts else set()

@@ -64,6 +64,7 @@ def texts(path: Path) -> Iterator[str]:
             yield node.value
 
 
+@pytest.mark.long
 def test_texts_of_the_code_use_the_words_of_the_field() -> None:
     wrong = [
         f"{name_of(path)}: {what}"
@@ -75,6 +76,7 @@ def test_texts_of_the_code_use_the_words_of_the_field() -> None:
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_module_docstring_says_what_the_module_does() -> None:
     """Not *What ...* or *How ...*: a sentence about the module, not a question that it answers."""
     wrong = [

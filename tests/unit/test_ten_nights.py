@@ -92,6 +92,7 @@ class Scripted:
         return [type(row)(**{**{name: getattr(row, name) for name in row.__slots__}, **facts})]
 
 
+@pytest.mark.long
 def test_ten_nights_tell_a_regression_and_a_slowdown_on_their_nights_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
