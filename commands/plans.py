@@ -28,8 +28,11 @@ JARS = "jars:"
 MOST_NAMED = 4
 
 
-def stranger_of(file: Path | None) -> Stranger | None:
+def stranger_of(file: Path | None, *, all_there: bool = True) -> Stranger | None:
     """The cluster of a connection file (``--cluster``), which was asked who it is; None without a file.
+
+    Args:
+        all_there: as of `meet`.
 
     Raises:
         BrokerstormError: as `read_connection` and `meet`.
@@ -39,7 +42,7 @@ def stranger_of(file: Path | None) -> Stranger | None:
     from harness.clusters.external import meet
     from harness.connections.file import read_connection
 
-    return meet(read_connection(file))
+    return meet(read_connection(file), all_there=all_there)
 
 
 def read_scenario(name: str, overrides: Sequence[str] = (), *, stranger: Stranger | None = None) -> Scenario:

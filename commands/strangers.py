@@ -28,7 +28,7 @@ def clean_stranger(
     """
     from harness.clusters.external import made_on
 
-    stranger = stranger_of(file)
+    stranger = stranger_of(file, all_there=False)
     assert stranger is not None
     wanted = Path(name).name if name else None
     found = [made for made in made_on(stranger.found.cluster_id) if wanted in (None, made.run_id)]
@@ -69,6 +69,9 @@ def _removed(stranger: Stranger, made: MadeBy, end: Callable[[str], None]) -> li
         failures = faults.heal_from_ledger(cluster, RunDir(Path(made.folder)))
     except BrokerstormError as error:
         failures = [str(error)]
+    if failures:  # what was made stays, too: by it the next `clean` finds the run
+        cluster.admin.close()
+        return failures
     try:
         cluster.down()
     except BrokerstormError as error:

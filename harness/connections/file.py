@@ -113,6 +113,12 @@ class ConnectionFile(_Part):
     )
 
     @model_validator(mode="after")
+    def _drivers_know_names(self) -> Self:
+        if self.drivers.model_fields_set and not self.nodes:
+            raise ValueError("drivers need nodes: give the brokers the names that the drivers know them by")
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> Self:
         mechanisms = SYSTEMS[self.system].mechanisms
         if self.auth and self.auth.mechanism not in mechanisms:

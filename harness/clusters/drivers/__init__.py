@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.clusters.drivers.driven import DrivenNodes, abilities_of, is_open
 from harness.clusters.drivers.driver import Driver
+from harness.clusters.nodes.processes import RUN_ID
 from harness.connections.drivers import DriversPart
+from harness.connections.file import Connection
+from harness.protocols.cluster import Admin, Endpoint, HasHealthProbe, Node
 
-__all__ = ["Driver", "drivers_of"]
+__all__ = ["DrivenNodes", "Driver", "drivers_of", "drivers_on"]
+
+
+def drivers_on(connection: Connection, nodes: Sequence[Node], admin: Admin) -> list[DrivenNodes]:
+    """What the drivers of a connection file make possible on the nodes of a cluster, one part an ability.
+
+    Args:
+        nodes: those that are registered now; others of the file may be down.
+    """
+    file = connection.file
+    # A broker that a program starts must not look like a process of the run: `clean` would end it.
+    environment = {name: value for name, value in os.environ.items() if name != RUN_ID}
+    drivers = drivers_of(file.drivers, connection.path.parent, environment)
+    known = {node.name: node.client for node in nodes}
+    named = {name: _endpoint(one.address) for name, one in file.nodes.items()}
+    places = named | known
+
+    def answers(node: str) -> bool:
+        if node in known and isinstance(admin, HasHealthProbe):
+            return admin.answers(node)
+        return is_open(places[node])
+
+    return abilities_of(drivers, places, answers)
+
+
+def _endpoint(address: str) -> Endpoint:
+    host, _, port = address.rpartition(":")
+    return Endpoint(host, int(port) if port.isdigit() else 0)
 
 
 def drivers_of(part: DriversPart, folder: Path, environment: Mapping[str, str]) -> list[Driver]:

@@ -18,6 +18,7 @@ from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
 from harness.waiting import wait_until
 
+Door = Literal["open", "closed", "silent"]
 _CONNECT_S: Final = 1.0
 _POLL_S: Final = 0.05
 #: A node that lives may miss one request on a busy machine.
@@ -29,6 +30,21 @@ def abilities_of(drivers: Sequence[Driver], *where: Any, **limits: Any) -> list[
     can = frozenset[Action]().union(*(one.actions for one in drivers))
     parts = (KillableNodes, StoppableNodes, PausableNodes)
     return [part(drivers, *where, **limits) for part in parts if can.issuperset(part.needs)]
+
+
+def is_open(endpoint: Endpoint) -> bool:
+    """Whether somebody accepts a connection there."""
+    return _look(endpoint) == "open"
+
+
+def _look(endpoint: Endpoint) -> Door:
+    try:
+        socket.create_connection((endpoint.host, endpoint.port), timeout=_CONNECT_S).close()
+    except TimeoutError:
+        return "silent"
+    except OSError:
+        return "closed"
+    return "open"
 
 
 class DrivenNodes:
@@ -86,17 +102,10 @@ class DrivenNodes:
         except EnvironmentNotReady:
             return None
 
-    def _door(self, node: str) -> Literal["open", "closed", "silent"]:
+    def _door(self, node: str) -> Door:
         """Whether a connection is accepted, refused, or neither: then it is cut off, or paused with a full
         queue of connections."""
-        end = self._endpoints[node]
-        try:
-            socket.create_connection((end.host, end.port), timeout=_CONNECT_S).close()
-        except TimeoutError:
-            return "silent"
-        except OSError:
-            return "closed"
-        return "open"
+        return _look(self._endpoints[node])
 
     def _falls_silent(self, node: str, within_s: float) -> bool:
         """Whether it stops answering: its port closes, or several requests in a row stay without answer."""

@@ -10,11 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.clusters.drivers import DrivenNodes, drivers_on
 from harness.clusters.external.made import Made, MadeBy
 from harness.connections.file import Connection
 from harness.connections.security import Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Admin, Endpoint, Node
+from harness.protocols.nodes import Seen
 from harness.systems import SYSTEMS
 from harness.systems.base import Request
 
@@ -65,8 +67,9 @@ class ExternalRuntime:
     """
 
     name = "external"
+    seen = Seen(gone="no longer answers", paused="answers nothing, its driver paused it")
 
-    def __init__(self, run_id: str, nodes: Sequence[Node], drivers: Sequence[object] = ()) -> None:
+    def __init__(self, run_id: str, nodes: Sequence[Node], drivers: Sequence[DrivenNodes] = ()) -> None:
         self.run_id = run_id
         self.nodes = tuple(nodes)
         self.drivers = tuple(drivers)
@@ -76,6 +79,8 @@ class ExternalRuntime:
 
     def down(self) -> None:
         """It stays."""
+        for one in self.drivers:
+            one.close()
 
     def pid(self, node: str) -> int | None:
         """Not to be had: what it needs of CPU and memory is not captured."""
@@ -147,8 +152,9 @@ class Stranger:
         """
         made = Made(self.found.cluster_id, run_id, folder)
         system = _system_of(self.connection.file.system)
-        runtime = ExternalRuntime(run_id, self.found.nodes)
         admin = system.admin(self.connection, self.found.nodes, made)
+        drivers = drivers_on(self.connection, self.found.nodes, admin)
+        runtime = ExternalRuntime(run_id, self.found.nodes, drivers)
         return ExternalCluster(self.connection, self.found, runtime, admin, made)
 
     def left_by(self, made: MadeBy) -> ExternalCluster:
@@ -156,8 +162,11 @@ class Stranger:
         return self.cluster(made.run_id, Path(made.folder))
 
 
-def meet(connection: Connection) -> Stranger:
+def meet(connection: Connection, *, all_there: bool = True) -> Stranger:
     """Ask a cluster who it is; nothing is made on it.
+
+    Args:
+        all_there: refuse it while a node of the file is away, perhaps by a fault that is to be healed.
 
     Raises:
         UsageError: the file does not say that it is yours, or which one it is; or it is another one.
@@ -180,7 +189,19 @@ def meet(connection: Connection) -> Stranger:
             f"{path}: cluster_id is {file.cluster_id}, and {file.bootstrap} is {found.cluster_id}",
             hint="if that is the one you mean, write its id into the file",
         )
+    if all_there:
+        _refuse_absent(connection, found)
     return Stranger(connection, found)
+
+
+def _refuse_absent(connection: Connection, found: Found) -> None:
+    there = {str(node.client) for node in found.nodes}
+    absent = [(name, one.address) for name, one in connection.file.nodes.items() if one.address not in there]
+    for name, address in absent[:1]:
+        raise EnvironmentNotReady(
+            f"{connection.path}: nodes.{name}: no broker is registered at {address}",
+            hint=f"registered are {', '.join(sorted(there))}",
+        )
 
 
 def named_nodes(
@@ -191,17 +212,8 @@ def named_nodes(
     Args:
         brokers: name that the cluster has for it -> number and where clients find it.
         admin: the same names -> where the harness asks it.
-
-    Raises:
-        EnvironmentNotReady: the file names a node that is not there.
     """
     wanted = {node.address: name for name, node in connection.file.nodes.items()}
-    if absent := [a for a in wanted if a not in {str(client) for _, client in brokers.values()}]:
-        there = ", ".join(str(client) for _, client in brokers.values())
-        raise EnvironmentNotReady(
-            f"{connection.path}: nodes.{wanted[absent[0]]}: no broker is registered at {absent[0]}",
-            hint=f"registered are {there}",
-        )
     return tuple(
         Node(
             name=wanted.get(str(client), name),
