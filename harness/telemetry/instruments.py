@@ -37,7 +37,7 @@ class Instrument:
 
 #: Upper bounds of the buckets of every histogram, in seconds, as the conventions advise.
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-_BOUNDS_NS: Final = np.array(BOUNDS_S) * 1e9
+_BOUNDS_NS: Final = np.array([round(bound_s * 1e9) for bound_s in BOUNDS_S])
 
 SENT: Final = Instrument(
     "messaging.client.sent.messages",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -93,10 +94,9 @@ class SendTally:
         groups = np.searchsorted(self._first_lanes, rows["lane"], side="right") - 1
         keys = (groups << 2 | outcomes) << _ERROR_BITS | rows["error"]
         durations_ns = rows["t_done_ns"] - rows["t_start_ns"]
-        for key in np.unique(keys).tolist():
-            mine = keys == key
+        for key, mine in _grouped(keys):
             known = self._labels(key, is_answered)
-            self._counts.numbers[labels(**known)] += int(np.count_nonzero(mine))
+            self._counts.numbers[labels(**known)] += len(mine)
             if is_answered:
                 timed = labels(**known, messaging_operation_type="send")
                 self._counts.durations[timed].add(durations_ns[mine])
@@ -155,11 +155,18 @@ class DeliveryTally:
         streams = np.where(rows["stream"] < len(self._topics), rows["stream"], 0)
         late_ns = rows["t_ns"] - rows["header"]["t_intended_ns"]
         is_ours = (rows["check"] == Check.OK) & (rows["header"]["kind"] != Kind.PROBE)
-        for stream in np.unique(streams).tolist():
-            mine = streams == stream
+        for stream, mine in _grouped(streams):
             known = labels(**self._known, **self._topics[stream])
-            self._counts.numbers[known] += int(np.count_nonzero(mine))
-            self._counts.durations[known].add(late_ns[mine & is_ours])
+            self._counts.numbers[known] += len(mine)
+            self._counts.durations[known].add(late_ns[mine[is_ours[mine]]])
+
+
+def _grouped(keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+    """Each key once, with the places where it stands."""
+    order = np.argsort(keys, kind="stable")
+    begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    for mine in np.split(order, begins[1:]) if len(keys) else ():
+        yield int(keys[mine[0]]), mine
 
 
 class Tallies:

@@ -9,7 +9,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import numpy as np
 import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.errors import EnvironmentNotReady
@@ -28,6 +26,7 @@ from harness.telemetry.otlp import OtlpPush
 from harness.telemetry.prometheus import PrometheusPage
 from harness.telemetry.run_follower import RunFollower
 from harness.telemetry.telemetry import Telemetry
+from tests.collector import Collector, collecting
 from tests.planted.raw import Rows, segment_bytes, write_worker_names
 from tests.unit.seal_rows import new_run, plan_of
 
@@ -160,48 +159,10 @@ def fill(run: RunDir) -> None:
     append_jsonl(run.metrics, {**usage, "node": "kafka-1"})
 
 
-class Collector(HTTPServer):
-    """Keeps what is pushed to it."""
-
-    def __init__(self) -> None:
-        self.requests: list[ExportMetricsServiceRequest] = []
-        super().__init__(("127.0.0.1", 0), _Keep)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1/metrics"
-
-
-class _Keep(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        assert isinstance(self.server, Collector)
-        self.server.requests.append(ExportMetricsServiceRequest.FromString(body))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
-
-
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with Collector() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
+    with collecting() as server:
         yield server
-        server.shutdown()
-        thread.join()
-
-
-def pushed(request: ExportMetricsServiceRequest) -> dict[str, float]:
-    """Name as it is, and the sum of the points: values, or how many of a histogram."""
-    found = {}
-    for metric in request.resource_metrics[0].scope_metrics[0].metrics:
-        points = getattr(metric, str(metric.WhichOneof("data"))).data_points
-        found[metric.name] = sum(
-            p.count if metric.HasField("histogram") else p.as_int or p.as_double for p in points
-        )
-    return found
 
 
 def served(url: str) -> dict[str, float]:
@@ -220,14 +181,14 @@ def test_both_ways_out_say_the_same(run: RunDir, collector: Collector) -> None:
     told: list[str] = []
     telemetry = Telemetry()
     telemetry.open(lambda now: PrometheusPage("127.0.0.1", 0, now))
-    telemetry.open(lambda now: OtlpPush(collector.url, now, tell=told.append))
+    telemetry.open(lambda now: OtlpPush(f"{collector.url}/v1/metrics", now, tell=told.append))
     fill(run)
     telemetry.begin(plan_of(), run, run.run_id)
     telemetry.phase("load")
     telemetry.end()
     page = served(telemetry.urls[0])
     telemetry.close()
-    last = pushed(collector.requests[-1])
+    last = collector.last()
     assert last.keys() == {each.name for each in INSTRUMENTS}  # `fill` has something of each
     names = {
         each.name: next(name for name in page if name.startswith(each.name.replace(".", "_")))
