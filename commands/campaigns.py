@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from harness.clusters.runtime_choice import Choice
     from harness.plan.model import Plan
     from harness.progress.view import BaseProgress
-    from harness.protocols.cluster import Cluster, FaultInjector
+    from harness.protocols.cluster import Cluster
+    from harness.protocols.faulting import FaultInjector
     from harness.run.campaign import Campaign, CampaignHooks
     from harness.telemetry.telemetry import Telemetry
 

@@ -206,6 +206,7 @@ def _producer(producer: ProducerPlan, plan: Plan) -> Rows:
     rate = f", {most}{producer.rate_per_s:,.0f} msg/s" if producer.rate_per_s else ""
     threads = f", {producer.threads} threads" if producer.threads > 1 else ""
     threads += ", a profile of its own" if producer.profile else ""
+    threads += f", {_count(len(producer.lives) + 1, 'life', 'lives')}" if producer.lives else ""
     threads += f", keys skewed by {producer.skew:g}" if producer.skew else ""
     promised: dict[str, list[str]] = {}  # by the setting that decides it
     promised.setdefault(because["delivery"], []).append(f"delivery {promise.delivery}")

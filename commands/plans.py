@@ -260,6 +260,7 @@ def cluster_of(plan: Plan) -> tuple[str, str, str]:
 def timeline_of(plan: Plan) -> Timeline:
     """The firings of a plan."""
     import faults
+    from harness.plan.endings import endings
 
     nodes = plan.external.nodes if plan.external else node_roles(*cluster_of(plan))
     return faults.compile(
@@ -268,6 +269,7 @@ def timeline_of(plan: Plan) -> Timeline:
         load_s=plan.load_s,
         topics=plan.topics,
         nodes=nodes,
+        clients=endings(plan),
     )
 
 

@@ -23,6 +23,7 @@ from analysis.capture.context import (
 )
 from analysis.capture.deaths import Death, deaths
 from analysis.capture.hangs import waits_in
+from analysis.capture.lives import all_lives
 from analysis.capture.terms import terms_of
 from harness.faultlog import FaultRecord, read_faults
 from harness.rundir import RunDir, read_json, read_jsonl, reading
@@ -148,7 +149,7 @@ def _instances(
     died: Mapping[str, Death],
 ) -> dict[int, Instance]:
     found = {}
-    for p in plan["producers"]:
+    for p in all_lives(plan["producers"], workers, "instance"):
         worker = _worker(workers, "producer", "instance", p["instance"])
         promise = p["promise"]
         found[int(p["instance"])] = Instance(
@@ -163,7 +164,7 @@ def _instances(
                 required={k: v for k, v in promise["required"].items() if v},
             ),
             deadline_ns=round(float(p["call_deadline_s"]) * _NS),
-            complete=bool(worker.get("done")) and p["name"] not in damaged,
+            complete=_is_whole(worker) and p["name"] not in damaged,
             end_ns=int(worker.get("t_end_ns") or 0),
             frozen=frozen.get(p["name"], ()),
             results=str(p.get("results", "checked")),
@@ -172,6 +173,11 @@ def _instances(
             says_died=bool(p.get("says_died", False)),
         )
     return found
+
+
+def _is_whole(worker: Row) -> bool:
+    """It said so, or the run itself ended it by SIGKILL: every row was written before what it is about."""
+    return bool(worker.get("done") or worker.get("killed"))
 
 
 def _client(planned: Row, worker: Row) -> str:
@@ -188,7 +194,7 @@ def _sessions(
     usual: Reading,
 ) -> dict[int, Session]:
     found = {}
-    for c in plan["consumers"]:
+    for c in all_lives(plan["consumers"], workers, "session"):
         worker = _worker(workers, "consumer", "session", c["session"])
         options = c.get("options") or {}
         isolation = options.get("isolation.level") or options.get("isolation_level") or ""
@@ -199,7 +205,7 @@ def _sessions(
             name=c["name"],
             group=c["group"],
             topics=tuple(c["topics"]),
-            complete=bool(worker.get("done")) and c["name"] not in damaged,
+            complete=_is_whole(worker) and c["name"] not in damaged,
             end_ns=min(filter(None, ends), default=0),
             committed_only=isolation == "read_committed",
             frozen=frozen.get(c["name"], ()),

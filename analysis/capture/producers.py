@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.capture.lives import all_lives
+
 _SHOWN = 3
 _DELIVERY = {
     "durable": "an acknowledged message is on every in-sync replica",
@@ -24,7 +26,7 @@ _DEDUP = {
 def producers_of(plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, str]:
     """``producer p-1`` -> what it is; producers that differ in nothing share an entry."""
     alike: dict[str, list[str]] = defaultdict(list)
-    for producer in plan.get("producers") or ():
+    for producer in all_lives(plan.get("producers") or (), manifest.get("workers") or (), "instance"):
         alike[_described(producer, _ready_version(producer, manifest))].append(str(producer["name"]))
     return {_title(names): text for text, names in alike.items()}
 

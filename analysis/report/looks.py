@@ -25,8 +25,8 @@ _HATCHES = (
 )
 #: Kinds of one colour do alike things; their hatches tell them apart.
 _FAMILIES = {
-    PURPLE: ("kill", "controller-kill"),
-    _BROWN: ("restart", "rolling-restart"),
+    PURPLE: ("kill", "controller-kill", "client-kill"),
+    _BROWN: ("restart", "rolling-restart", "client-restart"),
     ORANGE: ("pause", "client-freeze"),
     SKY: (
         "leader-move",

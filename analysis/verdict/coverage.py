@@ -117,8 +117,9 @@ def _capture(facts: RunFacts) -> Check:
     gone = [
         str(w["name"]) + (f" (exit code {w['exit_code']})" if w.get("exit_code") is not None else "")
         for w in workers
-        if not w.get("done") and not w.get("hung")
+        if not _is_recorded(w)
     ]
+    killed = [str(w["name"]) for w in workers if w.get("killed")]
     hung = [str(w["name"]) for w in workers if w.get("hung") and not w.get("done")]
     if facts.missing:
         return Check("capture", False, f"records are missing: {_some(facts.missing)}")
@@ -127,7 +128,13 @@ def _capture(facts: RunFacts) -> Check:
             "capture", False, f"worker died before it was done: {_some(gone)}; records may be missing"
         )
     ended = f"; {_some(hung)} hung and was ended, every row kept" if hung else ""
+    ended += f"; {_some(killed)} killed by a fault, every row kept" if killed else ""
     return Check("capture", True, f"{len(workers)} workers recorded everything{ended}")
+
+
+def _is_recorded(worker: Mapping[str, Any]) -> bool:
+    """Every row is there: it said so, or the run itself ended it."""
+    return bool(worker.get("done") or worker.get("hung") or worker.get("killed"))
 
 
 def _traffic(facts: RunFacts) -> Check:
@@ -280,13 +287,16 @@ def _drain(facts: RunFacts) -> Check:
 
 
 def _undecided(facts: RunFacts) -> int:
-    """Sends without an outcome that were not open for long enough to be a hang, of producers that ended."""
-    if any(not w.get("done") and not w.get("hung") for w in facts.manifest.get("workers", ())):
+    """Sends without an outcome that were not open for long enough to be a hang, of producers that a drain was
+    waited for."""
+    workers = facts.manifest.get("workers", ())
+    if not all(map(_is_recorded, workers)):
         return 0  # died: the check of the capture tells
     if not all(p.get("call_deadline_s") for p in facts.plan.get("producers", ())):
         return 0  # imported: nobody knows how long its clients may take
     hanging = sum(f.split.get("never completed", 0) for f in facts.findings if f.cls == "hang")
-    return max(0, facts.series.totals.get("open", 0) - hanging)
+    ended = sum(int(w.get("open_sends") or 0) for w in workers)  # by a fault: nobody waited for them
+    return max(0, facts.series.totals.get("open", 0) - hanging - ended)
 
 
 def _audit(facts: RunFacts) -> Check:

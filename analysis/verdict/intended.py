@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from analysis.capture.lives import absences_ns
 
 Times = npt.NDArray[np.int64]
 
@@ -19,6 +21,7 @@ class Intended:
         profile: (seconds, share of the rate) from the start of load on; none = all of it.
         zero_ns: start of load.
         end_ns: the load ended, or was cut short.
+        absences: what a producer was asked for, and from when to when no life of it was there to be asked.
     """
 
     def __init__(
@@ -29,6 +32,7 @@ class Intended:
         zero_ns: int,
         end_ns: int,
         warm_up_s: float = 0.0,
+        absences: Sequence[tuple[Intended, int, int]] = (),
     ) -> None:
         rows = [(float(seconds), float(share)) for seconds, share in profile]
         rows = rows or [(max(end_ns - zero_ns, 0) / 1e9, 1.0)]
@@ -36,6 +40,7 @@ class Intended:
         mean = sum(seconds * share for seconds, share in rows) / load_s if load_s else 1.0
         self.peak_per_s = rate_per_s * max((share for _, share in rows), default=1.0)
         self.mean_share = mean
+        self._absences = tuple(absences)
         warm_up_ns = round(warm_up_s * 1e9)
         self._begin_ns, self._end_ns = zero_ns - warm_up_ns, max(end_ns, zero_ns)
         seconds = np.array([warm_up_s, *(each for each, _ in rows)])
@@ -45,6 +50,14 @@ class Intended:
 
     def due_by(self, t_ns: Times) -> npt.NDArray[np.float64]:
         """Messages due by each time, from the start of the warm-up on; not whole numbers."""
+        due = self._asked_by(t_ns)
+        for client, begin_ns, end_ns in self._absences:
+            within = np.clip(t_ns, begin_ns, max(begin_ns, end_ns))
+            due = due - (client._asked_by(within) - client._asked_by(np.array([begin_ns])))
+        return due
+
+    def _asked_by(self, t_ns: Times) -> npt.NDArray[np.float64]:
+        """The same, of clients that were never away."""
         since = np.clip(t_ns, self._begin_ns, self._end_ns) - self._begin_ns
         return np.asarray(np.interp(since, self._ends_ns, self._counts))
 
@@ -53,7 +66,24 @@ class Intended:
         return np.diff(self.due_by(borders_ns))
 
 
-def intended_of(plan: Any, zero_ns: int, end_ns: int) -> Intended:
+def absences_of(plan: Any, workers: Sequence[Mapping[str, Any]], zero_ns: int, end_ns: int) -> list[Absence]:
+    """What was asked for of producers between their lives. ``workers``: of the manifest."""
+    return [
+        (
+            Intended(
+                float(client.get("rate_per_s") or 0.0),
+                client.get("profile") or plan.get("profile") or (),
+                zero_ns=zero_ns,
+                end_ns=end_ns,
+            ),
+            begin_ns,
+            until_ns,
+        )
+        for client, begin_ns, until_ns in absences_ns(plan, workers)
+    ]
+
+
+def intended_of(plan: Any, zero_ns: int, end_ns: int, absences: Sequence[Absence] = ()) -> Intended:
     """What the plan of a run asks for; of an import it may have no profile."""
     return Intended(
         float(plan["rate_per_s"]),
@@ -61,4 +91,9 @@ def intended_of(plan: Any, zero_ns: int, end_ns: int) -> Intended:
         zero_ns=zero_ns,
         end_ns=end_ns,
         warm_up_s=float(plan["warm_up_s"]),
+        absences=absences,
     )
+
+
+#: What a producer is asked for, and from when to when no life of it was there.
+Absence = tuple[Intended, int, int]

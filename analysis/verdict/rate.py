@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from analysis.series import Grid, Series
-from analysis.verdict.intended import Intended
+from analysis.verdict.intended import Absence, Intended
 
 #: With less of the load outside outages than this, the rate cannot be judged.
 MIN_CALM_SHARE = 0.1
@@ -99,6 +99,7 @@ def rate_of(
     streams: int = 1,
     choice: Mapping[str, Any] | None = None,
     profile: Sequence[Sequence[float]] = (),
+    absences: Sequence[Absence] = (),
 ) -> Rate:
     """Rates of the load phase, which runs from ``grid.zero_ns`` to ``load_end_ns``.
 
@@ -107,8 +108,9 @@ def rate_of(
         streams: how many the load went to.
         choice: ``rate_choice`` of the plan: the limits of a rate that was measured; None = it is claimed.
         profile: (seconds, share of the rate) of the plan; none = all of it.
+        absences: of producers between their lives; nothing was due of them then.
     """
-    wanted = Intended(target_per_s, profile, zero_ns=grid.zero_ns, end_ns=load_end_ns)
+    wanted = Intended(target_per_s, profile, zero_ns=grid.zero_ns, end_ns=load_end_ns, absences=absences)
     load_s = max(load_end_ns - grid.zero_ns, 0) / 1e9
     borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
     borders = np.clip(borders, grid.zero_ns, max(load_end_ns, grid.zero_ns))
@@ -128,7 +130,7 @@ def rate_of(
     up_target = mean_per_s * load_s * up_share
     load_ok = series.totals.get("load_ok", 0)
     return Rate(
-        target_per_s=mean_per_s if profile else target_per_s,
+        target_per_s=mean_per_s if profile or absences else target_per_s,
         offered_per_s=series.totals.get("load_attempted", 0) * per_s,
         achieved_per_s=load_ok * per_s,
         calm_per_s=calm_ok / calm_s if calm_s else 0.0,

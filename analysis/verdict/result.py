@@ -20,7 +20,7 @@ from analysis.series import Grid, Series
 from analysis.verdict.attribution import Span
 from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.fault_rows import fault_rows
-from analysis.verdict.intended import intended_of
+from analysis.verdict.intended import Absence, absences_of, intended_of
 from analysis.verdict.merge import findings_of
 from analysis.verdict.rate import rate_of
 from analysis.verdict.thresholds import thresholds
@@ -102,6 +102,7 @@ def result_of(
         streams=len(context.streams),
         choice=choice,
         profile=files.plan.get("profile") or (),
+        absences=_absences(files, grid, load_end_ns),
     )
     findings = _findings(files, context, load_end_ns, reports)
     facts = RunFacts(
@@ -232,12 +233,17 @@ def _timeline(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> 
     )
 
 
+def _absences(files: RunFiles, grid: Grid, load_end_ns: int) -> list[Absence]:
+    return absences_of(files.plan, files.manifest.get("workers") or (), grid.zero_ns, load_end_ns)
+
+
 def _intended(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> list[int]:
     """Messages the plan wanted in each step, offered or not; without a rate, those that were sent."""
     if not files.plan["rate_per_s"]:
         return [int(n) for n in series.due]
     borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
-    wanted = np.floor(intended_of(files.plan, grid.zero_ns, load_end_ns).due_by(borders) + 1e-6)
+    intended = intended_of(files.plan, grid.zero_ns, load_end_ns, _absences(files, grid, load_end_ns))
+    wanted = np.floor(intended.due_by(borders) + 1e-6)
     return [int(n) for n in np.diff(wanted)]
 
 

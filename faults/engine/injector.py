@@ -13,7 +13,8 @@ from faults.engine.journal import Journal, OnEvent
 from faults.engine.ledger import Ledger
 from faults.kit.cluster_view import ClusterView
 from faults.schedule.timeline import Firing, Timeline
-from harness.protocols.cluster import Clients, Cluster
+from harness.protocols.cluster import Cluster
+from harness.protocols.faulting import ClientLives, Clients
 from harness.rundir import RunDir
 
 #: A killed node takes 7 to 20 s to be in sync again on a busy machine, over a minute on a swamped one.
@@ -30,7 +31,7 @@ def ignore(row: Mapping[str, Any]) -> None:
 
 
 class Injector:
-    """The faults of one run (`harness.protocols.cluster.FaultInjector`).
+    """The faults of one run (`harness.protocols.faulting.FaultInjector`).
 
     Firings start at absolute times, each in a thread of its own. `heal_all` may be called at any time, from
     any thread and again; what it cannot heal in its time stays in the ledger.
@@ -62,10 +63,11 @@ class Injector:
         self._hurry = hurry or threading.Event()
         self._epoch_ns = 0
 
-    def start(self, epoch_ns: int, clients: Clients = dict) -> None:
+    def start(self, epoch_ns: int, clients: Clients = dict, lives: ClientLives | None = None) -> None:
         """Begin; ``epoch_ns`` (CLOCK_MONOTONIC) is the timeline's t = 0. Once."""
         self._epoch_ns = epoch_ns
         self._context.view.clients = clients
+        self._context.view.lives = lives
         self._scheduler.start()
 
     def _schedule(self) -> None:

@@ -46,8 +46,12 @@ class ClientFault(FaultKind[C], Generic[C]):
 
 def matching_workers(target: str, view: ClusterView) -> dict[str, int]:
     """Process ids of the live workers that a target stands for."""
-    live, name = dict(view.clients()), target.removeprefix(_ONE)
-    return live if target == _ALL else {one: pid for one, pid in live.items() if is_named(one, name)}
+    return {one: pid for one, pid in dict(view.clients()).items() if is_target(target, one)}
+
+
+def is_target(target: str, client: str) -> bool:
+    """Whether a target stands for a client of the plan."""
+    return target == _ALL or is_named(client, target.removeprefix(_ONE))
 
 
 def is_named(worker: str, name: str) -> bool:

@@ -10,7 +10,6 @@ from typing import Any, cast
 from faults.kit.params import Inventory
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import (
-    Clients,
     Cluster,
     HasBundles,
     HasHealthProbe,
@@ -20,6 +19,7 @@ from harness.protocols.cluster import (
     Node,
     PartitionState,
 )
+from harness.protocols.faulting import ClientLives, Clients
 from harness.protocols.nodes import Killable, Pausable, Seen, Startable, Stoppable, TellsRunning
 
 POLL_S = 0.2
@@ -76,6 +76,7 @@ class ClusterView:
     Attributes:
         faulted: the nodes that a fault holds now.
         clients: asks for name -> process id of the run's workers that live now; empty without a run.
+        lives: ends those processes and begins their next lives; None without a run.
         stopping: set when everything must be healed; a long injection ends early.
     """
 
@@ -90,6 +91,7 @@ class ClusterView:
         self._topics = inventory.topics
         self.faulted = faulted
         self.clients: Clients = dict
+        self.lives: ClientLives | None = None
         self.stopping = threading.Event()
 
     @property

@@ -73,6 +73,8 @@ class Inventory:
     nodes: tuple[str, ...]
     #: Node -> what it is (broker, bookie ...), where the system has several kinds.
     roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Producer or consumer -> why its process must not be ended, empty = it may; none = nobody knows them.
+    clients: Mapping[str, str] = field(default_factory=dict)
 
     def role_names(self) -> list[str]:
         return sorted({role for roles in self.roles.values() for role in roles})

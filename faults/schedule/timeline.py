@@ -74,6 +74,7 @@ def compile(
     load_s: float,
     topics: Sequence[InventoryTopic],
     nodes: Sequence[str] | Mapping[str, Sequence[str]],
+    clients: Mapping[str, str] | None = None,
 ) -> Timeline:
     """Check every step and lay out its firings.
 
@@ -81,11 +82,13 @@ def compile(
         steps: the scenario's ``faults`` list as read.
         topics: name, partitions and replication of each (a plan's topics, or `TopicSettings`).
         nodes: names of the cluster's nodes, or name -> its roles.
+        clients: producers and consumers, as `Inventory` has them; None = not known here.
 
     Raises:
         ScenarioError: names the step and the key, ``faults[2].target: ...``.
     """
-    inventory = Inventory(tuple(topics), tuple(sorted(nodes)), nodes if isinstance(nodes, Mapping) else {})
+    roles = nodes if isinstance(nodes, Mapping) else {}
+    inventory = Inventory(tuple(topics), tuple(sorted(nodes)), roles, clients or {})
     drafts: list[Firing] = []
     for index, step in enumerate(steps):
         drafts += _firings(index, step, seed, load_s, inventory)

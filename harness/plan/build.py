@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from harness.errors import ScenarioError
-from harness.plan.load import load_fields, own_profile, threshold_plans, topic_shares
+from harness.plan.load import load_fields, own_profile, threshold_plans, topic_shares, with_lives
 from harness.plan.model import (
     ConsumerPlan,
     LaneGroup,
@@ -310,7 +310,8 @@ def _producers(
                 says_died="producer" in load_worker(spec.client, scenario.worker_folders).says_died,
             )
         )
-    return plans
+    coming = [spec.comes_and_goes for _, spec, _ in shares]
+    return with_lives(plans, coming, scenario.load.duration)
 
 
 def _rates(scenario: Scenario, shares: Sequence[float]) -> list[int]:

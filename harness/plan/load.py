@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.plan.model import RateChoice, ThresholdPlan, TopicPlan
-from harness.scenario.model import LoadSpec, Scenario
+from harness.plan.model import LifePlan, ProducerPlan, RateChoice, ThresholdPlan, TopicPlan
+from harness.scenario.model import ComesAndGoes, LoadSpec, Scenario
 from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
 from harness.scenario.profile import Table
 from harness.scenario.rate import RateLimit
@@ -51,6 +51,23 @@ def topic_shares(scenario: Scenario, topics: Sequence[TopicPlan]) -> dict[str, f
         return {}
     many = {topic.name: scenario.topics[topic.declared].count for topic in topics}
     return {name: (share or 1.0) / many[name] for name, share in said.items()}
+
+
+def with_lives(
+    producers: Sequence[ProducerPlan], coming: Sequence[ComesAndGoes | None], load_s: float
+) -> list[ProducerPlan]:
+    """Producers with the lives of those that come and go; instances go on behind those of all producers."""
+    number, found = len(producers), []
+    for producer, spec in zip(producers, coming, strict=True):
+        lives = []
+        leaves_s = spec.every if spec else load_s
+        while spec and leaves_s + spec.away < load_s:
+            number += 1
+            returns_s = leaves_s + spec.away
+            lives.append(LifePlan(instance=number, leaves_s=leaves_s, returns_s=returns_s))
+            leaves_s += spec.every
+        found.append(producer.model_copy(update={"lives": lives}))
+    return found
 
 
 def own_profile(scenario: Scenario, producer: str) -> Table:

@@ -100,6 +100,20 @@ class ConsumerPromise(PlanPart):
     unknown: list[str] = Field(default_factory=list)
 
 
+class LifePlan(PlanPart):
+    """A later life of a producer that comes and goes; times from the start of load.
+
+    Attributes:
+        instance: its own.
+        leaves_s: when the life before it closes.
+        returns_s: when its process is started; it sends as soon as it is ready.
+    """
+
+    instance: int
+    leaves_s: float
+    returns_s: float
+
+
 class ProducerPlan(PlanPart):
     name: str
     instance: int
@@ -125,6 +139,7 @@ class ProducerPlan(PlanPart):
     batch: int = Field(1, description="messages a call; 1 unless calls = batch")
     threads: int = Field(1, description="that send, in one process; a lane has one of them")
     says_died: bool = Field(False, description="its worker says when the client gave itself up")
+    lives: list[LifePlan] = Field(default_factory=list, description="later ones; none = it stays")
 
 
 class ConsumerPlan(PlanPart):

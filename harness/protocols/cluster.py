@@ -6,7 +6,7 @@ lacks is refused before anything starts. Nodes are named by their compose servic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -330,29 +330,6 @@ class Proof:
     effective: bool
     evidence: str
     details: Mapping[str, Any] = field(default_factory=dict)
-
-
-#: Name -> process id of the workers that live now (producer-1, consumer-2 ...).
-Clients = Callable[[], Mapping[str, int]]
-
-
-class FaultInjector(Protocol):
-    """The faults of one run, as the run sees them: it knows neither kinds nor targets."""
-
-    def start(self, epoch_ns: int, clients: Clients = dict) -> None:
-        """Begin; the timeline's t = 0 is ``epoch_ns`` (CLOCK_MONOTONIC).
-
-        ``clients``: asks which worker processes of the run live now; they may be targets too.
-        """
-
-    def stop(self) -> None:
-        """Inject nothing more. Idempotent."""
-
-    def heal_all(self, timeout_s: float) -> Sequence[str]:
-        """Heal and verify whatever is applied; what could not be healed, as text. Idempotent, bounded."""
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the threads of the faults to end."""
 
 
 class Progress(Protocol):

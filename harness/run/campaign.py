@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 from harness.errors import BrokerstormError, HealError
 from harness.plan.model import Plan, RateStep
 from harness.plan.rates import is_open, rate_words
-from harness.protocols.cluster import Cluster, FaultInjector, Progress
+from harness.protocols.cluster import Cluster, Progress
+from harness.protocols.faulting import FaultInjector
 from harness.run.calibration import Calibration, step_words, with_rates
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import LiveRun, OnPhase, RunOutcome

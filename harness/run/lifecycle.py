@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.plan.model import Plan
-from harness.protocols.cluster import Cluster, FaultInjector, Progress
+from harness.protocols.cluster import Cluster, Progress
+from harness.protocols.faulting import FaultInjector
 from harness.run.draining import DrainCheck
 from harness.run.interrupts import Interrupts
 from harness.run.leaderships import LeaderWatch
 from harness.run.liveness import CHECK_EVERY_S
+from harness.run.lives import CLOSE_S, ClientLives, ComingAndGoing
 from harness.run.manifest import Manifest, library_versions, own_builds
 from harness.run.metering import Meter
 from harness.run.periodic import PeriodicThread
@@ -91,6 +93,10 @@ class LiveRun:
             owner=cluster.runtime.run_id,
             offline=offline,
         )
+        self._lives = ClientLives(plan, self._pool)
+        self._coming = ComingAndGoing(
+            plan, self._lives, lambda text: self._manifest.problem("worker-died", text)
+        )
         self._hangs = PeriodicThread("hangs", self._pool.end_hanging_producers, period_s=CHECK_EVERY_S)
         stalls = StallMonitor(plan, run, lambda: cluster.admin, self._pool)
         self._stalls = PeriodicThread(
@@ -152,13 +158,16 @@ class LiveRun:
         self._stalls.start()
         self._watch_until(self._epoch_ns)
         self._phase("load")
-        self._injector.start(self._epoch_ns, pool.pids)
+        self._lives.start(self._epoch_ns)
+        self._coming.start(self._epoch_ns)
+        self._injector.start(self._epoch_ns, pool.pids, self._lives)
         self._watch_until(self._epoch_ns + int(plan.load_s * 1e9) + OFFER_SLACK_NS)
-        pool.command(pool.producers, "stop-load")
+        pool.stop_load()
+        self._coming.stop(CLOSE_S + DRAIN_SLACK_S)
 
     def _watch_until(self, end_ns: int) -> None:
         def is_over() -> bool:
-            if not any(worker.is_alive for worker in self._pool.producers):
+            if not self._pool.is_producing:
                 return True
             self._tick()
             self._pool.start_late_consumers((time.monotonic_ns() - self._epoch_ns) / 1e9)
@@ -262,6 +271,7 @@ class LiveRun:
         for text in self._not_healed:
             self._manifest.problem("not-healed", text)
         self._injector.join(HURRIED_S)
+        self._coming.stop(HURRIED_S)
         self._hangs.stop()
         self._stalls.stop()
         self._leaders.stop()

@@ -86,7 +86,7 @@ class HangDetector:
 
     def __init__(self, sends: SendSegments, deadline_s: float) -> None:
         self._sends = sends
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._frozen: list[tuple[int, int]] = []
         self._suspected_ns = 0
 
@@ -106,13 +106,13 @@ class HangDetector:
             return None
         calls = self._sends.open_calls()
         open_ns = now_ns - calls.oldest_start_ns - self._frozen_ns(calls.oldest_start_ns, now_ns)
-        if not calls.count or open_ns <= self._deadline_s * 1e9:
+        if not calls.count or open_ns <= self.deadline_s * 1e9:
             self._suspected_ns = 0
             return None
         seen_before, self._suspected_ns = self._suspected_ns, calls.oldest_start_ns
         if seen_before != calls.oldest_start_ns:
             return None
-        return Hang(calls.count, calls.oldest_start_ns, open_ns / 1e9, self._deadline_s, calls.last_done_ns)
+        return Hang(calls.count, calls.oldest_start_ns, open_ns / 1e9, self.deadline_s, calls.last_done_ns)
 
     def _frozen_ns(self, start_ns: int, end_ns: int) -> int:
         return sum(overlap_ns(span, (start_ns, end_ns)) for span in disjoint(self._frozen))

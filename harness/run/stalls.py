@@ -48,27 +48,28 @@ class StallMonitor:
     def check(self, now_ns: int) -> None:
         """``now_ns``: CLOCK_MONOTONIC."""
         faulted = any(fault.is_applied for fault in read_faults(self._run.faults))
-        stalls = {w.name: self._detect(w, now_ns, faulted) for w in self._pool.consumers}
+        stalls = {w.plan_name: self._detect(w, now_ns, faulted) for w in self._pool.consumers}
         for number, worker in enumerate(self._pool.consumers):
-            stall = stalls[worker.name]
-            if stall is None and worker.name in self._reported:
-                self._reported.discard(worker.name)
+            stall = stalls[worker.plan_name]
+            if stall is None and worker.plan_name in self._reported:
+                self._reported.discard(worker.plan_name)
                 self._pool.note_stall_over(worker)
-            elif stall is not None and worker.name not in self._reported:
+            elif stall is not None and worker.plan_name not in self._reported:
                 self._suspect(number, stall, stalls)
 
     def _detect(self, worker: WorkerProcess, now_ns: int, faulted: bool) -> Stall | None:
         counts = worker.is_alive and not worker.is_stopped and not faulted
-        return self._detectors[worker.name].check(now_ns, worker.stats, counts=counts)
+        return self._detectors[worker.plan_name].check(now_ns, worker.stats, counts=counts)
 
     def _suspect(self, number: int, stall: Stall, stalls: StallsByConsumer) -> None:
         worker = self._pool.consumers[number]
-        before, self._suspected[worker.name] = self._suspected.get(worker.name), stall.since_ns
+        name = worker.plan_name
+        before, self._suspected[name] = self._suspected.get(name), stall.since_ns
         if before != stall.since_ns:
             return  # a message that came a moment ago may still be on its way
         waiting = self._waiting(number, stalls)
         if waiting:
-            self._reported.add(worker.name)
+            self._reported.add(name)
             self._pool.note_stall(worker, stall, waiting)
 
     def _waiting(self, number: int, stalls: StallsByConsumer) -> int:

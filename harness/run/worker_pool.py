@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.plan.model import Plan
+from harness.plan.model import ConsumerPlan, Plan, ProducerPlan
 from harness.protocols.cluster import Progress
 from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
 from harness.run.liveness import Hang, HangDetector, SendSegments, Stall
@@ -22,6 +22,8 @@ from harness.workers.spec import WorkerSpec
 #: From process start to the ``ready`` line: interpreter or JVM, client import, a producer for each of a
 #: hundred topics. Two cores that do other things need a multiple of the usual 3 s.
 READY_TIMEOUT_S = 90.0
+#: Between the `start` line of a later life and its first due message.
+_BEGIN_NS = 50_000_000
 #: What a worker of a role is numbered by.
 NUMBER_KEYS = {"producer": "instance", "consumer": "session", "audit": "reader"}
 
@@ -44,8 +46,8 @@ class WorkerPool:
         offline: bool,
     ) -> None:
         self._plan = plan
-        self._run = run
-        self._where = where
+        self.run = run
+        self.where = where
         self._manifest = manifest
         self._progress = progress
         self._owner = owner
@@ -54,6 +56,11 @@ class WorkerPool:
         self.producers: list[WorkerProcess] = []
         self.consumers: list[WorkerProcess] = []
         self.auditors: list[WorkerProcess] = []
+        #: Earlier lives of clients whose process was ended and begun again.
+        self.earlier: list[WorkerProcess] = []
+        #: Clients whose next life is still to come, by the name that the plan has.
+        self.returning: set[str] = set()
+        self._is_load_over = False
         self._detectors: dict[str, HangDetector] = {}
         self._hung: set[str] = set()
         self._argv: dict[str, list[str]] = {}
@@ -61,7 +68,21 @@ class WorkerPool:
 
     @property
     def all_workers(self) -> list[WorkerProcess]:
-        return [*self.producers, *self.consumers, *self.auditors]
+        return [*self.earlier, *self.producers, *self.consumers, *self.auditors]
+
+    @property
+    def is_producing(self) -> bool:
+        """A producer lives, or its next life is to come."""
+        return any(w.is_alive or w.plan_name in self.returning for w in self.producers)
+
+    def current(self, name: str) -> WorkerProcess:
+        """The current life of a client of the plan."""
+        return next(w for w in (*self.producers, *self.consumers) if w.plan_name == name)
+
+    def planned(self, name: str) -> ProducerPlan | ConsumerPlan:
+        """A client as the plan has it."""
+        clients: list[ProducerPlan | ConsumerPlan] = [*self._plan.producers, *self._plan.consumers]
+        return next(client for client in clients if client.name == name)
 
     def start_clients(self) -> None:
         """Start producers and all but the late consumers; wait until each is ready.
@@ -69,7 +90,7 @@ class WorkerPool:
         Raises:
             WorkerError: one did not get ready; its own words are in the message.
         """
-        plan, run, where = self._plan, self._run, self._where
+        plan, run, where = self._plan, self.run, self.where
         self.consumers = [self._worker(consumer_spec(plan, run, c, where)) for c in plan.consumers]
         for worker, consumer in zip(self.consumers, plan.consumers, strict=True):
             if consumer.joins_s:
@@ -95,9 +116,43 @@ class WorkerPool:
                 worker.tell(f"start {time.monotonic_ns()}")
                 self._progress.note(f"{worker.name} joins group {plan.group}")
 
+    def begin_life(self, before: WorkerProcess, spec: dict[str, Any]) -> None:
+        """Start a worker in the place of one that ended; it goes on with the load as soon as it is ready.
+
+        Raises:
+            BrokerstormError: it cannot be started.
+        """
+        worker = self._worker(spec)
+        worker.life_of = before.plan_name
+        role = self.producers if before.role == "producer" else self.consumers
+        if before.role == "producer":
+            deadline_s = self._detectors[before.name].deadline_s
+            self._detectors[worker.name] = HangDetector(SendSegments(worker.folder), deadline_s)
+        else:
+            worker.carried = dict(before.stats.get("positions", {}))
+            worker.carried |= before.done_message.get("positions", {})
+            worker.stats = {"positions": dict(worker.carried), "epoch": 0}
+        self._start(worker, spec["client"]["version"])
+        self.earlier.append(before)
+        role[role.index(before)] = worker
+        self.returning.discard(worker.plan_name)
+        self._progress.note(f"{worker.name} begins")
+
+    def _go_on(self, worker: WorkerProcess) -> None:
+        """A later life is ready: its part of the load begins now."""
+        worker.offers_from_ns = time.monotonic_ns() + _BEGIN_NS
+        worker.tell(f"start {worker.offers_from_ns}")
+        if self._is_load_over and worker.role == "producer":
+            worker.tell("stop-load")
+
+    def stop_load(self) -> None:
+        """Producers offer nothing more, those included that are not ready yet."""
+        self._is_load_over = True
+        self.command(self.producers, "stop-load")
+
     def start_audit(self) -> None:
         """Start the readers of the log; call when no producer can write any more."""
-        specs = audit_specs(self._plan, self._run, self._where)
+        specs = audit_specs(self._plan, self.run, self.where)
         self.auditors = [self._spawn(spec, spec["client"]["version"]) for spec in specs]
         for worker in self.auditors:
             worker.wait_ready(READY_TIMEOUT_S)
@@ -107,13 +162,13 @@ class WorkerPool:
         return self._start(self._worker(spec), version)
 
     def _worker(self, spec: dict[str, Any]) -> WorkerProcess:
-        folder = self._run.worker(spec["name"])
+        folder = self.run.worker(spec["name"])
         return WorkerProcess(spec["name"], spec["role"], spec, folder, on_message=self._on_message)
 
     def _start(self, worker: WorkerProcess, version: str) -> WorkerProcess:
         argv, env = self._launch(worker, version)
         self._argv[worker.name] = argv
-        handed = self._kind(worker).secure_options(self._where.security)
+        handed = self._kind(worker).secure_options(self.where.security)
         worker.start(argv, {**env, "BROKERSTORM_RUN_ID": self._owner}, handed)
         return worker
 
@@ -125,6 +180,8 @@ class WorkerPool:
 
     def _on_message(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
         kind = message.get("type")
+        if kind == "ready" and worker.life_of:
+            self._go_on(worker)
         if kind not in ("event", "error"):
             return
         if message.get("kind") == "frozen" and worker.name in self._detectors:
@@ -134,7 +191,7 @@ class WorkerPool:
             self._progress.note(f"{self._who(worker)} declared itself dead: {message.get('text', '')}")
         row = {k: v for k, v in message.items() if k not in ("type", "kind")}
         row.setdefault("t_ns", time.monotonic_ns())
-        append_jsonl(self._run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
+        append_jsonl(self.run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
 
     def command(self, workers: Iterable[WorkerProcess], line: str) -> None:
         for worker in workers:
@@ -145,24 +202,28 @@ class WorkerPool:
         return {w.name: (w.pid, w.stats) for w in self.all_workers if w.is_alive}
 
     def pids(self) -> Mapping[str, int]:
-        """The client processes that live now, by worker name: what a fault may freeze."""
+        """The client processes that live now, by their names in the plan: what a fault may hit."""
         clients = [*self.consumers, *self.producers]
-        return {w.name: w.pid for w in clients if w.is_alive and w.pid is not None}
+        return {w.plan_name: w.pid for w in clients if w.is_alive and w.pid is not None}
 
     def totals(self) -> dict[str, int]:
         """Sums of the latest counters over all workers."""
+        producers, consumers = (
+            [*now, *(w for w in self.earlier if w.role == role)]
+            for role, now in (("producer", self.producers), ("consumer", self.consumers))
+        )
         keys = ("attempted", "ok", "fail", "info", "open", "blocked_ns", "late_max_ns")
-        totals = {key: sum(int(w.stats.get(key, 0)) for w in self.producers) for key in keys}
-        totals["delivered"] = sum(int(w.stats.get("delivered", 0)) for w in self.consumers)
+        totals = {key: sum(int(w.stats.get(key, 0)) for w in producers) for key in keys}
+        totals["delivered"] = sum(int(w.stats.get("delivered", 0)) for w in consumers)
         totals["audited"] = sum(int(w.stats.get("read", 0)) for w in self.auditors)
         return totals
 
     def report_deaths(self) -> None:
         """Report each worker that died without saying ``done``, once."""
         for worker in self.all_workers:
-            if not worker.was_started or worker.is_alive:
+            if not worker.t_end_ns:  # it lives, or its last words were not read yet
                 continue
-            if worker.done.is_set() or worker.name in self._reported:
+            if worker.done.is_set() or worker.is_ending or worker.was_killed or worker.name in self._reported:
                 continue
             self._reported.add(worker.name)
             text = f"worker {worker.name} died (exit code {worker.exit_code}): {worker.why()}"
@@ -245,8 +306,8 @@ class WorkerPool:
 
     def _keep_stacks(self, worker: WorkerProcess, row: dict[str, Any]) -> None:
         """Take the stacks of a worker that was reported, and write the event down."""
-        found = take_stacks(worker, self._run)
-        append_jsonl(self._run.events, {**row, **found})
+        found = take_stacks(worker, self.run)
+        append_jsonl(self.run.events, {**row, **found})
         if found.get("where"):
             self._progress.note(f"{worker.name} waits in {found['where']}, stacks in {found['stacks']}")
         self._manifest.problem(row["kind"], f"{worker.name}: {row['text']}")
@@ -285,6 +346,7 @@ class WorkerPool:
             "exposure": worker.done_message.get("exposure") or worker.stats.get("exposure") or {},
             "done": worker.done.is_set(),
             "hung": worker.name in self._hung,
+            **worker.life_row(),
             "t_start_ns": worker.t_start_ns,
             "t_end_ns": worker.t_end_ns,
         }

@@ -55,6 +55,14 @@ class WorkerProcess:
         self.errors: list[dict[str, Any]] = []
         #: Its client said that it is of no further use; the process lives on.
         self.client_died = False
+        #: The client of the plan whose later life it is; empty = the first.
+        self.life_of = ""
+        #: The run ends it now, and ended it by SIGKILL: no death to be told.
+        self.is_ending = self.was_killed = False
+        #: What an earlier life of the same consumer was handed: stream -> next position.
+        self.carried: dict[str, int] = {}
+        #: Of a client with several lives: when it offered messages (0 = as the plan says), what it left open.
+        self.offers_from_ns = self.offers_until_ns = self.open_sends = 0
         self.t_start_ns = 0
         self.t_end_ns = 0
         self._on_message = on_message
@@ -144,7 +152,7 @@ class WorkerProcess:
             self.ready_message = message
             self.ready.set()
         elif kind == "stats":
-            self.stats = message
+            self.stats = self._with_carried(message)
         elif kind == "error":
             self.errors.append(message)
         elif kind == "done":
@@ -152,6 +160,16 @@ class WorkerProcess:
             self.done.set()
         if self._on_message is not None:
             self._on_message(self, message)
+
+    def _with_carried(self, stats: dict[str, Any]) -> dict[str, Any]:
+        if not self.carried:
+            return stats
+        return {**stats, "positions": {**self.carried, **stats.get("positions", {})}}
+
+    @property
+    def plan_name(self) -> str:
+        """What the plan calls the client."""
+        return self.life_of or self.name
 
     @property
     def pid(self) -> int | None:
@@ -179,6 +197,23 @@ class WorkerProcess:
             return bool(psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED)
         except psutil.Error:
             return False
+
+    @property
+    def is_signalled(self) -> bool:
+        """SIGKILL ended it."""
+        return self.exit_code == -signal.SIGKILL
+
+    def life_row(self) -> dict[str, Any]:
+        """What the manifest says of a client with several lives; empty for others."""
+        if not self.life_of and not self.offers_until_ns:
+            return {}
+        return {
+            "life_of": self.life_of,
+            "killed": self.was_killed,
+            "offers_from_ns": self.offers_from_ns,
+            "offers_until_ns": self.offers_until_ns,
+            "open_sends": self.open_sends,
+        }
 
     def wait_ready(self, timeout_s: float) -> None:
         """Wait for the ``ready`` line.

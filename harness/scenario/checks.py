@@ -266,6 +266,9 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
 def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) -> Iterator[Problem]:
     if "batch" in spec.model_fields_set and spec.calls != "batch":
         yield (*at, "batch"), "needs calls: batch"
+    coming = spec.comes_and_goes
+    if coming is not None and coming.away >= coming.every:
+        yield (*at, "comes_and_goes", "away"), f"must be less than every ({coming.every:g} s)"
     if spec.skew and spec.lanes != "key":
         yield (*at, "skew"), "needs lanes: key"
     if system.is_queue and spec.lanes == "key":
@@ -276,7 +279,13 @@ def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) 
 
 
 def _joining_problems(scenario: Scenario) -> Iterator[Problem]:
-    """A consumer that joins after the load would meet no message that was not waiting for it."""
+    """A consumer that joins after the load would meet no message that was not waiting for it; a producer that
+    leaves after it would never be away."""
+    for name, producer in scenario.load.producers.items():
+        coming = producer.comes_and_goes
+        if coming is not None and coming.every + coming.away >= scenario.load.duration:
+            sentence = f"and away must be less than load.duration ({scenario.load.duration:g} s) together"
+            yield ("load", "producers", name, "comes_and_goes", "every"), sentence
     for name, spec in scenario.load.consumers.items():
         if spec.joins_after >= scenario.load.duration:
             sentence = f"must be less than load.duration ({scenario.load.duration:g} s)"

@@ -90,6 +90,13 @@ class TopicSpec(Part):
         return [declared] if self.count == 1 else [f"{declared}-{i:03d}" for i in range(self.count)]
 
 
+class ComesAndGoes(Part):
+    """A producer that closes and comes back, again and again, as a new producer."""
+
+    every: Seconds = Field(gt=0, description="from one time that it closes to the next")
+    away: Seconds = Field(gt=0, description="from there until it is started again; to be ready takes longer")
+
+
 class ProducerSpec(Part):
     """``count`` producers of one client library; each is a process and a producer instance."""
 
@@ -118,6 +125,9 @@ class ProducerSpec(Part):
         default_factory=dict,
         description="headers (pulsar: properties, qpid: application properties) of every message: a text, or "
         "`{bytes: 32}`, or `{bytes: 20, count: 5}`",
+    )
+    comes_and_goes: ComesAndGoes | None = Field(
+        None, description="it closes and comes back as a new producer, such as `{every: 10s, away: 2s}`"
     )
     when_full: Literal["wait", "fail"] = Field(
         "wait", description="when the client's queue is full: wait and try again, or count the send as failed"

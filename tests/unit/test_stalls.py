@@ -40,7 +40,7 @@ class Worker:
     is_stopped = False
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = self.plan_name = name
         self.stats: dict[str, Any] = {"delivered": 0, "epoch": 1, "positions": {}}
 
 

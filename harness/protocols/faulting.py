@@ -1,0 +1,53 @@
+"""Declares what a run and its faults ask of each other; neither knows the other's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+#: Name -> process id of the workers that live now (producer-1, consumer-2 ...).
+Clients = Callable[[], Mapping[str, int]]
+
+
+class ClientLives(Protocol):
+    """Can end the client processes of a run, and begin their next lives. Names are those of the plan."""
+
+    def kill(self, name: str) -> bool:
+        """SIGKILL the process; whether that is what ended it. Returns when it is gone."""
+
+    def stop(self, name: str, within_s: float) -> bool:
+        """End the process in good order, as an application that shuts down; SIGKILL when it did not end in
+        time. Whether it ended by itself."""
+
+    def begin(self, name: str) -> None:
+        """Start the next life of a client that is gone, a worker of its own. Idempotent while it lives.
+
+        Raises:
+            BrokerstormError: it cannot be started.
+        """
+
+    def life(self, name: str) -> str:
+        """What the current life is called, ``producer-1.2``."""
+
+    def is_ready(self, name: str) -> bool:
+        """The process lives and is ready."""
+
+
+class FaultInjector(Protocol):
+    """The faults of one run, as the run sees them: it knows neither kinds nor targets."""
+
+    def start(self, epoch_ns: int, clients: Clients = dict, lives: ClientLives | None = None) -> None:
+        """Begin; the timeline's t = 0 is ``epoch_ns`` (CLOCK_MONOTONIC).
+
+        ``clients``: asks which worker processes of the run live now; they may be targets too. ``lives``: ends
+        them and begins their next lives.
+        """
+
+    def stop(self) -> None:
+        """Inject nothing more. Idempotent."""
+
+    def heal_all(self, timeout_s: float) -> Sequence[str]:
+        """Heal and verify whatever is applied; what could not be healed, as text. Idempotent, bounded."""
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the threads of the faults to end."""

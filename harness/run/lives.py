@@ -1,0 +1,164 @@
+"""Lives of a client: its process ends, in good order or not, and a later one takes its place.
+
+A later life is a worker of its own: a name (``producer-1.2``), a producer instance or consumer session that
+the plan does not have, a capture folder. What an earlier life captured stays as it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from harness.errors import BrokerstormError
+from harness.plan.model import ConsumerPlan, Plan, ProducerPlan
+from harness.run.liveness import SendSegments
+from harness.run.worker_pool import NUMBER_KEYS, WorkerPool
+from harness.run.worker_process import WorkerProcess
+from harness.run.worker_specs import consumer_spec, producer_spec
+
+#: A worker that was told to end by a time may need this long past it to say so.
+SLACK_S: Final = 2.0
+#: A producer that comes and goes gets at least this long to see its sends to their outcome.
+CLOSE_S: Final = 5.0
+_NS: Final = 1_000_000_000
+
+
+class ClientLives:
+    """Ends client processes and begins their next lives (`harness.protocols.faulting.ClientLives`)."""
+
+    def __init__(self, plan: Plan, pool: WorkerPool) -> None:
+        self._plan = plan
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._epoch_ns = 0
+        planned = [life.instance for producer in plan.producers for life in producer.lives]
+        numbers = [*(p.instance for p in plan.producers), *(c.session for c in plan.consumers), *planned]
+        self._next_number = max(numbers) + 1
+        self._count: dict[str, int] = {}
+
+    def start(self, epoch_ns: int) -> None:
+        """``epoch_ns``: start of load, CLOCK_MONOTONIC; from then on processes may be ended."""
+        self._epoch_ns = epoch_ns
+
+    def kill(self, name: str) -> bool:
+        """As `harness.protocols.faulting.ClientLives.kill`."""
+        worker = self._pool.current(name)
+        self._ending(worker)
+        worker.kill()
+        return self._ended(worker)
+
+    def stop(self, name: str, within_s: float) -> bool:
+        """As `harness.protocols.faulting.ClientLives.stop`."""
+        worker = self._pool.current(name)
+        self._ending(worker)
+        deadline_ns = time.monotonic_ns() + int(within_s * _NS)
+        worker.tell(f"drain {deadline_ns}" if worker.role == "producer" else "stop")
+        if worker.wait_done(within_s + SLACK_S):
+            worker.stop()  # it ends by itself; this waits for it
+        else:
+            worker.kill()
+        return not self._ended(worker)
+
+    def _ending(self, worker: WorkerProcess) -> None:
+        worker.is_ending = True
+        self._pool.returning.add(worker.plan_name)
+        worker.offers_until_ns = time.monotonic_ns()
+
+    def _ended(self, worker: WorkerProcess) -> bool:
+        """Write down how the process ended; whether our signal did it."""
+        worker.was_killed = worker.is_signalled
+        worker.is_ending = False
+        if worker.role == "producer":
+            worker.open_sends = SendSegments(worker.folder).open_calls().count
+        return worker.was_killed
+
+    def begin(self, name: str, number: int = 0) -> None:
+        """As `harness.protocols.faulting.ClientLives.begin`; ``number``: of the plan, 0 = a free one."""
+        with self._lock:
+            before = self._pool.current(name)
+            if before.is_alive:
+                return
+            if not number:
+                number, self._next_number = self._next_number, self._next_number + 1
+            life = self._count[name] = self._count.get(name, 1) + 1
+            planned = self._pool.planned(name)
+            changes = {"name": f"{name}.{life}", NUMBER_KEYS[before.role]: number}
+            spec = self._spec(planned.model_copy(update=changes))
+            self._pool.begin_life(before, spec)
+
+    def _spec(self, client: ProducerPlan | ConsumerPlan) -> dict[str, Any]:
+        run, where = self._pool.run, self._pool.where
+        if isinstance(client, ConsumerPlan):
+            return consumer_spec(self._plan, run, client, where)
+        elapsed_ns = max(0, time.monotonic_ns() - self._epoch_ns)
+        return with_rest_of_load(producer_spec(self._plan, run, client, where), elapsed_ns)
+
+    def life(self, name: str) -> str:
+        """As `harness.protocols.faulting.ClientLives.life`."""
+        return self._pool.current(name).name
+
+    def is_ready(self, name: str) -> bool:
+        """As `harness.protocols.faulting.ClientLives.is_ready`."""
+        worker = self._pool.current(name)
+        return worker.is_alive and bool(worker.ready_message)
+
+
+class ComingAndGoing:
+    """Ends and begins the lives that a plan has, each producer in a thread of its own."""
+
+    def __init__(self, plan: Plan, lives: ClientLives, problem: Callable[[str], None]) -> None:
+        """``problem`` takes a sentence when a life could not begin."""
+        self._producers = [producer for producer in plan.producers if producer.lives]
+        self._lives = lives
+        self._problem = problem
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, epoch_ns: int) -> None:
+        """``epoch_ns``: start of load, CLOCK_MONOTONIC."""
+        for each in self._producers:
+            thread = threading.Thread(
+                target=self._follow, args=(each, epoch_ns), name=f"lives-{each.name}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """No life ends or begins any more; what is under way is waited for."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _follow(self, producer: ProducerPlan, epoch_ns: int) -> None:
+        for life in producer.lives:
+            if self._is_over_by(epoch_ns, life.leaves_s):
+                return
+            self._lives.stop(producer.name, max(life.returns_s - life.leaves_s, CLOSE_S))
+            if self._is_over_by(epoch_ns, life.returns_s):
+                return
+            try:
+                self._lives.begin(producer.name, life.instance)
+            except BrokerstormError as error:
+                self._problem(f"{producer.name} could not come back: {error}")
+                return
+
+    def _is_over_by(self, epoch_ns: int, at_s: float) -> bool:
+        return self._over.wait(max(0.0, at_s - (time.monotonic_ns() - epoch_ns) / _NS))
+
+
+def with_rest_of_load(spec: dict[str, Any], elapsed_ns: int) -> dict[str, Any]:
+    """The spec of a producer that begins so long into the load: no warm-up, and what is left of the rest."""
+    part = dict(spec["producer"])
+    part["warm_up_s"], part["load_s"] = 0.0, max(0.001, part["load_s"] - elapsed_ns / _NS)
+    if spans := part.get("rate_profile"):
+        left, passed_ns = [], elapsed_ns
+        for duration_ns, share in spans[1:]:
+            cut_ns = min(passed_ns, duration_ns)
+            passed_ns -= cut_ns
+            if duration_ns > cut_ns:
+                left.append([duration_ns - cut_ns, share])
+        left = left or [[1_000_000, spans[-1][1]]]
+        part["rate_profile"] = [[0, left[0][1]], *left]
+    return {**spec, "producer": part}
