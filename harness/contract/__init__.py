@@ -16,6 +16,7 @@ from harness.contract import (
     outcomes,
     queues,
     reading,
+    secrets,
     sending,
 )
 from harness.contract.checks import CHECKS, Check
@@ -24,7 +25,8 @@ from harness.workers.spec import WorkerSpec
 __all__ = ["Check", "checks_of"]
 #: In the order in which a broken worker is understood best.
 _PARTS = [
-    part.__name__ for part in (sending, headers, ends, outcomes, groups, consuming, queues, deaths, reading)
+    part.__name__
+    for part in (sending, headers, ends, secrets, outcomes, groups, consuming, queues, deaths, reading)
 ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.clusters import BrokerCluster
+from harness.connections.security import Security
 from harness.contract.driving import READY_S, DrivenWorker, Rows, equal, expect
 from harness.protocols.cluster import TopicSettings
 from harness.records import Kind, TableId
@@ -107,8 +108,12 @@ class Rig:
         options: Mapping[str, str] | None = None,
         folder: Path | None = None,
         bootstrap: str = "",
+        security: Security | None = None,
     ) -> DrivenWorker:
-        """A worker of a role; the one under test unless another is named."""
+        """A worker of a role; the one under test unless another is named.
+
+        ``security``: what it is told that the cluster asks, instead of what that does.
+        """
         name = name or f"{role}-{len(self.started) + 1}"
         count = self.partitions.get(topic, 1)
         wanted = (self.version if worker is None else "") if version is None else version
@@ -128,7 +133,7 @@ class Rig:
             "client": {"library": tested.library, "version": wanted, "options": dict(options or {})},
             role: dict(part),
         }
-        made = DrivenWorker(tested, spec, self.place.offline, self.cluster.security)
+        made = DrivenWorker(tested, spec, self.place.offline, security or self.cluster.security)
         self.started.append(made)
         return made
 

@@ -3,6 +3,8 @@ package brokerstorm.kafka;
 import brokerstorm.kit.DidYouMean;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.WorkerFailure;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Properties;
 import java.util.Set;
 import java.util.function.Supplier;
@@ -44,8 +46,16 @@ final class Options {
         try {
             return client.get();
         } catch (KafkaException error) {
-            Throwable cause = error.getCause() == null ? error : error.getCause();
-            throw new WorkerFailure("kafka-clients refused its options: " + cause.getMessage(), HINT);
+            List<String> said = new ArrayList<>();
+            for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+                String text = String.valueOf(cause.getMessage());
+                if (said.isEmpty() || !said.get(said.size() - 1).contains(text)) { // some repeat their cause
+                    said.add(text);
+                }
+            }
+            // The outermost says only that there is no client.
+            List<String> why = said.size() > 1 ? said.subList(1, said.size()) : said;
+            throw new WorkerFailure("kafka-clients refused its options: " + String.join(": ", why), HINT);
         }
     }
 }
