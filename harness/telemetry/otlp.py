@@ -166,7 +166,7 @@ class OtlpPush:
     def _say(self, why: str) -> None:
         if not self._has_told:
             self._has_told = True
-            self._tell(f"metrics do not arrive at {self.url}: {why}; the run goes on without them")
+            self._tell(f"metrics do not arrive at {self.url}: {why}; the run goes on")
 
 
 class _FirstWarning(logging.Handler):
