@@ -144,7 +144,6 @@ class OtlpPush:
         self._wake.set()
         self._thread.join(CLOSE_S)
         self._exporter.shutdown()
-        self._reason.close()
 
     def _loop(self) -> None:
         while not self._is_over:
@@ -154,6 +153,7 @@ class OtlpPush:
                 self._export()
             except Exception as error:  # noqa: BLE001 - the run is worth more than its metrics
                 self._say(repr(error))
+        self._reason.close()
 
     def _export(self) -> None:
         values, began_ns, now_ns = self._now()
@@ -188,7 +188,9 @@ class _FirstWarning(logging.Handler):
         """What was kept since the last call: the system's own words where it has some."""
         text, self._text = self._text, ""
         errno = _ERRNO.search(text)
-        return errno[1] if errno else text or "no answer"
+        if errno:
+            return errno[1]
+        return "no answer in time" if "timeout" in text or not text else text
 
     def close(self) -> None:
         self._logger.removeHandler(self)
