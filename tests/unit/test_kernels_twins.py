@@ -30,6 +30,12 @@ def died(history: History) -> History:
     return history
 
 
+def killed(history: History) -> History:
+    """By a fault: what it had written is kept."""
+    history.workers["p-1"] = {"done": False, "killed": True, "exit_code": -9}
+    return history
+
+
 def hole(stored: bool) -> History:
     h = History()
     for seq in (0, 1, 3, 4):
@@ -178,6 +184,20 @@ PAIRS = [
         lambda: History().sent(5).log(0, 1, 3, 4),
         {("acked-lost", "middle"): ["1/0/2"]},
         lambda: History().send(0).send(1).send(2, "fail").send(3).send(4).log(0, 1, 3, 4),
+        NOT_MINE,
+    ),
+    Pair(
+        "lost of a process that the run killed, not what was open then",  # stored or not: nobody was told
+        lambda: killed(History().sent(4).send(4, "open").log(0, 1, 3)),
+        {("acked-lost", "middle"): ["1/0/2"], ("info-not-stored", ""): ["1/0/4"]},
+        lambda: killed(History().sent(3).send(3, "open").send(4, "open").log(0, 1, 2, 3)),
+        {("info-stored", ""): ["1/0/3"], ("info-not-stored", ""): ["1/0/4"]},
+    ),
+    Pair(
+        "never sent by a process that the run killed: its rows are whole",
+        lambda: killed(History().sent(3).log(0, 1, 2, 3)),
+        {("phantom", "never sent"): ["1/0/3"]},
+        lambda: killed(History().sent(4).log(0, 1, 2, 3)),
         NOT_MINE,
     ),
     Pair(
