@@ -40,6 +40,12 @@ def test_only_what_the_cluster_asks_for_is_set() -> None:
     assert anywhere["ssl.endpoint.identification.algorithm"] == "none"
 
 
+def test_java_gets_a_password_as_jaas_quotes_it() -> None:
+    options = load_worker("kafka-clients").secure_options(scram()).options
+    quoted = NASTY.replace("\\", "\\\\").replace('"', '\\"')
+    assert options["sasl.jaas.config"].endswith(f'required username="storm" password="{quoted}";')
+
+
 @pytest.mark.parametrize(
     ("words", "security", "lacks"),
     [

@@ -48,7 +48,7 @@ final class Options {
         } catch (KafkaException error) {
             List<String> said = new ArrayList<>();
             for (Throwable cause = error; cause != null; cause = cause.getCause()) {
-                String text = String.valueOf(cause.getMessage());
+                String text = String.valueOf(cause.getMessage()).split("\\R", 2)[0]; // some hold a stack trace
                 if (said.isEmpty() || !said.get(said.size() - 1).contains(text)) { // some repeat their cause
                     said.add(text);
                 }
