@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from commands.console import write
 from commands.plans import cluster_of, needs_of, refuse_impossible, refuse_on_stranger, timeline_of
+from commands.tables import paragraph
 from harness.errors import EnvironmentNotReady, ScenarioError
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
 
 if TYPE_CHECKING:
     from faults import Timeline
-    from harness.clusters.external import Stranger
+    from harness.clusters.external import Examined, Stranger
     from harness.doctor.machine import Check
     from harness.plan.estimate import Estimate
     from harness.plan.model import Plan
@@ -105,6 +107,21 @@ def preflight(
     if ask_indexes:
         warnings += _of_versions(plans)
     return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), total)
+
+
+def show_checks(what: str, checks: Sequence[Check | Examined], warnings: Sequence[str]) -> None:
+    """A line for each check, with the remedy where it failed, and a sum."""
+    for check in checks:
+        absent = "MISSING" if check.needed else "absent "
+        mark = "ok     " if check.ok else absent
+        paragraph(f"{mark}  {check.name}: {check.text}", hanging=" " * 9)
+        if not check.ok:
+            paragraph(check.remedy, indent=" " * 9)
+    for warning in warnings:
+        paragraph(f"warning  {warning}", hanging=" " * 9)
+    needed = sum(check.needed for check in checks)
+    missing = sum(check.needed and not check.ok for check in checks)
+    write(f"{what}: {f'{missing} of {needed} missing' if missing else 'ready'}")
 
 
 # ----- the machine ------------------------------------------------------------------------------------

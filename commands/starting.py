@@ -61,31 +61,26 @@ def list_(settings: Settings, kind: str, inside: str | None) -> int:
     help="A copy of a name from `list scenarios` or `list bugs`.",
 )
 @click.option("--suite", is_flag=True, help="A suite, of what runs every night.")
+@click.option("--cluster", is_flag=True, help="A connection file, of a cluster that runs already.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new(
-    settings: Settings, file: Path, system: str | None, ready: str | None, suite: bool, force: bool
+    settings: Settings,
+    file: Path,
+    system: str | None,
+    ready: str | None,
+    suite: bool,
+    cluster: bool,
+    force: bool,
 ) -> int:
-    """Write a commented scenario, or a suite, to edit.
+    """Write a commented scenario, a suite or a connection file, to edit.
 
     Its JSON Schema is put beside it, for editors: commit both.
     """
-    from harness.scenario.bundled import SCHEMA_FILE
-    from harness.scenario.schema import copied_scenario, new_scenario
-    from suites.file import SCHEMA_FILE as SUITE_SCHEMA_FILE
-    from suites.file import new_suite
-
-    if ready and system:
-        raise UsageError(f"--from {ready} is of a system already", hint="leave out --system")
-    if suite and (ready or system):
-        raise UsageError("--suite writes a suite of all systems", hint="leave out --from and --system")
+    _refuse_mixed(system, ready, suite=suite, cluster=cluster)
     path = file if file.suffix else file.with_suffix(".yaml")
     if path.exists() and not force:
         raise UsageError(f"{path} exists", hint="--force writes over it")
-    if suite:
-        text = new_suite(path)
-    else:
-        text = copied_scenario(path, ready) if ready else new_scenario(path, system or DEFAULT.name)
-    source = SUITE_SCHEMA_FILE if suite else SCHEMA_FILE
+    text, source, then = _new_file(path, system or DEFAULT.name, ready, suite=suite, cluster=cluster)
     schema = path.with_name(source.name)
     _refuse_foreign(schema, source)
     try:
@@ -93,11 +88,39 @@ def new(
         schema.write_bytes(source.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror}") from error
-    verb = "suite run" if suite else "repro" if ready in bundled_bugs() else "run"
     document = {"schema_version": SCHEMA_VERSION, "file": str(path), "schema": str(schema)}
-    text = f"{path} written, and {schema.name} beside it for editors; `brokerstorm {verb} {path}` runs it"
+    text = f"{path} written, and {schema.name} beside it for editors; `brokerstorm {then}"
     settings.show(document, lambda: paragraph(text))
     return Exit.PASS
+
+
+def _refuse_mixed(system: str | None, ready: str | None, *, suite: bool, cluster: bool) -> None:
+    if ready and system:
+        raise UsageError(f"--from {ready} is of a system already", hint="leave out --system")
+    if suite and (ready or system):
+        raise UsageError("--suite writes a suite of all systems", hint="leave out --from and --system")
+    if cluster and (ready or suite):
+        raise UsageError("--cluster writes a connection file", hint="leave out --from and --suite")
+
+
+def _new_file(
+    path: Path, system: str, ready: str | None, *, suite: bool, cluster: bool
+) -> tuple[str, Path, str]:
+    """What to write, its published schema, and the command that comes next with what it does."""
+    from harness.connections import schema as connections
+    from harness.scenario.bundled import SCHEMA_FILE
+    from harness.scenario.schema import copied_scenario, new_scenario
+    from suites.file import SCHEMA_FILE as SUITE_SCHEMA_FILE
+    from suites.file import new_suite
+
+    if cluster:
+        text = connections.new_connection(path, system)
+        return text, connections.SCHEMA_FILE, f"doctor --cluster {path}` checks it"
+    if suite:
+        return new_suite(path), SUITE_SCHEMA_FILE, f"suite run {path}` runs it"
+    verb = "repro" if ready in bundled_bugs() else "run"
+    text = copied_scenario(path, ready) if ready else new_scenario(path, system)
+    return text, SCHEMA_FILE, f"{verb} {path}` runs it"
 
 
 def _refuse_foreign(schema: Path, source: Path) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.console import SCHEMA_VERSION, Settings, write
-from commands.plans import stranger_of
+from commands.plans import choose_plans, on_stranger, read_scenario, stranger_of
+from commands.preflight import preflight, show_checks
 from harness.errors import BrokerstormError, Exit, HealError
 from harness.rundir import RunDir
 
 if TYPE_CHECKING:
-    from harness.clusters.external import MadeBy, Stranger
+    from harness.clusters.external import Examined, MadeBy, Stranger
+    from harness.doctor.machine import Check
 
 
 def clean_stranger(
@@ -77,3 +80,30 @@ def _removed(stranger: Stranger, made: MadeBy, end: Callable[[str], None]) -> li
     except BrokerstormError as error:
         failures.append(f"{made.run_id}: {error}")
     return failures
+
+
+def doctor_stranger(settings: Settings, file: Path, scenario: str | None, runtime: str) -> int:
+    """Ask a cluster all that a run needs of it; with a scenario what that needs of this machine, too.
+
+    Raises:
+        BrokerstormError: as `stranger_of`: nobody answers, or it is another cluster.
+    """
+    stranger = stranger_of(file)
+    assert stranger is not None
+    examined = list(stranger.examine())
+    found = None
+    if scenario:
+        plans = choose_plans(read_scenario(scenario, stranger=stranger), seed=0)
+        found = preflight(on_stranger(plans, stranger), settings.run_dir, runtime, stranger=stranger)
+    checks: list[Check | Examined] = [*examined, *(found.checks if found else ())]
+    missing = [check for check in checks if check.needed and not check.ok]
+    code = Exit.ENVIRONMENT if missing else Exit.PASS
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "exit_code": int(code),
+        "cluster_id": stranger.found.cluster_id,
+        "checks": [asdict(check) for check in checks],
+        "warnings": list(found.warnings) if found else [],
+    }
+    settings.show(document, lambda: show_checks(str(file), checks, found.warnings if found else ()))
+    return code

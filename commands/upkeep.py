@@ -15,9 +15,9 @@ from commands.clusters import heal_kept, kept_clusters
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import connection_option
 from commands.plans import choose_plans, needs_of, read_scenario
-from commands.preflight import clients_of, preflight
-from commands.strangers import clean_stranger
-from commands.tables import paragraph, table
+from commands.preflight import clients_of, preflight, show_checks
+from commands.strangers import clean_stranger, doctor_stranger
+from commands.tables import table
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -33,37 +33,29 @@ def _plans(scenario: str) -> list[Plan]:
 
 
 @command("doctor", example="brokerstorm doctor kafka-storm")
-@click.argument("scenario", default=DEFAULT_SCENARIO, shell_complete=completion.scenarios)
+@click.argument("scenario", required=False, shell_complete=completion.scenarios)
+@connection_option
 @click.option(
     "--runtime",
     type=click.Choice(["auto", "process", "docker"]),
     default="auto",
     help="For brokers as processes or in containers; auto checks processes and mentions Docker.",
 )
-def doctor(settings: Settings, scenario: str, runtime: str) -> int:
+def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, runtime: str) -> int:
     """Check what a scenario needs, with a remedy for each.
 
-    SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing.
+    SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing. With --cluster it is that
+    cluster which is checked, on a topic that is made and deleted; SCENARIO may be left out.
     """
+    if cluster_file:
+        return doctor_stranger(settings, cluster_file, scenario, runtime)
+    scenario = scenario or DEFAULT_SCENARIO
     plans = choose_plans(read_scenario(scenario), seed=0)
     found = preflight(plans, settings.run_dir, runtime, tell_docker=True, ask_indexes=True)
     code = Exit.ENVIRONMENT if found.missing else Exit.PASS
     document = {"schema_version": SCHEMA_VERSION, "exit_code": int(code), **found.document()}
 
-    def text() -> None:
-        for check in found.checks:
-            absent = "MISSING" if check.needed else "absent "
-            mark = "ok     " if check.ok else absent
-            paragraph(f"{mark}  {check.name}: {check.text}", hanging=" " * 9)
-            if not check.ok:
-                paragraph(check.remedy, indent=" " * 9)
-        for warning in found.warnings:
-            paragraph(f"warning  {warning}", hanging=" " * 9)
-        needed = sum(check.needed for check in found.checks)
-        what = f"{len(found.missing)} of {needed} missing" if found.missing else "ready"
-        write(f"{scenario}: {what}")
-
-    settings.show(document, text)
+    settings.show(document, lambda: show_checks(scenario, found.checks, found.warnings))
     return code
 
 

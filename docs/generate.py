@@ -29,6 +29,7 @@ from docs.markdown import MADE, item  # noqa: E402
 from docs.model_keys import key_item, models  # noqa: E402
 from docs.suite_page import suite_page  # noqa: E402
 from faults.schedule.reference import schema  # noqa: E402
+from harness.connections import schema as connections  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
 from harness.exposure import CAPTURED  # noqa: E402
 from harness.importing.model import import_schema  # noqa: E402
@@ -56,6 +57,7 @@ def pages() -> dict[Path, str]:
         suites.file.SCHEMA_FILE: suites.file.schema_text(),
         suites.document.SCHEMA_FILE: suites.document.schema_text(),
         history.summary.SCHEMA_FILE: history.summary.schema_text(),
+        connections.SCHEMA_FILE: connections.schema_text(),
         SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
         IMPORT_SCHEMA_FILE: json.dumps(import_schema(), indent=1) + "\n",
     }

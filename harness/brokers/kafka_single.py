@@ -22,7 +22,7 @@ from kafka.errors import for_code
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.admin import DescribeClusterRequest, DescribeQuorumRequest
+from kafka.protocol.admin import DescribeClientQuotasRequest, DescribeClusterRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
@@ -103,6 +103,26 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
             for row in topic.partitions
             if not row.error_code
         }
+
+    def version(self) -> tuple[int, ...]:
+        """Of the broker, as far as the requests that it knows tell: major, minor."""
+        return tuple(self._manager.broker_version)
+
+    def quotas(self) -> list[str]:
+        """What clients are held to, one line for each entity (KIP-546)."""
+        request = DescribeClientQuotasRequest(components=[], strict=False)
+        response = self._manager.run(self._manager.send, request)
+        if response.error_code:
+            raise for_code(response.error_code)(response.error_message)
+        return [
+            " ".join(
+                [
+                    *(f"{part.entity_type} {part.entity_name or 'default'}" for part in entry.entity),
+                    *(f"{limit.key}={limit.value:g}" for limit in entry.values),
+                ]
+            )
+            for entry in response.entries or ()
+        ]
 
     def coordinator_error(self, kind: str) -> str:
         """Ask for a coordinator of ``kind`` ("GROUP" or "TRANSACTION") and name the error, "" for none.

@@ -4,21 +4,25 @@ says best why nobody lets it in."""
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from harness.brokers.probe import probe_payload
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
 
 ASK_S: Final = 15.0
 _POLL_S: Final = 0.1
+_TRIES: Final = 5
 _GONE: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART)
 #: What no second attempt changes -> what to look at.
 _LOCKED_OUT: Final = {
@@ -48,17 +52,16 @@ class KafkaStranger:
         quiet.setLevel(logging.CRITICAL)  # what it logs comes as errors, too
         self._bootstrap = bootstrap
         self._errors: list[KafkaError] = []
-        self._client = AdminClient(
-            {
-                "bootstrap.servers": bootstrap,
-                "client.id": "brokerstorm-admin",
-                "socket.timeout.ms": 5000,
-                "reconnect.backoff.max.ms": 1000,
-                "error_cb": self._errors.append,
-                **options,
-            },
-            logger=quiet,
-        )
+        self._config = {
+            "bootstrap.servers": bootstrap,
+            "client.id": "brokerstorm-admin",
+            "socket.timeout.ms": 5000,
+            "reconnect.backoff.max.ms": 1000,
+            "error_cb": self._errors.append,
+            "logger": quiet,
+            **options,
+        }
+        self._client = AdminClient(self._config)
 
     def identity(self) -> Identity:
         """Who it is.
@@ -84,6 +87,36 @@ class KafkaStranger:
             except _Refused as error:
                 if error.code not in _GONE:
                     raise EnvironmentNotReady(f"group {group} cannot be deleted: {error}") from error
+
+    def settings(self, topic: str) -> dict[str, str | None]:
+        """The settings that a topic has, its own and the brokers'.
+
+        Raises:
+            EnvironmentNotReady: as `identity`, or we may not know.
+        """
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        (future,) = self._client.describe_configs([resource], request_timeout=ASK_S).values()
+        return {key: entry.value for key, entry in self._answer(future).items()}
+
+    def clocks(self, topic: str, partitions: int) -> dict[int, tuple[float, float]]:
+        """Partition of a topic that brokers stamp -> how far its leader's clock is ahead of ours, and within
+        what: half the shortest round trip. Seconds; partitions of which nothing came back are left out."""
+        found: dict[int, tuple[float, float]] = {}
+        producer = Producer({**self._config, "acks": "all", "linger.ms": 0, "message.timeout.ms": 5000})
+
+        def note(partition: int, sent_s: float, error: KafkaError | None, message: Message) -> None:
+            kind, stamp_ms = message.timestamp()
+            if error is None and kind == TIMESTAMP_LOG_APPEND_TIME:
+                within_s = (time.time() - sent_s) / 2
+                if within_s < found.get(partition, (0.0, math.inf))[1]:
+                    found[partition] = (stamp_ms / 1000 - sent_s - within_s, within_s)
+
+        for _ in range(_TRIES):
+            for partition in range(partitions):
+                told = partial(note, partition, time.time())
+                producer.produce(topic, probe_payload(1), partition=partition, on_delivery=told)
+                producer.flush(ASK_S)
+        return found
 
     def _answer(self, future: Future[Any]) -> Any:
         """The answer, or the first reason why none can come.

@@ -39,6 +39,7 @@ class System:
         log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
             it the line is about all streams. Empty = no line says so.
+        bootstrap_form, admin_form: what a connection file says of where it is; empty = nothing.
         ask_id: what tells the id of a cluster, for people.
         mechanisms: how its clients can prove who they are (`harness.connections.security`).
         subscription, order: how consumers read of which a plan says nothing (`harness.plan.model`).
@@ -64,6 +65,8 @@ class System:
     has_offsets: ClassVar[bool] = False
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
+    bootstrap_form: ClassVar[str] = ""
+    admin_form: ClassVar[str] = ""
     ask_id: ClassVar[str] = ""
     mechanisms: ClassVar[tuple[str, ...]] = ()
     subscription: ClassVar[str] = "exclusive"

@@ -37,6 +37,7 @@ class Kafka(System):
     term = "epoch"
     has_offsets = True
     log_stamps = ("[{time}] {level} ",)
+    bootstrap_form = "HOST:9092,HOST:9092"
     ask_id = "`kafka-cluster.sh cluster-id --bootstrap-server HOST:PORT`"
     mechanisms = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
     log_leader = r"\] Leader {stream} .*starts at leader epoch"

@@ -48,6 +48,8 @@ class Pulsar(System):
     }
     stored_overhead_bytes = 250
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
+    bootstrap_form = "pulsar://HOST:6650,HOST:6650"
+    admin_form = "http://HOST:8080,HOST:8080"
     ask_id = "`pulsar-admin clusters list`"
     mechanisms = ("token", "oauth2")
     log_leader = "Created topic {stream} "  # a broker loaded it

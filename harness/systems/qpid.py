@@ -23,6 +23,8 @@ class Qpid(System):
     is_queue = True
     stored_overhead_bytes = 500
     log_stamps = ("{time} {level} ",)
+    bootstrap_form = "HOST:5672"
+    admin_form = "http://HOST:8080"
     ask_id = "`curl ADMIN_URL/api/latest/broker`, as its id"
     mechanisms = ("user",)
     log_leader = r"HA-1010 : Role Changed"

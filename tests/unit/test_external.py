@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from commands.plans import choose_plans, read_scenario
 from harness.brokers.kafka_shared import SharedKafkaAdmin
 from harness.clusters.external import cluster as external
 from harness.clusters.external.made import Made, made_on
-from harness.connections.file import Connection, ConnectionFile
+from harness.connections.file import Connection, ConnectionFile, read_connection
+from harness.connections.schema import connection_schema, new_connection
 from harness.connections.security import Security
 from harness.errors import UsageError
 from harness.plan.build import with_tag
@@ -23,6 +26,7 @@ from harness.protocols.cluster import TopicSettings
 from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
 from harness.rundir import RunDir, read_json
 from harness.seal.names import NameTable
+from harness.systems import SYSTEMS
 
 FILE = {"system": "kafka", "yours": True, "cluster_id": "abc", "bootstrap": "127.0.0.1:1"}
 AT_THEIRS = {"orders": "storm-00000007-orders"}
@@ -57,6 +61,9 @@ def test_only_the_cluster_that_the_file_calls_yours(
             return external.Found("abc", "", ())
 
         def admin(self, connection: Connection, nodes: Sequence[Any], made: Made) -> Any:
+            raise AssertionError
+
+        def examine(self, connection: Connection, nodes: Sequence[Any], admin: Any) -> Any:
             raise AssertionError
 
     answers = Answers()
@@ -140,3 +147,15 @@ def test_what_a_killed_run_left_is_found_by_cluster(made: Made, monkeypatch: pyt
     (left,) = made_on("abc")
     assert left.names == {"topic": ("storm-00000007-orders",)}
     assert not list(made_on("another"))
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_new_connection_file_can_be_read_and_says_nothing_yet(system: str, tmp_path: Path) -> None:
+    path = tmp_path / "staging.yaml"
+    path.write_text(new_connection(path, system))
+    found = read_connection(path).file
+    assert (found.system, found.yours, found.cluster_id) == (system, False, "")
+    keys = "tls|auth|topics|nodes|  (mechanism|user|password|prefix|replication|kafka-1)"
+    path.write_text(re.sub(rf"(?m)^# (?={keys})", "", path.read_text()))
+    allowed = connection_schema()["properties"]
+    assert set(yaml.safe_load(path.read_text())) - {"admin_url"} == set(allowed) - {"admin_url", "drivers"}

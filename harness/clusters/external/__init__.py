@@ -6,7 +6,7 @@ cluster = stranger.cluster("run id", folder)
 cluster.down()                              # removes what the run made; the cluster stays
 """
 
-from harness.clusters.external.cluster import ExternalCluster, Stranger, meet
+from harness.clusters.external.cluster import Examined, ExternalCluster, Stranger, meet
 from harness.clusters.external.made import MadeBy, made_on
 
-__all__ = ["ExternalCluster", "MadeBy", "Stranger", "made_on", "meet"]
+__all__ = ["Examined", "ExternalCluster", "MadeBy", "Stranger", "made_on", "meet"]

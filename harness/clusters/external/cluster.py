@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +17,7 @@ from harness.clusters.drivers import DrivenNodes, drivers_on
 from harness.clusters.external.made import Made, MadeBy
 from harness.connections.file import Connection
 from harness.connections.security import Security
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Admin, Endpoint, Node
 from harness.protocols.nodes import Seen
 from harness.systems import SYSTEMS
@@ -43,6 +46,18 @@ class Found:
     nodes: tuple[Node, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One thing that a run needs of a cluster: what was found, and what to do when it is not ``ok``; a run
+    goes without what is not ``needed``."""
+
+    name: str
+    ok: bool
+    text: str
+    remedy: str = ""
+    needed: bool = True
+
+
 class System(ABC):
     """How clusters of one system are asked; `SYSTEM` in harness/clusters/external/<system>.py."""
 
@@ -57,6 +72,10 @@ class System(ABC):
     @abstractmethod
     def admin(self, connection: Connection, nodes: Sequence[Node], made: Made) -> SharedAdmin:
         """The admin; nothing is asked yet."""
+
+    @abstractmethod
+    def examine(self, connection: Connection, nodes: Sequence[Node], admin: Any) -> Iterator[Examined]:
+        """Try all that a run does there, on one topic of ours; who calls has it deleted."""
 
 
 class ExternalRuntime:
@@ -156,6 +175,31 @@ class Stranger:
         drivers = drivers_on(self.connection, self.found.nodes, admin)
         runtime = ExternalRuntime(run_id, self.found.nodes, drivers)
         return ExternalCluster(self.connection, self.found, runtime, admin, made)
+
+    def examine(self) -> Iterator[Examined]:
+        """Whether runs can work there. One topic is made, and deleted.
+
+        Raises:
+            BrokerstormError: the cluster does not answer any more.
+        """
+        file = self.connection.file
+        nodes = ", ".join(f"{node.name} ({node.client})" for node in self.found.nodes)
+        about = f"{file.system} {self.found.version}, {self.found.cluster_id}: {nodes}"
+        yield Examined("cluster", True, about)
+        cluster = self.cluster(f"doctor-{os.getpid()}-{time.time_ns()}", Path.cwd())
+        try:
+            system = _system_of(file.system)
+            yield from system.examine(self.connection, self.found.nodes, cluster.admin)
+        except BrokerstormError:
+            with suppress(BrokerstormError):
+                cluster.down()
+            raise
+        try:
+            cluster.down()
+        except BrokerstormError as error:
+            yield Examined("deletion", False, str(error), error.hint or "it must be allowed, too")
+            return
+        yield Examined("deletion", True, "what was made is gone")
 
     def left_by(self, made: MadeBy) -> ExternalCluster:
         """The cluster as a run left it whose harness is gone: its `down` removes what that made."""

@@ -2,32 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from harness.brokers.kafka import KafkaAdmin
+from harness.brokers.kafka_failover import KafkaFailover
 from harness.brokers.kafka_shared import SharedKafkaAdmin
 from harness.brokers.kafka_stranger import KafkaStranger
-from harness.clusters.external.cluster import Found, System, named_nodes
+from harness.clusters.external.cluster import Examined, Found, System, named_nodes
 from harness.clusters.external.made import Made
 from harness.connections.file import Connection
-from harness.protocols.cluster import Node
+from harness.errors import BrokerstormError
+from harness.protocols.cluster import Node, TopicSettings
+from harness.systems.kafka import SYSTEM as KAFKA
+
+_READY_S: Final = 60.0
+_PROBED: Final = "doctor"
+_REPLICAS: Final = 3
+#: More, and times of brokers in the capture say little.
+_APART_S: Final = 1.0
+#: What the audit needs of a topic: nothing in it is dropped meanwhile.
+_KEEPS: Final[Mapping[str, str]] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class _Kafka(System):
     def find(self, connection: Connection) -> Found:
-        found = KafkaStranger(connection.file.bootstrap, _options(connection)).identity()
+        found = _stranger(connection).identity()
         brokers = {f"kafka-{number}": (number, at) for number, at in found.brokers.items()}
         nodes = named_nodes(connection, brokers, {name: at for name, (_, at) in brokers.items()})
-        return Found(found.cluster_id, "", nodes)
+        ask = KafkaFailover(nodes, lambda _node: True)
+        try:
+            version = ".".join(map(str, ask(lambda broker: broker.version())))
+        finally:
+            ask.close()
+        return Found(found.cluster_id, version, nodes)
 
     def admin(self, connection: Connection, nodes: Sequence[Node], made: Made) -> SharedKafkaAdmin:
-        stranger = KafkaStranger(connection.file.bootstrap, _options(connection))
-        return SharedKafkaAdmin(KafkaAdmin(nodes), stranger, made)
+        return SharedKafkaAdmin(KafkaAdmin(nodes), _stranger(connection), made)
+
+    def examine(
+        self, connection: Connection, nodes: Sequence[Node], admin: SharedKafkaAdmin
+    ) -> Iterator[Examined]:
+        topics = connection.file.topics
+        address = KAFKA.address(_PROBED, secrets.randbits(32), topics.prefix)
+        copies = topics.replication or min(_REPLICAS, len(nodes))
+        admin.call_topics({_PROBED: address}, ())
+        stamped = {"message.timestamp.type": "LogAppendTime"}
+        try:
+            admin.create_topics([TopicSettings(_PROBED, len(nodes), copies, stamped)])
+            admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)
+        except BrokerstormError as error:
+            yield Examined(
+                "topics", False, str(error), error.hint or f"topics {topics.prefix}-* must be allowed"
+            )
+            return
+        yield Examined("topics", True, f"{address} was made; {len(nodes)} partitions were written to")
+        yield Examined("replication", True, f"{copies} replicas of each, all in sync")
+        stranger = _stranger(connection)
+        yield _clocks(stranger.clocks(address, len(nodes)), admin.leaders(_PROBED))
+        yield _keeps(stranger.settings(address))
+        yield _quotas(nodes)
 
 
-def _options(connection: Connection) -> Mapping[str, Any]:
-    return {}
+def _clocks(apart: Mapping[int, tuple[float, float]], leaders: Mapping[int, str | None]) -> Examined:
+    """How far the brokers' clocks are from ours, as far as a round trip tells."""
+    if not apart:
+        return Examined(
+            "clocks", False, "no broker stamped a message", "the capture's times are ours", needed=False
+        )
+    said = {str(leaders.get(partition)): found for partition, found in sorted(apart.items())}
+    text = ", ".join(f"{node} {s:+.3f} s (+-{within:.3f})" for node, (s, within) in said.items())
+    ok = all(abs(s) - within < _APART_S for s, within in said.values())
+    return Examined("clocks", ok, text, "set them by NTP: times of brokers say little else", needed=False)
+
+
+def _keeps(settings: Mapping[str, str | None]) -> Examined:
+    """Whether a topic that is made to keep everything does."""
+    wrong = [f"{key}={settings.get(key)}" for key, wanted in _KEEPS.items() if settings.get(key) != wanted]
+    if wrong:
+        return Examined(
+            "retention", False, f"topics are made with {', '.join(wrong)}", "a policy overrules us"
+        )
+    held = ", ".join(f"{key}={value}" for key, value in _KEEPS.items())
+    return Examined("retention", True, f"topics of runs keep everything: {held}; no compaction")
+
+
+def _quotas(nodes: Sequence[Node]) -> Examined:
+    ask = KafkaFailover(nodes, lambda _node: True)
+    try:
+        found = ask(lambda broker: broker.quotas())
+    except BrokerstormError as error:
+        return Examined("quotas", False, f"not told: {error}", "ask who runs it", needed=False)
+    finally:
+        ask.close()
+    text = "; ".join(found) or "none"
+    return Examined(
+        "quotas", not found, text, "a throttled client keeps no rate: leave them out", needed=False
+    )
+
+
+def _stranger(connection: Connection) -> KafkaStranger:
+    return KafkaStranger(connection.file.bootstrap, {})
 
 
 SYSTEM = _Kafka()

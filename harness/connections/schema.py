@@ -1,0 +1,48 @@
+"""The published JSON Schema of connection files, and a connection file to edit."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from harness.connections.file import ConnectionFile
+from harness.systems import SYSTEMS
+
+_FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
+SCHEMA_FILE: Final = _FOLDER / "connection.schema.json"
+TEMPLATE: Final = _FOLDER / "connection.template"
+
+
+def schema_text() -> str:
+    """The published schema as it stands in its file."""
+    return json.dumps(connection_schema(), indent=1) + "\n"
+
+
+def connection_schema() -> dict[str, Any]:
+    """JSON Schema of a connection file."""
+    document = ConnectionFile.model_json_schema(mode="validation")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "brokerstorm connection",
+        "description": "One connection file; docs/howto/your-own-cluster.md explains it.",
+        **{key: value for key, value in document.items() if key not in {"title", "description"}},
+    }
+
+
+def new_connection(path: Path, system: str) -> str:
+    """A commented connection file to edit."""
+    about = SYSTEMS[system]
+    values = {
+        "@SCHEMA@": SCHEMA_FILE.name,
+        "@SYSTEM@": system,
+        "@ASK@": about.ask_id,
+        "@BOOTSTRAP@": about.bootstrap_form,
+        "@ADMIN@": about.admin_form,
+        "@MECHANISMS@": ", ".join(about.mechanisms),
+        "@MECHANISM@": about.mechanisms[0],
+        "FILE": str(path),
+    }
+    text = re.sub("|".join(values), lambda found: values[found[0]], TEMPLATE.read_text())
+    return text if about.admin_form else re.sub(r"(?m)^admin_url:.*\n", "", text)
