@@ -8,11 +8,13 @@ from typing import Final
 
 from harness.brokers.kafka import KafkaAdmin
 from harness.brokers.kafka_failover import KafkaFailover
+from harness.brokers.kafka_security import probe_options
 from harness.brokers.kafka_shared import SharedKafkaAdmin
 from harness.brokers.kafka_stranger import KafkaStranger
 from harness.clusters.external.cluster import Examined, Found, System, named_nodes
 from harness.clusters.external.made import Made
 from harness.connections.file import Connection
+from harness.connections.security import Access
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import Node, TopicSettings
 from harness.systems.kafka import SYSTEM as KAFKA
@@ -31,7 +33,7 @@ class _Kafka(System):
         found = _stranger(connection).identity()
         brokers = {f"kafka-{number}": (number, at) for number, at in found.brokers.items()}
         nodes = named_nodes(connection, brokers, {name: at for name, (_, at) in brokers.items()})
-        ask = KafkaFailover(nodes, lambda _node: True)
+        ask = KafkaFailover(nodes, lambda _node: True, connection.security)
         try:
             version = ".".join(map(str, ask(lambda broker: broker.version())))
         finally:
@@ -39,7 +41,8 @@ class _Kafka(System):
         return Found(found.cluster_id, version, nodes)
 
     def admin(self, connection: Connection, nodes: Sequence[Node], made: Made) -> SharedKafkaAdmin:
-        return SharedKafkaAdmin(KafkaAdmin(nodes), _stranger(connection), made)
+        access = Access(connection.security, connection.security)
+        return SharedKafkaAdmin(KafkaAdmin(nodes, access=access), _stranger(connection), made)
 
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: SharedKafkaAdmin
@@ -62,7 +65,7 @@ class _Kafka(System):
         stranger = _stranger(connection)
         yield _clocks(stranger.clocks(address, len(nodes)), admin.leaders(_PROBED))
         yield _keeps(stranger.settings(address))
-        yield _quotas(nodes)
+        yield _quotas(connection, nodes)
 
 
 def _clocks(apart: Mapping[int, tuple[float, float]], leaders: Mapping[int, str | None]) -> Examined:
@@ -88,8 +91,8 @@ def _keeps(settings: Mapping[str, str | None]) -> Examined:
     return Examined("retention", True, f"topics of runs keep everything: {held}; no compaction")
 
 
-def _quotas(nodes: Sequence[Node]) -> Examined:
-    ask = KafkaFailover(nodes, lambda _node: True)
+def _quotas(connection: Connection, nodes: Sequence[Node]) -> Examined:
+    ask = KafkaFailover(nodes, lambda _node: True, connection.security)
     try:
         found = ask(lambda broker: broker.quotas())
     except BrokerstormError as error:
@@ -103,7 +106,7 @@ def _quotas(nodes: Sequence[Node]) -> Examined:
 
 
 def _stranger(connection: Connection) -> KafkaStranger:
-    return KafkaStranger(connection.file.bootstrap, {})
+    return KafkaStranger(connection.file.bootstrap, probe_options(connection.security))
 
 
 SYSTEM = _Kafka()
