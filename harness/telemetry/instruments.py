@@ -115,8 +115,7 @@ class Distribution:
     max_s: float = -math.inf
 
     def add(self, durations_ns: npt.NDArray[np.int64]) -> None:
-        if not len(durations_ns):
-            return
+        """Count some more; at least one."""
         bins = np.searchsorted(_BOUNDS_NS, durations_ns, side="left")  # a bound belongs to its bucket
         self.counts = self.counts + np.bincount(bins, minlength=len(BOUNDS_S) + 1)
         self.sum_s += float(durations_ns.sum()) / 1e9

@@ -158,7 +158,9 @@ class DeliveryTally:
         for stream, mine in _grouped(streams):
             known = labels(**self._known, **self._topics[stream])
             self._counts.numbers[known] += len(mine)
-            self._counts.durations[known].add(late_ns[mine[is_ours[mine]]])
+            ours = mine[is_ours[mine]]
+            if len(ours):
+                self._counts.durations[known].add(late_ns[ours])
 
 
 def _grouped(keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:

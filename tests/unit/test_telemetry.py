@@ -151,6 +151,7 @@ def fill(run: RunDir) -> None:
     answer(rows[1], Outcome.INFO, 3 * MS)
     deliveries = segment(run, "c-1", TableId.DELIVERIES)
     deliveries[0]["stream"], deliveries[0]["kind"] = 1, Event.DELIVER
+    deliveries[0]["header"]["kind"] = Kind.LOAD
     inject = {"id": 1, "kind": "kill", "event": "inject", "t_ns": 10**9, "targets": ["kafka-2"]}
     append_jsonl(run.faults, inject)
     append_jsonl(run.events, {"worker": "p-1", "kind": "disconnect", "t_ns": 1})
