@@ -7,13 +7,13 @@ from typing import Any
 import pika
 
 from harness.brokers.probe import WithHeaders
-from harness.brokers.qpid_rest import PASSWORD, USER, VIRTUAL_HOST
+from harness.brokers.qpid_rest import GUEST, VIRTUAL_HOST
 
 
 def read(bootstrap: str, queue: str, partitions: int) -> WithHeaders:
     """Value and properties of every message; takes them."""
     host, _, port = bootstrap.partition(",")[0].rpartition(":")
-    login = pika.PlainCredentials(USER, PASSWORD)
+    login = pika.PlainCredentials(GUEST.user, GUEST.secret.reveal())
     connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port), VIRTUAL_HOST, login))
     try:
         channel = connection.channel()

@@ -13,6 +13,7 @@ from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, 
 from harness.brokers.pulsar_probe import probe_topics, what_to_probe
 from harness.brokers.pulsar_rest import Rest
 from harness.brokers.pulsar_storage import answers
+from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Leadership, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.waiting import wait_while
@@ -43,6 +44,7 @@ class PulsarAdmin:
         ids: broker -> ``host:port`` as the brokers name it among themselves; default: its admin endpoint.
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
+        security: how the brokers are to be known, and who asks them, probes too.
     """
 
     def __init__(
@@ -52,13 +54,15 @@ class PulsarAdmin:
         ids: Mapping[str, str] | None = None,
         is_reachable: Callable[[str], bool] = lambda name: True,
         watch: Callable[[], None] = lambda: None,
+        security: Security = ANYBODY.admin,
     ) -> None:
         self._brokers = [node for node in nodes if "broker" in node.roles]
         self._storage = [node for node in nodes if "broker" not in node.roles]
         self._is_reachable = is_reachable
         self.watch = watch
         self._ids = dict(ids or {node.name: str(node.admin) for node in self._brokers})
-        self._rest = Rest(self._brokers, is_reachable, self._ids)
+        self._security = security
+        self._rest = Rest(self._brokers, is_reachable, self._ids, security)
         self._current = ""
         self._partitions: dict[str, int] = {}
 
@@ -105,6 +109,10 @@ class PulsarAdmin:
                 )
             self._current = found[0]
         return self._current
+
+    def admit(self, user: str) -> None:
+        """Let a user do everything with the namespaces of runs and all that is in them."""
+        self._rest.post("/tenants/public", {"adminRoles": [user], "allowedClusters": [CLUSTER]})
 
     # -- topics ---------------------------------------------------------------------------------------
 
@@ -356,7 +364,8 @@ class PulsarAdmin:
             [self.address(stream) for stream in streams], self.namespace, self.bundles()
         )
         probe_topics(
-            "pulsar://" + ",".join(str(node.client) for node in self._brokers),
+            ",".join(str(node.client) for node in self._brokers),
+            self._security,
             addresses,
             read=through,
             run_tag=run_tag,

@@ -7,11 +7,13 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import pulsar
 
 from harness.brokers.probe import probe_payload
 from harness.brokers.pulsar_names import bundle_of, full_name
+from harness.connections.security import Security
 from harness.errors import EnvironmentNotReady
 from harness.waiting import wait_while
 
@@ -44,7 +46,13 @@ def fillers(namespace: str, bundles: Sequence[str]) -> Iterator[str]:
 
 
 def probe_topics(
-    service_url: str, addresses: Sequence[str], *, read: Collection[str], run_tag: int, deadline: float
+    endpoints: str,
+    security: Security,
+    addresses: Sequence[str],
+    *,
+    read: Collection[str],
+    run_tag: int,
+    deadline: float,
 ) -> None:
     """Store a probe in each topic and read those in ``read`` again.
 
@@ -54,10 +62,11 @@ def probe_topics(
     if not addresses:
         return
     client = pulsar.Client(
-        service_url,
+        f"{'pulsar+ssl' if security.tls else 'pulsar'}://{endpoints}",
         operation_timeout_seconds=_OPERATION_S,
         connection_timeout_ms=3000,
         logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),  # refusals are expected here
+        **_secured(security),
     )
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="probe")
     try:
@@ -74,6 +83,18 @@ def probe_topics(
             f"{len(failed)} topics took no probe message: {', '.join(failed[:5])}",
             hint="the nodes' logs are in the run's cluster folder",
         )
+
+
+def _secured(security: Security) -> dict[str, Any]:
+    """Arguments of the client."""
+    tls, auth = security.tls, security.auth
+    found: dict[str, Any] = (
+        {"authentication": pulsar.AuthenticationToken(auth.secret.reveal())} if auth else {}
+    )
+    if tls:
+        found |= {"tls_validate_hostname": tls.check_host_name}
+        found |= {"tls_trust_certs_file_path": str(tls.ca)} if tls.ca else {}
+    return found
 
 
 def _probe(client: pulsar.Client, address: str, read: bool, run_tag: int, deadline: float) -> str:

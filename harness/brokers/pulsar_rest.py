@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
 
 from harness.brokers.failover import ASK_S, FailoverAdmin, NoAnswer, NotThere
+from harness.brokers.tls import context_of
+from harness.connections.security import ANYBODY, Security
 from harness.errors import UsageError
 from harness.protocols.cluster import Node
 
@@ -39,16 +42,24 @@ class Rest(FailoverAdmin):
         brokers: Sequence[Node],
         is_reachable: Callable[[str], bool],
         ids: Mapping[str, str] | None = None,
+        security: Security = ANYBODY.admin,
     ) -> None:
         super().__init__(brokers, is_reachable)
+        self._security = security
+        self._scheme = "https" if security.tls else "http"
         self._by_address = {str(node.admin): node.name for node in brokers}
         self._by_address |= {address: name for name, address in (ids or {}).items()}
         self._admin = {node.name: str(node.admin) for node in brokers}
-        self._pool = self._open()
 
-    @staticmethod
-    def _open() -> urllib3.PoolManager:
-        return urllib3.PoolManager(num_pools=16, maxsize=16, retries=False)
+    @cached_property
+    def _pool(self) -> urllib3.PoolManager:
+        """Opened at the first question: certificates are made when the cluster starts."""
+        auth = self._security.auth
+        headers = {"Authorization": f"Bearer {auth.secret.reveal()}"} if auth else {}
+        context = context_of(self._security.tls)
+        return urllib3.PoolManager(
+            num_pools=16, maxsize=16, retries=False, headers=headers, ssl_context=context
+        )
 
     def get(self, path: str, *, only: str = "", within_s: float = ASK_S) -> Any:
         """The JSON that a broker answers; ``only`` = the one node to ask, once."""
@@ -57,6 +68,10 @@ class Rest(FailoverAdmin):
     def put(self, path: str, body: Any = None, *, within_s: float = ACT_S) -> Any:
         """Do something; returns when the broker has done it."""
         return self._ask("PUT", path, body, "", within_s, within_s)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """As `put`."""
+        return self._ask("POST", path, body, "", ACT_S, ACT_S)
 
     def delete(self, path: str) -> None:
         """As `put`; what is not there is no error."""
@@ -93,10 +108,12 @@ class Rest(FailoverAdmin):
         return self.first_answer(ask, only=only, within_s=within_s, failure=failure)
 
     def _follow(self, node: Node, method: str, path: str, body: Any, answer_s: float) -> tuple[int, Any]:
-        url = f"http://{node.admin}/admin/v2{path}"
+        url = f"{self._scheme}://{node.admin}/admin/v2{path}"
         timeout = urllib3.Timeout(connect=_CONNECT_S, read=answer_s)
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"} if data is not None or method == "PUT" else {}
+        headers = dict(self._pool.headers)
+        if data is not None or method == "PUT":
+            headers["Content-Type"] = "application/json"
         for _ in range(_HOPS):
             response = self._pool.request(
                 method, url, body=data, headers=headers, timeout=timeout, redirect=False

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from harness.brokers.failover import NotThere
 from harness.brokers.qpid_probe import Probe
 from harness.brokers.qpid_rest import VIRTUAL_HOST, Rest, each, one
+from harness.connections.security import ANYBODY, Access
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import (
     ClientConnection,
@@ -50,12 +51,17 @@ class QpidAdmin:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], *, is_reachable: Callable[[str], bool] = lambda name: True
+        self,
+        nodes: Sequence[Node],
+        *,
+        is_reachable: Callable[[str], bool] = lambda name: True,
+        access: Access = ANYBODY,
     ) -> None:
         self._nodes = tuple(nodes)
         self._names = tuple(sorted(node.name for node in nodes))
         self._is_reachable = is_reachable
-        self._rest = Rest(nodes)
+        self._access = access
+        self._rest = Rest(nodes, access.admin)
         self._seen: tuple[str, ...] = ()
         self.watch: Callable[[], None] = lambda: None
 
@@ -258,7 +264,7 @@ class QpidAdmin:
             return f"topic {lacking[0]} has no queue"
         node = next(node for node in self._nodes if node.name == master)
         wanted = [queue for queue in queues if queue.rpartition("-")[0] in topics]
-        return Probe(node.client, run_tag).failure(wanted)
+        return Probe(node.client, run_tag, self._access.clients).failure(wanted)
 
     def close(self) -> None:
         """Drop all connections. Idempotent; a later call opens them again."""

@@ -9,7 +9,9 @@ import pika
 from pika.exceptions import AMQPError, ChannelError
 
 from harness.brokers.probe import probe_payload
-from harness.brokers.qpid_rest import PASSWORD, USER, VIRTUAL_HOST
+from harness.brokers.qpid_rest import GUEST, VIRTUAL_HOST
+from harness.brokers.tls import context_of
+from harness.connections.security import ANYBODY, Security
 from harness.protocols.cluster import Endpoint
 
 _QUEUE = "brokerstorm.probe"
@@ -25,13 +27,15 @@ class Probe:
     All queues of a virtual host share one store, and each of them is asked for by name.
     """
 
-    def __init__(self, endpoint: Endpoint, run_tag: int) -> None:
+    def __init__(self, endpoint: Endpoint, run_tag: int, security: Security = ANYBODY.clients) -> None:
+        auth, tls = security.auth or GUEST, context_of(security.tls)
         self._run_tag = run_tag
         self._parameters = pika.ConnectionParameters(
             host=endpoint.host,
             port=endpoint.port,
             virtual_host=VIRTUAL_HOST,
-            credentials=pika.PlainCredentials(USER, PASSWORD),
+            credentials=pika.PlainCredentials(auth.user, auth.secret.reveal()),
+            ssl_options=pika.SSLOptions(tls, endpoint.host) if tls else None,
             socket_timeout=_CONNECT_S,
             stack_timeout=_ANSWER_S,
             blocked_connection_timeout=_ANSWER_S,

@@ -9,16 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, TypeVar
 
 import urllib3
 
 from harness.brokers.failover import NotThere
+from harness.brokers.tls import context_of
+from harness.connections.secret import Secret
+from harness.connections.security import ANYBODY, Auth, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 
 VIRTUAL_HOST = "brokerstorm"
-USER = PASSWORD = "guest"
+#: Of a broker that asks nobody for more.
+GUEST = Auth("user", Secret("guest"), "guest")
 _CONNECT_S = 0.75
 _ANSWER_S = 2.5  # a healthy broker answers in milliseconds; a starved one in about a second
 _GLANCE_S = 1.0
@@ -29,14 +34,22 @@ Answer = TypeVar("Answer")
 class Rest:
     """Requests to the nodes of a cluster. Thread-safe."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], security: Security = ANYBODY.admin) -> None:
+        self._scheme = "https" if security.tls else "http"
         self._nodes = {node.name: node for node in nodes}
-        self._http = urllib3.PoolManager(
-            num_pools=len(nodes) + 1,
+        self._security = security
+
+    @cached_property
+    def _http(self) -> urllib3.PoolManager:
+        """Opened at the first question: certificates are made when the cluster starts."""
+        auth = self._security.auth or GUEST
+        return urllib3.PoolManager(
+            num_pools=len(self._nodes) + 1,
             retries=False,
+            ssl_context=context_of(self._security.tls),
             timeout=urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S),
             headers={
-                **urllib3.make_headers(basic_auth=f"{USER}:{PASSWORD}"),
+                **urllib3.make_headers(basic_auth=f"{auth.user}:{auth.secret.reveal()}"),
                 "Content-Type": "application/json",
             },
         )
@@ -47,7 +60,7 @@ class Rest:
 
     def answers(self, node: str) -> bool:
         """Whether a node answers anything, within a second."""
-        url = f"http://{self._nodes[node].admin}/api/latest/broker"
+        url = f"{self._scheme}://{self._nodes[node].admin}/api/latest/broker"
         try:
             self._http.request("GET", url, timeout=urllib3.Timeout(total=_GLANCE_S))
         except (urllib3.exceptions.HTTPError, OSError):
@@ -75,7 +88,7 @@ class Rest:
             NotThere: there is no such object.
             UsageError: it refuses (its words).
         """
-        url = f"http://{self._nodes[node].admin}/api/latest/{path}"
+        url = f"{self._scheme}://{self._nodes[node].admin}/api/latest/{path}"
         try:
             answer = self._http.request(method, url, body=json.dumps(body) if body is not None else None)
         except (urllib3.exceptions.HTTPError, OSError) as error:

@@ -43,11 +43,6 @@ class Assembly(ABC):
             is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         """
 
-    @property
-    def why_not_secure(self) -> str:
-        """Why its clusters cannot be made secure; empty when they can."""
-        return f"no cluster of {type(self).__name__.strip('_')} can be made secure yet"
-
     def secrets(self) -> Mapping[str, Secret]:
         """New ones for a cluster that is made secure: of each user, and what else its brokers share."""
         return fresh_passwords()
@@ -75,11 +70,11 @@ class Assembly(ABC):
         """Why a version of this system cannot run in containers; empty when it can."""
         return ""
 
-    def bootstrap(self, nodes: Sequence[Node]) -> str:
+    def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         """What clients are given to connect to; default: client endpoints, comma separated."""
         return ",".join(str(node.client) for node in brokers(nodes))
 
-    def admin_url(self, nodes: Sequence[Node]) -> str:
+    def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         """What workers are given to administrate; empty when the system has no such endpoint."""
         return ""
 

@@ -210,15 +210,12 @@ def _made(system: str, run_id: str, secure: bool, runtime: str) -> ClusterSecuri
     """What makes a cluster secure, not written yet; None = it is plain.
 
     Raises:
-        UsageError: this system or runtime cannot have it.
+        UsageError: this runtime cannot have it.
     """
     if not secure:
         return None
-    reason = assembly_of(system).why_not_secure
     if runtime != "process":
-        reason = "only processes; use --runtime process"
-    if reason:
-        raise UsageError(f"--secure: {reason}")
+        raise UsageError("--secure: only processes; use --runtime process")
     return ClusterSecurity(run_id, assembly_of(system).secrets())
 
 
@@ -304,8 +301,8 @@ def _assemble(runtime: NodeRuntime, made: ClusterSecurity | None) -> BrokerClust
     return BrokerCluster(
         runtime,
         assembly.admin(runtime, runtime.is_reachable, access),
-        bootstrap=assembly.bootstrap(nodes),
-        admin_url=assembly.admin_url(nodes),
+        bootstrap=assembly.bootstrap(nodes, secure=made is not None),
+        admin_url=assembly.admin_url(nodes, secure=made is not None),
         security=access.clients if made else None,
         made=made,
     )

@@ -31,8 +31,6 @@ _MINIMAL: Mapping[str, str] = {
 
 
 class _Kafka(Assembly):
-    why_not_secure = ""
-
     def admin(
         self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
     ) -> KafkaAdmin:

@@ -11,7 +11,8 @@ from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.runtime import NodeRuntime
-from harness.connections.security import ANYBODY, Access
+from harness.clusters.security.made import ADMIN, CLIENT, ClusterSecurity
+from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.protocols.cluster import Node, TopicSettings
 
 QpidCluster = BrokerCluster[QpidAdmin]
@@ -22,10 +23,15 @@ class _Qpid(Assembly):
     def admin(
         self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
     ) -> QpidAdmin:
-        return QpidAdmin(runtime.nodes, is_reachable=is_reachable)
+        return QpidAdmin(runtime.nodes, is_reachable=is_reachable, access=access)
 
-    def admin_url(self, nodes: Sequence[Node]) -> str:
-        return ",".join(f"http://{node.admin}" for node in nodes)
+    def access(self, made: ClusterSecurity) -> Access:
+        """By user and password, over AMQP and over REST."""
+        clients, admin = (Auth("user", made.secrets[user], user) for user in (CLIENT, ADMIN))
+        return Access(Security(made.tls(), clients), Security(made.tls(), admin))
+
+    def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
+        return ",".join(f"{'https' if secure else 'http'}://{node.admin}" for node in nodes)
 
     def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
         """A group of one: it loads what a single broker needs and what replication needs."""

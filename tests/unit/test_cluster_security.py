@@ -67,7 +67,7 @@ def secure(system: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return describe_cluster(system, secure=True)
 
 
-SYSTEMS = ("kafka",)
+SYSTEMS = ("kafka", "pulsar", "qpid")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
