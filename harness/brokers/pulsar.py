@@ -44,7 +44,7 @@ class PulsarAdmin:
         ids: broker -> ``host:port`` as the brokers name it among themselves; default: its admin endpoint.
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
-        security: how the brokers are to be known, and who asks them, probes too.
+        security: of the harness, probes too.
     """
 
     def __init__(
@@ -102,16 +102,15 @@ class PulsarAdmin:
         if not self._current:
             found = [name for name in self.namespaces() if name.startswith(RUN_NAMESPACES)]
             if len(found) != 1:
-                listed = ", ".join(found) or "none"
                 raise NoNamespace(
-                    f"no run uses this cluster: namespaces of runs are {listed}",
+                    f"no run uses this cluster: namespaces of runs are {', '.join(found) or 'none'}",
                     hint="`brokerstorm run SCENARIO --keep-up` leaves its topics in place",
                 )
             self._current = found[0]
         return self._current
 
     def admit(self, user: str) -> None:
-        """Let a user do everything with the namespaces of runs and all that is in them."""
+        """Let a user do everything in the namespaces of runs."""
         self._rest.post("/tenants/public", {"adminRoles": [user], "allowedClusters": [CLUSTER]})
 
     # -- topics ---------------------------------------------------------------------------------------
@@ -393,8 +392,7 @@ class TransferringPulsarAdmin(PulsarAdmin):
         Raises:
             UsageError: no such bundle or node.
         """
-        node = next((node for node in self._brokers if node.name == to), None)
-        if node is None:
+        if to not in self._ids:
             raise UsageError(
                 f"cannot transfer a bundle to {to!r}",
                 hint=f"the brokers are {', '.join(node.name for node in self._brokers)}",
