@@ -39,7 +39,7 @@ class _Pulsar(Assembly):
 
     def access(self, made: ClusterSecurity) -> Access:
         """By token."""
-        clients, admin = (Auth("token", made.secrets[user], user) for user in (CLIENT, ADMIN))
+        clients, admin = (Auth("token", made.secrets[user]) for user in (CLIENT, ADMIN))
         return Access(Security(made.tls(), clients), Security(made.tls(), admin))
 
     def admit(self, admin: PulsarAdmin, made: ClusterSecurity) -> None:
