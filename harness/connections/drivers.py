@@ -65,7 +65,10 @@ class CommandDriverPart(_Part):
 class DockerDriverPart(_Part):
     """Containers of a Docker engine."""
 
-    label: str = Field(description="A node's container bears it, such as com.docker.compose.service={node}.")
+    label: str = Field(
+        description="A node's container bears it, such as com.docker.compose.service={node}; several are joined "
+        "by commas."
+    )
     host: str = Field(
         "",
         description="The engine, such as tcp://{node}:2376. Default: DOCKER_HOST, else this machine's.",

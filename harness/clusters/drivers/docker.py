@@ -53,7 +53,7 @@ class DockerDriver(Driver):
             EnvironmentNotReady: not exactly one bears the label.
         """
         label = self._part.label.replace(NODE, node)
-        found = self._client(node).containers.list(all=True, sparse=True, filters={"label": label})
+        found = self._client(node).containers.list(all=True, sparse=True, filters={"label": label.split(",")})
         if len(found) != 1:
             names = ", ".join(each.attrs["Names"][0].lstrip("/") for each in found)
             raise EnvironmentNotReady(
