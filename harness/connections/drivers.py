@@ -66,8 +66,8 @@ class DockerDriverPart(_Part):
     """Containers of a Docker engine."""
 
     label: str = Field(
-        description="A node's container bears it, such as com.docker.compose.service={node}; several are joined "
-        "by commas."
+        description="A node's container bears it, such as com.docker.compose.service={node}; several are "
+        "joined by commas."
     )
     host: str = Field(
         "",
