@@ -54,7 +54,7 @@ class Authority:
         """A certificate for a server at ``hosts``, or for a client (no hosts); its key is new.
 
         Args:
-            name: its only name (CN), which brokers take for the user's.
+            name: its common name (CN), which brokers take for the user's.
             hosts: names and addresses that clients may reach it by.
             valid: first and last moment; default: from now on for months.
         """

@@ -130,7 +130,9 @@ class ClusterSecurity:
         self._write_issued(self.folder / ADMIN, authority.issue(ADMIN))
         for node in layout.all_nodes.values():
             folder = self.folder / node.name
-            self._write_issued(folder / "node", authority.issue("broker", hosts_of(layout, node)))
+            # The host as the name: Qpid's old client looks for it there and nowhere else.
+            issued = authority.issue(node.client.host, hosts_of(layout, node))
+            self._write_issued(folder / "node", issued)
             for target, text in layout.private_texts(node, {"secrets": known}).items():
                 self._write(folder / target, text.encode())
 
