@@ -40,7 +40,7 @@ lint: setup
 	@set -e; for program in harness/workers/*/worker.py; do \
 	  folder=$$(dirname $$program); echo "mypy $$folder"; \
 	  (cd $$folder && MYPYPATH=../python_kit $(CURDIR)/$(BIN)/mypy --config-file=$(CURDIR)/pyproject.toml \
-	    --cache-dir=$(CURDIR)/.mypy_cache/workers --ignore-missing-imports --allow-subclassing-any -m worker); \
+	    --cache-dir=$(CURDIR)/.mypy_cache/workers --ignore-missing-imports -m worker); \
 	done
 	@if command -v gofmt >/dev/null; then \
 	  unformatted=$$(gofmt -l harness/workers); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
