@@ -72,7 +72,7 @@ def new(
     cluster: bool,
     force: bool,
 ) -> int:
-    """Write a commented scenario, a suite or a connection file, to edit.
+    """Write a commented scenario, suite or connection file, to edit.
 
     Its JSON Schema is put beside it, for editors: commit both.
     """

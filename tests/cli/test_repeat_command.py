@@ -34,7 +34,7 @@ def test_each_round_says_how_to_repeat_that_round(
     rounds: int | None, variant: str, repeated: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = Preflight((), (), Estimate(True, 0, 0, 0, 0, 0.0))
-    monkeypatch.setattr(running, "preflight", lambda *_: nothing)
+    monkeypatch.setattr(running, "preflight", lambda *_, **_more: nothing)
     settings = Settings(
         json=False, quiet=True, verbose=0, color=False, run_dir=tmp_path, interrupts=Interrupts()
     )

@@ -35,7 +35,7 @@ def hunt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         def require(self) -> Checked:
             return self
 
-    monkeypatch.setattr(repro, "preflight", lambda *_: Checked())
+    monkeypatch.setattr(repro, "preflight", lambda *_, **_more: Checked())
     file = tmp_path / "lost.yaml"
     file.write_text(TEXT)
     settings = Settings(True, True, 0, False, tmp_path / "runs", Interrupts())
