@@ -293,6 +293,6 @@ def test_a_run_notes_which_jars_its_brokers_have(monkeypatch: pytest.MonkeyPatch
     plan = build_plan(Scenario.model_validate({"name": "mine"}), seed=1)
     facts = {"runtime": "process", "broker jars": "2, sha256 0123456789abcdef"}
     monkeypatch.setattr(harness.clusters, "open_cluster", lambda *_, **__: SimpleNamespace(facts=facts))
-    opener = ClusterOpener("process", [plan], offline=True, progress=BaseProgress())
+    opener = ClusterOpener("process", [plan], offline=True, secure=False, progress=BaseProgress())
     opened = opener.open(plan, RunDir(tmp_path))
     assert opened.facts == {**facts, "runtime": "process (asked for)"}
