@@ -16,7 +16,7 @@ from kafka.errors import for_code
 from kafka.protocol.consumer import OffsetSpec
 
 from harness.brokers import kafka_epochs, kafka_users
-from harness.brokers.failover import ASK_S, POLL_S
+from harness.brokers.failover import ASK_S, LOGS_HINT, POLL_S
 from harness.brokers.health import first_bytes
 from harness.brokers.kafka_epochs import NodeData
 from harness.brokers.kafka_failover import KafkaFailover
@@ -38,11 +38,12 @@ _FORGET_S = 10.0
 _BATCH_PARTITIONS = 200  # a create request that a starved controller still answers in time
 _ANSWER_S = 0.5  # a broker that lives answers in a few milliseconds, also on a busy machine
 _PREFERRED = 0
+_NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
 _ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
 
 
 class KafkaAdmin:
-    """Admin and HasLeaders for one cluster. Thread-safe; every call ends within seconds.
+    """Admin, HasLeaders and HasHighWatermark for one cluster. Thread-safe; every call ends within seconds.
 
     Args:
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
@@ -262,8 +263,7 @@ class KafkaAdmin:
     def answers(self, node: str) -> bool:
         """Whether a node answers a request of ours within half a second."""
         endpoint = next(one.admin for one in self._nodes if one.name == node)
-        tls = context_of(self._access.admin.tls)
-        head = first_bytes(endpoint, api_versions()[0], 8, _ANSWER_S, tls)
+        head = first_bytes(endpoint, api_versions()[0], 8, _ANSWER_S, context_of(self._access.admin.tls))
         return len(head) == 8 and struct.unpack(">ii", head)[1] == CORRELATION
 
     def admit(self, passwords: Mapping[str, Secret], may: str) -> None:
@@ -287,23 +287,26 @@ class KafkaAdmin:
         """
         deadline = time.monotonic() + timeout_s
         self._wait_whole(topics, timeout_s, timeout_s)
-        bootstrap = ",".join(str(node.client) for node in self._nodes)
         while True:
-            counts = {topic: len(self._partitions(topic)) for topic in topics}
-            Probes(bootstrap, run_tag, self._access.clients).through(
-                counts, deadline=max(deadline, time.monotonic() + 5.0)
-            )
+            limit_s = max(deadline - time.monotonic(), 5.0)
+            self.pass_high_watermark(topics, timeout_s=limit_s, run_tag=run_tag)
             if not self._look([*topics, *INTERNAL_TOPICS]):
                 return
             self._wait_whole(topics, deadline - time.monotonic(), timeout_s)
 
+    def pass_high_watermark(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        """As `HasHighWatermark`: every replica in sync gets a probe behind what the leader acknowledged."""
+        counts = {topic: len(self._partitions(topic)) for topic in topics}
+        probes = Probes(",".join(str(node.client) for node in self._nodes), run_tag, self._access.clients)
+        probes.through(counts, timeout_s=timeout_s)
+
     def _wait_whole(self, topics: Sequence[str], left_s: float, timeout_s: float) -> None:
         missing = wait_while(lambda: self._look([*topics, *INTERNAL_TOPICS]), left_s, every_s=POLL_S)
         if missing:
+            more = f"; and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise EnvironmentNotReady(
-                f"the cluster is not ready after {timeout_s:.0f} s: {'; '.join(missing[:5])}"
-                + (f"; and {len(missing) - 5} more" if len(missing) > 5 else ""),
-                hint="the nodes' logs are in its cluster folder; a busy machine needs more `limits.ready`",
+                f"the cluster is not ready after {timeout_s:.0f} s: {'; '.join(missing[:5])}{more}",
+                hint=f"{LOGS_HINT}; a busy machine needs more `limits.ready`",
             )
 
     def _look(self, topics: Sequence[str]) -> list[str]:
@@ -326,11 +329,17 @@ class KafkaAdmin:
         for node in self._nodes:
             rows = self._ask(methodcaller("describe_topics", list(topics)), only=node.name)
             found = {row["name"]: row for row in rows}
+            codes = {topic: row["error_code"] for topic, row in found.items()}
+            # Where rights are those of a prefix: what a run needs of them shows when it makes its own topics.
+            unseen = {topic for topic in INTERNAL_TOPICS if codes.get(topic) == _NO_RIGHT}
             for topic, kind in INTERNAL_TOPICS.items():
-                if found.get(topic, {}).get("error_code"):
+                if codes.get(topic) and topic not in unseen:
                     self._ask(methodcaller("coordinator_error", kind))
             missing = [
-                text for topic in topics for text in missing_parts(topic, found.get(topic), self._names)
+                text
+                for topic in topics
+                if topic not in unseen
+                for text in missing_parts(topic, found.get(topic), self._names)
             ]
             if missing:
                 return missing

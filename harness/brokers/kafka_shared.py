@@ -5,26 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from harness.brokers.kafka import KafkaAdmin
 from harness.brokers.kafka_stranger import KafkaStranger
+from harness.brokers.made_ledger import MadeLedger
 from harness.errors import UsageError
 from harness.protocols.cluster import Leadership, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.kafka import KEEPS
 
 
-class MadeLedger(Protocol):
-    """What was made on a cluster of others, on disk before it is made (`harness.clusters.external.made`)."""
-
-    def add(self, kind: str, names: Iterable[str]) -> None:
-        """Written and synced on return."""
-
-    def remove(self, kind: str, names: Iterable[str]) -> None: ...
-
-
 class SharedKafkaAdmin:
-    """Admin, HasLeaders, HasLeaderships, HasHealthProbe and SharesCluster over a `KafkaAdmin`."""
+    """Admin, HasLeaders, HasLeaderships, HasHighWatermark, HasHealthProbe and SharesCluster over a
+    `KafkaAdmin`."""
 
     def __init__(self, admin: KafkaAdmin, stranger: KafkaStranger, made: MadeLedger) -> None:
         self._admin = admin
@@ -135,6 +127,10 @@ class SharedKafkaAdmin:
 
     def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         self._admin.elect_preferred(self._address(topic), partitions)
+
+    def pass_high_watermark(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        addresses = [self._address(topic) for topic in topics]
+        self._admin.pass_high_watermark(addresses, timeout_s=timeout_s, run_tag=run_tag)
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         self._admin.wait_ready(

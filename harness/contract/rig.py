@@ -12,7 +12,7 @@ from typing import Any, Final
 from harness.clusters import BrokerCluster
 from harness.connections.security import Security
 from harness.contract.driving import READY_S, DrivenWorker, Rows, equal, expect
-from harness.protocols.cluster import TopicSettings
+from harness.protocols.cluster import HasHighWatermark, TopicSettings
 from harness.records import Kind, TableId
 from harness.run.worker_specs import PROTOCOL_VERSION
 from harness.systems import SYSTEMS
@@ -234,6 +234,9 @@ class Rig:
 
     def stored(self, topic: str) -> Rows:
         """What the log holds, or the queue still has; without probes."""
+        admin = self.cluster.admin
+        if isinstance(admin, HasHighWatermark):
+            admin.pass_high_watermark([topic], timeout_s=READY_S, run_tag=RUN_TAG)
         log = self.audit(topic).rows(TableId.LOG)
         ours: Rows = log[log["header"]["kind"] != Kind.PROBE]
         return ours

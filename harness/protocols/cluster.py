@@ -155,6 +155,19 @@ class HasBacklogs(Protocol):
 
 
 @runtime_checkable
+class HasHighWatermark(Protocol):
+    """Shows readers only what is replicated (Kafka): what a leader alone acknowledged may be behind the end
+    that they see, and would look lost."""
+
+    def pass_high_watermark(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        """Return when readers see all that was acknowledged before in every partition.
+
+        Raises:
+            EnvironmentNotReady: the partitions of which that is not known.
+        """
+
+
+@runtime_checkable
 class HasNamespaces(HasBacklogs, Protocol):
     """Topics live in a namespace (Pulsar). Topic names elsewhere are relative to the current one."""
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one orderly stop, a second signal to hurry.
+"""Ctrl-C and SIGTERM: one orderly stop, bounded in time, and a second signal to hurry.
 
 Outside of `Interrupts.deferred` the first signal raises `Interrupted` in the main thread, which is right
 while brokers start or Spark works. Inside it (load, healing, clean-up) a signal is only noted, because an
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -20,6 +21,8 @@ from typing import Any, Self
 from harness.errors import Interrupted
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: After the first signal all waiting of a run together (healing, outcomes, readers) gets this long.
+STOPPING_S = 10.0
 
 
 class Interrupts:
@@ -29,6 +32,7 @@ class Interrupts:
         self.stop = threading.Event()
         self.hurry = threading.Event()
         self._signal = 0
+        self._stopped_s = 0.0
         self._deferred = 0
         self._previous: dict[int, Any] = {}
 
@@ -47,6 +51,8 @@ class Interrupts:
         self._signal = self._signal or number
         if self.stop.is_set():
             self.hurry.set()
+        else:
+            self._stopped_s = time.monotonic()
         self.stop.set()
         if self._deferred == 0:
             raise self.error()
@@ -59,6 +65,26 @@ class Interrupts:
             yield
         finally:
             self._deferred -= 1
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Inside `deferred`: a signal raises after all, where nothing is left half done by it.
+
+        Raises:
+            Interrupted: a signal came, also before.
+        """
+        deferred, self._deferred = self._deferred, 0
+        try:
+            self.raise_if_stopped()
+            yield
+        finally:
+            self._deferred = deferred
+
+    def cut(self, end: float) -> float:
+        """A time to wait until (`time.monotonic`), as signals leave it now; it may be past."""
+        if self.hurry.is_set():
+            return 0.0
+        return min(end, self._stopped_s + STOPPING_S) if self.stop.is_set() else end
 
     def error(self) -> Interrupted:
         """What to raise once everything is healed."""

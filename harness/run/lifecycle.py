@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from harness.errors import EnvironmentNotReady, WorkerError
+from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
 from harness.plan.model import Plan
-from harness.protocols.cluster import Cluster, Progress
+from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
 from harness.run.draining import DrainCheck
 from harness.run.interrupts import Interrupts
@@ -41,16 +41,17 @@ OFFER_SLACK_NS = 500_000_000
 TICK_S = 0.2
 #: A worker told to drain by a deadline may need this long past it to say so.
 DRAIN_SLACK_S = 5.0
-#: After Ctrl-C: healing and draining get this long.
-HURRIED_S = 10.0
+#: What is still applied or asked at the very end gets this long; when the user is in a hurry, the other.
+CLOSING_S, HURRIED_S = 10.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended; the capture says what happened in it."""
+    """How a run ended; the capture says what happened in it. ``is_restored``: the cluster was whole again."""
 
     status: str  # complete, interrupted
     not_healed: Sequence[str] = field(default_factory=tuple)
+    is_restored: bool = True
 
 
 class LiveRun:
@@ -105,6 +106,7 @@ class LiveRun:
         self._leaders = LeaderWatch(plan, run, lambda: cluster.admin)
         self._meter = Meter(run, workers=self._pool.metric_sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
+        self._is_restored = False
         self._epoch_ns = 0
 
     def _nodes(self) -> dict[str, tuple[int | None, dict[str, int]]]:
@@ -132,7 +134,7 @@ class LiveRun:
         finally:
             with self._interrupts.deferred():
                 self._close(status)
-        return RunOutcome(status, tuple(self._not_healed))
+        return RunOutcome(status, tuple(self._not_healed), self._is_restored)
 
     def _phase(self, name: str, note: str = "") -> None:
         self._manifest.begin_phase(name)
@@ -183,10 +185,9 @@ class LiveRun:
 
     def _budget_s(self, name: str) -> float:
         """The phase's limit, cut short when the user wants to stop."""
-        limit = self._plan.limits[name]
-        if self._interrupts.hurry.is_set():
-            return 1.0
-        return min(limit, HURRIED_S) if self._interrupts.stop.is_set() else limit
+        now = time.monotonic()
+        left_s = self._interrupts.cut(now + self._plan.limits[name]) - now
+        return max(left_s, HURRIED_S)
 
     def _heal(self) -> None:
         self._phase("recovery", "healing every fault, waiting until the cluster works again")
@@ -194,15 +195,22 @@ class LiveRun:
         self._not_healed = self._injector.heal_all(self._budget_s("recovery"))
         for text in self._not_healed:
             self._manifest.problem("not-healed", text)
+        self._prove_restored(self._cluster.admin.wait_ready, self._budget_s("recovery"))
+
+    def _prove_restored(self, question: Callable[..., None], limit_s: float) -> None:
+        """Whether the cluster works again, as far as a question to its admin proves it."""
         names = [topic.name for topic in self._plan.topics]
+        self._is_restored = False
         try:
-            self._cluster.admin.wait_ready(
-                names, timeout_s=self._budget_s("recovery"), run_tag=self._plan.run_tag
-            )
-            self._manifest.update(readiness_restored=True)
+            with self._interrupts.raising():  # only questions: a signal may end them anywhere
+                question(names, timeout_s=limit_s, run_tag=self._plan.run_tag)
+            self._is_restored = True
+        except Interrupted:
+            pass  # it stays unproved
         except EnvironmentNotReady as error:
             self._manifest.problem("recovery", str(error))
             self._progress.note(str(error))
+        self._manifest.update(readiness_restored=self._is_restored)
 
     def _drain(self) -> None:
         self._phase("drain", "waiting for outcomes and for the consumers to catch up")
@@ -211,23 +219,27 @@ class LiveRun:
         pool.command(pool.producers, f"drain {time.monotonic_ns() + int(budget_s * 1e9)}")
         end = time.monotonic() + budget_s + DRAIN_SLACK_S
         for worker in pool.producers:
-            if not self._wait_done(worker, end) and worker.is_alive:
+            if not self._wait_done(worker, end) and worker.is_alive and not self._interrupts.stop.is_set():
                 pool.end_stuck(worker, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
         self._hangs.stop()
         pool.report_deaths()
+        admin = self._cluster.admin
+        if self._is_restored and isinstance(admin, HasHighWatermark):
+            self._prove_restored(admin.pass_high_watermark, self._budget_s("drain"))
         drained = self._wait_consumers(time.monotonic() + self._budget_s("drain"))
         self._stalls.stop()
         if not drained:
             self._manifest.problem("drain", "consumers did not reach the end of every partition in time")
         pool.command(pool.consumers, "stop")
+        end = time.monotonic() + DRAIN_SLACK_S
         for worker in pool.consumers:
-            self._wait_done(worker, time.monotonic() + DRAIN_SLACK_S)
+            self._wait_done(worker, end)
         self._manifest.update(drained=drained)
 
     def _wait_done(self, worker: WorkerProcess, end: float) -> bool:
         def is_over() -> bool:
             self._tick()
-            return not worker.is_alive or self._interrupts.hurry.is_set()
+            return not worker.is_alive or time.monotonic() >= self._interrupts.cut(end)
 
         wait_until(is_over, end - time.monotonic(), every_s=TICK_S, stop=worker.done)
         return worker.wait_done(0.0)
@@ -244,10 +256,11 @@ class LiveRun:
             self._tick()
             if all(worker.client_died for worker in consumers):
                 return "died"
+            if time.monotonic() >= self._interrupts.cut(end):
+                return "stopped"
             return "" if all(worker.is_alive for worker in consumers) else "died"
 
-        left_s = end - time.monotonic()
-        return wait_until(ended, left_s, every_s=TICK_S, stop=self._interrupts.hurry) == "drained"
+        return wait_until(ended, end - time.monotonic(), every_s=TICK_S) == "drained"
 
     def _audit(self) -> None:
         if self._interrupts.stop.is_set():
@@ -267,11 +280,11 @@ class LiveRun:
     def _close(self, status: str) -> None:
         """Leave nothing running and nothing unsaved, whatever happened before."""
         self._injector.stop()
-        self._not_healed = self._injector.heal_all(HURRIED_S)
+        self._not_healed = self._injector.heal_all(CLOSING_S)
         for text in self._not_healed:
             self._manifest.problem("not-healed", text)
-        self._injector.join(HURRIED_S)
-        self._coming.stop(HURRIED_S)
+        self._injector.join(CLOSING_S)
+        self._coming.stop(CLOSING_S)
         self._hangs.stop()
         self._stalls.stop()
         self._leaders.stop()

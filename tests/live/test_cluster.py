@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
 from harness.clusters import BrokerCluster, attach_cluster, leftovers, open_cluster
 from harness.clusters.kafka import KafkaCluster
@@ -118,6 +119,32 @@ def test_the_admin_answers_in_time_while_a_node_is_frozen(kafka: KafkaCluster) -
         runtime.resume(frozen)
     wait_until("full ISR", lambda: in_sync(kafka))
     assert not runtime.is_paused(frozen)
+
+
+def test_what_the_leader_alone_acknowledged_is_seen_by_readers_once_the_high_watermark_passed(
+    kafka: KafkaCluster,
+) -> None:
+    admin, alone = kafka.admin, TopicSettings("alone", 1, 3)
+    admin.create_topics([alone])
+    admin.wait_ready(["alone"], timeout_s=UP_S, run_tag=1)
+    (leader,) = admin.leaders("alone").values()
+    followers = [node.name for node in kafka.runtime.nodes if node.name != leader]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": 1, "linger.ms": 0})
+    stored: list[int | None] = []
+    try:
+        for node in followers:  # both: without a quorum of controllers none of them leaves the ISR
+            kafka.runtime.pause(node)
+        producer.produce("alone", b"x", partition=0, on_delivery=lambda _, sent: stored.append(sent.offset()))
+        producer.flush(UP_S)
+        assert stored == [1]
+        assert admin.end_offsets(["alone"]) == {"alone-0": 1}, "it is not replicated yet"
+    finally:
+        for node in followers:
+            kafka.runtime.resume(node)
+    admin.pass_high_watermark(["alone"], timeout_s=UP_S, run_tag=1)
+    assert admin.end_offsets(["alone"])["alone-0"] > 2
+    wait_until("full ISR", lambda: in_sync(kafka))
+    admin.delete_topics(["alone"])
 
 
 def test_leaders_go_where_they_are_sent_and_back(kafka: KafkaCluster) -> None:

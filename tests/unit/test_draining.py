@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from harness.plan.build import build_plan
 from harness.plan.model import Plan
 from harness.run import draining
 from harness.run.draining import DrainCheck, caught_up
+from harness.run.lifecycle import LiveRun
 from harness.run.worker_specs import group_id
 from harness.scenario.model import Scenario
 
@@ -99,3 +102,38 @@ def test_who_never_acknowledges_is_done_when_it_was_handed_everything() -> None:
     assert not asked.is_done([{"delivered": 9}])
     assert not asked.is_done([{"delivered": 10}])  # it only just came
     assert asked.is_done([{"delivered": 10}])
+
+
+class Watermarks:
+    """An admin that shows readers what is replicated."""
+
+    def __init__(self, missing: str) -> None:
+        self.missing = missing
+
+    def pass_high_watermark(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        if self.missing:
+            raise EnvironmentNotReady(self.missing)
+
+
+@pytest.mark.parametrize("missing", ["", "1 partitions took no probe message"])
+def test_nothing_is_read_as_the_end_before_all_that_was_acknowledged_can_be_seen(missing: str) -> None:
+    """Else what the leader alone has acknowledged looks lost; where that is not known, no loss is proved."""
+    live: Any = object.__new__(LiveRun)
+    live._plan, live._is_restored = plan_of("kafka", c={}), True
+    live._cluster = SimpleNamespace(admin=Watermarks(missing))
+    live._interrupts = SimpleNamespace(cut=lambda end: end, raising=nullcontext)
+    live._progress = SimpleNamespace(note=lambda text: None)
+    told: dict[str, Any] = {}
+    seen: list[Any] = []
+    live._manifest = SimpleNamespace(
+        begin_phase=lambda name: None, update=told.update, problem=lambda *words: seen.append(words)
+    )
+    live._phase = lambda *_: None
+    live._pool = SimpleNamespace(
+        producers=[], consumers=[], command=lambda *_: None, report_deaths=lambda: None
+    )
+    live._hangs = live._stalls = SimpleNamespace(stop=lambda: None)
+    live._wait_consumers = lambda end: told.update(restored_before=live._is_restored) or True
+    live._drain()
+    assert told["readiness_restored"] == told["restored_before"] == (not missing)
+    assert seen == ([("recovery", missing)] if missing else [])

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness.errors import Exit, Interrupted
+from harness.run import interrupts as module
 from harness.run.interrupts import Interrupts
+from harness.run.lifecycle import LiveRun
+from harness.run.worker_process import WorkerProcess
 
 
 @pytest.fixture
@@ -57,3 +66,32 @@ def test_deferring_ends_with_the_outermost_block(interrupts: Interrupts) -> None
 
 def test_nothing_is_raised_without_a_signal(interrupts: Interrupts) -> None:
     interrupts.raise_if_stopped()
+
+
+def test_a_question_is_given_up_inside_of_deferred(interrupts: Interrupts) -> None:
+    with interrupts.deferred():
+        with pytest.raises(Interrupted), interrupts.raising():
+            send(signal.SIGTERM)
+        send(signal.SIGTERM)  # noted again
+    with pytest.raises(Interrupted), interrupts.raising():
+        pytest.fail("it was to be stopped before")
+
+
+def test_a_stop_cuts_waiting_short_that_had_begun(
+    interrupts: Interrupts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain may have minutes; after SIGTERM its producers get what is left of `STOPPING_S`."""
+    monkeypatch.setattr(module, "STOPPING_S", 0.3)
+    live: Any = object.__new__(LiveRun)
+    live._interrupts, live._epoch_ns = interrupts, 0
+    live._progress = SimpleNamespace(update=lambda **_: None)
+    live._pool = SimpleNamespace(totals=dict, report_deaths=lambda: None)
+    worker = WorkerProcess("p-1", "producer", {"client": {"library": "echo"}}, tmp_path)
+    worker.start([sys.executable, "-c", "input()"], {})
+    threading.Timer(0.2, send, [signal.SIGTERM]).start()
+    began = time.monotonic()
+    with interrupts.deferred():
+        assert not live._wait_done(worker, began + 30)
+    took_s = time.monotonic() - began
+    worker.stop()
+    assert 0.5 <= took_s < 10
