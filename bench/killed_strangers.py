@@ -1,136 +1,39 @@
-"""kill -9 of `run --cluster` at random moments on a Kafka cluster full of topics of others.
+"""kill -9 of `run --cluster` at random moments on a cluster full of topics of others.
 
-    python -m bench.killed_strangers FOLDER --kills 10
+    python -m bench.killed_strangers FOLDER --system pulsar --kills 10
 
 A cluster of three brokers is started (`up`) and filled: topics with settings and messages of their own, a
-group with offsets. Each run against it is killed at a random moment, then `clean --cluster` is called. After
-each it is checked that nothing of ours is left there (topics, groups, processes), and that names, settings,
-offsets and contents of the others are equal to those before the first. Exit code 1 if not.
+group with offsets. The first run against it goes to its end. Each of the others is killed at a random moment
+before that, then `clean --cluster` is called. After each it is checked that nothing of ours is left there
+(topics, groups, processes), and that names, settings, offsets and contents of the others are equal to those
+before the first. Exit code 1 if not.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from bench import strangers_kafka, strangers_pulsar, strangers_qpid
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-_ASK_S: Final = 30.0
-PREFIX: Final = "brokerstorm"
-#: Topics of others: one is compacted, one drops soon, one is nearly called as ours are.
-OTHERS: Final[Mapping[str, dict[str, str]]] = {
-    "orders": {"min.insync.replicas": "2"},
-    "customers": {"cleanup.policy": "compact"},
-    "clicks": {"retention.ms": "86400000", "segment.bytes": "1048576"},
-    f"{PREFIX}-plans": {"compression.type": "zstd"},
-    f"{PREFIX}-0badcafe-orders": {},
+#: System -> what others have there, and how it is looked at.
+STRANGERS: Final[Mapping[str, Any]] = {
+    "kafka": strangers_kafka,
+    "pulsar": strangers_pulsar,
+    "qpid": strangers_qpid,
 }
-GROUP: Final = "billing"
-SCENARIO: Final = """\
-name: strange
-about: leaders move on a cluster that somebody else started
-system: kafka
-topics: {orders: {partitions: 6, replication: 3}}
-load:
-  duration: 12s
-  warm_up: 1s
-  rate: 1000
-  payload: 200
-  producers: {main: {client: confluent-kafka, options: {acks: all, enable.idempotence: true}}}
-  consumers: {main: {client: confluent-kafka}}
-faults:
-  - {fault: leader-move, every: 3s}
-"""
-#: A kill comes this many seconds after the start, evenly spread.
-FIRST_S, LAST_S = 1.0, 60.0
-
-
-def fill(bootstrap: str) -> None:
-    """Make the topics of others, with messages, and a group that read some of them."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = [NewTopic(name, 4, 3, config=config) for name, config in OTHERS.items()]
-    for future in admin.create_topics(made, operation_timeout=_ASK_S).values():
-        future.result()
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
-    for name in OTHERS:
-        for number in range(400):
-            producer.produce(name, f"{name} {number}".encode(), f"key-{number % 40}".encode())
-    if producer.flush(_ASK_S):
-        raise SystemExit("the topics of others could not be filled")
-    read = [TopicPartition("orders", partition, 7 + partition) for partition in range(4)]
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
-    reader.commit(offsets=read, asynchronous=False)
-    reader.close()
-
-
-def fingerprint(bootstrap: str) -> dict[str, Any]:
-    """All that others have there: topics with replicas and settings, messages, groups with offsets."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = {n: t for n, t in admin.list_topics(timeout=_ASK_S).topics.items() if not n.startswith("__")}
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
-    settings = {
-        one.name: {key: entry.value for key, entry in future.result().items()}
-        for one, future in (admin.describe_configs(resources) if resources else {}).items()
-    }
-    groups = sorted(group.group_id for group in admin.list_consumer_groups().result().valid)
-    return {
-        "topics": {
-            name: {number: sorted(part.replicas) for number, part in topic.partitions.items()}
-            for name, topic in sorted(topics.items())
-        },
-        "settings": settings,
-        "messages": {name: _messages(bootstrap, name, list(topics[name].partitions)) for name in topics},
-        "groups": {group: _offsets(admin, group) for group in groups},
-    }
-
-
-def _messages(bootstrap: str, topic: str, partitions: list[int]) -> str:
-    """A digest of all messages of a topic: offsets, times, keys and values."""
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
-    digest = hashlib.sha256()
-    try:
-        for number in sorted(partitions):
-            at = TopicPartition(topic, number, 0)
-            low, high = reader.get_watermark_offsets(at, timeout=_ASK_S)
-            digest.update(f"{number} {low} {high}".encode())
-            reader.assign([at])
-            while low < high:
-                message = reader.poll(_ASK_S)
-                if message is None or message.error():
-                    raise SystemExit(f"{topic}-{number} cannot be read at {low}")
-                row = (message.offset(), message.timestamp(), message.key(), message.value())
-                digest.update(repr(row).encode())
-                low = (message.offset() or 0) + 1
-    finally:
-        reader.close()
-    return digest.hexdigest()
-
-
-def _offsets(admin: AdminClient, group: str) -> dict[str, int]:
-    (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    return {f"{at.topic}-{at.partition}": at.offset for at in future.result().topic_partitions or ()}
-
-
-def connection(folder: Path, bootstrap: str) -> Path:
-    """A connection file of the cluster."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    identity = admin.describe_cluster().result(_ASK_S)
-    path = folder / "staging.yaml"
-    path.write_text(
-        f"system: kafka\nyours: true\ncluster_id: {identity.cluster_id}\nbootstrap: {bootstrap}\n"
-        f"topics: {{prefix: {PREFIX}}}\n"
-    )
-    return path
+#: A kill comes so many seconds after the start, or later: up to what a run takes here, evenly spread.
+FIRST_S = 1.0
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
@@ -146,18 +49,20 @@ def _command(folder: Path, *words: str) -> list[str]:
     return [sys.executable, "cli.py", "--run-dir", str(folder / "runs"), *words]
 
 
-def _killed(folder: Path, file: Path, after_s: float) -> str:
-    """Run and kill; the last line that it said, or how it ended before."""
+def _run(folder: Path, file: Path, killed_after_s: float | None) -> tuple[str, float]:
+    """Run and kill: the last line that it said, or how it ended before, and the seconds until then."""
     command = _command(folder, "run", str(folder / "strange.yaml"), "--cluster", str(file), "--offline")
+    begun_s = time.monotonic()
     with (folder / "said.log").open("w+") as said:
         with subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said) as run:
             try:
-                run.wait(after_s)
+                run.wait(killed_after_s)
             except subprocess.TimeoutExpired:
                 run.kill()
         said.seek(0)
         lines = said.read().splitlines() or ["before it said anything"]
-    return lines[-1] if run.returncode == -9 else f"ended by itself with exit code {run.returncode}"
+    how = lines[-1] if run.returncode == -9 else f"ended by itself with exit code {run.returncode}"
+    return how, time.monotonic() - begun_s
 
 
 def _left_running(folder: Path) -> list[str]:
@@ -173,26 +78,29 @@ def _left_running(folder: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--system", choices=STRANGERS, default="kafka")
     parser.add_argument("--kills", type=int, default=10)
     given = parser.parse_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "strange.yaml").write_text(SCENARIO)
-    up = subprocess.run(
-        _command(folder, "--json", "up", "--runtime", "process"), cwd=ROOT, capture_output=True, check=True
-    )
-    cluster = json.loads(up.stdout)
+    theirs = STRANGERS[given.system]
+    (folder / "strange.yaml").write_text(theirs.SCENARIO)
+    words = _command(folder, "--json", "up", "--runtime", "process", "--system", given.system)
+    cluster = json.loads(subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout)
+    admins = [node["admin"] for node in cluster["nodes"] if node["client"] in cluster["bootstrap"]]
+    where = cluster["bootstrap"], f"http://{','.join(admins)}"
     wrong: list[str] = []
     try:
-        fill(cluster["bootstrap"])
-        file, before = connection(folder, cluster["bootstrap"]), fingerprint(cluster["bootstrap"])
+        theirs.fill(*where)
+        file, before = theirs.connection(folder, *where), theirs.fingerprint(*where)
+        how, last_s = _run(folder, file, None)
+        print(f"not killed: {how} after {last_s:.1f} s", flush=True)
         for number in range(1, given.kills + 1):
-            after_s = random.uniform(FIRST_S, LAST_S)
-            amid = _killed(folder, file, after_s)
+            amid, after_s = _run(folder, file, random.uniform(FIRST_S, last_s))
             clean = subprocess.run(
                 _command(folder, "clean", "--cluster", str(file)), cwd=ROOT, capture_output=True, text=True
             )
-            found = list(differences(before, fingerprint(cluster["bootstrap"]))) + _left_running(folder)
+            found = list(differences(before, theirs.fingerprint(*where))) + _left_running(folder)
             found += [f"clean ended with {clean.returncode}: {clean.stderr}"] if clean.returncode else []
             wrong += found
             print(f"{number}: killed after {after_s:.1f} s, amid: {amid}", flush=True)

@@ -181,8 +181,8 @@ def stop_kept(claim: Claim) -> None:
         leftovers.remove(leftovers.find(claim.run_id))
 
 
-def _choose(name: str | None) -> Claim:
-    """The kept cluster that the user means.
+def _choose(name: str | None, how: str) -> Claim:
+    """The kept cluster that the user means. ``how``: to say which.
 
     Raises:
         UsageError: none, or several and no name.
@@ -192,7 +192,7 @@ def _choose(name: str | None) -> Claim:
     if not kept:
         raise UsageError("no cluster is up", hint="`brokerstorm up` or `run --keep-up` leaves one running")
     if name is None and len(kept) > 1:
-        raise UsageError(f"several clusters are up: which one? {names}", hint="name it with --cluster")
+        raise UsageError(f"several clusters are up: which one? {names}", hint=how)
     found = next((claim for claim in kept if name in (None, claim.run_id)), None)
     if found is None:
         raise UsageError(f"no cluster {name!r} is up", hint=f"up: {names}")
@@ -204,7 +204,11 @@ def _choose(name: str | None) -> Claim:
 @click.option("--all", "everything", is_flag=True, help="Every cluster that was left running.")
 def down(settings: Settings, name: str | None, everything: bool) -> int:
     """Stop a cluster that was left running; its data goes with it."""
-    chosen = kept_clusters() if everything else [_choose(name)]
+    chosen = (
+        kept_clusters()
+        if everything
+        else [_choose(name, "name it: `brokerstorm down RUN`; --all stops every one")]
+    )
     with settings.interrupts.deferred():
         for claim in chosen:
             stop_kept(claim)
@@ -238,7 +242,7 @@ def inject(
 
     parameters = dict(_key_value(text) for text in keys)
     for_s = _seconds(duration) if duration is not None else None
-    claim = _choose(name)
+    claim = _choose(name, "name it with --cluster")
     cluster = attach_cluster(Path(claim.folder))
     run = RunDir(Path(claim.folder).parent).create()
     with closing(settings.progress()) as progress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from harness.errors import EnvironmentNotReady, UsageError
@@ -13,6 +13,7 @@ from harness.waiting import wait_until
 Answer = TypeVar("Answer")
 ASK_S = 8.0  # two frozen brokers in turn, then the third
 POLL_S = 0.1
+LOGS_HINT = "look at the brokers' logs; those of a cluster that we started lie in its folder"
 
 
 class NotThere(UsageError):
@@ -72,8 +73,7 @@ class FailoverAdmin:
 
         if found := wait_until(ask_each, 0 if only else within_s, every_s=POLL_S):
             return found[0]
-        words = ", ".join(f"{name} {why}" for name, why in sorted(said.items()))
-        raise EnvironmentNotReady(f"{failure} ({words})")
+        raise EnvironmentNotReady(f"{failure} ({'; '.join(_by_reason(said))})")
 
     def reachable(self) -> list[str]:
         """Names of the nodes that can answer, as far as the runtime knows."""
@@ -88,3 +88,11 @@ class FailoverAdmin:
         return sorted(
             self._nodes, key=lambda node: (not self._is_reachable(node.name), node.name != self._last)
         )
+
+
+def _by_reason(said: Mapping[str, str]) -> list[str]:
+    """Each reason once, behind the names of those who gave it."""
+    return [
+        f"{', '.join(sorted(name for name in said if said[name] == reason))} {reason}"
+        for reason in dict.fromkeys(said[name] for name in sorted(said))
+    ]

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import confluent_kafka as kafka
 
+from harness.brokers.kafka_security import probe_options
 from harness.brokers.probe import WithHeaders
+from harness.connections.security import Security
 from harness.errors import EnvironmentNotReady
 
 _READ_S = 20.0
-_BATCH = 500
 
 
-def read(bootstrap: str, topic: str, partitions: int) -> WithHeaders:
+def read(bootstrap: str, topic: str, partitions: int, security: Security) -> WithHeaders:
     """Value and headers of every message, to the end of each partition.
 
     Raises:
         EnvironmentNotReady: there was nothing more to read before.
     """
-    settings = {"bootstrap.servers": bootstrap, "group.id": f"headers-{topic}"}
+    settings = {"bootstrap.servers": bootstrap, "group.id": f"headers-{topic}", **probe_options(security)}
     reader = kafka.Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
     left = set(range(partitions))
     reader.assign([kafka.TopicPartition(topic, p, kafka.OFFSET_BEGINNING) for p in left])
     try:
         while left:
-            messages = reader.consume(_BATCH, _READ_S)
-            if not messages:
+            message = reader.poll(_READ_S)  # `consume` would wait for a whole batch after the last one
+            if message is None:
                 raise EnvironmentNotReady(f"{topic}: nothing more to read in {_READ_S:g} s")
-            for message in messages:
-                if message.error() is None:
-                    pairs = message.headers() or []
-                    yield message.value() or b"", {name: (value or b"").decode() for name, value in pairs}
-                elif message.error().code() == kafka.KafkaError._PARTITION_EOF:
-                    left.discard(message.partition())
+            if message.error() is None:
+                pairs = message.headers() or []
+                yield message.value() or b"", {name: (value or b"").decode() for name, value in pairs}
+            elif message.error().code() == kafka.KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
     finally:
         reader.close()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pulsar
 
 from harness.brokers.probe import WithHeaders
+from harness.brokers.pulsar_probe import secured
+from harness.connections.security import Security
 
 _READ_S = 20.0
 
 
-def read(bootstrap: str, address: str, partitions: int) -> WithHeaders:
+def read(bootstrap: str, address: str, partitions: int, security: Security) -> WithHeaders:
     """Value and properties of every message that is there."""
-    client = pulsar.Client(bootstrap)
+    client = pulsar.Client(bootstrap, **secured(security))
     try:
         for name in [address] if partitions == 1 else [f"{address}-partition-{p}" for p in range(partitions)]:
             reader = client.create_reader(name, pulsar.MessageId.earliest)

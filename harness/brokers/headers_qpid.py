@@ -7,14 +7,16 @@ from typing import Any
 import pika
 
 from harness.brokers.probe import WithHeaders
-from harness.brokers.qpid_rest import GUEST, VIRTUAL_HOST
+from harness.brokers.qpid_probe import proof
+from harness.connections.security import Security
+from harness.systems.qpid import VIRTUAL_HOST
 
 
-def read(bootstrap: str, queue: str, partitions: int) -> WithHeaders:
+def read(bootstrap: str, queue: str, partitions: int, security: Security) -> WithHeaders:
     """Value and properties of every message; takes them."""
-    host, _, port = bootstrap.partition(",")[0].rpartition(":")
-    login = pika.PlainCredentials(GUEST.user, GUEST.secret.reveal())
-    connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port), VIRTUAL_HOST, login))
+    host, _, port = bootstrap.partition("/")[0].partition(",")[0].rpartition(":")
+    how = proof(host, security)
+    connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port), VIRTUAL_HOST, **how))
     try:
         channel = connection.channel()
         method, properties, value = channel.basic_get(f"{queue}-{partitions - 1}", auto_ack=True)

@@ -22,14 +22,19 @@ from harness.protocols.cluster import Endpoint
 
 ASK_S: Final = 15.0
 _POLL_S: Final = 0.1
+_TURN_S: Final = 0.5
 _TRIES: Final = 5
 _GONE: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART)
 #: What no second attempt changes.
 _LOCKED_OUT: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
+#: How long nobody may accept a connection; brokers that start take some seconds.
+_AWAY_S: Final = 5.0
 #: A word of librdkafka's -> what to look at.
 _HINTS: Final = {
+    "OAuth": "look at auth of the connection file: a token is a JWT that has not run out",
     "SASL": "look at auth of the connection file: mechanism, user and secret",
     "SSL": "look at tls of the connection file, and at the brokers' certificates",
+    "ssl.": "look at tls of the connection file: PEM files that can be read, and key_password",
     "resolve": "look at bootstrap of the connection file: no such host",
     "": "is the cluster up, and its address right?",
 }
@@ -64,7 +69,10 @@ class KafkaStranger:
             "logger": quiet,
             **options,
         }
-        self._client = AdminClient(self._config)
+        try:
+            self._client = AdminClient(self._config)
+        except KafkaException as error:  # what it is to prove who we are with is not there, or no such thing
+            raise self._not_reached(error.args[0].str()) from None
 
     def identity(self) -> Identity:
         """Who it is.
@@ -72,9 +80,25 @@ class KafkaStranger:
         Raises:
             EnvironmentNotReady: nobody answers, or nobody lets us in.
         """
-        found = self._answer(self._client.describe_cluster(request_timeout=ASK_S))
-        brokers = {node.id: Endpoint(node.host, node.port) for node in found.nodes}
+        found = self._metadata()
+        brokers = {number: Endpoint(node.host, node.port) for number, node in found.brokers.items()}
         return Identity(found.cluster_id, dict(sorted(brokers.items())))
+
+    def _metadata(self) -> Any:
+        """What any broker says. `describe_cluster` waits for the controller, for which brokers may still take
+        one that has just died.
+
+        Raises:
+            EnvironmentNotReady: as `identity`.
+        """
+        begun, before, turn_s = time.monotonic(), len(self._errors), _TURN_S
+        while True:
+            try:
+                return self._client.list_topics(timeout=turn_s)
+            except KafkaException:
+                self._client.poll(0)
+                self._check_reachable(begun, before)
+                turn_s *= 2  # many topics take long
 
     def delete_groups(self, groups: Sequence[str]) -> None:
         """Delete groups of consumers; those that are not there are no error.
@@ -94,9 +118,24 @@ class KafkaStranger:
     def settings(self, topics: Sequence[str]) -> dict[str, dict[str, str | None]]:
         """Topic -> the settings that it has, its own and the brokers'.
 
+        Not every broker knows a topic that was just made: they are asked until they do.
+
         Raises:
             EnvironmentNotReady: as `identity`, or we may not know.
         """
+        deadline = time.monotonic() + ASK_S
+        while True:
+            try:
+                return self._settings(topics)
+            except _Refused as error:
+                if error.code != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                    raise EnvironmentNotReady(
+                        f"the settings of {', '.join(topics)} cannot be had: {error}",
+                        hint="the user must be allowed to describe the settings of topics and brokers",
+                    ) from error
+                time.sleep(_POLL_S)
+
+    def _settings(self, topics: Sequence[str]) -> dict[str, dict[str, str | None]]:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         asked = self._client.describe_configs(resources, request_timeout=ASK_S)
         return {
@@ -131,12 +170,10 @@ class KafkaStranger:
             EnvironmentNotReady: as `identity`.
             _Refused: the brokers' own refusal.
         """
-        deadline = time.monotonic() + ASK_S
+        begun, before = time.monotonic(), len(self._errors)
         while not future.done():
             self._client.poll(_POLL_S)
-            fatal = next((error for error in self._errors if error.code() in _LOCKED_OUT), None)
-            if fatal or time.monotonic() > deadline:
-                raise self._no_answer(fatal)
+            self._check_reachable(begun, before)
         try:
             return future.result()
         except KafkaException as error:
@@ -147,9 +184,25 @@ class KafkaStranger:
                 raise self._no_answer(None) from None
             raise _Refused(reason) from error
 
+    def _check_reachable(self, begun: float, before: int) -> None:
+        """Whether an answer may still come to a question of then, before which so many errors were seen.
+
+        Raises:
+            EnvironmentNotReady: as `identity`.
+        """
+        fatal = next((error for error in self._errors if error.code() in _LOCKED_OUT), None)
+        away = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._errors[before:])
+        if fatal or time.monotonic() - begun > (_AWAY_S if away else ASK_S):
+            raise self._no_answer(fatal)
+
     def _no_answer(self, fatal: KafkaError | None) -> EnvironmentNotReady:
-        reason = fatal or (self._errors[-1] if self._errors else None)
-        said = reason.str() if reason else "nothing listens there, or it does not speak Kafka"
+        told = [error for error in self._errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
+        reason = fatal or (told[-1] if told else None)
+        return self._not_reached(
+            reason.str() if reason else "nothing listens there, or it does not speak Kafka"
+        )
+
+    def _not_reached(self, said: str) -> EnvironmentNotReady:
         hint = next((hint for word, hint in _HINTS.items() if word in said), _HINTS[""])
         return EnvironmentNotReady(
             f"{self._bootstrap}: {said}",

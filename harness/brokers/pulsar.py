@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from harness.brokers.failover import POLL_S, NotThere
+from harness.brokers.failover import LOGS_HINT, POLL_S, NotThere
 from harness.brokers.pulsar_ledgers import ledgers_of
 from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.brokers.pulsar_probe import probe_topics, what_to_probe
@@ -26,7 +27,7 @@ _THREADS = 8
 _ONE_LOOK_S = 3.0
 _ANSWER_S = 1.0
 _UNLOAD_S = 10.0  # one topic; old brokers have topics whose unload never ends
-_FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -45,12 +46,19 @@ class PulsarAdmin:
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
         security: of the harness, probes too.
+        cluster: its name.
+
+    Attributes:
+        policies: of namespaces that it makes.
     """
+
+    policies: Mapping[str, Any] = MappingProxyType({"retention_policies": FOREVER})
 
     def __init__(
         self,
         nodes: Sequence[Node],
         *,
+        cluster: str = CLUSTER,
         ids: Mapping[str, str] | None = None,
         is_reachable: Callable[[str], bool] = lambda name: True,
         watch: Callable[[], None] = lambda: None,
@@ -59,6 +67,7 @@ class PulsarAdmin:
         self._brokers = [node for node in nodes if "broker" in node.roles]
         self._storage = [node for node in nodes if "broker" not in node.roles]
         self._is_reachable = is_reachable
+        self._cluster = cluster
         self.watch = watch
         self._ids = dict(ids or {node.name: str(node.admin) for node in self._brokers})
         self._security = security
@@ -77,8 +86,8 @@ class PulsarAdmin:
         """
         body = {
             "bundles": {"numBundles": bundles},
-            "replication_clusters": [CLUSTER],
-            "retention_policies": _FOREVER,
+            "replication_clusters": [self._cluster],
+            **self.policies,
         }
         self._rest.put(f"/namespaces/{name}", body)
         self._current, self._partitions = name, {}
@@ -100,18 +109,26 @@ class PulsarAdmin:
             UsageError: there is none, or there are several.
         """
         if not self._current:
-            found = [name for name in self.namespaces() if name.startswith(RUN_NAMESPACES)]
-            if len(found) != 1:
-                raise NoNamespace(
-                    f"no run uses this cluster: namespaces of runs are {', '.join(found) or 'none'}",
-                    hint="`brokerstorm run SCENARIO --keep-up` leaves its topics in place",
-                )
-            self._current = found[0]
+            self._current = self._only_namespace()
         return self._current
+
+    def _only_namespace(self) -> str:
+        found = [name for name in self.namespaces() if name.startswith(RUN_NAMESPACES)]
+        if len(found) != 1:
+            raise NoNamespace(
+                f"no run uses this cluster: namespaces of runs are {', '.join(found) or 'none'}",
+                hint="`brokerstorm run SCENARIO --keep-up` leaves its topics in place",
+            )
+        return found[0]
 
     def admit(self, user: str) -> None:
         """Let a user do everything in the namespaces of runs."""
-        self._rest.post("/tenants/public", {"adminRoles": [user], "allowedClusters": [CLUSTER]})
+        self._rest.post("/tenants/public", {"adminRoles": [user], "allowedClusters": [self._cluster]})
+
+    def cluster_id(self) -> str:
+        """Its name at the address that it has on record: Pulsar knows no other id of a cluster."""
+        url = str(self._rest.get(f"/clusters/{self._cluster}")["serviceUrl"])
+        return f"{self._cluster}@{url.rpartition('/')[2]}"
 
     # -- topics ---------------------------------------------------------------------------------------
 
@@ -275,7 +292,7 @@ class PulsarAdmin:
         return owners
 
     def _owned_by(self, node: Node) -> Iterable[str]:
-        path = f"/brokers/{CLUSTER}/{self._ids[node.name]}/ownedNamespaces"
+        path = f"/brokers/{self._cluster}/{self._ids[node.name]}/ownedNamespaces"
         try:
             return list(self._rest.get(path, only=node.name, within_s=_ONE_LOOK_S))
         except EnvironmentNotReady:
@@ -299,7 +316,7 @@ class PulsarAdmin:
 
     def registered(self) -> set[str]:
         """Brokers that have a session, bookies and ZooKeeper that answer."""
-        found = self._rest.get(f"/brokers/{CLUSTER}")
+        found = self._rest.get(f"/brokers/{self._cluster}")
         brokers = {name for address in found if (name := self._rest.name_of(address))}
         reachable = [node for node in self._storage if self._is_reachable(node.name)]
         return brokers | {node.name for node in reachable if answers(node)}
@@ -355,7 +372,7 @@ class PulsarAdmin:
         if still := wait_while(missing, timeout_s, every_s=POLL_S):
             raise EnvironmentNotReady(
                 f"the cluster is not ready after {timeout_s:.0f} s: {still}",
-                hint="the nodes' logs are in its cluster folder; a busy machine needs more `limits.ready`",
+                hint=f"{LOGS_HINT}; a busy machine needs more `limits.ready`",
             )
 
     def _probe(self, streams: Sequence[str], deadline: float, run_tag: int) -> None:
@@ -381,20 +398,3 @@ class PulsarAdmin:
             return [call(item) for item in items]
         with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="pulsar-admin") as pool:
             return list(pool.map(call, items))
-
-
-class TransferringPulsarAdmin(PulsarAdmin):
-    """HasTransfers: brokers that let the caller say who owns a bundle next (3.0 and later)."""
-
-    def transfer_bundle(self, bundle: str, to: str) -> None:
-        """Unload it and ask that a node owns it next; returns when asked, not when owned.
-
-        Raises:
-            UsageError: no such bundle or node.
-        """
-        if to not in self._ids:
-            raise UsageError(
-                f"cannot transfer a bundle to {to!r}",
-                hint=f"the brokers are {', '.join(node.name for node in self._brokers)}",
-            )
-        self._rest.put(f"/namespaces/{self.namespace}/{bundle}/unload?destinationBroker={self._ids[to]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -11,9 +12,10 @@ from typing import Any
 
 import pulsar
 
+from harness.brokers.failover import LOGS_HINT
 from harness.brokers.probe import probe_payload
 from harness.brokers.pulsar_names import bundle_of, full_name
-from harness.connections.security import Security
+from harness.connections.security import Auth, Security
 from harness.errors import EnvironmentNotReady
 from harness.waiting import wait_while
 
@@ -66,7 +68,7 @@ def probe_topics(
         operation_timeout_seconds=_OPERATION_S,
         connection_timeout_ms=3000,
         logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),  # refusals are expected here
-        **_secured(security),
+        **secured(security),
     )
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="probe")
     try:
@@ -81,20 +83,27 @@ def probe_topics(
     if failed:
         raise EnvironmentNotReady(
             f"{len(failed)} topics took no probe message: {', '.join(failed[:5])}",
-            hint="the nodes' logs are in the run's cluster folder",
+            hint=LOGS_HINT,
         )
 
 
-def _secured(security: Security) -> dict[str, Any]:
+def secured(security: Security) -> dict[str, Any]:
     """Arguments of the client."""
     tls, auth = security.tls, security.auth
-    found: dict[str, Any] = (
-        {"authentication": pulsar.AuthenticationToken(auth.secret.reveal())} if auth else {}
-    )
+    found: dict[str, Any] = {"authentication": _authentication(auth)} if auth else {}
     if tls:
         found |= {"tls_validate_hostname": tls.check_host_name}
-        found |= {"tls_trust_certs_file_path": str(tls.ca)} if tls.ca else {}
+        files = {"trust_certs": tls.ca, "certificate": tls.certificate, "private_key": tls.key}
+        found |= {f"tls_{name}_file_path": str(path) for name, path in files.items() if path}
     return found
+
+
+def _authentication(auth: Auth) -> pulsar.Authentication:
+    if auth.mechanism == "token":
+        return pulsar.AuthenticationToken(auth.secret.reveal())
+    said = {"issuer_url": auth.token_url, "client_id": auth.client_id, "client_secret": auth.secret.reveal()}
+    wanted = {"scope": auth.scope, "audience": auth.audience}
+    return pulsar.AuthenticationOauth2(json.dumps(said | {key: one for key, one in wanted.items() if one}))
 
 
 def _probe(client: pulsar.Client, address: str, read: bool, run_tag: int, deadline: float) -> str:

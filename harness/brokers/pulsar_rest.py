@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import urllib3
 
 from harness.brokers.failover import ASK_S, FailoverAdmin, NoAnswer, NotThere
+from harness.brokers.oauth2 import AccessToken
 from harness.brokers.tls import context_of
 from harness.connections.security import ANYBODY, Security
 from harness.errors import UsageError
@@ -26,6 +27,7 @@ _CONNECT_S, _ANSWER_S = 1.5, 3.0
 _HOPS = 6  # leader, owner, and once more when ownership has just moved
 #: The broker is starting, has lost ZooKeeper, is not the owner (any more), or is busy: ask again.
 _INVALID = re.compile(r"\binvalid\b|not valid", re.IGNORECASE)  # a 412 that stays
+_LOOKUP = "/lookup/v2/topic"
 _LATER = frozenset({307, 408, 412, 425, 429, 500, 502, 503, 504})
 
 
@@ -54,16 +56,29 @@ class Rest(FailoverAdmin):
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
         """Opened at the first question: certificates are made when the cluster starts."""
-        auth = self._security.auth
-        headers = {"Authorization": f"Bearer {auth.secret.reveal()}"} if auth else {}
         context = context_of(self._security.tls)
-        return urllib3.PoolManager(
-            num_pools=16, maxsize=16, retries=False, headers=headers, ssl_context=context
-        )
+        return urllib3.PoolManager(num_pools=16, maxsize=16, retries=False, ssl_context=context)
+
+    @cached_property
+    def _token(self) -> Callable[[], str]:
+        auth = self._security.auth
+        if auth is None:
+            return str
+        return auth.secret.reveal if auth.mechanism == "token" else AccessToken(auth)
+
+    def _headers(self) -> dict[str, str]:
+        token = self._token()
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str, *, only: str = "", within_s: float = ASK_S) -> Any:
         """The JSON that a broker answers; ``only`` = the one node to ask, once."""
         return self._ask("GET", path, None, only, within_s, _ANSWER_S)
+
+    def owner_of(self, topic: str, *, within_s: float) -> str | None:
+        """The broker that clients of a topic are sent to (its full name); None when it is none of ours."""
+        found = self.get(f"{_LOOKUP}/{topic.replace('://', '/')}", within_s=within_s)
+        urls = (found.get("httpUrlTls"), found.get("httpUrl"))
+        return next((name for url in urls if url and (name := self.name_of(url))), None)
 
     def put(self, path: str, body: Any = None, *, within_s: float = ACT_S) -> Any:
         """Do something; returns when the broker has done it."""
@@ -79,6 +94,26 @@ class Rest(FailoverAdmin):
             self._ask("DELETE", path, None, "", ACT_S, ACT_S)
         except NotThere:
             return
+
+    def date(self, node: str) -> str:
+        """What a broker says that the time is, in whole seconds (RFC 9110); empty when it does not.
+
+        Raises:
+            EnvironmentNotReady: it does not answer.
+        """
+
+        def ask(asked: Node) -> str:
+            url = f"{self._scheme}://{asked.admin}/admin/v2/brokers/version"
+            timeout = urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S)
+            try:
+                found = self._pool.request(
+                    "GET", url, headers=self._headers(), timeout=timeout, redirect=False
+                )
+            except urllib3.exceptions.HTTPError as error:
+                raise NoAnswer(_words(error)) from error
+            return str(found.headers.get("Date", ""))
+
+        return self.first_answer(ask, only=node, within_s=_ANSWER_S, failure="no broker tells the time")
 
     def close(self) -> None:
         """Drop all connections. Idempotent; a later question opens them again."""
@@ -97,7 +132,7 @@ class Rest(FailoverAdmin):
             try:
                 status, answer = self._follow(node, method, path, body, min(answer_s, within_s))
             except urllib3.exceptions.HTTPError as error:
-                raise NoAnswer(type(error).__name__) from error
+                raise NoAnswer(_words(error)) from error
             if status >= 300:
                 if status not in _LATER or _INVALID.search(_reason(answer)):
                     raise _refusal(status, method, path, answer)
@@ -108,10 +143,11 @@ class Rest(FailoverAdmin):
         return self.first_answer(ask, only=only, within_s=within_s, failure=failure)
 
     def _follow(self, node: Node, method: str, path: str, body: Any, answer_s: float) -> tuple[int, Any]:
-        url = f"{self._scheme}://{node.admin}/admin/v2{path}"
+        root = "" if path.startswith(_LOOKUP) else "/admin/v2"
+        url = f"{self._scheme}://{node.admin}{root}{path}"
         timeout = urllib3.Timeout(connect=_CONNECT_S, read=answer_s)
         data = None if body is None else json.dumps(body).encode()
-        headers = dict(self._pool.headers)
+        headers = self._headers()
         if data is not None or method == "PUT":
             headers["Content-Type"] = "application/json"
         for _ in range(_HOPS):
@@ -133,6 +169,13 @@ class Rest(FailoverAdmin):
     def name_of(self, address: str) -> str | None:
         """The node behind a broker id ``host:port`` or a web address, None when it is none of ours."""
         return self._by_address.get(address.rpartition("/")[2])
+
+
+def _words(error: urllib3.exceptions.HTTPError) -> str:
+    """Its own words where they say more than its kind: why a certificate is not taken."""
+    if isinstance(error, urllib3.exceptions.SSLError):
+        return f"TLS: {error.args[0] if error.args else error}"
+    return type(error).__name__
 
 
 def _decoded(data: bytes) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 from kafka.errors import for_code
 
+from harness.brokers.failover import LOGS_HINT
 from harness.brokers.kafka_security import probe_options
 from harness.brokers.probe import probe_payload
 from harness.connections.security import ANYBODY, Security
@@ -40,17 +40,17 @@ class Probes:
         self._run_tag = run_tag
         self._security = security
 
-    def through(self, partitions: Mapping[str, int], *, deadline: float) -> None:
+    def through(self, partitions: Mapping[str, int], *, timeout_s: float) -> None:
         """Store one probe in each partition of each topic (name -> partitions).
 
         Raises:
-            EnvironmentNotReady: the partitions that took none by ``deadline`` (time.monotonic).
+            EnvironmentNotReady: the partitions that took none in time.
         """
         waiting = {f"{topic}-{p}": "no answer" for topic, count in partitions.items() for p in range(count)}
         if not waiting:
             return
-        left_s = max(1.0, deadline - time.monotonic())
-        producer = self._producer(left_s)
+        limit_s = max(1.0, timeout_s)
+        producer = self._producer(limit_s)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             stream = f"{message.topic()}-{message.partition()}"
@@ -63,12 +63,12 @@ class Probes:
             for partition in range(count):
                 payload = probe_payload(self._run_tag, lane=partition)
                 producer.produce(topic, value=payload, partition=partition, on_delivery=delivered)
-        producer.flush(left_s)
+        producer.flush(limit_s)
         if waiting:
             shown = ", ".join(f"{stream} ({why})" for stream, why in sorted(waiting.items())[:5])
             raise EnvironmentNotReady(
-                f"{len(waiting)} partitions took no probe message in {left_s:.0f} s: {shown}",
-                hint="the nodes' logs are in the run's cluster folder",
+                f"{len(waiting)} partitions took no probe message in {limit_s:.0f} s: {shown}",
+                hint=LOGS_HINT,
             )
 
     def _producer(self, timeout_s: float) -> Producer:

@@ -58,8 +58,8 @@ class Assembly(ABC):
             EnvironmentNotReady: the clients' user cannot do what it should within a minute.
         """
 
-    def cluster_id(self, run_id: str) -> str:
-        """What a cluster says of itself; empty where brokers have no such thing."""
+    def cluster_id(self, run_id: str, admin: Any) -> str:
+        """What a cluster that works says of itself; empty where brokers have no such thing."""
         return ""
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:

@@ -110,7 +110,8 @@ class BrokerCluster(Generic[A]):
         assembly, runtime = assembly_of(self.system), self.runtime
         assembly.admit(self.admin, made)
         where = {"bootstrap": self.bootstrap, **({"admin_url": self.admin_url} if self.admin_url else {})}
-        text = made.connection(self.system, assembly.cluster_id(runtime.run_id), where, self.security)
+        cluster_id = assembly.cluster_id(runtime.run_id, self.admin)
+        text = made.connection(self.system, cluster_id, where, assembly.access(made))
         (runtime.folder / CONNECTION_FILE).write_text(text)
 
     def down(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from harness.brokers.kafka import KafkaAdmin
 from harness.clusters.assembly import Assembly, ClusterAdmin
@@ -14,11 +14,23 @@ from harness.clusters.layout.node_layout import cluster_id
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.process_runtime import Launch, Prepare
-from harness.clusters.security.made import ADMIN, CLIENT, GUEST, ClusterSecurity
+from harness.clusters.security.certificates import usual_span
+from harness.clusters.security.made import (
+    ADMIN,
+    CLIENT,
+    GUEST,
+    ClusterSecurity,
+    fresh_passwords,
+    fresh_secret,
+)
+from harness.clusters.security.tokens import key_set, signed_token
+from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.protocols.cluster import Node, TopicSettings
 
 KafkaCluster = BrokerCluster[KafkaAdmin]
+#: Name of the secret that clients show by OAUTHBEARER.
+TOKEN: Final = "token"
 _READY_S = 60.0
 #: What a broker alone needs to be whole.
 _MINIMAL: Mapping[str, str] = {
@@ -36,6 +48,16 @@ class _Kafka(Assembly):
     ) -> KafkaAdmin:
         return KafkaAdmin(runtime.nodes, is_reachable=is_reachable, data=runtime.read_data, access=access)
 
+    def secrets(self) -> Mapping[str, Secret]:
+        """Passwords, and the clients' token with what the brokers check it with."""
+        key = fresh_secret()
+        return {
+            **fresh_passwords(),
+            "token-key": key,
+            "token-keys": key_set(key),
+            TOKEN: signed_token(key, CLIENT, usual_span()),
+        }
+
     def access(self, made: ClusterSecurity) -> Access:
         """Clients by SCRAM, the harness by its certificate."""
         auth = Auth("scram-sha-512", made.secrets[CLIENT], CLIENT)
@@ -44,7 +66,7 @@ class _Kafka(Assembly):
     def admit(self, admin: KafkaAdmin, made: ClusterSecurity) -> None:
         admin.admit({user: made.secrets[user] for user in (CLIENT, GUEST)}, CLIENT)
 
-    def cluster_id(self, run_id: str) -> str:
+    def cluster_id(self, run_id: str, admin: Any) -> str:
         return cluster_id(run_id)
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.brokers.pulsar import PulsarAdmin, TransferringPulsarAdmin
+from harness.brokers.pulsar import PulsarAdmin
+from harness.brokers.pulsar_transfers import TRANSFERS_SINCE, TransferringPulsarAdmin
 from harness.clusters.assembly import Assembly, brokers
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.layout.compose import ClusterSpec, release_key
@@ -18,7 +19,6 @@ from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.protocols.cluster import Node
 
 PulsarCluster = BrokerCluster[PulsarAdmin]
-_TRANSFERS_SINCE = (3, 0)
 _LISTENERS_SINCE = (2, 10)  # bindAddresses
 
 
@@ -26,7 +26,7 @@ class _Pulsar(Assembly):
     def admin(
         self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
     ) -> PulsarAdmin:
-        transfers = release_key(runtime.spec.version) >= _TRANSFERS_SINCE
+        transfers = release_key(runtime.spec.version) >= TRANSFERS_SINCE
         kind = TransferringPulsarAdmin if transfers else PulsarAdmin
         web = runtime.spec.ports["web"]
         ids = {node.name: f"{runtime.layout.wiring.host(node)}:{web}" for node in brokers(runtime.nodes)}
@@ -44,6 +44,9 @@ class _Pulsar(Assembly):
 
     def admit(self, admin: PulsarAdmin, made: ClusterSecurity) -> None:
         admin.admit(CLIENT)
+
+    def cluster_id(self, run_id: str, admin: PulsarAdmin) -> str:
+        return admin.cluster_id()
 
     def why_no_containers(self, version: str) -> str:
         if release_key(version) >= _LISTENERS_SINCE:

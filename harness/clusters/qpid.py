@@ -14,6 +14,7 @@ from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.security.made import ADMIN, CLIENT, ClusterSecurity
 from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.protocols.cluster import Node, TopicSettings
+from harness.systems.qpid import VIRTUAL_HOST
 
 QpidCluster = BrokerCluster[QpidAdmin]
 _READY_S = 60.0
@@ -29,6 +30,14 @@ class _Qpid(Assembly):
         """By user and password, over AMQP and over REST."""
         clients, admin = (Auth("user", made.secrets[user], user) for user in (CLIENT, ADMIN))
         return Access(Security(made.tls(), clients), Security(made.tls(), admin))
+
+    def cluster_id(self, run_id: str, admin: Any) -> str:
+        """That of the virtual host, as the broker drew it."""
+        return str(admin.virtual_host_id())
+
+    def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
+        """With the virtual host, and that each version of AMQP has a port of its own."""
+        return f"{super().bootstrap(nodes)}/{VIRTUAL_HOST}?port_per_version"
 
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         return ",".join(f"{'https' if secure else 'http'}://{node.admin}" for node in nodes)

@@ -80,7 +80,9 @@ class TopicsPart(_Part):
     prefix: str = Field(
         "brokerstorm", description="How the names of its topics begin; the run's tag follows."
     )
-    replication: int | None = Field(None, ge=1, description="Replicas of a topic. Default: the scenario's.")
+    replication: int | None = Field(
+        None, ge=1, description="Copies of a message. Default: the scenario's; of Pulsar the brokers'."
+    )
 
 
 class NodePart(_Part):
@@ -101,6 +103,9 @@ class ConnectionFile(_Part):
     admin_url: str = Field("", description="Base URL of its administration (Pulsar, Qpid).")
     tls: TlsPart | None = Field(None, description="TLS. Default: plain text.")
     auth: AuthPart | None = Field(None, description="Who the clients are. Default: nobody asks.")
+    admin_auth: AuthPart | None = Field(
+        None, description="Who administrates, which may need more rights than clients. Default: as auth."
+    )
     topics: TopicsPart = Field(
         default_factory=lambda: TopicsPart(prefix="brokerstorm"), description="Its topics."
     )
@@ -121,11 +126,12 @@ class ConnectionFile(_Part):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         mechanisms = SYSTEMS[self.system].mechanisms
-        if self.auth and self.auth.mechanism not in mechanisms:
-            allowed = ", ".join(mechanisms)
-            raise ValueError(
-                f"auth.mechanism {self.auth.mechanism} is not {self.system}'s; allowed: {allowed}"
-            )
+        for key, auth in (("auth", self.auth), ("admin_auth", self.admin_auth)):
+            if auth and auth.mechanism not in mechanisms:
+                allowed = ", ".join(mechanisms)
+                raise ValueError(
+                    f"{key}.mechanism {auth.mechanism} is not {self.system}'s; allowed: {allowed}"
+                )
         return self
 
 
@@ -138,11 +144,22 @@ def _hidden(data: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A connection file that was read, and its secrets."""
+    """A connection file that was read, and its secrets.
+
+    Attributes:
+        security: of clients.
+        administrator: of who administrates; None = as clients.
+    """
 
     path: Path
     file: ConnectionFile
     security: Security
+    administrator: Security | None = None
+
+    @property
+    def admin(self) -> Security:
+        """Of who administrates."""
+        return self.administrator or self.security
 
 
 def read_connection(path: Path) -> Connection:
@@ -165,7 +182,9 @@ def read_connection(path: Path) -> Connection:
     file, problem = _checked(data)
     if file is None:
         raise UsageError(f"{path}: {problem}")
-    return Connection(path, file, _security(file, path.parent))
+    tls = _tls(file, path.parent)
+    clients, admin = (_auth(key, path.parent, getattr(file, key)) for key in ("auth", "admin_auth"))
+    return Connection(path, file, Security(tls, clients), Security(tls, admin) if admin else None)
 
 
 def _checked(data: Any) -> tuple[ConnectionFile | None, str]:
@@ -179,22 +198,24 @@ def _checked(data: Any) -> tuple[ConnectionFile | None, str]:
         return None, f"{dotted(location, 'the file')}: {sentence}{more}"
 
 
-def _security(file: ConnectionFile, folder: Path) -> Security:
+def _tls(file: ConnectionFile, folder: Path) -> Tls | None:
     def place(text: str) -> Path | None:
         return (folder / text).resolve() if text else None
 
-    tls = None
-    if part := file.tls:
-        password = part.key_password.read("tls.key_password", folder) if part.key_password else None
-        tls = Tls(place(part.ca), place(part.certificate), place(part.key), password, part.check_host_name)
-    return Security(tls, _auth(file.auth, folder) if file.auth else None)
+    part = file.tls
+    if part is None:
+        return None
+    password = part.key_password.read("tls.key_password", folder) if part.key_password else None
+    return Tls(place(part.ca), place(part.certificate), place(part.key), password, part.check_host_name)
 
 
-def _auth(auth: AuthPart, folder: Path) -> Auth:
+def _auth(name: str, folder: Path, auth: AuthPart | None) -> Auth | None:
+    if auth is None:
+        return None
     ((key, source),) = (
-        (f"auth.{name}", getattr(auth, name))
-        for name in ("password", "token", "client_secret")
-        if getattr(auth, name) is not None
+        (f"{name}.{secret}", getattr(auth, secret))
+        for secret in ("password", "token", "client_secret")
+        if getattr(auth, secret) is not None
     )
     secret = source.read(key, folder)
     return Auth(auth.mechanism, secret, auth.user, auth.token_url, auth.client_id, auth.scope, auth.audience)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -11,6 +12,8 @@ from harness.connections.secret import HIDDEN
 
 #: Shorter ones stand in half of all sentences.
 SHORTEST: Final = 4
+#: Of base64, where a part of a secret is enough to be found by chance.
+_SHORTEST_ENCODED: Final = 8
 
 
 class Redactor:
@@ -23,11 +26,11 @@ class Redactor:
         lines = {line.strip() for secret in secrets for line in (secret, *secret.splitlines())}
         forms = {form for line in lines if not line.startswith("-----") for form in _forms(line)}
         #: Longest first: one may be part of another.
-        self._forms = sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True)
+        self.forms = sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True)
 
     def text(self, said: str) -> str:
         """The text without secrets."""
-        for form in self._forms:
+        for form in self.forms:
             said = said.replace(form, HIDDEN)
         return said
 
@@ -41,7 +44,8 @@ class Redactor:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """As it is and quoted (as in a JAAS configuration), and each of them in JSON, in Python and in a URL."""
+    """As it is and quoted (as in a JAAS configuration), and each of them in JSON, in Python and in a URL; in
+    base64, as headers and data URLs have it."""
     escaped = secret.replace("\\", "\\\\")
     for text in (secret, escaped.replace('"', '\\"'), escaped.replace("'", "\\'")):
         yield text
@@ -49,3 +53,17 @@ def _forms(secret: str) -> Iterator[str]:
         yield json.dumps(text, ensure_ascii=False)[1:-1]
         yield repr(text)[1:-1]
         yield quote(text, safe="")
+        yield from _in_base64(text)
+        yield from _in_base64(json.dumps(text)[1:-1])
+
+
+def _in_base64(text: str) -> Iterator[str]:
+    """The characters that stand for nothing but this text, wherever it begins in a longer one."""
+    content = text.encode(errors="surrogateescape")
+    for shift in range(3):
+        whole = base64.b64encode(b"\0" * shift + content).decode().rstrip("=")
+        is_cut = (shift + len(content)) % 3 > 0
+        inner = whole[(0, 2, 3)[shift] : len(whole) - is_cut]
+        if len(inner) >= _SHORTEST_ENCODED:
+            yield inner
+            yield inner.translate(str.maketrans("+/", "-_"))

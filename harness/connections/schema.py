@@ -13,6 +13,8 @@ from harness.systems import SYSTEMS
 _FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
 SCHEMA_FILE: Final = _FOLDER / "connection.schema.json"
 TEMPLATE: Final = _FOLDER / "connection.template"
+_PASSWORD: Final = "user: storm\n#   password: {env: STORM_PASSWORD} # or {file: password.txt}"
+_PROOFS: Final = {"token": "token: {env: STORM_TOKEN}     # or {file: token.txt}"}
 
 
 def schema_text() -> str:
@@ -42,6 +44,9 @@ def new_connection(path: Path, system: str) -> str:
         "@ADMIN@": about.admin_form,
         "@MECHANISMS@": ", ".join(about.mechanisms),
         "@MECHANISM@": about.mechanisms[0],
+        "@PROOF@": _PROOFS.get(about.mechanisms[0], _PASSWORD),
+        "@NAMES@": about.made_form,
+        "@COPIES@": about.copies_default,
         "FILE": str(path),
     }
     text = re.sub("|".join(values), lambda found: values[found[0]], TEMPLATE.read_text())

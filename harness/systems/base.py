@@ -40,6 +40,8 @@ class System:
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
             it the line is about all streams. Empty = no line says so.
         bootstrap_form, admin_form: what a connection file says of where it is; empty = nothing.
+        made_form: what is made on a cluster of others, by names.
+        copies_default: whose number of copies counts there when its file has none.
         ask_id: what tells the id of a cluster, for people.
         mechanisms: how its clients can prove who they are (`harness.connections.security`).
         subscription, order: how consumers read of which a plan says nothing (`harness.plan.model`).
@@ -67,6 +69,8 @@ class System:
     log_leader: ClassVar[str] = ""
     bootstrap_form: ClassVar[str] = ""
     admin_form: ClassVar[str] = ""
+    made_form: ClassVar[str] = "<prefix>-<run tag>-<topic>"
+    copies_default: ClassVar[str] = "the scenario's"
     ask_id: ClassVar[str] = ""
     mechanisms: ClassVar[tuple[str, ...]] = ()
     subscription: ClassVar[str] = "exclusive"

@@ -50,7 +50,9 @@ class Pulsar(System):
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
     bootstrap_form = "pulsar://HOST:6650,HOST:6650"
     admin_form = "http://HOST:8080,HOST:8080"
-    ask_id = "`pulsar-admin clusters list`"
+    made_form = "of namespaces, [TENANT/]<prefix>-<run tag>"
+    copies_default = "the brokers'"
+    ask_id = "`pulsar-admin clusters get NAME`: NAME@ and host:port of its service URL"
     mechanisms = ("token", "oauth2")
     log_leader = "Created topic {stream} "  # a broker loaded it
     term = "ledger"
@@ -71,7 +73,11 @@ class Pulsar(System):
             most, limit = int(text), f"{key} is {text}"
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
-        return quorum(broker_config, topology, "WriteQuorum")
+        key = _quorum_key("WriteQuorum")
+        text = broker_config.get(key, "2" if topology == _THREE_BOOKIES else "1")
+        if text not in {"1", "2", "3"}:
+            raise ScenarioError(f"cluster.config.{key}: must be 1, 2 or 3, got {text!r}")
+        return int(text)
 
     def size_limit(self, topic_config: Texts, broker_config: Texts) -> int:
         limit = broker_config.get("maxMessageSize", "5242880")
@@ -94,20 +100,6 @@ class Pulsar(System):
     def request(self, port: str, ballast: int = 0) -> Request | None:
         data = REQUESTS.get(port)
         return None if data is None else (data, 1)
-
-
-def quorum(broker_config: Texts, topology: str, which: str) -> int:
-    """Bookies of a write: ``which`` is EnsembleSize, WriteQuorum or AckQuorum.
-
-    Raises:
-        ScenarioError: the setting is no number from 1 to 3.
-    """
-    key = _quorum_key(which)
-    default = {"EnsembleSize": "3"}.get(which, "2") if topology == _THREE_BOOKIES else "1"
-    text = broker_config.get(key, default)
-    if text not in {"1", "2", "3"}:
-        raise ScenarioError(f"cluster.config.{key}: must be 1, 2 or 3, got {text!r}")
-    return int(text)
 
 
 def _quorum_key(which: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from harness.systems.base import Request, System
 
 _AMQP_0_9_1 = b"AMQP\x00\x00\x09\x01"
+#: Of our own clusters, as compose/qpid/conf/config.json names it.
+VIRTUAL_HOST = "brokerstorm"
 
 
 class Qpid(System):
@@ -23,9 +25,9 @@ class Qpid(System):
     is_queue = True
     stored_overhead_bytes = 500
     log_stamps = ("{time} {level} ",)
-    bootstrap_form = "HOST:5672"
-    admin_form = "http://HOST:8080"
-    ask_id = "`curl ADMIN_URL/api/latest/broker`, as its id"
+    bootstrap_form = "HOST:5672,HOST:5672/VIRTUALHOST"
+    admin_form = "http://HOST:8080,http://HOST:8080"
+    ask_id = "`curl -u USER ADMIN_URL/api/latest/virtualhost`, as id of the virtual host"
     mechanisms = ("user",)
     log_leader = r"HA-1010 : Role Changed"
     subscription = "queue"

@@ -2,57 +2,75 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from faults.engine.ledger import Ledger
-from harness.clusters.external import ExternalCluster, meet
+from harness.brokers.kafka_stranger import KafkaStranger
+from harness.clusters.external import meet
 from harness.clusters.kafka import KafkaCluster
 from harness.connections.file import read_connection
-from harness.errors import ScenarioError
-from harness.protocols.cluster import TopicSettings
-from harness.rundir import RunDir, read_jsonl
-from tests.driver_rig.nodes import operator
-from tests.live.cluster_rig import UP_S, ClusterPool, fire, injector_of, make_whole, new_run_id, wait_until
+from harness.errors import Exit, ScenarioError
+from harness.protocols.cluster import Endpoint
+from harness.rundir import RunDir
+from tests.driver_rig.kubernetes_api import KubernetesApi
+from tests.driver_rig.strangers import (
+    ACTIONS,
+    ORDERS,
+    clean_heals,
+    commands,
+    connection_file,
+    killed_amid_a_kill,
+    stranger,
+)
+from tests.live.cluster_rig import ClusterPool, fire, injector_of, make_whole, new_run_id
+from tests.live.run_rig import brokerstorm
 
 pytestmark = pytest.mark.live
 
-ROOT = Path(__file__).resolve().parents[2]
-ORDERS = TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"})
-ACTIONS = ("kill", "stop", "restart", "pause", "resume", "check")
+#: A driver that lies, one that fails, one that hangs.
+LIARS = {
+    "kill": {"run": [sys.executable, "-S", "-c", "", "{node}"]},
+    "stop": {"run": [sys.executable, "-S", "-c", "raise SystemExit('no route to {node}')"]},
+    "pause": {"run": [sys.executable, "-S", "-c", "import time; time.sleep(60)", "{node}"], "timeout": 1},
+}
+SCENARIO = """
+name: believed
+topics: {orders: {partitions: 6}}
+load:
+  rate: 500
+  duration: 20s
+  warm_up: 1s
+  producers: {shop: {options: {acks: all, enable.idempotence: true}}}
+faults:
+  - {fault: kill, target: kafka-1, at: 1s, for: 1s}
+  - {fault: restart, target: kafka-2, at: 13s}
+  - {fault: pause, target: kafka-3, at: 15s, for: 1s, wait: 15s}
+require: {rate_ratio: 0.5}
+"""
 
 
-def connection(cluster: KafkaCluster, folder: Path, *actions: str) -> Path:
-    """The file of a cluster, with a command driver for some actions."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})  # what it is asked dies with it
-    runs = {each: {"run": operator(cluster.runtime.folder, each), "timeout": 60} for each in actions}
-    document = {
-        "system": "kafka",
-        "yours": True,
-        "cluster_id": admin.describe_cluster().result(UP_S).cluster_id,
-        "bootstrap": cluster.bootstrap,
-        "nodes": {node.name: {"address": str(node.client)} for node in cluster.runtime.nodes},
-        "drivers": {"command": runs},
-    }
-    path = folder / "staging.yaml"
-    path.write_text(json.dumps(document))
-    return path
+class Pods:
+    """Brokers of ours as the processes behind the pods of `KubernetesApi`."""
 
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self.folder = cluster.runtime.folder
+        self.endpoints: dict[str, Endpoint] = {node.name: node.client for node in cluster.runtime.nodes}
 
-def stranger(file: Path, run: RunDir) -> ExternalCluster:
-    """The cluster of a connection file, with the topic of a run."""
-    found = meet(read_connection(file)).cluster(run.run_id, run.root)
-    found.admin.call_topics({"orders": f"brokerstorm-{run.run_id}-orders"}, [])  # type: ignore[attr-defined]
-    found.admin.create_topics([ORDERS])
-    found.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
-    return found
+    def answers(self, node: str) -> bool:
+        return self._cluster.admin.answers(node)
+
+    def kill(self, node: str) -> None:
+        self._cluster.runtime.kill(node)
+
+    def start(self, node: str) -> None:
+        self._cluster.runtime.start(node)
 
 
 @pytest.fixture
@@ -66,8 +84,8 @@ def ours(pool: ClusterPool) -> Iterator[KafkaCluster]:
 
 
 def test_an_operators_program_pauses_and_restarts_nodes(ours: KafkaCluster, tmp_path: Path) -> None:
-    run = RunDir(tmp_path / new_run_id()).create()
-    found = stranger(connection(ours, tmp_path, *ACTIONS), run)
+    folder, run = ours.runtime.folder, RunDir(tmp_path / new_run_id()).create()
+    found = stranger(connection_file(ours, tmp_path, commands(folder, *ACTIONS)), run)
     try:
         rows = fire(found, run, [ORDERS], {"fault": "pause", "target": "kafka-1", "for": "2s"})  # type: ignore[arg-type]
         assert rows["effect"]["effective"], rows
@@ -75,7 +93,8 @@ def test_an_operators_program_pauses_and_restarts_nodes(ours: KafkaCluster, tmp_
         rows = fire(found, run, [ORDERS], {"fault": "restart", "target": "kafka-2"})  # type: ignore[arg-type]
         assert rows["effect"]["effective"], rows
         assert Ledger(run).entries() == []
-        only_pauses = stranger_without_topic(connection(ours, tmp_path, "pause", "resume", "check"), run)
+        file = connection_file(ours, tmp_path, commands(folder, "pause", "resume", "check"))
+        only_pauses = meet(read_connection(file)).cluster(run.run_id, run.root)
         with pytest.raises(ScenarioError, match="kill needs a cluster that can kill a node") as caught:
             injector_of(only_pauses, run, [ORDERS], {"fault": "kill", "at": 0})  # type: ignore[arg-type]
         assert "drivers:" in caught.value.hint
@@ -83,43 +102,53 @@ def test_an_operators_program_pauses_and_restarts_nodes(ours: KafkaCluster, tmp_
         found.down()
 
 
-def stranger_without_topic(file: Path, run: RunDir) -> ExternalCluster:
-    return meet(read_connection(file)).cluster(run.run_id, run.root)
-
-
 def test_clean_heals_a_node_that_a_killed_run_left_dead(ours: KafkaCluster, tmp_path: Path) -> None:
-    file, run = connection(ours, tmp_path, *ACTIONS), RunDir(tmp_path / new_run_id())
-    words = [sys.executable, "-m", "tests.live.test_drivers", str(file), str(run.root)]
-    with subprocess.Popen(words, cwd=ROOT) as harness:
-        try:
-            wait_until(
-                "the kill took effect",
-                lambda: any(row["event"] == "effect" for row in read_jsonl(run.faults)),
-                UP_S,
-            )
-        finally:
-            harness.kill()
-    assert read_jsonl(run.faults)[-1]["effective"], read_jsonl(run.faults)
+    file = connection_file(ours, tmp_path, commands(ours.runtime.folder, *ACTIONS))
+    run = RunDir(tmp_path / new_run_id())
+    killed_amid_a_kill(file, run, "kafka-3")
     assert not ours.admin.answers("kafka-3")
-    (entry,) = Ledger(run).entries()
-    assert (entry["down"], entry["outside"]) == (["kafka-3"], True)
-    clean = subprocess.run(
-        [sys.executable, "cli.py", "clean", "--cluster", str(file)], cwd=ROOT, capture_output=True, text=True
-    )
-    assert clean.returncode == 0, clean.stderr
-    assert run.run_id in clean.stdout
-    assert Ledger(run).entries() == []
-    assert ours.admin.answers("kafka-3")
-    assert not [name for name in ours.admin.topics() if run.run_id in name]
+    for _ in range(10):  # brokers still take it for one that is there, and now and then for the controller
+        assert KafkaStranger(ours.bootstrap, {}).identity().cluster_id
+    clean_heals(file, run, ours, "kafka-3")
 
 
-def kill_and_wait(file: Path, run: RunDir) -> None:
-    """Kill a node and stay, until somebody kills this process."""
-    run.create()
-    step = {"fault": "kill", "target": "kafka-3", "at": 0, "for": 300}
-    injector_of(stranger(file, run), run, [ORDERS], step).start(time.monotonic_ns())  # type: ignore[arg-type]
-    time.sleep(300)
+def test_clean_waits_for_the_pod_that_a_killed_run_left_to_its_owner(
+    ours: KafkaCluster, tmp_path: Path
+) -> None:
+    pytest.importorskip("kubernetes")
+    with closing(KubernetesApi(Pods(ours))) as api:
+        part = {"label": "app=kafka,pod-name={node}", "namespace": "staging", "timeout": 120}
+        kubeconfig = api.kubeconfig(tmp_path).name
+        file = connection_file(ours, tmp_path, {"kubernetes": {**part, "kubeconfig": kubeconfig}})
+        run = RunDir(tmp_path / new_run_id())
+        killed_amid_a_kill(file, run, "kafka-3")
+        assert api.deletions == [("kafka-3", 0)]
+        clean_heals(file, run, ours, "kafka-3")
 
 
-if __name__ == "__main__":
-    kill_and_wait(Path(sys.argv[1]), RunDir(Path(sys.argv[2])))
+@pytest.mark.slow  # a run of 20 s that is judged
+def test_a_run_with_drivers_that_lie_fail_and_hang_says_so_and_knows_nothing(
+    ours: KafkaCluster, tmp_path: Path
+) -> None:
+    honest: dict[str, Any] = commands(ours.runtime.folder, *ACTIONS)["command"]
+    file = connection_file(ours, tmp_path, {"command": {**honest, **LIARS}})
+    scenario = tmp_path / "believed.yaml"
+    scenario.write_text(SCENARIO)
+    said = brokerstorm("--json", "--run-dir", str(tmp_path), "run", str(scenario), "--cluster", str(file))
+    assert said.code == Exit.UNKNOWN, said.err
+    found = said.document
+    assert (found["verdict"], found["reasons"]) == ("unknown", ["none of 3 injected faults had an effect"])
+    assert found["sends"]["ok"] == found["sends"]["attempted"] == 10_500
+    assert [(fault["effective"], fault["healed"]) for fault in found["faults"]] == [(False, True)] * 3
+    lines = [line for line in said.err.splitlines() if "NO EFFECT" in line]
+    for line, why in zip(
+        lines,
+        (
+            "kill kafka-1 had NO EFFECT: could not be applied: the command driver says that it killed"
+            " kafka-1, which still answers at",
+            'the command driver\'s stop of kafka-2 ended with exit code 1; it said "no route to kafka-2"',
+            "the command driver's pause of kafka-3 did not end within 1 s and was killed",
+        ),
+        strict=True,
+    ):
+        assert why in line

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from harness.brokers.tls import context_of
+from harness.clusters.assembly import assembly_of
 from harness.clusters.cluster import describe_cluster, open_cluster
 from harness.clusters.security import made
 from harness.clusters.security.certificates import Authority
@@ -94,14 +95,16 @@ def test_what_is_secret_lies_outside_of_the_run_and_for_us_alone(secure: Any, tm
 def test_the_connection_file_can_be_read_back(secure: Any, tmp_path: Path) -> None:
     secure.made.make(secure.runtime.layout)
     path = tmp_path / made.CONNECTION_FILE
-    path.write_text(
-        secure.made.connection(secure.system, "", {"bootstrap": secure.bootstrap}, secure.security)
-    )
+    access = assembly_of(secure.system).access(secure.made)
+    path.write_text(secure.made.connection(secure.system, "", {"bootstrap": secure.bootstrap}, access))
     found = read_connection(path)
     assert found.file.bootstrap == secure.bootstrap
     assert found.security.tls == secure.security.tls
     assert found.security.auth
     assert found.security.auth.secret.reveal() == secure.security.auth.secret.reveal()
+    if access.admin.auth:  # else it has a certificate
+        assert found.admin.auth
+        assert found.admin.auth.secret.reveal() == access.admin.auth.secret.reveal()
     assert yaml.safe_load(path.read_text())["yours"] is True
 
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import KafkaError, KafkaException
 
 from commands.plans import choose_plans, read_scenario
 from harness.brokers.kafka_shared import SharedKafkaAdmin
+from harness.brokers.kafka_stranger import ASK_S, KafkaStranger
 from harness.clusters.external import cluster as external
 from harness.clusters.external.made import Made, made_on
 from harness.connections.file import Connection, ConnectionFile, read_connection
 from harness.connections.schema import connection_schema, new_connection
 from harness.connections.security import Security
-from harness.errors import UsageError
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.build import with_tag
 from harness.plan.model import ExternalPlan
 from harness.protocols.cluster import TopicSettings
@@ -61,7 +65,7 @@ def test_only_the_cluster_that_the_file_calls_yours(
             self.asked += 1
             return external.Found("abc", "", ())
 
-        def admin(self, connection: Connection, nodes: Sequence[Any], made: Made) -> Any:
+        def admin(self, connection: Connection, found: external.Found, made: Made) -> Any:
             raise AssertionError
 
         def examine(self, connection: Connection, nodes: Sequence[Any], admin: Any) -> Any:
@@ -168,7 +172,51 @@ def test_a_new_connection_file_can_be_read_and_says_nothing_yet(system: str, tmp
     path.write_text(new_connection(path, system))
     found = read_connection(path).file
     assert (found.system, found.yours, found.cluster_id) == (system, False, "")
-    keys = "tls|auth|topics|nodes|  (mechanism|user|password|prefix|replication|kafka-1)"
+    keys = f"tls|auth|topics|nodes|  (mechanism|user|password|token|prefix|replication|{system}-1)"
     path.write_text(re.sub(rf"(?m)^# (?={keys})", "", path.read_text()))
     allowed = connection_schema()["properties"]
-    assert set(yaml.safe_load(path.read_text())) - {"admin_url"} == set(allowed) - {"admin_url", "drivers"}
+    of_some = {"admin_url", "admin_auth", "drivers"}
+    assert set(yaml.safe_load(path.read_text())) - of_some == set(allowed) - of_some
+
+
+class LateBroker:
+    """Refuses to describe topics a few times, as a broker that has not heard of them does."""
+
+    def __init__(self, refusals: int, code: int) -> None:
+        self.refusals, self.code = refusals, code
+
+    def poll(self, _wait_s: float) -> int:
+        return 0
+
+    def describe_configs(self, resources: Sequence[Any], **_: Any) -> dict[Any, Future[Any]]:
+        answer: Future[Any] = Future()
+        if self.refusals:
+            self.refusals -= 1
+            answer.set_exception(KafkaException(KafkaError(self.code)))
+        else:
+            answer.set_result({})
+        return dict.fromkeys(resources, answer)
+
+
+def test_settings_of_a_topic_that_was_just_made_are_asked_for_until_it_is_known() -> None:
+    stranger = KafkaStranger("127.0.0.1:1", {})
+    stranger._client = LateBroker(2, KafkaError.UNKNOWN_TOPIC_OR_PART)  # type: ignore[assignment]
+    assert stranger.settings(["orders"]) == {"orders": {}}
+    stranger._client = LateBroker(1, KafkaError.TOPIC_AUTHORIZATION_FAILED)  # type: ignore[assignment]
+    with pytest.raises(EnvironmentNotReady, match="settings of orders cannot be had: Broker: Topic") as told:
+        stranger.settings(["orders"])
+    assert "allowed to describe" in told.value.hint
+
+
+def test_a_closed_port_is_told_before_every_answer_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.brokers.kafka_stranger._AWAY_S", 0.5)
+    begun = time.monotonic()
+    with pytest.raises(EnvironmentNotReady, match="Connection refused"):
+        KafkaStranger("127.0.0.1:9", {}).identity()
+    assert time.monotonic() - begun < ASK_S / 2
+
+
+def test_a_client_that_cannot_be_made_is_told_with_the_key_to_look_at() -> None:
+    with pytest.raises(EnvironmentNotReady, match=r"127.0.0.1:1: .*ssl\.ca\.location failed") as told:
+        KafkaStranger("127.0.0.1:1", {"security.protocol": "SSL", "ssl.ca.location": "/nonexistent"})
+    assert told.value.hint.startswith("look at tls of the connection file")

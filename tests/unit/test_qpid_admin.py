@@ -36,11 +36,13 @@ class Answers:
         if name not in self.views:
             raise EnvironmentNotReady(f"{name} does not answer")
         role, others = self.views[name]
-        if path == "querybroker/virtualhostnode?select=state,role":
-            return {"headers": ["state", "role"], "results": [["ACTIVE", role]], "total": 1}
+        if path == "querybroker/virtualhostnode?select=name,state,role":
+            rows = [["another", "STOPPED", "DETACHED"], [name, "ACTIVE", role]]
+            return {"headers": ["name", "state", "role"], "results": rows, "total": 2}
         if path.startswith("remotereplicationnode/"):
             return [{"name": other, "role": seen} for other, seen in others.items()]
-        return [{"name": "orders-0", "statistics": {"queueDepthMessages": 7}}, {"name": "brokerstorm.probe"}]
+        assert path.startswith(f"queryvhost/{name}/brokerstorm/queue?")
+        return {"results": [["orders-0", 7], ["brokerstorm.probe", 0]]}
 
     def put(self, name: str, path: str, body: Mapping[str, Any]) -> Any:
         self.asked.append((name, path, dict(body)))
@@ -108,7 +110,8 @@ def test_queues_that_drop_or_reorder_messages_are_refused(config: dict[str, str]
 
 def test_a_queue_is_durable() -> None:
     made = queue_config(TopicSettings("orders", 1, 1, {"overflowPolicy": "flow_to_disk"}))
-    assert made == {"overflowPolicy": "flow_to_disk", "durable": True}
+    assert (made["overflowPolicy"], made["durable"]) == ("flow_to_disk", True)
+    assert made["maximumDeliveryAttempts"] == "0"  # whatever the broker's context says
 
 
 def test_topologies_of_the_compose_file() -> None:

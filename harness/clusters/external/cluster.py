@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from harness.clusters.drivers import DrivenNodes, drivers_on
 from harness.clusters.external.made import Made, MadeBy
@@ -23,6 +23,9 @@ from harness.protocols.cluster import Admin, Endpoint, Node
 from harness.protocols.nodes import Seen
 from harness.systems import SYSTEMS
 from harness.systems.base import Request
+
+#: More, and times of brokers in the capture say little.
+_APART_S: Final = 1.0
 
 
 class SharedAdmin(Admin, Protocol):
@@ -40,11 +43,17 @@ class SharedAdmin(Admin, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a cluster says of itself. ``version``: of its brokers, empty when they do not tell."""
+    """What a cluster says of itself.
+
+    Attributes:
+        version: of its brokers, empty when they do not tell.
+        replication: copies of each message in topics that ask for no number; None = the scenario's.
+    """
 
     cluster_id: str
     version: str
     nodes: tuple[Node, ...]
+    replication: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ class System(ABC):
         """
 
     @abstractmethod
-    def admin(self, connection: Connection, nodes: Sequence[Node], made: Made) -> SharedAdmin:
+    def admin(self, connection: Connection, found: Found, made: Made) -> SharedAdmin:
         """The admin; nothing is asked yet."""
 
     @abstractmethod
@@ -119,6 +128,7 @@ class ExternalCluster:
         self.facts: Mapping[str, str] = {
             "runtime": f"external, {connection.path}",
             "cluster id": found.cluster_id,
+            "not captured": "CPU, memory, logs and data of brokers: brokerstorm did not start them",
         }
         self.runtime = runtime
         self.admin = admin
@@ -172,7 +182,7 @@ class Stranger:
         """
         made = Made(self.found.cluster_id, run_id, folder)
         system = _system_of(self.connection.file.system)
-        admin = system.admin(self.connection, self.found.nodes, made)
+        admin = system.admin(self.connection, self.found, made)
         drivers = drivers_on(self.connection, self.found.nodes, admin)
         runtime = ExternalRuntime(run_id, self.found.nodes, drivers)
         return ExternalCluster(self.connection, self.found, runtime, admin, made)
@@ -237,6 +247,22 @@ def meet(connection: Connection, *, all_there: bool = True) -> Stranger:
     if all_there:
         _refuse_absent(connection, found)
     return Stranger(connection, found)
+
+
+def clocks(apart: Mapping[str, tuple[float, float] | None]) -> Examined:
+    """How far the brokers' clocks are from ours.
+
+    Args:
+        apart: node -> how far its clock is ahead, and within what, seconds; None = it does not tell.
+    """
+    told = {node: found for node, found in apart.items() if found}
+    if not told:
+        return Examined(
+            "clocks", False, "no broker tells its time", "the capture's times are ours", needed=False
+        )
+    text = ", ".join(f"{node} {s:+.3f} s (+-{within:.3f})" for node, (s, within) in told.items())
+    ok = all(abs(s) - within < _APART_S for s, within in told.values())
+    return Examined("clocks", ok, text, "set them by NTP: times of brokers say little else", needed=False)
 
 
 def _refuse_absent(connection: Connection, found: Found) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from harness.brokers.kafka import KafkaAdmin
@@ -11,7 +11,7 @@ from harness.brokers.kafka_failover import KafkaFailover
 from harness.brokers.kafka_security import probe_options
 from harness.brokers.kafka_shared import SharedKafkaAdmin
 from harness.brokers.kafka_stranger import KafkaStranger
-from harness.clusters.external.cluster import Examined, Found, System, named_nodes
+from harness.clusters.external.cluster import Examined, Found, System, clocks, named_nodes
 from harness.clusters.external.made import Made
 from harness.connections.file import Connection
 from harness.connections.security import Access
@@ -23,8 +23,6 @@ from harness.systems.kafka import SYSTEM as KAFKA
 _READY_S: Final = 60.0
 _PROBED: Final = "doctor"
 _REPLICAS: Final = 3
-#: More, and times of brokers in the capture say little.
-_APART_S: Final = 1.0
 
 
 class _Kafka(System):
@@ -32,16 +30,16 @@ class _Kafka(System):
         found = _stranger(connection).identity()
         brokers = {f"kafka-{number}": (number, at) for number, at in found.brokers.items()}
         nodes = named_nodes(connection, brokers, {name: at for name, (_, at) in brokers.items()})
-        ask = KafkaFailover(nodes, lambda _node: True, connection.security)
+        ask = KafkaFailover(nodes, lambda _node: True, connection.admin)
         try:
             version = ".".join(map(str, ask(lambda broker: broker.version())))
         finally:
             ask.close()
         return Found(found.cluster_id, version, nodes)
 
-    def admin(self, connection: Connection, nodes: Sequence[Node], made: Made) -> SharedKafkaAdmin:
-        access = Access(connection.security, connection.security)
-        return SharedKafkaAdmin(KafkaAdmin(nodes, access=access), _stranger(connection), made)
+    def admin(self, connection: Connection, found: Found, made: Made) -> SharedKafkaAdmin:
+        access = Access(connection.security, connection.admin)
+        return SharedKafkaAdmin(KafkaAdmin(found.nodes, access=access), _stranger(connection), made)
 
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: SharedKafkaAdmin
@@ -62,26 +60,16 @@ class _Kafka(System):
         yield Examined("topics", True, f"{address} was made; {len(nodes)} partitions were written to")
         yield Examined("replication", True, f"{copies} replicas of each, all in sync")
         stranger = _stranger(connection)
-        yield _clocks(stranger.clocks(address, len(nodes)), admin.leaders(_PROBED))
+        leaders = admin.leaders(_PROBED)
+        stamped_s = stranger.clocks(address, len(nodes))
+        yield clocks({str(leaders.get(at)): found for at, found in sorted(stamped_s.items())})
         held = ", ".join(f"{key}={value}" for key, value in KEEPS.items())
         yield Examined("retention", True, f"topics of runs keep everything, as the brokers say: {held}")
         yield _quotas(connection, nodes)
 
 
-def _clocks(apart: Mapping[int, tuple[float, float]], leaders: Mapping[int, str | None]) -> Examined:
-    """How far the brokers' clocks are from ours, as far as a round trip tells."""
-    if not apart:
-        return Examined(
-            "clocks", False, "no broker stamped a message", "the capture's times are ours", needed=False
-        )
-    said = {str(leaders.get(partition)): found for partition, found in sorted(apart.items())}
-    text = ", ".join(f"{node} {s:+.3f} s (+-{within:.3f})" for node, (s, within) in said.items())
-    ok = all(abs(s) - within < _APART_S for s, within in said.values())
-    return Examined("clocks", ok, text, "set them by NTP: times of brokers say little else", needed=False)
-
-
 def _quotas(connection: Connection, nodes: Sequence[Node]) -> Examined:
-    ask = KafkaFailover(nodes, lambda _node: True, connection.security)
+    ask = KafkaFailover(nodes, lambda _node: True, connection.admin)
     try:
         found = ask(lambda broker: broker.quotas())
     except BrokerstormError as error:
@@ -95,7 +83,7 @@ def _quotas(connection: Connection, nodes: Sequence[Node]) -> Examined:
 
 
 def _stranger(connection: Connection) -> KafkaStranger:
-    return KafkaStranger(connection.file.bootstrap, probe_options(connection.security))
+    return KafkaStranger(connection.file.bootstrap, probe_options(connection.admin))
 
 
 SYSTEM = _Kafka()

@@ -42,6 +42,7 @@ class Made:
 
     def __init__(self, cluster_id: str, run_id: str, folder: Path) -> None:
         self.path = _folder() / f"{_safe(cluster_id)}--{_safe(run_id)}.json"
+        self.run_id = run_id
         owner = identify(os.getpid())
         assert owner is not None
         self._head = {

@@ -36,7 +36,7 @@ class Authority:
     def __init__(self, name: str = "brokerstorm throw-away authority") -> None:
         self._key = _new_key()
         self._name = _named(name)
-        builder = _builder(self._name, self._name, self._key, _usual_span())
+        builder = _builder(self._name, self._name, self._key, usual_span())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         usage = x509.KeyUsage(
             digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
@@ -59,7 +59,7 @@ class Authority:
             valid: first and last moment; default: from now on for months.
         """
         key = _new_key()
-        builder = _builder(_named(name), self._name, key, valid or _usual_span())
+        builder = _builder(_named(name), self._name, key, valid or usual_span())
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier)
         builder = builder.add_extension(issuer, critical=False)
@@ -85,7 +85,8 @@ def _builder(
     )
 
 
-def _usual_span() -> tuple[datetime, datetime]:
+def usual_span() -> tuple[datetime, datetime]:
+    """First and last moment of what is issued now."""
     now = datetime.now(UTC)
     return now - _EARLY, now + _LONG
 

@@ -19,7 +19,7 @@ from harness.clusters.layout.addresses import state_folder
 from harness.clusters.layout.node_layout import Layout
 from harness.clusters.security.certificates import Authority, Issued
 from harness.connections.secret import Secret
-from harness.connections.security import Security, Tls
+from harness.connections.security import Access, Auth, Tls
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Node
 
@@ -103,23 +103,27 @@ class ClusterSecurity:
             raise EnvironmentNotReady(f"cannot write {self.folder}: {error.strerror}") from error
         return authority
 
-    def connection(self, system: str, cluster_id: str, where: Mapping[str, str], clients: Security) -> str:
+    def connection(self, system: str, cluster_id: str, where: Mapping[str, str], access: Access) -> str:
         """The text of a connection file: it names what is secret."""
+        clients, admin = access.clients, access.admin
         assert clients.tls
         assert clients.auth
-        auth = clients.auth
-        source = {"file": str(self.file(auth.user or CLIENT))}
-        proof = {"token": source} if auth.mechanism == "token" else {"user": auth.user, "password": source}
         document = {
             "system": system,
             "yours": True,
             **({"cluster_id": cluster_id} if cluster_id else {}),
             **where,
             "tls": {"ca": str(clients.tls.ca)},
-            "auth": {"mechanism": auth.mechanism, **proof},
+            "auth": self._proof(clients.auth, CLIENT),
+            **({"admin_auth": self._proof(admin.auth, ADMIN)} if admin.auth else {}),
         }
         head = "# A cluster that brokerstorm made. Its secrets are there as long as it runs.\n"
         return head + yaml.safe_dump(document, sort_keys=False)
+
+    def _proof(self, auth: Auth, user: str) -> dict[str, Any]:
+        source = {"file": str(self.file(auth.user or user))}
+        proof = {"token": source} if auth.mechanism == "token" else {"user": auth.user, "password": source}
+        return {"mechanism": auth.mechanism, **proof}
 
     def _make(self, layout: Layout, authority: Authority) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
