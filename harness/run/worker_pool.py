@@ -11,7 +11,7 @@ from harness.protocols.cluster import Progress
 from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
 from harness.run.liveness import Hang, HangDetector, SendSegments, Stall
 from harness.run.manifest import Manifest
-from harness.run.worker_process import WorkerProcess
+from harness.run.worker_process import STOP_GRACE_S, WorkerProcess
 from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
 from harness.rundir import RunDir, append_jsonl
 from harness.toolchains.own_builds import own_build
@@ -313,9 +313,11 @@ class WorkerPool:
         self._manifest.problem(row["kind"], f"{worker.name}: {row['text']}")
 
     def stop(self) -> None:
-        """End every worker. Idempotent."""
+        """End every worker; all of them are told before the first is waited for. Idempotent."""
+        self.command(self.all_workers, "stop")
+        end = time.monotonic() + STOP_GRACE_S
         for worker in self.all_workers:
-            worker.stop()
+            worker.stop(max(0.0, end - time.monotonic()))
 
     def kill(self) -> None:
         for worker in self.all_workers:

@@ -287,14 +287,15 @@ class WorkerProcess:
 
         wait_until(is_complete, DUMP_WAIT_S, every_s=DUMP_STILL_S / 4)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(b"".join(_from(path, at) for path, at in zip(files, before, strict=True)))
+        said, printed = (_from(path, at) for path, at in zip(files, before, strict=True))
+        target.write_bytes(said + b"".join(map(_no_message, printed.splitlines(keepends=True))))
 
-    def stop(self) -> None:
+    def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """End the process: politely, then SIGCONT + SIGKILL. Idempotent."""
         if not self.is_alive:
             return
         self.tell("stop")
-        if self._wait_exit(STOP_GRACE_S):
+        if self._wait_exit(grace_s):
             return
         self.kill()
 
@@ -320,6 +321,11 @@ class WorkerProcess:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _no_message(line: bytes) -> bytes:
+    """A line of what a worker printed; nothing where it told us something by it."""
+    return b"" if line.startswith(b"{") else line
 
 
 def _from(path: Path, at: int) -> bytes:

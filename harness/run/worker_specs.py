@@ -105,7 +105,8 @@ def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoi
 def group_id(plan: Plan, group: str) -> str:
     """The group's name on the broker: a run never meets the offsets of an earlier one."""
     tag = f"{plan.run_tag:08x}"
-    return f"{plan.prefix}-{tag}-{group}" if plan.prefix else f"{group}-{tag}"
+    shared = plan.prefix and not plan.namespace
+    return f"{plan.prefix}-{tag}-{group}" if shared else f"{group}-{tag}"
 
 
 def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoints) -> dict[str, Any]:

@@ -207,8 +207,8 @@ def released(worker: WorkerSpec, client_version: str = "") -> list[str]:
 def refused_options(worker: WorkerSpec, client_version: str, spec: Mapping[str, Any]) -> str:
     """The client's own words against the options of a worker's spec.
 
-    Empty when it takes them, and when it cannot be asked: the worker has no ``checks_options``, or the
-    version is not fetched yet. No broker is needed.
+    Empty when it takes them, and when it cannot be asked: the worker has no ``checks_options``, the version
+    is not fetched yet, or no answer comes within `CHECK_TIMEOUT_S`: the run asks again. No broker is needed.
     """
     if not worker.checks_options:
         return ""
@@ -219,14 +219,17 @@ def refused_options(worker: WorkerSpec, client_version: str, spec: Mapping[str, 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spec.json"
         path.write_text(json.dumps({**spec, "capture_dir": folder}))
-        done = subprocess.run(
-            [*argv, "--check-options", str(path)],
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=CHECK_TIMEOUT_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [*argv, "--check-options", str(path)],
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=CHECK_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:  # an interpreter on a machine that does much else
+            return ""
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return next((str(message["text"]) for message in said if message.get("fatal")), "")

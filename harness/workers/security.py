@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
 
+from harness.connections.redaction import Redactor
 from harness.connections.secret import Secret
 from harness.connections.security import Auth, Security, Tls
 from harness.errors import EnvironmentNotReady, UsageError
@@ -71,7 +72,8 @@ def handed_over(handed: SecureOptions) -> Iterator[tuple[Mapping[str, str], Sequ
     if not handed.options:
         yield {}, ()
         return
-    text = json.dumps({"options": handed.options}).encode()
+    hidden = Redactor(handed.secrets).forms
+    text = json.dumps({"options": handed.options, "hidden": hidden}).encode()
     reading, writing = os.pipe()
     try:
         with os.fdopen(writing, "wb", buffering=0) as pipe:

@@ -65,6 +65,15 @@ def test_a_wrong_byte_of_the_self_test_is_named(folder: Path) -> None:
         self_test(worker(folder, PERL))
 
 
+def test_a_worker_that_does_not_check_its_options_in_time_is_not_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "CHECK_TIMEOUT_S", 0.1)
+    chosen = worker(folder, 'command = ["sh", "-c", "exec sleep 60"]\n')
+    chosen = chosen.model_copy(update={"checks_options": True})
+    assert workers.refused_options(chosen, "", {}) == ""
+
+
 @needs_perl
 def test_a_worker_in_perl_sends_its_schedule(folder: Path, tmp_path: Path) -> None:
     chosen = worker(folder, PERL)

@@ -20,6 +20,7 @@ from harness.records import RAW, Outcome, TableId
 from harness.run.worker_process import WorkerProcess
 from harness.waiting import wait_until
 from harness.workers import OPTIONS, java_build
+from harness.workers.security import SecureOptions
 
 ECHO = Path(__file__).parents[1] / "data" / "java" / "Echo.java"
 pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
@@ -42,7 +43,9 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def start(command: list[str], tmp_path: Path) -> Iterator[Start]:
     started: list[WorkerProcess] = []
 
-    def begin(answers: str = "ok", env: dict[str, str] | None = None, **producer: Any) -> WorkerProcess:
+    def begin(
+        answers: str = "ok", env: dict[str, str] | None = None, secret: str = "", **producer: Any
+    ) -> WorkerProcess:
         part = {
             "instance": 1,
             "lane_groups": [{"topic": "t", "mode": "partition", "first": 0, "count": 4, "partitions": 4}],
@@ -56,7 +59,7 @@ def start(command: list[str], tmp_path: Path) -> Iterator[Start]:
         }  # fmt: skip
         worker = WorkerProcess("p", "producer", spec, tmp_path / "p")
         started.append(worker)
-        worker.start(command, env or {})
+        worker.start(command, env or {}, SecureOptions({"answers": answers}, (secret,)))
         return worker
 
     yield begin
@@ -142,6 +145,13 @@ def test_a_call_that_raises_is_a_fail_with_one_text(start: Start) -> None:
     names = [json.loads(line) for line in (worker.folder / "names.jsonl").read_text().splitlines()]
     assert names[-1]["text"] == "IllegalArgumentException: message * of bs-* is too large"
     assert [error["name"] for error in worker.errors] == ["IllegalArgumentException"]
+
+
+def test_no_secret_stands_in_the_name_of_an_error(start: Start) -> None:
+    worker = start(answers="refuses messages", rate_per_s=100, secret="bs-3da4fe90")
+    run(worker, rows=75)
+    kept = (worker.folder / "names.jsonl").read_text()
+    assert "IllegalArgumentException: message * of (secret) is too large" in kept
 
 
 def test_the_clients_refusal_ends_it(start: Start) -> None:

@@ -127,3 +127,19 @@ def test_a_bug_in_any_thread_ends_the_worker(open_loop: ModuleType, tmp_path: Pa
 
     with pytest.raises(KeyError):
         run(role_of(open_loop, session_of(tmp_path), broken), 20)
+
+
+def test_the_pause_before_a_repeat_counts_from_the_outcome_however_long_its_text_takes(
+    open_loop: ModuleType, tmp_path: Path
+) -> None:
+    def slow(kind: str, text: str) -> int:
+        time.sleep(0.02)
+        return 1
+
+    session = session_of(tmp_path, results="resent")
+    session.names.id = slow
+    role = role_of(open_loop, session, lambda lane: None)
+    rows, at = role.open_row(0, 0, 5, 1, 0, 1)
+    role.finish(rows, at, Outcome.FAIL, "refused", lambda: role.schedule_resend(0, 0, 5, 1, 0))
+    (resend,), (row,) = role.resends, rows_in(tmp_path)
+    assert resend.t_ns >= row["t_done_ns"] + 500_000_000

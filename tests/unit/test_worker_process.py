@@ -69,3 +69,19 @@ def test_who_does_not_stop_is_killed(start: Start, monkeypatch: pytest.MonkeyPat
     assert not worker.is_alive
     worker.stop()
     worker.kill()
+
+
+def test_a_stack_holds_nothing_that_the_worker_said_meanwhile(start: Start, tmp_path: Path) -> None:
+    worker = start(
+        "import signal, sys\n"
+        "def dump(*_):\n"
+        "    print('Thread 1 in producer', flush=True)\n"
+        '    print(\'{"type": "stats", "ok": 3}\', flush=True)\n'
+        "    print('  at send', file=sys.stderr)\n"
+        "signal.signal(signal.SIGQUIT, dump)\n"
+        'print(\'{"type": "ready", "pid": 1}\')\n'
+        "while True: signal.pause()\n"
+    )
+    worker.wait_ready(20)
+    worker.dump_stack(tmp_path / "stacks.txt")
+    assert (tmp_path / "stacks.txt").read_text() == "  at send\nThread 1 in producer\n"

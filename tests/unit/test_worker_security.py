@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -111,6 +112,17 @@ def test_secrets_are_replaced_however_they_are_written() -> None:
     said = f"no {NASTY} {json.dumps(NASTY)} {NASTY!r} MIIEsecretline -----BEGIN KEY-----"
     assert redactor.text(said) == f"no {HIDDEN} \"{HIDDEN}\" '{HIDDEN}' {HIDDEN} -----BEGIN KEY-----"
     assert redactor.data({"text": [NASTY, 7]}) == {"text": [HIDDEN, 7]}
+
+
+@pytest.mark.parametrize("before", ["", "u:", '{"s":"', "user:"])
+def test_a_secret_is_found_in_base64(before: str) -> None:
+    said = base64.b64encode(f'{before}{NASTY}"}}'.encode()).decode()
+    cleaned = Redactor([NASTY]).text(f"Authorization: Basic {said} of somebody")
+    assert cleaned.startswith("Authorization: Basic ")
+    assert cleaned.endswith(" of somebody")
+    assert HIDDEN in cleaned
+    kept = cleaned.removeprefix("Authorization: Basic ").removesuffix(" of somebody").partition(HIDDEN)
+    assert len(kept[0]) + len(kept[2]) <= len(base64.b64encode(before.encode())) + 8
 
 
 def test_options_show_themselves_to_nobody() -> None:

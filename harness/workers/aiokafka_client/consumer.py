@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
-from outcomes import error_text
 from worker_kit.asyncio_consuming import AsyncConsumer, Message
 from worker_kit.consuming import ConsumerSession, Partition
+from worker_kit.error_texts import error_text
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
 

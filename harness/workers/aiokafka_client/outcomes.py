@@ -8,12 +8,8 @@ error that is retriable is retried, until the batch expires) and errors.py (`err
 
 from __future__ import annotations
 
-import re
-
 from worker_kit.kafka_codes import outcome_of
 from worker_kit.layouts import FAIL
-
-_VARYING = re.compile(r"TopicPartition\([^)]*\)|0x[0-9a-f]+|\d+")
 
 
 def outcome(error: BaseException, *, refused: bool) -> int:
@@ -36,9 +32,3 @@ def death(error: BaseException, *, refused: bool) -> str:
     if not refused:
         return ""
     return _ENDED.get(type(error).__name__, "error" if _UNEXPECTED in str(error) else "")
-
-
-def error_text(error: BaseException) -> str:
-    """Class and first line, the text behind an error id, without what differs from message to message."""
-    text = str(error).partition("\n")[0].removeprefix(f"{type(error).__name__}: ")
-    return f"{type(error).__name__}: {_VARYING.sub('*', text)[:200]}"

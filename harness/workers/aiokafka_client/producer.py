@@ -7,8 +7,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from outcomes import death, error_text, outcome
+from outcomes import death, outcome
 from worker_kit.asyncio_loop import AsyncOpenLoop
+from worker_kit.error_texts import error_text
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
 from worker_kit.sending import Share
@@ -36,7 +37,9 @@ class ProducerRole(AsyncOpenLoop):
         try:
             await self._producer.start()
         except KafkaError as error:
-            raise WorkerFailure(f"no broker answers: {error_text(error)}") from error
+            raise WorkerFailure(
+                f"no broker answers: {error_text(error)}", hint="see the client's log (stderr.log)"
+            ) from error
         for topic in sorted({lane.topic for lane in self.lanes}):
             try:
                 await self._producer.partitions_for(topic)

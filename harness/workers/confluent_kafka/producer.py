@@ -26,7 +26,7 @@ from worker_kit.open_loop import ROW_BYTES, OpenLoop, Share
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
 
-METADATA_TIMEOUT_S = 20.0
+METADATA_TIMEOUT_S = 15.0
 METADATA_TURN_S = 2.0
 #: Between two tries with a full queue, of a thread that does not poll.
 FULL_PAUSE_S = 0.002

@@ -16,9 +16,19 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Text }
 
-// Failuref makes a Failure with a hint ("" = none).
+// Failuref makes a Failure with a hint ("" = none), on one line: clients list several errors below each other.
 func Failuref(hint, format string, args ...any) *Failure {
-	return &Failure{Text: fmt.Sprintf(format, args...), Hint: hint}
+	return &Failure{Text: strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "), Hint: hint}
+}
+
+// secrets stand in nothing that this process writes down; the longest first.
+var secrets []string
+
+func withoutSecrets(text string) string {
+	for _, secret := range secrets {
+		text = strings.ReplaceAll(text, secret, "(secret)")
+	}
+	return text
 }
 
 var varying = regexp.MustCompile(`[0-9a-fA-F.:\[\]]*:\d+(->[0-9a-fA-F.:\[\]]*:\d+)?|\d+`)
@@ -26,7 +36,8 @@ var varying = regexp.MustCompile(`[0-9a-fA-F.:\[\]]*:\d+(->[0-9a-fA-F.:\[\]]*:\d
 // ErrorText is the class of an error and its first line, without what differs from message to message: addresses and
 // numbers. It is the text behind an error id.
 func ErrorText(class string, err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
+	// Secrets first: of one with digits in it the next step would leave a part.
+	line, _, _ := strings.Cut(withoutSecrets(err.Error()), "\n")
 	line = varying.ReplaceAllString(line, "*")
 	if len(line) > 200 {
 		line = line[:200]

@@ -8,7 +8,7 @@ import (
 )
 
 // Names is names.jsonl: the text of every id used in rows, on disk before the id's first use. Streams keep the
-// ids of the spec, everything else comes behind. Safe to use from any goroutine.
+// ids of the spec, everything else comes behind. Errors have no secrets. Safe to use from any goroutine.
 type Names struct {
 	lock  sync.Mutex
 	file  *os.File
@@ -59,6 +59,9 @@ func (n *Names) Err() error {
 
 func (n *Names) add(kind, text string, id int32) {
 	n.ids[[2]string{kind, text}] = id
+	if kind == "error" {
+		text = withoutSecrets(text)
+	}
 	line := jsonLine(map[string]any{"id": id, "kind": kind, "text": text})
 	if _, err := n.file.Write(line); err != nil && n.fails == nil { // one write: whole line or none
 		n.fails = Failuref("free disk space", "cannot write names.jsonl: %s", reason(err))

@@ -34,7 +34,8 @@ func (s *Spec) Options() (map[string]string, error) {
 	return options, nil
 }
 
-// readSecured options that clients of this cluster need: out of a pipe, so they can be read once.
+// readSecured options that clients of this cluster need: out of a pipe, so they can be read once. The secrets among
+// them are hidden from now on.
 func readSecured() (map[string]string, error) {
 	path := os.Getenv("BROKERSTORM_SECURITY")
 	if path == "" {
@@ -42,6 +43,7 @@ func readSecured() (map[string]string, error) {
 	}
 	var found struct {
 		Options map[string]string `json:"options"`
+		Hidden  []string          `json:"hidden"`
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -50,6 +52,7 @@ func readSecured() (map[string]string, error) {
 	if json.Unmarshal(text, &found) != nil {
 		return nil, Failuref("", "BROKERSTORM_SECURITY: %s is not JSON", path)
 	}
+	secrets = found.Hidden
 	return found.Options, nil
 }
 

@@ -15,9 +15,10 @@ from typing import Any
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
-from outcomes import error_text, note_death
+from outcomes import note_death
 from worker_kit import layouts as lay
 from worker_kit.consuming import ConsumerSession
+from worker_kit.error_texts import error_text
 from worker_kit.process import Session
 
 POLL_MS = 50

@@ -7,13 +7,8 @@ exception is judged by its code, in doubt info. Sources: kafka/producer/sender.p
 
 from __future__ import annotations
 
-import re
-
 from worker_kit.kafka_codes import outcome_of
 from worker_kit.protocol import Reporter
-
-_VARYING = re.compile(r"TopicPartition\([^)]*\)|\d+")
-
 
 #: What the client says when it takes nothing any more: `ERROR_CLASS_FATAL` of transaction_manager.py for an
 #: idempotent producer, a member whose group_instance_id another one has, a producer that closed itself.
@@ -43,9 +38,3 @@ class Outcomes:
     def reported(self, error: BaseException) -> int:
         """Outcome of a send whose future failed."""
         return outcome_of(getattr(error, "errno", None), retries=self._retries)
-
-
-def error_text(error: BaseException) -> str:
-    """Class and first line, the text behind an error id, without what differs from message to message."""
-    text = str(error).partition("\n")[0].removeprefix(f"{type(error).__name__}: ")
-    return f"{type(error).__name__}: {_VARYING.sub('*', text)[:200]}"

@@ -8,8 +8,9 @@ from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
-from outcomes import Outcomes, error_text, note_death
+from outcomes import Outcomes, note_death
 from worker_kit import layouts as lay
+from worker_kit.error_texts import error_text
 from worker_kit.failure import WorkerFailure
 from worker_kit.open_loop import BLOCKED_NS, OpenLoop, Share
 from worker_kit.process import Session

@@ -15,7 +15,6 @@ from pika.exceptions import AMQPError
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
 
-VIRTUAL_HOST = "brokerstorm"
 USER = "guest"
 #: Between two tries to connect.
 PAUSE_S = 0.25
@@ -75,7 +74,9 @@ class AmqpConnection:
 
     def __init__(self, session: Session, options: Options) -> None:
         self._session = session
-        self._parameters = [_parameters(at, session, options) for at in session.spec.bootstrap.split(",")]
+        brokers, _, rest = session.spec.bootstrap.partition("/")
+        virtual_host = rest.partition("?")[0]
+        self._parameters = [_parameters(at, virtual_host, session, options) for at in brokers.split(",")]
         self._connection: pika.BlockingConnection | None = None
         self._channel: Any = None
         self._not_before = 0.0
@@ -162,15 +163,18 @@ def _ssl_options(host: str, secure: Mapping[str, str]) -> dict[str, Any]:
     return {"ssl_options": pika.SSLOptions(context, host)}
 
 
-def _parameters(at: str, session: Session, options: Options) -> pika.ConnectionParameters:
+def _parameters(at: str, virtual_host: str, session: Session, options: Options) -> pika.ConnectionParameters:
     host, _, port = at.rpartition(":")
     secure = options.secure
     return pika.ConnectionParameters(
         host=host,
         port=int(port),
-        virtual_host=VIRTUAL_HOST,
+        virtual_host=virtual_host,
         credentials=pika.PlainCredentials(secure.get("user", USER), secure.get("password", USER)),
-        client_properties={"instance": session.spec.name, "qpid.client_pid": str(os.getpid())},
+        client_properties={
+            "instance": f"{session.spec.name}-{session.spec.run_tag:08x}",
+            "qpid.client_pid": str(os.getpid()),
+        },
         **{"socket_timeout": 2, "stack_timeout": 5, **options.of_connection},
         **_ssl_options(host, secure),
     )

@@ -175,9 +175,7 @@ class ProducerRole(OpenLoop):
             self.ok += 1
 
     def _finish(self, ticket: PendingSend, outcome: int, name: str, text: str) -> None:
-        if self.capture and ticket.rows[ticket.at + lay.OUTCOME_IN_DONE]:
-            ticket.rows[ticket.at + lay.LATE_OUTCOME_IN_DONE] = outcome
-            return
-        # before it is counted: who sees nothing open sees what is to be repeated
-        self.schedule_resend(ticket.lane_index, ticket.seq, ticket.due_ns, ticket.kind, ticket.attempt)
-        self.finish(ticket.rows, ticket.at, outcome, f"{name}: {text}" if text else name)
+        again = partial(
+            self.schedule_resend, ticket.lane_index, ticket.seq, ticket.due_ns, ticket.kind, ticket.attempt
+        )
+        self.finish(ticket.rows, ticket.at, outcome, f"{name}: {text}" if text else name, again)

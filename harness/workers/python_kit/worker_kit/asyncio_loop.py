@@ -227,8 +227,4 @@ class AsyncOpenLoop(Sender, ABC):
         outcome, text = self.outcome(error, refused=refused)
         if why := self.death(error, refused=refused):
             self.session.report.client_died(type(error).__name__, text, why)
-        again()  # before the outcome is counted: who sees nothing open sees what is to be repeated
-        if self.capture:
-            self.complete(rows, at, outcome, text)
-        else:
-            self.tally(outcome)
+        self.finish(rows, at, outcome, text, again)

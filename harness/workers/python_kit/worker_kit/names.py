@@ -8,13 +8,15 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from .error_texts import without_secrets
 from .failure import WorkerFailure
 
 
 class Names:
     """One id space a worker, from 1. Streams keep the ids of the spec, everything else comes behind.
 
-    Lines: ``{"id": 1, "kind": "stream", "text": "orders-0"}``. Safe to use from client threads.
+    Lines: ``{"id": 1, "kind": "stream", "text": "orders-0"}``. Errors have no secrets.
+    Safe to use from client threads.
     """
 
     def __init__(self, folder: Path, streams: Mapping[str, int]) -> None:
@@ -45,7 +47,8 @@ class Names:
             return self._ids[kind, text]
 
     def _add(self, kind: str, text: str, number: int) -> None:
-        line = json.dumps({"id": number, "kind": kind, "text": text}, ensure_ascii=False) + "\n"
+        told = without_secrets(text) if kind == "error" else text
+        line = json.dumps({"id": number, "kind": kind, "text": told}, ensure_ascii=False) + "\n"
         try:
             os.write(self._handle, line.encode())  # one write: whole line or (killed before) none
         except OSError as error:

@@ -7,7 +7,7 @@ import threading
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from . import layouts as lay
@@ -190,23 +190,31 @@ class Sender:
         lay.SENDS_OPEN.pack_into(self.rows, at, lane, attempt, kind, seq, due_ns, now_ns, 1)
         return self.rows, at + lay.SENDS_DONE_OFFSET
 
-    def finish(self, rows: mmap.mmap, at: int, outcome: int, error: str) -> None:
-        """A send failed: `complete` its row, or count it when nothing is captured. Any thread."""
-        with self.lock:
-            if self.capture:
-                self.complete(rows, at, outcome, error)
-            else:
-                self.tally(outcome)
+    def finish(
+        self, rows: mmap.mmap, at: int, outcome: int, error: str, again: Callable[[], None] | None = None
+    ) -> None:
+        """A send failed: `complete` its row and count it. Any thread.
 
-    def complete(self, rows: mmap.mmap, at: int, outcome: int, error: str) -> None:
-        """Complete the row whose completion part is at ``at``: an error, or a second report."""
+        Args:
+            again: has it repeated: after its time of completion, from which the pause counts, and before it
+                is counted, as who sees nothing open must see what is owed.
+        """
+        with self.lock:
+            if self.capture and not self.complete(rows, at, outcome, error):
+                return
+            if again:
+                again()
+            self.tally(outcome)
+
+    def complete(self, rows: mmap.mmap, at: int, outcome: int, error: str) -> bool:
+        """Complete the row whose completion part is at ``at`` with an error; False: that was done before."""
         if rows[at + lay.OUTCOME_IN_DONE]:
             rows[at + lay.LATE_OUTCOME_IN_DONE] = outcome
-            return
+            return False
         number = self.session.names.id("error", error)
         lay.SENDS_DONE.pack_into(rows, at, time.monotonic_ns(), -1, 0, 0, 0, 0, 0, number, outcome)
         self.session.report.error(error.partition(":")[0], error)
-        self.tally(outcome)
+        return True
 
     def tally(self, outcome: int) -> None:
         if outcome == lay.OK:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .error_texts import hide
 from .failure import WorkerFailure
 
 PROTOCOL = 1
@@ -103,6 +104,7 @@ def _own_options(settings: Path, role: str) -> Mapping[str, str]:
 
 def secured() -> Mapping[str, str]:
     """Options that clients of this cluster need, secrets among them: out of a pipe, so they can be read once.
+    The secrets are hidden (`hide`).
 
     Raises:
         WorkerFailure: it cannot be read.
@@ -111,10 +113,12 @@ def secured() -> Mapping[str, str]:
     if not path:
         return {}
     try:
-        found: Mapping[str, str] = json.loads(Path(path).read_text(encoding="utf-8"))["options"]
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        hide(found["hidden"])
+        options: Mapping[str, str] = found["options"]
     except (OSError, ValueError, KeyError) as error:
         raise WorkerFailure(f"BROKERSTORM_SECURITY: cannot read {path}: {type(error).__name__}") from None
-    return found
+    return options
 
 
 def lanes(groups: list[dict[str, Any]]) -> list[Lane]:

@@ -1,6 +1,7 @@
 package brokerstorm.kit;
 
 import java.nio.file.FileSystemException;
+import java.util.List;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 
@@ -8,7 +9,24 @@ import java.util.concurrent.ExecutionException;
 public final class ErrorTexts {
     private static final int LONGEST = 200;
 
+    /** The longest first. */
+    private static volatile List<String> secrets = List.of();
+
     private ErrorTexts() {}
+
+    /** Texts that stand in nothing that this process writes down, from now on; the longest first. */
+    static void hide(List<String> texts) {
+        secrets = texts;
+    }
+
+    /** A text that may be written down: clients print their settings in errors. */
+    static String withoutSecrets(String text) {
+        String told = text;
+        for (String secret : secrets) {
+            told = told.replace(secret, "(secret)");
+        }
+        return told;
+    }
 
     /** The exception that a future wrapped. */
     public static Throwable cause(Throwable error) {
@@ -26,7 +44,8 @@ public final class ErrorTexts {
      */
     public static String text(Throwable error) {
         String name = error.getClass().getSimpleName();
-        String line = String.valueOf(error.getMessage()).split("\n", 2)[0].trim();
+        // Secrets first: of one with digits in it the next steps would leave a part.
+        String line = withoutSecrets(String.valueOf(error.getMessage())).split("\n", 2)[0].trim();
         line = line.replaceAll("\\b(?=[a-f]*[0-9])[0-9a-f]{6,}\\b", "*"); // ids, as that of the run in a topic's name
         line = line.replaceAll("[0-9]+(\\.[0-9]+)?", "*").replaceAll("\"[^\"]*\"|'[^']*'", "'*'");
         return name + ": " + (line.length() > LONGEST ? line.substring(0, LONGEST) : line);

@@ -16,8 +16,8 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * names.jsonl: the text of every id used in rows, on disk before the id's first use.
  *
- * <p>One id space a worker, from 1. Streams keep the ids of the spec, everything else comes behind. Safe to use
- * from client threads.
+ * <p>One id space a worker, from 1. Streams keep the ids of the spec, everything else comes behind. Errors have no
+ * secrets. Safe to use from client threads.
  */
 public final class Names {
     private final Map<String, Integer> ids = new ConcurrentHashMap<>();
@@ -66,7 +66,7 @@ public final class Names {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("id", id);
         line.put("kind", kind);
-        line.put("text", text);
+        line.put("text", kind.equals("error") ? ErrorTexts.withoutSecrets(text) : text);
         try { // one write: the whole line or (killed before) none
             file.write(ByteBuffer.wrap((Json.write(line) + "\n").getBytes(StandardCharsets.UTF_8)));
         } catch (IOException error) {

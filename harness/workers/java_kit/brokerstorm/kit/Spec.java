@@ -97,7 +97,7 @@ public final class Spec {
         return ours == null ? Map.of() : (Map<?, ?>) ours;
     }
 
-    /** Options that clients of this cluster need: out of a pipe, so they can be read once. */
+    /** Options that clients of this cluster need: out of a pipe, so they can be read once. Secrets are hidden. */
     private static Map<?, ?> secured() {
         String path = System.getenv("BROKERSTORM_SECURITY");
         if (path == null) {
@@ -105,7 +105,9 @@ public final class Spec {
         }
         try {
             Object found = Json.read(new String(Files.readAllBytes(Paths.get(path)), StandardCharsets.UTF_8));
-            return new Section((Map<?, ?>) found).section("options").raw;
+            Section secured = new Section((Map<?, ?>) found);
+            ErrorTexts.hide(secured.texts("hidden"));
+            return secured.section("options").raw;
         } catch (IOException | IllegalArgumentException error) {
             String why = error.getClass().getSimpleName(); // its message might quote what was read
             throw new WorkerFailure("BROKERSTORM_SECURITY: cannot read " + path + ": " + why);

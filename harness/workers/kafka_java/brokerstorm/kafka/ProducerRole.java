@@ -15,6 +15,9 @@ import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -26,7 +29,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Producer role. Callbacks come on the client's I/O thread, or within the call when the client takes nothing. */
 final class ProducerRole extends OpenLoop {
-    private static final long METADATA_NS = 20_000_000_000L;
+    private static final long METADATA_S = 15;
 
     private final KafkaProducer<byte[], byte[]> producer;
     private final Outcomes outcomes;
@@ -64,18 +67,46 @@ final class ProducerRole extends OpenLoop {
         }
     }
 
+    /** On a thread of its own: the call may block for max.block.ms, a minute by default. */
     private void awaitMetadata(String topic) {
-        long end = System.nanoTime() + METADATA_NS;
+        FutureTask<Boolean> asked = new FutureTask<>(() -> hasMetadata(topic));
+        Thread asking = new Thread(asked, "metadata");
+        asking.setDaemon(true);
+        asking.start();
+        String why = "the client waits still";
+        try {
+            if (asked.get(METADATA_S, TimeUnit.SECONDS)) {
+                return;
+            }
+        } catch (java.util.concurrent.TimeoutException waits) {
+            asked.cancel(false);
+        } catch (ExecutionException error) {
+            if (!(error.getCause() instanceof TimeoutException)) {
+                throw refused(error.getCause());
+            }
+            why = error.getCause().getMessage();
+        } catch (InterruptedException error) {
+            why = "interrupted";
+        }
+        throw new WorkerFailure(
+                "no metadata of topic " + topic + " from " + session.spec.bootstrap + " within " + METADATA_S + " s: "
+                        + why,
+                "check the brokers and the topic");
+    }
+
+    private static RuntimeException refused(Throwable cause) {
+        return cause instanceof RuntimeException ? (RuntimeException) cause : new IllegalStateException(cause);
+    }
+
+    private boolean hasMetadata(String topic) {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(METADATA_S);
         while (true) {
             try {
                 producer.partitionsFor(topic);
-                return;
+                return true;
             } catch (TimeoutException error) { // with max.block.ms=0 the first answers come too late
                 if (waitsWhenFull || System.nanoTime() > end || control.isStopped()) {
-                    throw new WorkerFailure(
-                            "no metadata of topic " + topic + " from " + session.spec.bootstrap + ": "
-                                    + error.getMessage(),
-                            "check the brokers and the topic");
+                    throw error;
                 }
             }
         }

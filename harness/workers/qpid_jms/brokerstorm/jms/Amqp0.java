@@ -21,7 +21,7 @@ import javax.jms.JMSException;
  * <p>Options are the client's own: {@code qpid.*} and {@code max_prefetch} are its system properties, {@code broker.*}
  * its options of a broker in the list ({@code broker.retries}), all others its options of a connection URL
  * ({@code maxprefetch}, {@code failover}). With {@code qpid.amqp.version} the port that speaks only this version is
- * taken: the first clients open with another one and follow the broker's answer.
+ * taken, where there is one: the first clients open with another one and follow the broker's answer.
  */
 final class Amqp0 extends Library {
     private static final String AMQP_VERSION = "qpid.amqp.version";
@@ -72,11 +72,12 @@ final class Amqp0 extends Library {
             ofBroker.add("ssl='true'");
             ofBroker.add("ssl_verify_hostname='" + !secured.anyHost + "'");
         }
-        String[] brokers = session.spec.bootstrap.split(",");
-        if (brokers.length > 1 && !choosesFailover) {
+        Brokers brokers = new Brokers(session.spec);
+        if (brokers.addresses.length > 1 && !choosesFailover) {
             ofUrl.add("failover='roundrobin'"); // one broker serves at a time
         }
-        url = url(session.spec.name, brokers, offset(options), ofBroker, ofUrl);
+        int offset = offset(options);
+        url = url(brokers, brokers.portPerVersion ? offset : 0, ofBroker, ofUrl);
     }
 
     private static int offset(Map<String, String> options) {
@@ -91,10 +92,9 @@ final class Amqp0 extends Library {
         return offset;
     }
 
-    private static String url(
-            String client, String[] brokers, int offset, List<String> ofBroker, List<String> ofUrl) {
+    private static String url(Brokers brokers, int offset, List<String> ofBroker, List<String> ofUrl) {
         List<String> list = new ArrayList<>();
-        for (String broker : brokers) {
+        for (String broker : brokers.addresses) {
             int colon = broker.lastIndexOf(':');
             int port = Integer.parseInt(broker.substring(colon + 1)) + offset;
             String options = ofBroker.isEmpty() ? "" : "?" + String.join("&", ofBroker);
@@ -102,7 +102,7 @@ final class Amqp0 extends Library {
         }
         ofUrl.add(0, "brokerlist='" + String.join(";", list) + "'");
         String user = USER + ":" + USER;
-        return "amqp://" + user + "@" + client + "/" + VIRTUAL_HOST + "?" + String.join("&", ofUrl);
+        return "amqp://" + user + "@" + brokers.client + "/" + brokers.virtualHost + "?" + String.join("&", ofUrl);
     }
 
     private static WorkerFailure unknown(String name, TreeSet<String> known) {

@@ -12,6 +12,9 @@ import javax.jms.JMSException;
 
 /** qpid-jms: AMQP 1.0. Options are those of the client's connection URI ({@code jms.prefetchPolicy.all}). */
 final class Amqp10 extends Library {
+    /** Before an option of each broker, where there are several. */
+    private static final String NESTED = "failover.nested.";
+
     private final Class<?> factory;
     private final String client;
     private final String uri;
@@ -19,7 +22,6 @@ final class Amqp10 extends Library {
 
     Amqp10(Session session, Class<?> factory) {
         this.factory = factory;
-        this.client = session.spec.name;
         List<String> options = new ArrayList<>();
         for (Map.Entry<String, String> option : session.spec.options.entrySet()) {
             if (!Options.OURS.contains(option.getKey()) && !option.getKey().startsWith(Secured.PREFIX)) {
@@ -27,15 +29,20 @@ final class Amqp10 extends Library {
             }
         }
         secured = new Secured(session, USER);
+        Brokers brokers = new Brokers(session.spec);
+        String ofEach = brokers.addresses.length == 1 ? "" : NESTED;
         if (secured.anyHost) {
-            options.add("transport.verifyHost=false");
+            options.add(ofEach + "transport.verifyHost=false");
+        }
+        if (!brokers.virtualHost.isEmpty()) {
+            options.add(ofEach + "amqp.vhost=" + brokers.virtualHost);
         }
         String scheme = secured.hasTls ? "amqps://" : "amqp://";
-        String[] brokers = session.spec.bootstrap.split(",");
+        this.client = brokers.client;
         String last = "?" + String.join("&", options);
-        uri = brokers.length == 1
-                ? scheme + brokers[0] + last
-                : "failover:(" + scheme + String.join("," + scheme, brokers) + ")" + last;
+        uri = brokers.addresses.length == 1
+                ? scheme + brokers.addresses[0] + last
+                : "failover:(" + scheme + String.join("," + scheme, brokers.addresses) + ")" + last;
     }
 
     /** The factory takes jms.*, the provider that it makes for a connection amqp.* and transport.*. */

@@ -15,7 +15,6 @@ import javax.jms.JMSException;
  * class path.
  */
 abstract class Library {
-    static final String VIRTUAL_HOST = "brokerstorm";
     static final String USER = "guest";
     private static final String[] FACTORIES = {
         "org.apache.qpid.client.AMQConnectionFactory",
