@@ -147,16 +147,14 @@ def _sequence(judged: Judged, told: JudgedRound) -> Iterator[str]:
     """What was done to the cluster, and the life of the first witness."""
     fired = [fault for fault in told.result.faults if not fault.skipped]
     witness = _first(told.result)
-    if not fired and witness is None:
+    is_one = witness is not None and is_message(witness)
+    life = _life(_opened(judged, told), told, witness.message) if witness and is_one else []
+    if not fired and not life:
         return
     yield "## The sequence"
     if fired:
         yield _faults(_nearest(fired, witness), len(fired))
-    if (
-        witness is not None
-        and is_message(witness)
-        and (life := _life(_opened(judged, told), told, witness.message))
-    ):
+    if witness and life:
         yield f"The life of {words.plain(witness.message)}:\n\n{_code(life)}"
 
 

@@ -27,6 +27,8 @@ _CORE: Final = (
     r"|authorization|user[._-]?info|set-cookie|connection[._-]?string)"
 )
 _NAME: Final = re.compile(_CORE, re.IGNORECASE)
+#: Variables of a shell that hold its folder, though passwords are called so, too.
+_FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 #: Endings of names that are about a secret and hold none: ``token.max.lifetime.ms``.
 _ABOUT: Final = re.compile(
     r"(?:[._-](?i:ms|s|secs?|seconds|minutes|hours|days|bytes|size|count|max|min|length|keylength|interval"
@@ -86,7 +88,7 @@ class Redactor:
         self._ordinary = _WORDS | {word.lower() for word in ordinary}
         self._secrets: set[str] = set()
         for name, value in environment.items():
-            if is_secret(name):
+            if is_secret(name) and name not in _FOLDERS:
                 self._add(value)
         self._known: re.Pattern[str] | None = None
 

@@ -165,6 +165,12 @@ def test_an_ordinary_word_goes_only_beside_its_name() -> None:
     assert count == 2
 
 
+def test_the_folder_of_a_shell_is_no_password() -> None:
+    redactor = Redactor({"PWD": "/home/ann/work", "OLDPWD": "/home/ann", "DB_PWD": "hunter2-x"})
+    text = "in /home/ann/work with hunter2-x\n"
+    assert redactor.redacted("a.log", text) == (f"in /home/ann/work with {REDACTED}\n", 1)
+
+
 def test_a_document_stays_one(tmp_path: Path) -> None:
     redactor = Redactor({})
     text = json.dumps({"a": {"token": {"value": 'x"y\\z-12345', "tries": 3}}, "log": 'has x"y\\z-12345'})

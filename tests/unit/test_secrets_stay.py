@@ -14,6 +14,10 @@ from harness.connections.security import Security
 from harness.errors import WorkerError
 from harness.run.worker_process import WorkerProcess
 from harness.workers import known_workers, load_worker
+from harness.workers.python_kit.worker_kit import error_texts
+from harness.workers.python_kit.worker_kit.names import Names
+from harness.workers.python_kit.worker_kit.spec import secured
+from harness.workers.security import VARIABLE, SecureOptions, handed_over
 
 #: What shells, JSON, JAAS and URLs write in another way is in it.
 MARK = "s3kr1t"
@@ -78,6 +82,21 @@ def test_every_client_has_words_for_every_proof_or_says_that_it_has_none(asked: 
     every = {name for name, each in known_workers().items() if each.system == system}
     lacking = {"oauthbearer-client": {"kafka-python", "aiokafka", "sarama"}}.get(proof, set())
     assert every - having == lacking
+
+
+def test_no_secret_stands_in_the_name_of_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(error_texts, "_secrets", [])
+    with handed_over(SecureOptions({"any": "one"}, (NASTY, KEY_LINE))) as (env, _):
+        monkeypatch.setenv(VARIABLE, env[VARIABLE])
+        secured()
+    told = ValueError(f"no {NASTY} and no {json.dumps(NASTY)} {KEY_LINE}\n{NASTY}")
+    names = Names(tmp_path, {})
+    names.id("error", error_texts.error_text(told))
+    names.id("error", str(told))
+    kept = (tmp_path / "names.jsonl").read_text()
+    assert f"ValueError: no {HIDDEN} and no " in kept
+    # Numbers are cut from errors: what is left of a secret is one, too.
+    assert [part for part in ("s3kr", "kr*t", "b%*", KEY_LINE[-8:]) if part in kept] == []
 
 
 def test_nothing_that_a_run_shows_or_leaves_has_a_secret(asked: Asked, tmp_path: Path) -> None:
