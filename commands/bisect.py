@@ -154,9 +154,15 @@ def _show(document: dict[str, Any], folder: Path) -> None:
     write("")
     table([["", "version", "rounds", "answer", "time"], *_rows(document, is_commit)], indent="  ")
     cost = document["cost"]
+    aside = len(document["set_aside"])
+    more = f", {aside} more did not count before a --resume" if aside else ""
     paragraph(
-        f"{cost['rounds']} rounds, {cost['counted']} of them count; {_time(document['spent_s'])}", indent="  "
+        f"{cost['rounds']} rounds, {cost['counted']} of them count{more}; {_time(document['spent_s'])}",
+        indent="  ",
     )
+    if document["outcome"] in ("narrowed", "unknown"):
+        again = for_terminal(f"brokerstorm bisect --resume {document['bisect_id']}")
+        paragraph(f"{again} asks again what was skipped, and goes on", indent="  ")
     table([["repeat", for_terminal(asked["command"])], ["rounds", str(folder)]], indent="  ")
 
 

@@ -3,7 +3,8 @@
 runs/<id>/
   bisect.json      what is asked, every finished round, and at the end the answer
   scenario.yaml    as it was
-  <version>-<n>/   the run folder of round n; <version>-<n>-cut-<k> one that was cut short
+  <version>-<n>/   the run folder of round n; <version>-<n>-cut-<k> one that was cut short,
+                   <version>-<n>-aside-<k> one that did not count, and for which --resume asked again
   checkout/        with --repo, until the answer: a clone in which commits are built; git-bisect.log
 
 A round is in bisect.json by one rename, or it is played again. The search itself is not kept: it is a pure
@@ -12,13 +13,14 @@ function of the rounds, so to go on is to ask the same again.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections import Counter
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from analysis.verdict.bisection import Look
+from analysis.verdict.bisection import MOST_LEFT_OUT, Look, Outcome
 from commands.bisect_question import BisectQuestion
 from commands.console import SCHEMA_VERSION
 from commands.plans import read_scenario
@@ -32,12 +34,20 @@ class BisectDir:
     """The folder of a bisection and what is kept in it."""
 
     def __init__(
-        self, root: RunDir, question: BisectQuestion, looks: list[Look], spent_s: float = 0.0
+        self,
+        root: RunDir,
+        question: BisectQuestion,
+        looks: list[Look],
+        spent_s: float = 0.0,
+        set_aside: list[Look] | None = None,
+        outcome: str = "",
     ) -> None:
         self.root = root
         self.question = question
         self.looks = looks
         self.spent_s = spent_s  # by processes before this one
+        self.set_aside = set_aside or []
+        self._outcome = outcome  # of the process before this one; empty = it was cut short
 
     @classmethod
     def load(cls, root: RunDir) -> BisectDir:
@@ -55,7 +65,9 @@ class BisectDir:
                 )
             question = TypeAdapter(BisectQuestion).validate_python(document["question"])
             looks = TypeAdapter(list[Look]).validate_python(document["looks"])
-            return cls(root, question, looks, float(document["spent_s"]))
+            aside = TypeAdapter(list[Look]).validate_python(document.get("set_aside", []))
+            outcome = str(document.get("outcome", ""))
+            return cls(root, question, looks, float(document["spent_s"]), aside, outcome)
         except (KeyError, TypeError, ValueError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
             raise UsageError(f"{root.root / FILE} is damaged: {what}") from error
@@ -76,6 +88,7 @@ class BisectDir:
             **(told or {}),
             "question": self.question.document(),
             "looks": [asdict(look) for look in self.looks],
+            "set_aside": [asdict(look) for look in self.set_aside],
             "spent_s": round(self.spent_s + spent_s, 1),
         }
         write_json(self.root.root / FILE, document)
@@ -83,11 +96,29 @@ class BisectDir:
 
     def fresh_folder(self, name: str) -> RunDir:
         """A folder for a round; what a killed process captured in it stays, under another name."""
+        self._put_away(name, "cut")
+        return RunDir(self.root.root / name)
+
+    def ask_again(self) -> None:
+        """Set the rounds aside for which a version was skipped, those that did not count: the machine may be
+        calmer now. The same rounds, with the same seeds, are played again. An answer that was found stays.
+        """
+        if self._outcome == Outcome.FOUND:
+            return
+        idle = Counter(look.version for look in self.looks if look.not_counted)
+        again = [look for look in self.looks if look.not_counted and idle[look.version] > MOST_LEFT_OUT]
+        for look in again:
+            self.looks.remove(look)
+            self.set_aside.append(replace(look, folder=self._put_away(look.folder, "aside")))
+
+    def _put_away(self, name: str, why: str) -> str:
+        """Give the folder of a round another name, if there is one; the name."""
         folder = self.root.root / name
+        names = (folder.with_name(f"{name}-{why}-{n}") for n in range(1, 10_000))
+        free = next(path for path in names if not path.exists())
         if folder.exists():
-            cut = (folder.with_name(f"{name}-cut-{n}") for n in range(1, 10_000))
-            folder.rename(next(path for path in cut if not path.exists()))
-        return RunDir(folder)
+            folder.rename(free)
+        return free.name
 
 
 def resumed(run_dir: Path, name: str) -> BisectDir:
@@ -107,4 +138,5 @@ def resumed(run_dir: Path, name: str) -> BisectDir:
             f"{kept.question.scenario} has changed since {kept.root.run_id} was begun",
             hint="what was played was another scenario: begin again, or bring the file back",
         )
+    kept.ask_again()
     return kept

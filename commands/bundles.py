@@ -13,6 +13,7 @@ from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import FileToWrite
 from harness.errors import Exit, UsageError
+from harness.rundir import point_latest
 
 DEFAULT_MAX_SIZE = "20MB"
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -87,13 +88,15 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
 def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
     """Unpack a bundle of a run.
 
-    DIR is a new or empty folder; default RUN_DIR/ID, where every command finds the run by its id. Only plain
+    DIR is a new or empty folder; default RUN_DIR/ID: it is the latest run then. Only plain
     files below DIR are written, and no more of them than a bundle may hold. `show`, `trace`, `analyze` and
     `run --replay` take the folder, and the archive itself.
     """
     from bundling.opening import folder_of, open_bundle
 
     opened = open_bundle(bundle, folder or settings.run_dir / folder_of(bundle))
+    if folder is None:
+        point_latest(opened.run)  # what was opened is what one wants to see
     run = opened.run.root
     left_out = [str(line) for line in opened.cover.get("left_out") or ()]
     document = {"schema_version": SCHEMA_VERSION, "folder": str(run), "left_out": left_out}

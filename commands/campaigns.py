@@ -146,7 +146,7 @@ def _hooks(
 
     def judge(run: RunDir) -> Result:
         telemetry.end()
-        return judge_run(run, session, in_campaign=run.root != root.root)
+        return judge_run(settings, run, session, in_campaign=run.root != root.root)
 
     return CampaignHooks(opener.open, injector, judge, on_phase)
 

@@ -55,19 +55,16 @@ def show_plans(
 
 def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
     """Rows of a plan, by what they are about."""
-    size = f"{plan.payload_bytes}..{plan.payload_max_bytes}" if plan.payload_max_bytes else plan.payload_bytes
-    if sizes := plan.payload_sizes:
-        size = f"{size} ({sizes[len(sizes) // 2]} and less is half of them)"
-    if plan.payload_compressible is not None:
-        size = f"{size} (compressible by {plan.payload_compressible / 10:g}%)"
     most = "up to " if plan.profile else ""
-    load = f"{most}{rate_words(plan)} of {size} B for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
+    size = _payload(plan)
+    load = f"{most}{rate_words(plan)} of {size} for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
     loads = [["load", load], *_profile(plan)]
     if is_open(plan) and plan.rate_choice is not None:
         least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
         measured = f"the rate that this machine keeps is measured before the first round; {least}"
         loads.append(["", f"  {measured}, or the run is unknown"])
-    cluster = f"{plan.system} {in_words(plan.version)}{_topology(plan)}{_settings(plan.broker_config)}"
+    ours = f"{in_words(plan.version)}{_topology(plan)}{_settings(plan.broker_config)}"
+    cluster = f"{plan.system} {plan.external.words if plan.external else ours}"
     return {
         "cluster": [["cluster", cluster]],
         "topics": _topics(plan),
@@ -77,6 +74,17 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
         "consumers": [row for consumer in plan.consumers for row in _consumer(consumer)],
         "faults": _faults(timeline, commands),
     }
+
+
+def _payload(plan: Plan) -> str:
+    """Sizes, and how far they can be compressed."""
+    most = f" to {plan.payload_max_bytes}" if plan.payload_max_bytes else ""
+    words = f"{plan.payload_bytes}{most} B"
+    if sizes := plan.payload_sizes:
+        words += f" (half of them up to {sizes[len(sizes) // 2]})"
+    if plan.payload_compressible is not None:
+        words += f", compressible by {plan.payload_compressible / 10:g} %,"
+    return words
 
 
 def _profile(plan: Plan) -> Rows:

@@ -216,9 +216,8 @@ def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
         prefix=file.topics.prefix,
         nodes={name: list(roles) for name, roles in stranger.roles.items()},
     )
-    found = [
-        _replicated(plan.model_copy(update={"external": external}), file.topics.replication) for plan in plans
-    ]
+    copies = file.topics.replication or stranger.found.replication
+    found = [_replicated(plan.model_copy(update={"external": external}), copies) for plan in plans]
     return [with_tag(plan, plan.run_tag) for plan in found]
 
 

@@ -77,10 +77,10 @@ def analyze(
     with closing(settings.progress()) as progress, WarmSession(master) as session:
         session.start()
         if not captured:
-            result = _judge(root, session, progress, hits).result
+            result = _judge(settings, root, session, progress, hits).result
             progress.close()
             return summaries.show_result(settings, root, result)
-        judged = [_judge(each, session, progress) for each in captured]
+        judged = [_judge(settings, each, session, progress) for each in captured]
         campaign = summaries.summarize(
             root,
             [read_plan(each) for each in rounds],
@@ -106,7 +106,7 @@ def _analyze_import(settings: Settings, source: str, master: str | None, hits: P
         run = import_run(tables, settings.run_dir)  # before seconds are spent on a session
         with WarmSession(master) as session:
             session.start()
-            result = _judge(run, session, progress, hits).result
+            result = _judge(settings, run, session, progress, hits).result
     return summaries.show_result(settings, run, result)
 
 
@@ -135,7 +135,13 @@ def planned_rounds(root: RunDir) -> list[RunDir]:
     return [*known, *(each for each in planned if each.root not in {run.root for run in known})]
 
 
-def _judge(run: RunDir, session: WarmSession, progress: BaseProgress, hits: Path | None = None) -> JudgedRun:
+def _judge(
+    settings: Settings,
+    run: RunDir,
+    session: WarmSession,
+    progress: BaseProgress,
+    hits: Path | None = None,
+) -> JudgedRun:
     """Seal what is not sealed yet, and judge."""
     from commands.plans import read_plan
     from commands.summaries import JudgedRun, judge_run
@@ -146,7 +152,7 @@ def _judge(run: RunDir, session: WarmSession, progress: BaseProgress, hits: Path
     seal(run, plan)
     progress.phase("judge", run.run_id)
     in_campaign = (run.root.parent / run.campaign.name).exists()
-    return JudgedRun(plan, run, judge_run(run, session, in_campaign=in_campaign, hits=hits))
+    return JudgedRun(plan, run, judge_run(settings, run, session, in_campaign=in_campaign, hits=hits))
 
 
 @command("show", example="brokerstorm show --html")

@@ -18,10 +18,9 @@ from commands.campaigns import opened_campaign
 from commands.console import Settings
 from commands.plans import for_a_new_run, read_scenario, with_jars
 from commands.preflight import preflight
-from commands.repro_options import refuse_mixture, replaced_versions
+from commands.repro_options import ReproRequest, refuse_mixture, replaced_versions
 from commands.running import MAX_SEED, close_run_folder, repeat_command
-from commands.summaries import JudgedRun, answer_of, arm_versions, show_campaign, summarize
-from commands.telemetry import MetricsRequest
+from commands.summaries import JudgedRun, answer_of, arm_versions, show_campaign, show_stopped, summarize
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.rundir import RunDir, new_run, write_json
 
@@ -40,28 +39,6 @@ DEFAULT_ROUNDS = 10
 MOST_AGAIN = 2
 #: Rounds of a hunt in a row that do not count after which it ends.
 MOST_IDLE = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReproRequest:
-    """The command line of `repro`."""
-
-    bug: str
-    pair: str
-    rounds: int | None
-    quick: bool
-    seed: int | None
-    overrides: tuple[str, ...]
-    client_jars: Path | None
-    affected: str = ""
-    fixed: str = ""
-    keep_up: bool
-    offline: bool
-    runtime: str
-    master: str | None
-    until_hit: bool = False
-    max_time_s: float | None = None
-    metrics: MetricsRequest | None = None
 
 
 @dataclass(slots=True)
@@ -109,34 +86,6 @@ class Reproduction:
         )
 
 
-def as_in_run(settings: Settings, request: ReproRequest) -> ReproRequest:
-    """The request, or what was asked when the folder or bundle was made that stands in the place of a bug.
-
-    Raises:
-        UsageError: it holds no reproduction.
-    """
-    from bundling.opening import is_bundle, run_of
-    from harness.rundir import read_json, reading
-
-    if not (Path(request.bug).is_dir() or is_bundle(request.bug)):
-        return request
-    run = run_of(settings.run_dir, f"{request.bug}/" if Path(request.bug).is_dir() else request.bug)
-    asked = read_json(run.campaign) if run.campaign.exists() else {}
-    with reading(run):
-        question = (asked.get("reproduction") or {}).get("question")
-        if not question:
-            raise UsageError(f"{run.root} was not left by `repro`", hint="`run --replay` repeats its faults")
-        is_asked = request.rounds or request.quick
-        return replace(
-            request,
-            bug=str(run.scenario),
-            pair=request.pair or str(question["pair"]),
-            seed=int(asked["seed"]) if request.seed is None else request.seed,
-            quick=request.quick if is_asked else bool(question["quick"]),
-            rounds=request.rounds if is_asked else int(question["rounds"]),
-        )
-
-
 def repro_request(settings: Settings, request: ReproRequest) -> int:
     """Compare, print the summary, return the exit code.
 
@@ -149,7 +98,9 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
         _run(settings, request, asked)
     except BrokerstormError as error:
         if asked.judged:
-            asked.summary(time.monotonic() - began)
+            so_far = asked.summary(time.monotonic() - began)
+            if not settings.json:  # its one document is the error
+                show_stopped(settings, asked.root, so_far)
         close_run_folder(asked.root, error)
         raise
     return show_campaign(settings, asked.root, asked.summary(time.monotonic() - began))
@@ -168,7 +119,8 @@ def prepare(settings: Settings, request: ReproRequest, root: RunDir | None = Non
     scenario = read_scenario(request.bug, request.overrides)
     question = _question(scenario, request)
     if replaced := [*replaced_versions(scenario, question, request)]:
-        scenario = read_scenario(request.bug, (*request.overrides, *replaced))
+        question = replace(question, overrides=(*request.overrides, *replaced))
+        scenario = read_scenario(request.bug, question.overrides)
     seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
     # Refused before a folder is made.
     pairs = _plans(scenario, question, seed, request.client_jars)
@@ -219,11 +171,8 @@ def _question(scenario: Scenario, request: ReproRequest) -> Question:
     if pair not in bug.pairs:
         raise UsageError(f"{scenario.name} has no pair {pair!r}", hint=f"its pairs: {', '.join(bug.pairs)}")
     refuse_mixture(request)
-    rounds = (
-        1
-        if request.until_hit
-        else request.rounds or (scenario.rounds if scenario.rounds > 1 else DEFAULT_ROUNDS)
-    )
+    usual = scenario.rounds if scenario.rounds > 1 else DEFAULT_ROUNDS
+    rounds = 1 if request.until_hit else request.rounds or usual
     is_early = request.quick or request.until_hit
     if not is_early and rounds < fewest_rounds():
         raise UsageError(
@@ -244,6 +193,7 @@ def _question(scenario: Scenario, request: ReproRequest) -> Question:
         quick=is_early,
         witness=bug.witness,
         until_hit=request.until_hit,
+        overrides=request.overrides,
     )
 
 

@@ -1,42 +1,47 @@
-"""Options of `repro`: which do not go together, and versions that take the place of those of the arms."""
+"""Options of `repro`: which do not go together, versions in place of those of the arms, and what an earlier
+one was asked."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from commands.plans import pinned_version
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from analysis.verdict.campaign import Question
+    from commands.console import Settings
+    from commands.telemetry import MetricsRequest
     from harness.scenario.model import Scenario
 
 
-class Replaced(Protocol):
-    """Versions as they were asked for; empty = as the bug file says."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproRequest:
+    """The command line of `repro`."""
 
-    @property
-    def affected(self) -> str: ...
-    @property
-    def fixed(self) -> str: ...
+    bug: str
+    pair: str
+    rounds: int | None
+    quick: bool
+    seed: int | None
+    overrides: tuple[str, ...]
+    client_jars: Path | None
+    affected: str = ""
+    fixed: str = ""
+    keep_up: bool
+    offline: bool
+    runtime: str
+    master: str | None
+    until_hit: bool = False
+    max_time_s: float | None = None
+    metrics: MetricsRequest | None = None
 
 
-class Early(Replaced, Protocol):
-    """What decides when to stop."""
-
-    @property
-    def quick(self) -> bool: ...
-    @property
-    def rounds(self) -> int | None: ...
-    @property
-    def until_hit(self) -> bool: ...
-    @property
-    def max_time_s(self) -> float | None: ...
-
-
-def replaced_versions(scenario: Scenario, question: Question, request: Replaced) -> Iterator[str]:
+def replaced_versions(scenario: Scenario, question: Question, request: ReproRequest) -> Iterator[str]:
     """``--affected`` and ``--fixed`` as settings: they replace the versions in which the two arms differ."""
     from harness.scenario.file import variants
 
@@ -80,7 +85,7 @@ def _places(scenario: Scenario) -> dict[str, tuple[str, str]]:
     return found
 
 
-def refuse_mixture(request: Early) -> None:
+def refuse_mixture(request: ReproRequest) -> None:
     """Raises: UsageError: options that do not go together."""
     if request.max_time_s is not None and not request.until_hit:
         raise UsageError("--max-time bounds --until-hit", hint="add --until-hit, or leave out --max-time")
@@ -89,3 +94,34 @@ def refuse_mixture(request: Early) -> None:
             "--until-hit runs the affected version until it shows the bug",
             hint="leave out --quick, --rounds and --fixed",
         )
+
+
+def as_in_run(settings: Settings, request: ReproRequest) -> ReproRequest:
+    """The request, or what was asked when the folder or bundle was made that stands in the place of a bug.
+
+    Raises:
+        UsageError: it holds no reproduction.
+    """
+    from bundling.opening import is_bundle, run_of
+    from harness.rundir import read_json, reading
+
+    if not (Path(request.bug).is_dir() or is_bundle(request.bug)):
+        return request
+    run = run_of(settings.run_dir, f"{request.bug}/" if Path(request.bug).is_dir() else request.bug)
+    asked = read_json(run.campaign) if run.campaign.exists() else {}
+    with reading(run):
+        question = (asked.get("reproduction") or {}).get("question")
+        if not question:
+            raise UsageError(f"{run.root} was not left by `repro`", hint="`run --replay` repeats its faults")
+        again = replace(
+            request,
+            bug=str(run.scenario),
+            pair=request.pair or str(question["pair"]),
+            seed=int(asked["seed"]) if request.seed is None else request.seed,
+            overrides=(*question.get("overrides", ()), *request.overrides),
+        )
+        if request.rounds or request.quick or request.until_hit:
+            return again
+        if question.get("until_hit"):
+            return replace(again, until_hit=True)
+        return replace(again, quick=bool(question["quick"]), rounds=int(question["rounds"]))

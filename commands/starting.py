@@ -295,7 +295,8 @@ def repro(settings: Settings, otlp: str | None, prometheus: str | None, **given:
     the affected version and not in the fixed one), 1 if it is not, 3 if that could not be decided. With
     --until-hit it is 0 if it was seen, 1 if it was not, and then the summary bounds its rate.
     """
-    from commands.repro import ReproRequest, as_in_run, repro_request
+    from commands.repro import repro_request
+    from commands.repro_options import ReproRequest, as_in_run
 
     request = ReproRequest(metrics=metrics_request(otlp, prometheus), **given)
     return repro_request(settings, as_in_run(settings, request))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands.console import Settings
+from commands.console import Settings, reader_may_leave
 from harness.toolchains.own_builds import own_build
 
 if TYPE_CHECKING:
@@ -30,14 +30,19 @@ class JudgedRun:
 
 
 def judge_run(
-    run: RunDir, session: WarmSession, *, in_campaign: bool = False, hits: Path | None = None
+    settings: Settings,
+    run: RunDir,
+    session: WarmSession,
+    *,
+    in_campaign: bool = False,
+    hits: Path | None = None,
 ) -> Result:
     """Judge a sealed run; writes result.json, report.html and junit.xml, and every hit to ``hits``."""
     from analysis.report.html import write_run_page
     from analysis.report.junit import write_run_xml
     from analysis.spark.judge import judge
 
-    result = judge(run, session.get(), hits=hits)
+    result = judge(run, session.get(), hits=hits, stopped=settings.interrupts.raise_if_stopped)
     write_run_page(run, result, up="../report.html" if in_campaign else "")
     write_run_xml(run, result)
     return result
@@ -184,6 +189,16 @@ def show_campaign(settings: Settings, root: RunDir, campaign: Campaign) -> int:
         lambda: printed(console(sys.stdout, color=settings.color), campaign, report=_report(root)),
     )
     return campaign.exit_code
+
+
+def show_stopped(settings: Settings, root: RunDir, campaign: Campaign) -> None:
+    """Print for people what a `repro` that was stopped had found."""
+    from analysis.report.terminal import console
+    from analysis.report.terminal_repro import print_reproduction
+
+    out = console(sys.stdout, color=settings.color)
+    with reader_may_leave():
+        print_reproduction(out, campaign, report=_report(root), is_stopped=True)
 
 
 def _report(run: RunDir) -> Path | None:

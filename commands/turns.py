@@ -15,6 +15,7 @@ from commands.console import Settings
 from commands.nights import Played
 from commands.plans import choose_plans, needs_of, read_scenario
 from commands.preflight import clients_of
+from commands.repro_options import ReproRequest
 from commands.upkeep import end_leftovers, fetch_files, fetch_spark
 from harness.errors import BrokerstormError
 from harness.rundir import RunDir
@@ -212,7 +213,7 @@ class LiveBed:
             "master": None,
         }
         if cell.pair:
-            asked = repro.ReproRequest(
+            asked = ReproRequest(
                 bug=cell.scenario, pair=cell.pair, rounds=cell.tries, quick=True, client_jars=None, **shared
             )
             reproduction = repro.prepare(self._settings, asked, root)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from analysis.verdict.sequential import Decision, SequentialTest
+from analysis.verdict.sequential import Decision, SequentialTest, one_of_each
 from shrinking.ddmin import ddmin, single
 from shrinking.record import Record, Seen, Step, key_of
 from shrinking.reductions import Group, Reduction, Shape, cost
@@ -200,7 +200,7 @@ class Search:
     def _said(self, test: SequentialTest, refused: str, key: str) -> str:
         if refused:
             return f"cannot be run: {refused}"
-        reasons = dict.fromkeys(seen.why_not for seen in self.record.rounds(key) if seen.why_not)
+        reasons = one_of_each(seen.why_not for seen in self.record.rounds(key) if seen.why_not)
         told = str(test)
         if test.shown and test.decision is Decision.NOT_SHOWN:
             told = told.replace("not shown in", "not shown: only in")
@@ -227,4 +227,5 @@ class Search:
         (seconds, messages), (less_s, fewer) = cost(self.smallest), cost(candidate)
         if messages == fewer:
             return ""
-        return f"saves {seconds - less_s:.3g} s and {messages - fewer:,} messages a round"
+        shorter = f"{seconds - less_s:.3g} s and " if seconds > less_s else ""
+        return f"saves {shorter}{messages - fewer:,} messages a round"

@@ -101,12 +101,13 @@ def _chart(
         line = plot.line(x="t", y="value", source=source, color=_COLOURS[number % len(_COLOURS)], **look)
         tips = [("", words.plain(one.name).replace("@", "")), ("at", "@at"), (unit, "@value{0,0.[00]}")]
         plot.add_tools(HoverTool(renderers=[line], tooltips=tips))
-    plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[0]")
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
     if plot.legend:
         legend_above(plot)
-    return Chart(
-        key, title, plot, f"{text} Nodes are solid lines, clients dashed.", *_table(usage, values, unit)
-    )
+    lines = "Nodes are solid lines, clients dashed."
+    if not any(one.role == "node" for one in usage):  # of a cluster that somebody else started
+        lines = "No figures of nodes were captured."
+    return Chart(key, title, plot, f"{text} {lines}", *_table(usage, values, unit))
 
 
 def _with_gaps(times: Sequence[float], values: Sequence[float | None]) -> tuple[list[float], list[float]]:

@@ -134,8 +134,8 @@ def _subtitle(result: Result) -> str:
 
 def pass_sentence(result: Result) -> str:
     """The result of a clean run in one sentence."""
-    fired = sum(not fault.skipped for fault in result.faults)
-    through = f" through {words.plural(fired, 'fault')}" if fired else ""
+    effective = sum(fault.effective for fault in result.faults if not fault.skipped)
+    through = f" through {words.plural(effective, 'fault')}" if effective else ""
     checks = f"all {len(result.coverage)} validity checks passed"
     held = f", {words.plural(len(result.thresholds), 'threshold')} held" if result.thresholds else ""
     return f"every promise that the settings make was kept{through}{held}; {checks}"
@@ -168,6 +168,9 @@ def rate_line(rate: dict[str, float]) -> str:
 
 
 def latency_line(latency_ms: dict[str, float], no_intended_times: str = "") -> str:
+    """``p50 13 ms   ...   from the intended time``; a dash where no send of the load was answered."""
+    if not latency_ms:
+        return "–"
     names = (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"), ("max", "max"))
     parts = [f"{label} {words.millis(latency_ms[key])}" for key, label in names if key in latency_ms]
     line = f"{'   '.join(parts)}   {words.latency_from(no_intended_times)}"

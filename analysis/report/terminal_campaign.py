@@ -35,8 +35,11 @@ def print_campaign(out: Console, campaign: Campaign, *, report: Path | None = No
     emit(out, *parts, next_steps(campaign, report))
 
 
-def next_steps(campaign: Campaign, report: Path | None) -> RenderableType:
-    """Where the report lies, how to look at the first witness and to repeat the campaign, the exit code."""
+def next_steps(campaign: Campaign, report: Path | None, *, is_stopped: bool = False) -> RenderableType:
+    """Where the report lies, how to look at the first witness and to repeat the campaign, the exit code.
+
+    ``is_stopped``: before it was over, so that the command ends with another one.
+    """
     lines: list[tuple[str, Text | str]] = []
     if report is not None:
         lines.append(("report", str(report)))
@@ -48,8 +51,8 @@ def next_steps(campaign: Campaign, report: Path | None) -> RenderableType:
         ]
     if outcome_of(campaign) is Expectation.UNDECIDED:
         lines.append(unknown_help())
-    lines += [("repeat", for_terminal(words.plain(campaign.command))), ("exit", str(campaign.exit_code))]
-    return rows(lines)
+    lines.append(("repeat", for_terminal(words.plain(campaign.command))))
+    return rows(lines if is_stopped else [*lines, ("exit", str(campaign.exit_code))])
 
 
 def outcome_of(campaign: Campaign) -> Expectation:

@@ -24,8 +24,10 @@ STYLE = {
 QUICK = "stopped early, so neither rate nor p; run it without --quick for a proof"
 
 
-def print_reproduction(out: Console, campaign: Campaign, *, report: Path | None = None) -> None:
-    """The summary of `repro`."""
+def print_reproduction(
+    out: Console, campaign: Campaign, *, report: Path | None = None, is_stopped: bool = False
+) -> None:
+    """The summary of `repro`; ``is_stopped``: of the rounds before it was stopped."""
     reproduction = campaign.reproduction
     assert reproduction is not None
     parts: list[RenderableType] = [_banner(campaign, reproduction)]
@@ -33,7 +35,7 @@ def print_reproduction(out: Console, campaign: Campaign, *, report: Path | None 
     parts += ["", _side_by_side(campaign, reproduction), ""]
     for variant in campaign.variants:
         parts += witness_of(variant, out.width)
-    emit(out, *parts, next_steps(campaign, report))
+    emit(out, *parts, next_steps(campaign, report, is_stopped=is_stopped))
 
 
 def sentences(campaign: Campaign, reproduction: Reproduction) -> list[str]:
@@ -47,7 +49,7 @@ def reproduction_rows(campaign: Campaign, reproduction: Reproduction) -> list[tu
     """Label and one cell an arm: the table of the console and of the page."""
     question, arms = reproduction.question, campaign.variants
     table = [
-        ("version", [arm.version or "–" for arm in arms]),
+        ("version", [_version(arm, question) for arm in arms]),
         ("expected", [question.expect, f"no {question.expect}"]),
         ("found", [found(arm) for arm in arms]),
         ("rounds", [_counted(arm) for arm in arms]),
@@ -68,6 +70,12 @@ def p_text(reproduction: Reproduction) -> str:
     if reproduction.p_value is None:
         return "" if reproduction.question.quick else "–"
     return f"{reproduction.p_value:.2g}  (Fisher's exact test, two-sided)"
+
+
+def _version(arm: VariantResult, question: Question) -> str:
+    """What was run; the name of the arm and its text may speak of the bug file's own version."""
+    is_set = any(each.startswith(f"variants.{arm.name}.") for each in question.overrides)
+    return (arm.version or "–") + (", in place of the bug file's" if is_set else "")
 
 
 def _counted(arm: VariantResult) -> str:

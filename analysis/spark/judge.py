@@ -42,6 +42,7 @@ def judge(
     *,
     root_uri: str | None = None,
     hits: Path | None = None,
+    stopped: Callable[[], None] = lambda: None,
 ) -> Result:
     """Judge a sealed run and write result.json.
 
@@ -49,13 +50,16 @@ def judge(
         root_uri: where executors find the run's ``sealed`` folder, any URI that pyarrow.fs knows; None =
             the run folder, which they must then be able to read.
         hits: a Parquet file for every hit (`analysis.verdict.hits_file`); None = witnesses only.
+        stopped: raises if a signal came, which ends a job without a word of its own; nothing is written then.
 
     Raises:
         UsageError: plan, manifest or all sealed tables are missing or cannot be read. (A sealed file that is
             missing or was changed is not an error: what rests on it is unknown.)
     """
     began = time.monotonic()
-    judged = judged_buckets(run, partial(run_tasks, session), root_uri=root_uri, with_hits=hits is not None)
+    judged = judged_buckets(
+        run, partial(run_tasks, session, stopped), root_uri=root_uri, with_hits=hits is not None
+    )
     result = judged.result(time.monotonic() - began)
     write_result(run, result)
     if hits is not None:
@@ -136,7 +140,7 @@ def read_files(run: RunDir) -> RunFiles:
     )
 
 
-def run_tasks(session: SparkSession, task: Task) -> list[BucketReport]:
+def run_tasks(session: SparkSession, stopped: Callable[[], None], task: Task) -> list[BucketReport]:
     """One report a unit of the task's order. A job that Spark gives up is one report with its error."""
     count = len(task.order)
     if not count:
@@ -145,6 +149,7 @@ def run_tasks(session: SparkSession, task: Task) -> list[BucketReport]:
         frame = session.range(0, count, 1, count).mapInArrow(partial(judge_batches, task), SCHEMA)
         rows = frame.collect()
     except Exception as error:  # noqa: BLE001 - a worker that died takes the job with it: unknown
+        stopped()  # the gateway makes an error of its own of what a signal raises in it
         return [BucketReport(SECOND_PASS, error=f"the Spark job failed: {spark_reason(error)}")]
     return [pickle.loads(row["report"]) for row in rows]
 

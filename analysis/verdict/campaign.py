@@ -173,7 +173,8 @@ class Question:
 
     ``counter``: of the exposure, empty = none is needed. ``rounds``: counted rounds of each arm. ``quick``:
     stop at the first affected hit and one fixed round. ``until_hit``: only the affected version, with
-    fresh seeds until it shows; ``rounds`` then says nothing.
+    fresh seeds until it shows; ``rounds`` then says nothing. ``overrides``: KEY=VALUE of everything that was
+    set over the bug file.
     """
 
     bug: str
@@ -188,6 +189,7 @@ class Question:
     quick: bool
     witness: str = ""  # what tells the bug from another one of its class; empty = the class does
     until_hit: bool = False
+    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from analysis.findings import Verdict
 from analysis.verdict.campaign import CLEAN, Proved, Question, Rate, Reproduction, RunSummary, VariantResult
+from analysis.verdict.sequential import one_of_each
 from analysis.verdict.statistics import ALPHA, CONFIDENCE, clopper_pearson, fisher_exact, highest_rate
 
 AFFECTED, FIXED = "affected", "fixed"
@@ -125,13 +126,13 @@ def _hunted(question: Question, bad: VariantResult) -> tuple[Proved, str]:
     """Of rounds with fresh seeds until it shows: where it did, or the bound on its rate if it did not."""
     counted = [run for run in bad.runs if not run.not_counted]
     if not counted:
-        return Proved.UNKNOWN, "; ".join(
-            dict.fromkeys(run.not_counted for run in bad.runs)
-        ) or "no round was run"
+        reasons = one_of_each(run.not_counted for run in bad.runs)
+        return Proved.UNKNOWN, "; ".join(reasons) or "no round was run"
     met = sum(run.exposure.get(question.counter, 0) for run in counted)
     exposed = f" with {question.counter} {met:,}" if question.counter else ""
     if bad.hits:
-        return Proved.SEEN, f"seen in round {counted[-1].round}, the {bad.counted}. that counts{exposed}"
+        before = f"after {bad.counted - 1} without it" if bad.counted > 1 else "the first that counts"
+        return Proved.SEEN, f"seen in round {counted[-1].round}, {before}{exposed}"
     return Proved.NOT_REPRODUCED, (
         f"not seen in {bad.counted} round{'s' if bad.counted > 1 else ''}{exposed}: "
         f"rate below {100 * highest_rate(bad.counted):.2g} % with {100 * CONFIDENCE:.0f} %"
@@ -154,7 +155,7 @@ def _what_is_missing(question: Question, bad: VariantResult, good: VariantResult
     short = [arm for arm in (bad, good) if arm.counted < wanted]
     reasons = [run.not_counted for arm in short for run in arm.runs if run.not_counted]
     texts = [f"{arm.counted} of {wanted} rounds of {arm.name} count" for arm in short]
-    return "; ".join([", ".join(texts) or "it was stopped early", *dict.fromkeys(reasons)])
+    return "; ".join([", ".join(texts) or "it was stopped early", *one_of_each(reasons)])
 
 
 def _rate(arm: VariantResult) -> Rate:

@@ -11,9 +11,14 @@ A. Wald, Sequential Tests of Statistical Hypotheses, Ann. Math. Statist. 16(2), 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import exp, inf, log
+from typing import Final
+
+_NUMBER: Final = re.compile(r"[\d,.]*\d")
 
 
 class Decision(StrEnum):
@@ -125,12 +130,20 @@ class SequentialTest:
         if self.error is not None:
             text += f" (error at most {100 * self.error:.2g} %)"
         if self.left_out:
-            text += f", {len(self.left_out)} did not count: {'; '.join(dict.fromkeys(self.left_out))}"
+            text += f", {len(self.left_out)} did not count: {'; '.join(one_of_each(self.left_out))}"
         return text
 
     def _refuse_if_over(self) -> None:
         if self.is_over:
             raise ValueError(f"the test is over: {self}")
+
+
+def one_of_each(reasons: Iterable[str]) -> list[str]:
+    """Reasons of rounds without their repetitions, which differ in numbers only."""
+    kinds: dict[str, str] = {}
+    for reason in reasons:
+        kinds.setdefault(_NUMBER.sub("", reason), reason)
+    return [*kinds.values()]
 
 
 def _log(rate: float) -> float:

@@ -174,10 +174,11 @@ class Campaign(Generic[ResultT]):
             offline=self._offline,
         )
         outcome = live.execute()
-        if not is_last:
+        # The cores are the judge's now; and the next round must not begin where this one broke something.
+        if self._interrupts.stop.is_set() or not (self._keep_up if is_last else outcome.is_restored):
+            self.close()
+        elif not is_last:
             self._delete_topics(plan)
-        elif not self._keep_up:
-            self.close()  # the cores are the judge's now
         self._progress.phase("seal", "raw rows to Parquet")
         seal(run, plan)
         if self._interrupts.stop.is_set() and outcome.not_healed:
@@ -202,7 +203,8 @@ class Campaign(Generic[ResultT]):
             return self._cluster
         self.close()
         nodes = f"topology {plan.topology}" if plan.topology else "three nodes"
-        self._progress.phase("up", f"{plan.system} {in_words(plan.version)}, {nodes}")
+        ours = f"{in_words(plan.version)}, {nodes}"
+        self._progress.phase("up", f"{plan.system} {plan.external.words if plan.external else ours}")
         self._key = key
         self._cluster = self._hooks.open_cluster(plan, self._root)
         self._is_cold = True

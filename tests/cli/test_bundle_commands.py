@@ -11,10 +11,10 @@ from analysis.spark.session import WarmSession
 from bundling.archive import write_archive
 from cli import main
 from commands import starting
-from commands.repro import ReproRequest, as_in_run
+from commands.repro_options import ReproRequest, as_in_run
 from commands.running import RunRequest
 from harness.errors import Exit, UsageError
-from harness.rundir import RunDir, read_json, write_json
+from harness.rundir import RunDir, find_run, read_json, write_json
 from tests.cli.answers import refuse_to_start
 from tests.planted.campaign import LOST, leave_campaign
 
@@ -59,6 +59,7 @@ def test_an_opened_bundle_says_what_the_run_said(
 
 def test_an_opened_bundle_has_its_pages_and_its_issue(runs: Path) -> None:
     run = RunDir(runs / "there" / "runs" / CAMPAIGN)
+    assert find_run(runs / "there" / "runs", None).root == run.root, "what was opened is the latest"
     assert "acked-lost" in run.report.read_text()
     assert [each.report.exists() for each in run.rounds()] == [True, True]
     issue = (run.root / "issue.md").read_text()
@@ -120,8 +121,13 @@ def test_repro_repeats_what_was_asked(runs: Path, tmp_path: Path) -> None:
     document = read_json(run.campaign)
     write_json(run.campaign, document | {"reproduction": {"question": question}})
     asked = as_in_run(settings, request)
-    write_json(run.campaign, document)
     assert (asked.bug, asked.pair, asked.seed, asked.quick) == (str(run.scenario), "a-b", 7, True)
+    replaced = {"until_hit": True, "overrides": ["variants.a.override.load.producers.p.client_version=2.0"]}
+    write_json(run.campaign, document | {"reproduction": {"question": question | replaced}})
+    hunt = as_in_run(settings, request)
+    write_json(run.campaign, document)
+    assert (hunt.until_hit, hunt.quick, hunt.rounds) == (True, False, None), "a hunt stays one"
+    assert hunt.overrides == tuple(replaced["overrides"]), "with the versions that were compared"
 
 
 @pytest.mark.long

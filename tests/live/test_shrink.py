@@ -25,7 +25,7 @@ load:
   consumers:
     billing: {group: billing}
 faults:
-  - {fault: leader-move, topic: clicks, at: 2s}
+  - {fault: client-freeze, target: "client:consumer", at: 2s, for: 1s}
   - {fault: pause, target: "leader-of:orders", at: 6s, for: 5s}
 require: {delivery: durable, rate_ratio: 0}
 variants:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,16 +19,6 @@ pytestmark = pytest.mark.spark
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "ask-the-history.md"
 QUESTIONS = re.findall(r"^## (.+?)$(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 TYPES = {"varchar", "int64", "double", "uint64"}
-
-
-@contextlib.contextmanager
-def standing_in(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +46,7 @@ def test_both_engines_give_the_same_answer(
     folder: Path, question: str, text: str, spark: SparkSession
 ) -> None:
     duck, sql = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    with standing_in(folder):
+    with contextlib.chdir(folder):
         answer = rows(duck)
         assert rows(sql.replace("history.parquet", str(folder / "history.parquet"))) == answer
     expected = {"classes": ["kafka-storm", "acked-lost", "3", "36"], "slower": ["slower"]}

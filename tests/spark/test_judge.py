@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import analysis.spark.judge
 from analysis.findings import Result, Status, Verdict
 from analysis.spark.judge import judge
-from harness.errors import UsageError
+from harness.errors import Interrupted, UsageError
 from harness.rundir import RunDir, read_json, write_json
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History
@@ -196,6 +196,22 @@ def test_a_python_worker_that_dies_is_unknown(
     result = judge(run, spark)
     assert result.verdict is Verdict.UNKNOWN
     assert any("the Spark job failed" in reason for reason in result.reasons), result.reasons
+
+
+def test_a_signal_is_not_taken_for_a_result(tmp_path: Path) -> None:
+    """Py4J makes an error of its own of what a signal raises in it."""
+
+    class Gateway:
+        def range(self, *_: int) -> None:
+            raise RuntimeError("An error occurred while calling o113.collectToPython")
+
+    def stopped() -> None:
+        raise Interrupted("stopped by SIGTERM", signal_number=15)
+
+    run = write(clean(), tmp_path / "run")
+    with pytest.raises(Interrupted):
+        judge(run, cast("SparkSession", Gateway()), stopped=stopped)
+    assert not run.result.exists()
 
 
 def test_an_unsealed_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -132,6 +132,40 @@ def test_a_version_whose_rounds_do_not_count_is_skipped(tmp_path: Path) -> None:
     assert told["cost"]["rounds"] - told["cost"]["counted"] == 4
 
 
+def test_a_version_that_was_skipped_is_asked_again_on_a_calmer_machine(tmp_path: Path) -> None:
+    def busy(version: str, number: int) -> bool | str:
+        if version == "1.14.0" and number != 2:
+            return "sends were open at the end"
+        return fixed_in("1.14.0")(version, number)
+
+    kept = kept_in(tmp_path)
+    first = Player(kept, busy)
+    told = conclude(kept, first, lambda text: None)
+    assert (told["outcome"], told["between"], told["first"]) == ("narrowed", ["1.14.0"], "1.15.0")
+    for number in (1, 3, 4, 5):
+        (tmp_path / f"1.14.0-{number}").mkdir()
+
+    calm = BisectDir.load(RunDir(tmp_path))
+    calm.ask_again()
+    again = Player(calm, fixed_in("1.14.0"))
+    told = conclude(calm, again, lambda text: None)
+    assert (told["outcome"], told["first"]) == ("found", "1.14.0")
+    assert [play for play in again.played if play[0] == "1.14.0"] == [
+        ("1.14.0", number) for number in (1, 3, 4, 5, 6, 7, 8)
+    ], "what counted is kept, the others have their seeds again"
+    assert set(first.played).isdisjoint(set(again.played) - {("1.14.0", n) for n in (1, 3, 4, 5)})
+    assert [each["folder"] for each in told["set_aside"]] == [
+        f"1.14.0-{number}-aside-1" for number in (1, 3, 4, 5)
+    ]
+    assert all((tmp_path / each["folder"]).is_dir() for each in told["set_aside"])
+
+    found = BisectDir.load(RunDir(tmp_path))
+    found.ask_again()
+    player = Player(found, busy)
+    assert conclude(found, player, lambda text: None)["first"] == "1.14.0"
+    assert not player.played, "an answer that was found stays"
+
+
 def test_an_end_that_is_not_what_it_was_said_to_be_ends_it(tmp_path: Path) -> None:
     told = run(tmp_path / "bad", lambda version, number: False)
     assert (told["outcome"], told["exit_code"], told["first"]) == ("not confirmed", 1, "")

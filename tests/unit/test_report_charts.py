@@ -98,3 +98,9 @@ def test_processes_that_ran_only_after_the_load_are_not_drawn_beside_it() -> Non
     assert [row[:2] for row in cpu.table] == [
         ("kafka-1", "node"), ("kafka-2", "node"), ("producer-1", "client")]  # fmt: skip
     assert "clients: at most 0.46 cores, producer-1" in cpu.summary
+
+
+def test_nodes_that_somebody_else_started_are_said_to_have_no_figures() -> None:
+    clients = [one for one in passing().usage if one.role == "client"]
+    (cpu,) = [c for c in charts(passing(usage=clients)) if c.key == "cpu"]
+    assert cpu.summary.endswith("No figures of nodes were captured.")

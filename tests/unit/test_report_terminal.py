@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +83,9 @@ def test_a_clean_run_says_what_it_showed() -> None:
     assert text.startswith(" PASS ")
     assert "every promise that the settings make was kept through 3 faults" in text
     assert "finding" not in text
+    first, *others = passing().faults
+    in_vain = replace(passing(), faults=[replace(first, effective=False), *others])
+    assert "kept through 2 faults" in said(in_vain)
 
 
 def test_unknown_names_every_gap_and_what_is_missing() -> None:
@@ -104,6 +108,7 @@ def test_a_run_that_never_sent_anything_can_be_shown() -> None:
         sends={}, rate={}, latency_ms={}, findings=[], faults=[], rows={}, coverage=[], duration_s={}
     )
     assert "0 attempted" in said(empty)
+    assert re.search(r"^latency +–$", said(empty), re.MULTILINE)
 
 
 def test_a_pipe_gets_no_escape_codes_no_trailing_blanks_and_at_most_100_columns() -> None:

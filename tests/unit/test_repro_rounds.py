@@ -13,8 +13,8 @@ import pytest
 from analysis.findings import Result
 from commands import repro
 from commands.plans import read_scenario
-from commands.repro import Reproduction, ReproRequest
-from commands.repro_options import replaced_versions
+from commands.repro import Reproduction
+from commands.repro_options import ReproRequest, replaced_versions
 from commands.summaries import arm_versions, client_version
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.model import Plan

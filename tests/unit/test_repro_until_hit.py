@@ -13,7 +13,7 @@ from commands import repro
 from commands.console import Settings
 from commands.repro import Reproduction
 from commands.repro_options import refuse_mixture
-from harness.errors import UsageError
+from harness.errors import Interrupted, UsageError
 from harness.run.campaign import Campaign
 from harness.run.interrupts import Interrupts
 from tests.report_samples import passing
@@ -56,7 +56,7 @@ def test_it_goes_on_with_fresh_seeds_until_it_shows(hunt: Callable[..., Any]) ->
     assert len({plan.run_tag for plan in played.plans}) == 5
     whole = asked.summary(1.0)
     assert (whole.exit_code, whole.reproduction.outcome) == (0, "seen")
-    assert whole.reproduction.why == "seen in round 5, the 5. that counts with faults_effective 15"
+    assert whole.reproduction.why == "seen in round 5, after 4 without it with faults_effective 15"
     assert [arm.role for arm in whole.variants] == ["affected"]
     assert whole.command.endswith("--seed 7 --until-hit")
 
@@ -73,6 +73,31 @@ def test_what_never_shows_is_bounded(hunt: Callable[..., Any], monkeypatch: pyte
         f"rate below {100 * (1 - 0.05 ** (1 / counted)):.2g} % with 95 %"
     )
     assert whole.command.endswith("--until-hit --max-time 20s")
+
+
+def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
+    hunt: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def stopped(settings: object, request: object, asked: Reproduction) -> None:
+        def play(plan: Any, name: str) -> Result:
+            if name.endswith("-3"):
+                raise Interrupted("stopped by SIGTERM", signal_number=15)
+            return CLEAN
+
+        repro._play(cast("Campaign[Result]", Campaigned(play)), asked, Notes())
+
+    monkeypatch.setattr(repro, "_run", stopped)
+    settings = Settings(False, True, 0, False, tmp_path / "runs", Interrupts())
+    with pytest.raises(Interrupted):
+        repro.repro_request(settings, request(tmp_path / "lost.yaml", until_hit=True, affected="2.16.0"))
+    out = capsys.readouterr().out
+    assert "not seen in 2 rounds with faults_effective 6: rate below 78 %" in out
+    assert "repeat " in out
+    assert "exit " not in out, "the signal decides it"
+    assert "2.16.0, in place of the bug file's" in out
 
 
 def test_rounds_that_never_count_end_as_unknown(hunt: Callable[..., Any]) -> None:

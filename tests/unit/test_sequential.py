@@ -83,6 +83,13 @@ def test_rounds_without_exposure_do_not_count_and_are_told() -> None:
     assert str(test) == "undecided in 0 of 0 rounds, 2 did not count: no fault took effect"
 
 
+def test_a_reason_with_other_numbers_is_told_once() -> None:
+    test = SequentialTest()
+    for why in ("4,222 sends were open", "no fault took effect", "51 sends were open"):
+        test.leave_out(why)
+    assert str(test).endswith("3 did not count: 4,222 sends were open; no fault took effect")
+
+
 def test_it_is_given_up_undecided_and_takes_no_more_rounds() -> None:
     test = SequentialTest(most_rounds=3)
     for shown in (True, False, False):

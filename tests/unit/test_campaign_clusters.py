@@ -1,0 +1,84 @@
+"""Which rounds of a campaign share a cluster: not the one after a round that left it in pieces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.errors import Interrupted
+from harness.run import campaign as module
+from harness.run.campaign import Campaign, CampaignHooks
+from harness.run.interrupts import Interrupts
+from harness.run.lifecycle import RunOutcome
+from harness.rundir import RunDir
+from tests.unit.test_repro_rounds import Notes
+
+WHOLE, BROKEN = RunOutcome("complete"), RunOutcome("complete", is_restored=False)
+PLAN: Any = SimpleNamespace(
+    system="kafka",
+    version="4.1.2",
+    external=None,
+    topology="",
+    broker_config={},
+    limits={"ready": 1.0},
+    variant="a",
+)
+
+
+class Opened:
+    """A cluster that only says what happens to it."""
+
+    admin: Any = None
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    def up(self, *, timeout_s: float) -> None:
+        self.log.append("up")
+
+    def down(self) -> None:
+        self.log.append("down")
+
+
+def rounds(
+    outcomes: list[RunOutcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupts: Interrupts
+) -> list[str]:
+    """What happens to clusters in as many rounds."""
+    log: list[str] = []
+    left = iter(outcomes)
+    live = lambda *_, **__: SimpleNamespace(execute=lambda: next(left))  # noqa: E731
+    monkeypatch.setattr(module, "LiveRun", live)
+    monkeypatch.setattr(module, "drop_topics", lambda admin, plan: log.append("topics deleted"))
+    for name in ("seal", "drop_segments"):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    hooks: Any = CampaignHooks(lambda *_: Opened(log), lambda *_: None, lambda run: None, lambda _: None)
+    campaign: Campaign[None] = Campaign(
+        RunDir(tmp_path), hooks, progress=Notes(), interrupts=interrupts, command=""
+    )
+    for number, _ in enumerate(outcomes, start=1):
+        try:
+            campaign.run_round(PLAN, RunDir(tmp_path / str(number)), is_last=number == len(outcomes))
+        except Interrupted:
+            log.append("stopped")
+    return log
+
+
+def test_a_round_after_one_that_broke_the_cluster_gets_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rounds([WHOLE, BROKEN, WHOLE], tmp_path, monkeypatch, Interrupts()) == [
+        *("up", "topics deleted"),
+        "down",
+        *("up", "down"),
+    ]
+
+
+def test_after_a_signal_nothing_is_done_to_topics_that_go_with_their_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupts = Interrupts()
+    interrupts.stop.set()
+    assert rounds([WHOLE], tmp_path, monkeypatch, interrupts) == ["up", "down", "stopped"]
