@@ -19,11 +19,11 @@ from faults.schedule.steps import read_step
 from faults.schedule.times import MAX_FIRINGS, firing_times
 from harness.errors import ScenarioError
 from harness.protocols.cluster import Cluster
+from harness.protocols.nodes import Killable, Pausable, Startable, Stoppable
 
-_OUTSIDE_HINT: Final = (
-    "on a cluster that somebody else started, a driver does it: `drivers:` of the connection file;"
-    " see docs/howto/faults-on-your-own-cluster.md"
-)
+#: What drivers of a connection file can do to nodes that somebody else started.
+_DRIVEN: Final = frozenset({Startable, Killable, Stoppable, Pausable})
+_PAGE: Final = "see docs/howto/faults-on-your-own-cluster.md"
 _HINT: Final = "`brokerstorm list faults` shows every kind and its keys"
 
 
@@ -171,7 +171,7 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
             raise ScenarioError(
                 f"faults[{firing.step}].fault: {firing.kind} needs a cluster that can"
                 f" {'; '.join(map(ability_text, lacking))}; this {cluster.system} cluster cannot",
-                hint=_OUTSIDE_HINT if is_outside(cluster) else _needs_hint(firing),
+                hint=_outside_hint(lacking) if is_outside(cluster) else _needs_hint(firing),
             )
         kind = KINDS[firing.kind]
         if reason := kind.refusal(kind.params.model_validate(dict(firing.params)), cluster):
@@ -179,6 +179,13 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
                 f"faults[{firing.step}].fault: {firing.kind} is not possible on this cluster: {reason}",
                 hint=_needs_hint(firing),
             )
+
+
+def _outside_hint(lacking: Iterable[type]) -> str:
+    where = "on a cluster that somebody else started"
+    if _DRIVEN.issuperset(lacking):
+        return f"{where}, a driver does it: `drivers:` of the connection file; {_PAGE}"
+    return f"{where}, nothing can: leave it out with --cluster; {_PAGE}"
 
 
 def _needs_hint(firing: Firing) -> str:

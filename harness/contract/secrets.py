@@ -13,7 +13,7 @@ from harness.contract.rig import Rig
 WRONG = "wr0ng-s3kr1t\"'\\;%41{x}"
 MARK = b"wr0ng-s3kr1t"
 #: Clients try a few times; a busy machine starts a JVM meanwhile.
-REFUSED_S = 60.0
+REFUSED_S = 120.0
 
 
 @check("producer")

@@ -108,11 +108,11 @@ class GroupSettings(Part):
 class LaneRange(Part):
     """Lanes whose place is fixed before the send."""
 
-    topic: Name
+    topic: Name = Field(description="whose lanes these are")
     mode: Literal["partition", "key"] = Field(
         description="partition: lane first + i is partition i; key: all messages of a lane share a partition"
     )
-    first: int = Field(0, ge=0)
+    first: int = Field(0, ge=0, description="number of the first lane")
     count: int | None = Field(None, ge=1, description="of lanes; mode partition: the topic's partitions")
 
 
@@ -136,9 +136,9 @@ class Statements(Part):
 class FaultStep(Part):
     """A fault that somebody injected."""
 
-    kind: str = Field(min_length=1, max_length=100)
-    target: str = Field("", max_length=200)
-    start: Moment
+    kind: str = Field(min_length=1, max_length=100, description="what it was, in your words")
+    target: str = Field("", max_length=200, description="what it hit")
+    start: Moment = Field(description="when it took effect")
     end: Moment | None = Field(None, description="not said: it lasts to the end")
     effective: bool = Field(False, description="it is known to have taken effect")
     confirmed_acks: Literal["kept", "at-risk", "unknown"] = Field(
@@ -149,19 +149,19 @@ class FaultStep(Part):
 class ColumnNames(Part):
     """By table, our column and theirs."""
 
-    sends: dict[str, str] = Field(default_factory=dict)
-    log: dict[str, str] = Field(default_factory=dict)
-    deliveries: dict[str, str] = Field(default_factory=dict)
-    log_bounds: dict[str, str] = Field(default_factory=dict)
+    sends: dict[str, str] = Field(default_factory=dict, description="of the table sends")
+    log: dict[str, str] = Field(default_factory=dict, description="of the table log")
+    deliveries: dict[str, str] = Field(default_factory=dict, description="of the table deliveries")
+    log_bounds: dict[str, str] = Field(default_factory=dict, description="of the table log_bounds")
 
 
 class IgnoredColumns(Part):
     """By table, columns of theirs that are not read."""
 
-    sends: list[str] = Field(default_factory=list)
-    log: list[str] = Field(default_factory=list)
-    deliveries: list[str] = Field(default_factory=list)
-    log_bounds: list[str] = Field(default_factory=list)
+    sends: list[str] = Field(default_factory=list, description="of the table sends")
+    log: list[str] = Field(default_factory=list, description="of the table log")
+    deliveries: list[str] = Field(default_factory=list, description="of the table deliveries")
+    log_bounds: list[str] = Field(default_factory=list, description="of the table log_bounds")
 
 
 class ImportFile(Part):
@@ -182,13 +182,15 @@ class ImportFile(Part):
     ignore: IgnoredColumns = Field(
         default_factory=IgnoredColumns, description="columns of theirs that are not read"
     )
-    producers: AllProducers = Field(default_factory=AllProducers)
+    producers: AllProducers = Field(
+        default_factory=AllProducers, description="settings of the producers, which promises rest on"
+    )
     groups: dict[Name, GroupSettings] = Field(default_factory=dict, description="every consumer group")
     lanes: list[LaneRange] = Field(
         default_factory=list, description="not said: the client chose every partition"
     )
-    evidence: Statements = Field(default_factory=Statements)
-    faults: list[FaultStep] = Field(default_factory=list)
+    evidence: Statements = Field(default_factory=Statements, description="what is known to hold")
+    faults: list[FaultStep] = Field(default_factory=list, description="what somebody injected, and when")
     stall: Seconds | None = Field(
         None, gt=0, description="a group that is given nothing for longer, while messages wait, stalls"
     )

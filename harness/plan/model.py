@@ -6,6 +6,7 @@ takes buckets from and what analysis reads (as plan.json, without importing this
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -219,6 +220,11 @@ class ExternalPlan(PlanPart):
     cluster_id: str
     prefix: str
     nodes: dict[str, list[str]]
+
+    @property
+    def words(self) -> str:
+        """Which one it is, for people."""
+        return f"of {Path(self.file).name}: {', '.join(self.nodes)}"
 
 
 class Plan(PlanPart):

@@ -14,16 +14,16 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 SCENARIO = """
 name: lives
-topics: {orders: {partitions: 4}}
+SYSTEM
 load:
-  rate: 500
+  rate: 200
   duration: 16s
   warm_up: 1s
   producers:
-    shop: {count: 2, options: {acks: all, enable.idempotence: true}}
-    job: {comes_and_goes: {every: 6s, away: 1s}, options: {acks: all, enable.idempotence: true}}
+    shop: {count: 2, PRODUCER}
+    job: {comes_and_goes: {every: 6s, away: 1s}, PRODUCER}
   consumers:
-    billing: {group: billing, options: {session.timeout.ms: 6000}}
+    billing: {group: billing, CONSUMER}
 faults:
   - {fault: client-kill, target: "client:producer-1", at: 2s, for: 1s}
   - {fault: client-restart, target: "client:producer-2", at: 3s}
@@ -32,8 +32,26 @@ require: {rate_ratio: 0.5}
 """
 
 
-def test_every_life_is_a_client_of_its_own(tmp_path: Path) -> None:
-    with LiveRun(tmp_path, scenario=SCENARIO) as live:
+#: What differs: system and topics, a producer, a consumer.
+KAFKA = (
+    "topics: {orders: {partitions: 4}}",
+    "options: {acks: all, enable.idempotence: true}",
+    "options: {session.timeout.ms: 6000}",
+)
+PULSAR = ("system: pulsar\ntopics: {orders: {count: 4}}", "client: pulsar-client", "client: pulsar-client")
+QPID = (
+    "system: qpid\ntopics: {orders: {}}",
+    "client: pika",
+    "client: pika, settle: transacted, per_transaction: 5",
+)
+
+
+@pytest.mark.parametrize("system", [KAFKA, PULSAR, QPID], ids=["kafka", "pulsar", "qpid"])
+def test_every_life_is_a_client_of_its_own(tmp_path: Path, system: tuple[str, str, str]) -> None:
+    scenario = SCENARIO
+    for name, text in zip(("SYSTEM", "PRODUCER", "CONSUMER"), system, strict=True):
+        scenario = scenario.replace(name, text)
+    with LiveRun(tmp_path, scenario=scenario) as live:
         assert live.wait() == Exit.PASS, live.errors()
         found = live.document()
         assert [(f["kind"], f["effective"], f["healed"]) for f in found["faults"]] == [

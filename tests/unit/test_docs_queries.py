@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,16 +57,6 @@ def printed(code: str) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines()) + "\n"
 
 
-@contextlib.contextmanager
-def standing_in(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("docs")
@@ -86,7 +74,7 @@ def test_the_page_has_a_query_of_each() -> None:
 
 @pytest.mark.parametrize(("code", "output"), blocks(), ids=["duckdb", "pandas", "hits"])
 def test_a_query_prints_what_the_page_shows(folder: Path, code: str, output: str) -> None:
-    with standing_in(folder):
+    with contextlib.chdir(folder):
         assert printed(code) == output
 
 
@@ -124,7 +112,7 @@ def rewrite() -> None:
     """Put what the blocks print into the page."""
     with tempfile.TemporaryDirectory() as name:
         make_run(Path(name))
-        with standing_in(Path(name)):
+        with contextlib.chdir(Path(name)):
             page = PAGE.read_text()
             for code, output in blocks():
                 old = f"```python\n{code}```\n\n```text\n{output}```"
