@@ -16,11 +16,13 @@ S = TypeVar("S")
 
 
 @contextmanager
-def cluster_of(system: str) -> Iterator[tuple[BrokerCluster[Any], Path]]:
+def cluster_of(system: str, *, secure: bool = False) -> Iterator[tuple[BrokerCluster[Any], Path]]:
     """A cluster that is up, and a folder; both are gone at the end."""
     with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
         root = Path(temporary)
-        cluster = open_cluster(system, run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster")
+        cluster = open_cluster(
+            system, run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster", secure=secure
+        )
         try:
             cluster.up(timeout_s=120)
             yield cluster, root

@@ -12,6 +12,7 @@ import psutil
 
 from harness.clusters import BrokerCluster
 from harness.clusters.kafka import KafkaCluster
+from harness.connections.security import Security
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import WorkerProcess
 from harness.workers import launch, load_worker, worker_names
@@ -80,7 +81,8 @@ def run_producer(
     batching = (partitions, linger_ms)
     workers = [
         _start(
-            _spec(cluster, topic, folder / f"p-{n}", n, rate, seconds, payload, capture, library, *batching)
+            _spec(cluster, topic, folder / f"p-{n}", n, rate, seconds, payload, capture, library, *batching),
+            cluster.security,
         )
         for n in range(1, producers + 1)
     ]
@@ -159,7 +161,7 @@ def _version(cluster: KafkaCluster, library: str) -> str:
     return cluster.version if build and build.clients[0].name == "kafka-clients" else ""
 
 
-def _start(spec: dict[str, Any]) -> tuple[WorkerProcess, list[dict[str, Any]]]:
+def _start(spec: dict[str, Any], security: Security | None) -> tuple[WorkerProcess, list[dict[str, Any]]]:
     """A started worker, and the list that its stats lines come into."""
     stats: list[dict[str, Any]] = []
     worker = WorkerProcess(
@@ -167,8 +169,9 @@ def _start(spec: dict[str, Any]) -> tuple[WorkerProcess, list[dict[str, Any]]]:
         on_message=lambda _, message: stats.append(message) if message["type"] == "stats" else None,
     )  # fmt: skip
     client = spec["client"]
-    argv, env = launch(load_worker(client["library"]), client["version"])
-    worker.start(argv, env)
+    made = load_worker(client["library"])
+    argv, env = launch(made, client["version"])
+    worker.start(argv, env, made.secure_options(security))
     return worker, stats
 
 
