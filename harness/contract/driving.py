@@ -81,10 +81,15 @@ class DrivenWorker(WorkerProcess):
 
     def wait_stats(self, wanted: Callable[[dict[str, Any]], bool], timeout_s: float = 40) -> dict[str, Any]:
         """The first stats line for which ``wanted(stats)`` holds."""
-        wait_until(
-            lambda: bool(self.stats and wanted(self.stats)) or not self.is_alive, timeout_s, every_s=0.05
-        )
-        if self.stats and wanted(self.stats):
+
+        def holds() -> bool:
+            try:
+                return bool(self.stats and wanted(self.stats))
+            except KeyError:  # a worker that still connects has no counts yet
+                return False
+
+        wait_until(lambda: holds() or not self.is_alive, timeout_s, every_s=0.05)
+        if holds():
             return self.stats
         ended = "" if self.is_alive else f"; it ended with {self.exit_code}: {self.why()}"
         raise ContractBroken(f"not in {timeout_s:g} s of stats lines; the last: {self.stats}{ended}")
@@ -192,3 +197,11 @@ def places(rows: Rows) -> list[tuple[int, ...]]:
 def outcomes(rows: Rows) -> set[Outcome]:
     """Which outcomes rows have."""
     return set(map(Outcome, rows["outcome"].tolist()))
+
+
+def after_refusals(sends: Rows) -> Rows:
+    """What was sent on each lane after its first FAIL, in the order of the rows."""
+    lanes = (sends[sends["lane"] == lane] for lane in np.unique(sends["lane"]))
+    return np.concatenate(
+        [rows[np.logical_or.accumulate(rows["outcome"] == Outcome.FAIL)][1:] for rows in lanes]
+    )
