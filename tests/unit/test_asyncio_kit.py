@@ -175,6 +175,7 @@ def test_each_send_has_a_row_and_the_outcome_that_the_client_gave(start: Start, 
     assert worker.done_message["open"] == 0
 
 
+@pytest.mark.long
 def test_an_application_may_repeat_what_failed(start: Start) -> None:
     worker = start(PRODUCER, "producer", producer_part([0, 1], results="resent", load_s=0.01))
     seen(worker, lambda stats: stats["attempted"] > 6)
@@ -217,6 +218,7 @@ def test_a_task_that_waits_keeps_only_its_own_lanes(start: Start) -> None:
         assert np.allclose(np.diff(mine["t_intended_ns"]), 10_000_000, atol=1)
 
 
+@pytest.mark.long
 def test_work_on_a_message_blocks_nobody_else(start: Start) -> None:
     """Half a second of work a message, and the client's heart beats on."""
     part = {"session": 1, "group": "g", "topics": ["orders"], "commit_every_s": 0.2, "work_s": 0.5}

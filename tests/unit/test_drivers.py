@@ -86,6 +86,7 @@ def by_kubernetes(api: KubernetesApi, limit_s: float = 60, **other: Any) -> Driv
     )
 
 
+@pytest.mark.long
 def test_commands_kill_pause_and_stop_a_node_and_bring_it_back(nodes: Nodes) -> None:
     found = by_command(nodes)
     kills, pauses = found.able(Killable), found.able(Pausable)
@@ -118,6 +119,7 @@ def test_a_driver_that_lies_is_told(nodes: Nodes, action: str, ability: type) ->
     assert not liar.able(Pausable).is_paused("kafka-1")
 
 
+@pytest.mark.long
 def test_a_heal_that_is_only_said_is_told(nodes: Nodes) -> None:
     by_command(nodes).able(Killable).kill("kafka-1")
     with pytest.raises(HealError, match="says that it started kafka-1, but nobody listens at"):

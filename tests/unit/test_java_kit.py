@@ -116,6 +116,7 @@ def test_threads_share_the_lanes_and_the_rate(start: Start) -> None:
     assert set(rows["outcome"].tolist()) == {Outcome.OK}
 
 
+@pytest.mark.long
 def test_an_application_that_sends_again(start: Start) -> None:
     worker = start(answers="second time", results="resent", rate_per_s=100)
     rows = run(worker, rows=150)

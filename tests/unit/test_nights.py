@@ -196,6 +196,7 @@ def test_a_full_disk_stops_the_night_and_not_every_turn_of_it(
     assert words(play(night_dir, Played1())) == ["pass"] * 3  # the first was finished and stays so
 
 
+@pytest.mark.long
 def test_kill_9_at_any_moment_loses_no_turn_and_runs_none_twice(tmp_path: Path) -> None:
     """A real process each time, killed at random moments; then one that may finish."""
     night_dir = a_night(tmp_path, cells=40)

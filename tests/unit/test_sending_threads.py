@@ -108,6 +108,7 @@ def test_a_lane_has_one_thread_and_the_threads_share_the_rate(open_loop: ModuleT
     assert (counts["attempted"], counts["ok"], counts["open"]) == (400, 400, 0)
 
 
+@pytest.mark.long
 def test_a_call_that_blocks_keeps_only_its_own_thread(open_loop: ModuleType, tmp_path: Path) -> None:
     released = threading.Event()
     role = role_of(open_loop, session_of(tmp_path), lambda lane: lane == 1 and not released.wait(20))

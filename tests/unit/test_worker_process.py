@@ -61,6 +61,7 @@ def test_who_ends_before_it_is_ready_is_told_with_its_last_words(start: Start) -
     worker.stop()
 
 
+@pytest.mark.long
 def test_who_does_not_stop_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.run.worker_process.STOP_GRACE_S", 0.2)
     worker = start('import time; print(\'{"type": "ready"}\'); time.sleep(600)')

@@ -16,6 +16,7 @@ from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import Rig, kill
 
 
+@pytest.mark.long
 def test_replay_hits_the_same_nodes_at_the_real_times(tmp_path: Path, run: RunDir) -> None:
     steps = [
         kill(0.1, 0.2, target="leader-of:orders"),
