@@ -26,4 +26,5 @@ def test_what_is_sent_on_a_lane_after_its_first_refusal() -> None:
     sends["outcome"] = [Outcome.OK] * 2 + [Outcome.FAIL] + [Outcome.OK] + [Outcome.FAIL] * 2 + [Outcome.OK]
     assert outcomes(after_refusals(sends[[0, 2, 4]])) == {Outcome.FAIL}
     assert len(after_refusals(sends[[0, 1, 3]])) == 0
+    assert len(after_refusals(sends[:0])) == 0
     assert outcomes(after_refusals(sends)) == {Outcome.FAIL, Outcome.OK}, "lane 1 went on after a refusal"
