@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -262,14 +263,17 @@ def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
 
 def _of_versions(plans: Sequence[Plan]) -> list[str]:
     """Versions of clients that are not here: not in the package index either, or that was not to be had."""
-    from harness.workers import load_worker, unknown_version
+    from harness.workers import load_worker, unknown_versions
 
-    def said(client: tuple[str, str, tuple[str, ...]]) -> str:
-        name, version, folders = client
-        return unknown_version(load_worker(name, folders), version)
+    versions: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, version, folders in _clients(plans):
+        versions.setdefault((name, folders), []).append(version)
+
+    def said(client: tuple[str, tuple[str, ...]]) -> list[str]:
+        return list(unknown_versions(load_worker(*client), versions[client]).values())
 
     with ThreadPoolExecutor(4) as pool:
-        return [text for text in pool.map(said, _clients(plans)) if text]
+        return list(chain.from_iterable(pool.map(said, versions)))
 
 
 def _of_limits(plan: Plan) -> Iterator[str]:

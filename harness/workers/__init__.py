@@ -12,9 +12,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -176,21 +177,29 @@ def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
         return Readiness(False, str(error), error.hint)
 
 
-def unknown_version(worker: WorkerSpec, client_version: str) -> str:
-    """What is to be said of an asked version that is not here: the index has none such, or was not asked.
+def unknown_versions(worker: WorkerSpec, client_versions: Iterable[str]) -> dict[str, str]:
+    """What is to be said of asked versions that are not here: the index has none such, or was not asked.
 
-    Empty when it is here or in the index, and for the default. Downloads nothing.
+    Nothing of a version that is here or in the index, and of the default. The index is asked once for each
+    client of the worker, and not at all when everything is here; nothing is downloaded.
     """
-    if not client_version or not (found := readiness(worker, client_version)).ok or found.fetched:
-        return ""
-    try:
-        known = released(worker, client_version)
-    except BrokerstormError as error:
-        return f"{worker.library} {client_version} is not here, and the package index was not asked: {error}"
-    if any(each.rpartition(" ")[2] == client_version.rpartition(" ")[2] for each in known):
-        return ""
-    near = ", ".join(go_build.nearest(client_version, known))
-    return f"the package index has no {worker.library} {client_version}; near it are {near}"
+    asked = [each for each in client_versions if each]
+    absent = [each for each in asked if (found := readiness(worker, each)).ok and not found.fetched]
+    said: dict[str, str] = {}
+    for _, versions in groupby(sorted(absent), key=lambda each: each.rpartition(" ")[0]):
+        wanted = list(versions)
+        try:
+            known = released(worker, wanted[0])
+        except BrokerstormError as error:
+            text = f"is not here, and the package index was not asked: {error}"
+            said.update({each: f"{worker.library} {each} {text}" for each in wanted})
+            continue
+        numbers = {each.rpartition(" ")[2] for each in known}
+        for each in wanted:
+            if each.rpartition(" ")[2] not in numbers:
+                near = ", ".join(go_build.nearest(each, known))
+                said[each] = f"the package index has no {worker.library} {each}; near it are {near}"
+    return said
 
 
 def released(worker: WorkerSpec, client_version: str = "") -> list[str]:

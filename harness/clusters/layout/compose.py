@@ -28,6 +28,8 @@ from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.own_builds import OwnBuild, own_build
 from harness.validation import dotted, problem_of
 
+#: libyaml's where PyYAML was built with it: ten times as fast, and every command reads these files.
+_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ENDPOINTS: Final = get_args(Endpoint)
 _VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?::(?P<how>[-?])(?P<rest>[^}]*))?\}")
 _VERSION = re.compile(r"^(\d+)\.(\d+)(\.\d+)*([-.][A-Za-z0-9]+)*$")
@@ -185,7 +187,7 @@ def read_distribution(path: Path) -> Distribution | None:
 def _load(path: Path) -> dict[str, Any]:
     """The file's data without its own extensions, which hold what YAML's aliases stand for."""
     try:
-        document = yaml.safe_load(path.read_text())
+        document = yaml.load(path.read_text(), _Loader)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
