@@ -13,6 +13,8 @@ from typing import Any
 SCHEMA_VERSION = 1
 #: Witnesses kept of a class, the earliest of the largest episodes first.
 MAX_WITNESSES = 20
+#: How a reason in `Result.untested` begins where the load cannot have what the class is about.
+NOT_APPLICABLE = "not applicable: "
 
 
 class Status(StrEnum):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from analysis.capture.left_out import LeftOut
 from bundling import logs
-from bundling.archive import SUFFIX, most_bytes, write_archive
+from bundling.archive import most_bytes, write_archive
 from bundling.contents import Judged, Texts, is_log, is_talk, read_judged, read_texts, stamps_of
 from bundling.cover import SCHEMA_VERSION
 from bundling.fitting import Choice, choices
@@ -86,7 +86,7 @@ def make_bundle(root: RunDir, target: Path, most: int, environment: Mapping[str,
             tightest = needed, choice
         if needed > most:
             continue
-        files = _with_cover(draft, files, left_out)
+        files = _with_cover(draft, target.name, files, left_out)
         _require_clean(files, draft.redactor)
         size = _write(target, root.run_id, files, most)
         if size <= most:
@@ -180,10 +180,10 @@ def _mend_seals(judged: Judged, draft: _Draft) -> None:
             draft.texts.files[name] = _json(sealed)
 
 
-def _with_cover(draft: _Draft, files: Files, left_out: list[str]) -> Files:
-    """With bundle.json and issue.md."""
+def _with_cover(draft: _Draft, archive: str, files: Files, left_out: list[str]) -> Files:
+    """With bundle.json and issue.md; ``archive``: name of the file that is written."""
     judged = draft.judged
-    issue = draft.clean("issue.md", issue_text(judged, judged.root.run_id + SUFFIX, left_out))
+    issue = draft.clean("issue.md", issue_text(judged, archive, left_out))
     cover = {
         "schema_version": SCHEMA_VERSION,
         "made_by": f"brokerstorm {__version__}",

@@ -19,7 +19,7 @@ COLUMNS = {
     "scenarios": ("name", "variants", "about"),
     "bugs": ("name", "pairs", "class", "about"),
     "suites": ("name", "budget", "about"),
-    "faults": ("kind", "keys", "about"),
+    "faults": ("kind", "keys", "needs", "about"),
     "workers": ("name", "version", "roles", "about"),
     "systems": ("name", "version", "topologies", "client"),
     "runs": ("run_id", "scenario", "status", "verdict"),
@@ -30,7 +30,8 @@ _NEXT = {
     "scenarios": "`brokerstorm plan NAME` shows what one does; `brokerstorm run NAME` does it",
     "bugs": "`brokerstorm repro NAME` compares the affected version with the fixed one",
     "suites": "`brokerstorm suite plan NAME` shows the cells; `brokerstorm suite run NAME` runs them",
-    "faults": "every step also takes at, every, jitter, from, until, storm: docs/reference/faults.md",
+    "faults": "every step also takes at, every, jitter, from, until, storm: docs/reference/faults.md; "
+    "`brokerstorm up --needs NEED` starts a cluster with what a fault needs, by its `link` some or all of it",
     "workers": "docs/worker-protocol.md says how to add one",
     "systems": "docs/howto/choose-the-brokers.md says which versions were tried",
     "runs": "`brokerstorm show RUN` shows one again",

@@ -13,7 +13,7 @@ import click
 from commands import completion
 from commands.clusters import heal_kept, kept_clusters
 from commands.console import SCHEMA_VERSION, Settings, command, write
-from commands.options import connection_option
+from commands.options import connection_option, set_option
 from commands.plans import choose_plans, needs_of, read_scenario
 from commands.preflight import clients_of, preflight, show_checks
 from commands.strangers import clean_stranger, doctor_stranger
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 DEFAULT_SCENARIO = "kafka-quick"
 
 
-def _plans(scenario: str) -> list[Plan]:
-    return choose_plans(read_scenario(scenario), seed=0, rounds=1)
+def _plans(scenario: str, overrides: Sequence[str]) -> list[Plan]:
+    return choose_plans(read_scenario(scenario, overrides), seed=0, rounds=1)
 
 
 @command("doctor", example="brokerstorm doctor kafka-storm")
@@ -64,18 +64,26 @@ def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, 
     example="brokerstorm fetch kafka-storm\nbrokerstorm fetch --images --system pulsar --version 2.8.1",
 )
 @click.argument("scenario", required=False, shell_complete=completion.scenarios)
+@set_option
 @click.option("--images", is_flag=True, help="Also build images for brokers in containers.")
 @click.option("--system", help="Only the images of this system; with --images, in place of SCENARIO.")
 @click.option("--version", default="", help="Version of that system; default: as in its compose file.")
-def fetch(settings: Settings, scenario: str | None, images: bool, system: str | None, version: str) -> int:
+def fetch(
+    settings: Settings,
+    scenario: str | None,
+    overrides: tuple[str, ...],
+    images: bool,
+    system: str | None,
+    version: str,
+) -> int:
     """Download and build what a scenario needs, for `run --offline`.
 
     SCENARIO defaults to kafka-quick. --images is for machines where no image registry answers: it builds
     stand-ins with the official images' names, folders and commands from the distribution's packages and
     the published jars. An official image that is there is left alone.
     """
-    _refuse_mixture(scenario, images, system, version)
-    plans = [] if system else _plans(scenario or DEFAULT_SCENARIO)
+    _refuse_mixture(scenario, overrides, images, system, version)
+    plans = [] if system else _plans(scenario or DEFAULT_SCENARIO, overrides)
     clusters = [(system, version)] if system else [(plan.system, plan.version) for plan in plans]
     with closing(settings.progress()) as progress:
         folders = fetch_files(plans, progress.download)
@@ -94,13 +102,17 @@ def fetch(settings: Settings, scenario: str | None, images: bool, system: str | 
     return Exit.PASS
 
 
-def _refuse_mixture(scenario: str | None, images: bool, system: str | None, version: str) -> None:
+def _refuse_mixture(
+    scenario: str | None, overrides: Sequence[str], images: bool, system: str | None, version: str
+) -> None:
     if (system or version) and not images:
         raise UsageError("--system and --version choose images", hint="add --images, or name a scenario")
     if version and not system:
         raise UsageError(f"--version {version} needs --system", hint="for example --system kafka")
     if system and scenario:
         raise UsageError(f"{scenario} and --system {system}: name one of the two")
+    if system and overrides:
+        raise UsageError(f"--set {overrides[0]} is of a scenario", hint="leave --system out")
 
 
 def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:

@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from analysis.findings import FaultRow, Finding, HangRow, Result, Status, Verdict, Witness
+from analysis.findings import NOT_APPLICABLE, FaultRow, Finding, HangRow, Result, Status, Verdict, Witness
 from analysis.report import words
 from harness.invocation import for_terminal
 
@@ -163,7 +163,7 @@ def rate_line(rate: dict[str, float]) -> str:
         return f"{words.per_second(achieved)} (unlimited)"
     line = f"{words.per_second(achieved)} of {words.target(rate)}"
     if "ratio_outside_outages" in rate:
-        return f"{line}   {words.percent(rate['ratio_outside_outages'])} of it outside outages"
+        return f"{line}   outside outages {words.percent(rate['ratio_outside_outages'])} of what was due"
     return f"{line} ({words.percent(achieved / target)})"
 
 
@@ -229,12 +229,15 @@ def _thresholds(result: Result) -> list[tuple[str, Text | str]]:
 
 
 def _untested(result: Result) -> list[tuple[str, Text | str]]:
-    """Classes that this run could not have shown, by reason."""
+    """Classes that this run could not have shown, by reason; in one line those that its load cannot have."""
     reasons = words.by_reason(result.untested)
-    return [
-        ("not tested" if not i else "", f"{', '.join(names)} ({reason})")
-        for i, (reason, names) in enumerate(reasons.items())
-    ]
+    foreign = [name for reason in reasons if reason.startswith(NOT_APPLICABLE) for name in reasons[reason]]
+    lines = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items() if names[0] not in foreign]
+    if foreign:
+        lines.append(
+            f"{words.plural(len(foreign), 'class', 'classes')} that this load cannot show; the report says why"
+        )
+    return [("not tested" if not i else "", line) for i, line in enumerate(lines)]
 
 
 def _coverage(result: Result) -> list[tuple[str, Text | str]]:

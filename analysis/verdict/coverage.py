@@ -210,13 +210,12 @@ def _measured_rate(rate: Rate) -> Check:
         chosen = f"of {rate.kept_target_per_s:,.0f}/s that was due then"
         if rate.target_per_s < rate.at_most_per_s:
             share = rate.target_per_s / rate.at_most_per_s
-            chosen += f"; this machine was measured to keep {share:.1%} of what is asked for at most"
+            chosen += f"; this machine was measured to keep {share:.1%} of the rates asked for"
     elif rate.target_per_s >= rate.at_most_per_s:
         chosen = f"of the {target} asked for"
     else:
-        chosen = (
-            f"of {target}, which this machine was measured to keep of at most {rate.at_most_per_s:,.0f}/s"
-        )
+        asked = f"{rate.at_most_per_s:,.0f}/s was asked for at most"
+        chosen = f"of {target}, what this machine was measured to keep; {asked}"
     short = SHORT if rate.kept_per_s < SHORT_SHARE * rate.kept_target_per_s else ""
     return Check("rate", True, f"{kept} {chosen}{short}")
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from analysis.capture.context import Bounds, Context
 from analysis.classes import ASKS, CLASSES, PRECONDITIONS
+from analysis.findings import NOT_APPLICABLE
 
 Counts = Mapping[str, int]
 
@@ -59,7 +60,7 @@ def untested(context: Context, counts: Counts, found: Collection[str] = ()) -> d
         if name in found:
             continue
         if missing:
-            reasons[name] = f"not applicable: {missing[0]}"
+            reasons[name] = f"{NOT_APPLICABLE}{missing[0]}"
         elif unknown:
             reasons[name] = f"not known: {unknown[0]}"
         elif unmet:

@@ -12,7 +12,7 @@ from faults.kit.errors import FiringSkipped
 from faults.kit.network import Impaired, NetworkFault, NetworkParams, Way, detours
 from faults.kit.params import Inventory
 from faults.kit.targets import target_text
-from harness.protocols.network import CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
 
 
 class PartitionParams(NetworkParams):
@@ -63,6 +63,7 @@ class Partition(NetworkFault[PartitionParams]):
     how = "hold"
     takes_nodes = True
     params = PartitionParams
+    needs = frozenset({CLIENT_DETOURS, PEER_CUTS})
 
     def needs_for(self, params: PartitionParams) -> frozenset[str]:
         """Between nodes less than the other kinds: containers can be cut off, too."""

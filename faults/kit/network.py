@@ -197,6 +197,7 @@ class NetworkFault(NodeFault[N], Generic[N]):
     """
 
     how: ClassVar[How]
+    needs = _NEEDS["all"]
     abilities = (HasDetours, Killable, HasPlacement)
 
     def needs_for(self, params: N) -> frozenset[str]:

@@ -44,15 +44,22 @@ def cluster_changes(before: Snapshot, now: Snapshot, nodes: Sequence[str]) -> di
 def changes_text(changed: dict[str, Any]) -> str:
     """``leaders of 4 partitions moved, ISR of 12 shrank`` ..."""
     parts = {
-        "leaders_moved": "leaders of {} partitions moved",
-        "unled": "{} partitions had no leader that answers",
-        "isr_shrunk": "ISR of {} partitions shrank",
+        "leaders_moved": "leaders of {} moved",
+        "unled": "{} had no leader that answers",
+        "isr_shrunk": "ISR of {} shrank",
         "controller": "controller {}",
         "fenced": "fenced {}",
         "silent": "no answer from {}",
     }
-    texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in changed.items()}
+    texts = {key: _change_text(value) for key, value in changed.items()}
     return ", ".join(text.format(texts[key]) for key, text in parts.items() if key in texts)
+
+
+def _change_text(value: Any) -> str:
+    """A number is one of partitions."""
+    if isinstance(value, int):
+        return f"{value} partition{'s' if value != 1 else ''}"
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 class NodeLoss(Injection):

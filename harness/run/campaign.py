@@ -180,6 +180,7 @@ class Campaign(Generic[ResultT]):
         elif not is_last:
             self._delete_topics(plan)
         self._progress.phase("seal", "raw rows to Parquet")
+        self._hooks.on_phase("seal")
         seal(run, plan)
         if self._interrupts.stop.is_set() and outcome.not_healed:
             raise HealError(
@@ -188,6 +189,7 @@ class Campaign(Generic[ResultT]):
             )
         self._interrupts.raise_if_stopped()
         self._progress.phase("judge", "Spark")
+        self._hooks.on_phase("judge")
         try:
             result = self._hooks.judge(run)
         except Exception:

@@ -139,10 +139,7 @@ def seal(run: RunDir, plan: Plan, *, threads: int = 2, on_progress: OnProgress |
     if run.seal_report.exists():
         return load_report(run)
     if not run.raw.is_dir():
-        raise UsageError(
-            f"{run.root} holds no capture: it has neither raw/ nor sealed/seal.json",
-            hint="`brokerstorm list runs` shows the runs that can be analysed",
-        )
+        raise _no_capture(run)
     with _disk_errors(run):
         run.sealed.mkdir(parents=True, exist_ok=True)
         with FileLock(run.sealed / ".lock"):
@@ -301,6 +298,18 @@ def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int]) -> None:
                 f"{run.raw} only {raw_rows[table]:,}: sealing again would destroy the capture",
                 hint="bring seal.json back from a copy; nothing was changed",
             )
+
+
+def _no_capture(run: RunDir) -> UsageError:
+    if run.result.exists():
+        return UsageError(
+            f"{run.root} was judged, and its capture was removed since: the `keep` of a suite does that",
+            hint=f"`brokerstorm show {run.root}` shows its verdict; docs/howto/run-in-ci.md has `keep`",
+        )
+    return UsageError(
+        f"{run.root} holds no capture: it has neither raw/ nor sealed/seal.json",
+        hint="`brokerstorm list runs` shows the runs that can be analysed",
+    )
 
 
 def _rows_with_a_stream(path: Path) -> int:

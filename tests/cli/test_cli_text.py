@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from analysis.report.documents import schemas
 from cli import cli, main
+from harness.clusters.process_runtime import GIVES
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit
 from harness.rundir import RunDir, write_json
 
@@ -96,6 +97,16 @@ def test_json_is_one_versioned_document(
     assert (code, err) == (0, "")
     assert out.strip()
     assert not out.startswith("{")
+
+
+def test_what_a_cluster_can_be_started_with_stands_beside_the_faults(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, _ = answer(capsys, "list", "faults", "--json")
+    needs = {need for row in json.loads(out)["items"] for need in row["needs"]}
+    assert needs == GIVES, "`up --needs` takes these, and its help names `list faults`"
+    _, out, _ = answer(capsys, "list", "faults")
+    assert all(need in out for need in needs)
 
 
 @pytest.mark.parametrize("place", ["before", "after"])

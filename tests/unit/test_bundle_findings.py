@@ -74,8 +74,10 @@ def test_a_class_is_found_in_the_bundle_as_in_the_run(tmp_path: Path, pair: Pair
 def test_two_bundles_of_a_run_are_equal_and_so_is_that_of_the_opened_one(tmp_path: Path) -> None:
     run = judged(lossy(), tmp_path / "run")
     made, opened = bundled(run, tmp_path)
+    assert f"brokerstorm open {made.path.name}" in (opened.root / "issue.md").read_text()
+    (tmp_path / "again").mkdir()
     for each in (run, opened):
-        again = make_bundle(each, tmp_path / "again.tar.gz", ROOM, {})
+        again = make_bundle(each, tmp_path / "again" / made.path.name, ROOM, {})
         assert again.path.read_bytes() == made.path.read_bytes()
 
 

@@ -43,10 +43,20 @@ class Opened:
         self.log.append("down")
 
 
+def test_sealing_and_judging_are_phases_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    rounds([WHOLE], tmp_path, monkeypatch, Interrupts(), told)
+    assert told == ["seal", "judge"]
+
+
 def rounds(
-    outcomes: list[RunOutcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupts: Interrupts
+    outcomes: list[RunOutcome],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupts: Interrupts,
+    phases: list[str] | None = None,
 ) -> list[str]:
-    """What happens to clusters in as many rounds."""
+    """What happens to clusters in as many rounds; ``phases`` is filled with those that were told."""
     log: list[str] = []
     left = iter(outcomes)
     live = lambda *_, **__: SimpleNamespace(execute=lambda: next(left))  # noqa: E731
@@ -54,7 +64,8 @@ def rounds(
     monkeypatch.setattr(module, "drop_topics", lambda admin, plan: log.append("topics deleted"))
     for name in ("seal", "drop_segments"):
         monkeypatch.setattr(module, name, lambda *_: None)
-    hooks: Any = CampaignHooks(lambda *_: Opened(log), lambda *_: None, lambda run: None, lambda _: None)
+    told = [] if phases is None else phases
+    hooks: Any = CampaignHooks(lambda *_: Opened(log), lambda *_: None, lambda run: None, told.append)
     campaign: Campaign[None] = Campaign(
         RunDir(tmp_path), hooks, progress=Notes(), interrupts=interrupts, command=""
     )

@@ -36,8 +36,8 @@ def test_less_than_the_most_is_no_gap() -> None:
     run = measured()
     assert verdict_of(run) == (Verdict.PASS, [])
     assert text(run, "rate") == (
-        "1,000/s acknowledged outside outages of 1,000/s, which this machine was measured to keep of at most "
-        "5,000/s"
+        "1,000/s acknowledged outside outages of 1,000/s, what this machine was measured to keep; "
+        "5,000/s was asked for at most"
     )
     assert text(measured(choice={**CHOICE, "at_most_per_s": 1000}), "rate") == (
         "1,000/s acknowledged outside outages of the 1,000/s asked for"

@@ -154,7 +154,7 @@ def test_of_a_rate_that_was_measured_the_limits_are_those_of_the_profile() -> No
     (text,) = [check.text for check in coverage(run) if check.name == "rate"]
     assert text == (
         "400/s acknowledged outside outages of 400/s that was due then; this machine was measured to keep "
-        "50.0% of what is asked for at most"
+        "50.0% of the rates asked for"
     )
 
 

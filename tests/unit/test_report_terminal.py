@@ -58,7 +58,7 @@ def test_everything_a_reader_needs_is_there() -> None:
         "... 88119 88120 [88121] (88122) 88190 88191 ...",
         "kill leader-of:orders #1 +12 ms",
         "3 of 3 took effect, all healed   longest outage 5.1 s   slowest recovery 6.7 s",
-        "49,998/s of 50,000/s   99.98 % of it outside outages",
+        "49,998/s of 50,000/s   outside outages 99.98 % of what was due",
         "p50 13 ms   p99 3.9 s   p99.9 4.4 s   max 5.1 s",
         "brokerstorm trace 1/3/88121 runs/latest",
         "brokerstorm run kafka-acks1 --variant unsafe --seed 7",
@@ -66,6 +66,18 @@ def test_everything_a_reader_needs_is_there() -> None:
     ):
         assert part in text, part
     assert text.splitlines()[-1].split() == ["exit", "1"]
+
+
+def test_classes_that_a_load_cannot_show_are_one_line() -> None:
+    untested = {
+        "stall": "not applicable: no consumer read",
+        "phantom": "not shown that the audit is complete",
+    }
+    untested |= {"rollback-order": "not applicable: no transactions"}
+    lines = [line.strip() for line in said(replace(failing(), untested=untested)).splitlines()]
+    at = next(i for i, line in enumerate(lines) if line.startswith("not tested"))
+    assert lines[at].endswith("phantom (not shown that the audit is complete)")
+    assert lines[at + 1] == "2 classes that this load cannot show; the report says why"
 
 
 def test_verbose_tells_what_it_ran_with() -> None:

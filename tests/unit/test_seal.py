@@ -208,6 +208,11 @@ def test_raw_segments_are_dropped_only_when_undamaged(tmp_path: Path) -> None:
 def test_a_run_without_capture(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither raw/ nor sealed"):
         seal(RunDir(tmp_path / "nothing"), plan_of())
+    judged = RunDir(tmp_path / "judged").create()
+    judged.raw.rmdir()
+    judged.result.write_text("{}")
+    with pytest.raises(UsageError, match="was judged, and its capture was removed since: the `keep`"):
+        seal(judged, plan_of())
     empty = seal(new_run(tmp_path / "empty"), plan_of())
     assert empty.rows == {"sends": 0, "log": 0, "deliveries": 0}
 
