@@ -51,9 +51,9 @@ def _command(folder: Path, *words: str) -> list[str]:
     return [sys.executable, "cli.py", "--run-dir", str(folder / "runs"), *words]
 
 
-def _run(folder: Path, file: Path, killed_after_s: float | None) -> tuple[str, float]:
+def _run(folder: Path, system: str, file: Path, killed_after_s: float | None) -> tuple[str, float]:
     """Run and kill: the last line that it said, or how it ended before, and the seconds until then."""
-    command = _command(folder, "run", str(folder / "strange.yaml"), "--cluster", str(file), "--offline")
+    command = _command(folder, "run", f"{system}-own", "--cluster", str(file), "--offline")
     begun_s = time.monotonic()
     with (folder / "said.log").open("w+") as said:
         with subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said) as run:
@@ -86,7 +86,6 @@ def main() -> None:
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     theirs = STRANGERS[given.system]
-    (folder / "strange.yaml").write_text(theirs.SCENARIO)
     words = _command(folder, "--json", "up", "--runtime", "process", "--system", given.system)
     cluster = json.loads(subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout)
     admins = [node["admin"] for node in cluster["nodes"] if node["client"] in cluster["bootstrap"]]
@@ -95,13 +94,13 @@ def main() -> None:
     try:
         theirs.fill(*where)
         file, before = theirs.connection(folder, *where), theirs.fingerprint(*where)
-        how, last_s = _run(folder, file, None)
+        how, last_s = _run(folder, given.system, file, None)
         print(f"not killed: {how} after {last_s:.1f} s", flush=True)
         kills = 0
         for _ in range(2 * given.kills):
             if kills == given.kills:
                 break
-            amid, after_s = _run(folder, file, random.uniform(FIRST_S, last_s))
+            amid, after_s = _run(folder, given.system, file, random.uniform(FIRST_S, last_s))
             kills += not amid.startswith(BY_ITSELF)
             clean = subprocess.run(
                 _command(folder, "clean", "--cluster", str(file)), cwd=ROOT, capture_output=True, text=True

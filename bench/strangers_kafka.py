@@ -21,21 +21,6 @@ OTHERS: Final[Mapping[str, dict[str, str]]] = {
     f"{PREFIX}-0badcafe-orders": {},
 }
 GROUP: Final = "billing"
-SCENARIO: Final = """\
-name: strange
-about: leaders move on a cluster that somebody else started
-system: kafka
-topics: {orders: {partitions: 6, replication: 3}}
-load:
-  duration: 12s
-  warm_up: 1s
-  rate: 1000
-  payload: 200
-  producers: {main: {client: confluent-kafka, options: {acks: all, enable.idempotence: true}}}
-  consumers: {main: {client: confluent-kafka}}
-faults:
-  - {fault: leader-move, every: 3s}
-"""
 
 
 def fill(bootstrap: str, _admin_url: str) -> None:

@@ -20,22 +20,6 @@ OTHERS: Final[Mapping[str, dict[str, Any]]] = {
     f"public/{PREFIX}-0badcafe": {},
 }
 GROUP: Final = "billing"
-SCENARIO: Final = """\
-name: strange
-about: topics, a namespace and a bundle of ours move on a cluster that somebody else started
-system: pulsar
-topics: {orders: {count: 4}}
-load:
-  duration: 12s
-  warm_up: 1s
-  rate: 1000
-  payload: 200
-  producers: {main: {client: pulsar-client, options: {block_if_queue_full: true, send_timeout_millis: 0}}}
-  consumers: {main: {client: pulsar-client, options: {consumer_type: Exclusive}}}
-faults:
-  - {fault: unload, target: "topic:orders-000", every: 3s}
-  - {fault: unload, target: namespace, at: 4s}
-"""
 _MESSAGES: Final = 400
 #: Where brokers keep what deduplication knows; it goes on by itself.
 _OWN: Final = "pulsar.dedup"

@@ -23,22 +23,6 @@ OTHERS: Final[Mapping[str, dict[str, Any]]] = {
     f"{PREFIX}-0badcafe-orders-0": {},
 }
 EXCHANGE: Final = "shop"
-SCENARIO: Final = """\
-name: strange
-about: connections of ours are closed on a broker that somebody else started
-system: qpid
-topics: {orders: {}}
-load:
-  duration: 12s
-  warm_up: 1s
-  rate: 200
-  payload: 200
-  producers: {main: {client: pika, options: {transacted: 20}}}
-  consumers: {main: {client: pika, settle: transacted, per_transaction: 10}}
-faults:
-  - {fault: connection-close, target: "client:consumer", every: 3s}
-require: {rate_ratio: 0.5}
-"""
 _MESSAGES: Final = 60
 _QUIET_S: Final = 0.5
 #: Names that a client of a run has, too, but for the tag of the run.

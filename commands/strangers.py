@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.console import SCHEMA_VERSION, Settings, write
-from commands.plans import choose_plans, on_stranger, read_scenario, stranger_of
+from commands.plans import (
+    choose_plans,
+    on_stranger,
+    read_scenario,
+    refuse_on_stranger,
+    stranger_of,
+    timeline_of,
+)
 from commands.preflight import preflight, show_checks
-from harness.errors import BrokerstormError, Exit, HealError
+from harness.errors import BrokerstormError, Exit, HealError, ScenarioError
 from harness.rundir import RunDir
 
 if TYPE_CHECKING:
     from harness.clusters.external import Examined, MadeBy, Stranger
     from harness.doctor.machine import Check
+    from harness.plan.model import Plan
 
 
 def clean_stranger(
@@ -93,8 +101,11 @@ def doctor_stranger(settings: Settings, file: Path, scenario: str | None, runtim
     examined = list(stranger.examine())
     found = None
     if scenario:
-        plans = choose_plans(read_scenario(scenario, stranger=stranger), seed=0)
-        found = preflight(on_stranger(plans, stranger), settings.run_dir, runtime, stranger=stranger)
+        plans = on_stranger(choose_plans(read_scenario(scenario, stranger=stranger), seed=0), stranger)
+        examined.append(_faults_check(plans, stranger))
+        if not examined[-1].ok:  # the rest of what it needs is told all the same
+            plans = [plan.model_copy(update={"faults": []}) for plan in plans]
+        found = preflight(plans, settings.run_dir, runtime, stranger=stranger)
     checks: list[Check | Examined] = [*examined, *(found.checks if found else ())]
     missing = [check for check in checks if check.needed and not check.ok]
     code = Exit.ENVIRONMENT if missing else Exit.PASS
@@ -107,3 +118,15 @@ def doctor_stranger(settings: Settings, file: Path, scenario: str | None, runtim
     }
     settings.show(document, lambda: show_checks(str(file), checks, found.warnings if found else ()))
     return code
+
+
+def _faults_check(plans: Sequence[Plan], stranger: Stranger) -> Examined:
+    """Whether the cluster and the drivers of its connection file can do what the faults of a scenario ask."""
+    from harness.clusters.external import Examined
+
+    try:
+        for plan in plans:
+            refuse_on_stranger(timeline_of(plan), stranger)
+    except ScenarioError as error:
+        return Examined("faults", False, str(error), error.hint)
+    return Examined("faults", True, "all can be done here", "")

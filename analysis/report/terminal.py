@@ -235,7 +235,7 @@ def _untested(result: Result) -> list[tuple[str, Text | str]]:
     lines = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items() if names[0] not in foreign]
     if foreign:
         lines.append(
-            f"{words.plural(len(foreign), 'class', 'classes')} that this load cannot show; the report says why"
+            f"{words.plural(len(foreign), 'class', 'classes')} that this load cannot show: see the report"
         )
     return [("not tested" if not i else "", line) for i, line in enumerate(lines)]
 

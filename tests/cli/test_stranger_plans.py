@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from cli import main
-from harness.clusters.external.cluster import Found
+from harness.clusters.external.cluster import Found, Stranger
 from harness.clusters.external.kafka import SYSTEM
+from harness.errors import Exit
 from harness.protocols.cluster import Endpoint, Node
 
 NODES = {f"kafka-{number}": Endpoint("127.0.0.1", number) for number in (1, 2, 3)}
@@ -19,14 +20,14 @@ ACTIONS = {each: {"run": ["true", "{node}"]} for each in ("kill", "restart", "ch
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """``plan(fault, drivers)``: exit code, stdout and stderr; the cluster has answered who it is."""
+    """``plan(fault, drivers, command)``: exit code, stdout and stderr; the cluster has answered who it is."""
     monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path))
     nodes = tuple(
         Node(name, at.port, at, at, at, Path("/nonexistent"), ("broker",)) for name, at in NODES.items()
     )
     monkeypatch.setattr(type(SYSTEM), "find", lambda *_: Found("abc", "4.1.2", nodes))
 
-    def call(fault: dict[str, Any], drivers: dict[str, Any]) -> tuple[int, str, str]:
+    def call(fault: dict[str, Any], drivers: dict[str, Any], command: str = "plan") -> tuple[int, str, str]:
         load = {"rate": 100, "duration": "10s", "producers": {"p": {}}}
         (tmp_path / "s.yaml").write_text(json.dumps({"name": "s", "load": load, "faults": [fault]}))
         file = {
@@ -38,7 +39,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
             "drivers": drivers,
         }
         (tmp_path / "c.yaml").write_text(json.dumps(file))
-        code = main(["plan", str(tmp_path / "s.yaml"), "--cluster", str(tmp_path / "c.yaml")])
+        code = main([command, str(tmp_path / "s.yaml"), "--cluster", str(tmp_path / "c.yaml")])
         return code, *capsys.readouterr()
 
     return call
@@ -73,3 +74,15 @@ def test_a_fault_with_one_is_planned(plan: Any, fault: str, drivers: dict[str, A
     code, out, err = plan({"fault": fault, "at": "1s"}, drivers)
     assert (code, err) == (0, "")
     assert fault in out
+
+
+def test_doctor_says_what_a_scenario_lacks_there(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stranger, "examine", lambda _: iter(()))
+    code, out, _ = plan({"fault": "kill", "at": "1s"}, {}, "doctor")
+    assert code == Exit.ENVIRONMENT
+    assert "MISSING faults: faults[0].fault: kill needs a cluster that can kill a node" in " ".join(
+        out.split()
+    )
+    assert "client confluent-kafka" in out, "what it needs of this machine is told all the same"
+    code, out, _ = plan({"fault": "leader-move", "at": "1s"}, {}, "doctor")
+    assert "faults: all can be done here" in out

@@ -77,7 +77,7 @@ def test_classes_that_a_load_cannot_show_are_one_line() -> None:
     lines = [line.strip() for line in said(replace(failing(), untested=untested)).splitlines()]
     at = next(i for i, line in enumerate(lines) if line.startswith("not tested"))
     assert lines[at].endswith("phantom (not shown that the audit is complete)")
-    assert lines[at + 1] == "2 classes that this load cannot show; the report says why"
+    assert lines[at + 1] == "2 classes that this load cannot show: see the report"
 
 
 def test_verbose_tells_what_it_ran_with() -> None:
