@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -40,14 +39,13 @@ def folder_of(archive: Path) -> str:
 
 
 def open_bundle(archive: Path, target: Path) -> Opened:
-    """Unpack into ``target`` and write the report pages again.
+    """Unpack into ``target``; `show --html` draws the pages, which takes most of a second each.
 
     Raises:
         UsageError: no bundle, not a harmless one, of another version, or ``target`` has something in it.
     """
     unpack(archive, target, check=_require_a_run)
     run = RunDir(target.resolve())
-    _write_pages(run)
     return Opened(run, read_cover(run))
 
 
@@ -56,23 +54,6 @@ def _require_a_run(folder: Path) -> None:
     read_cover(run)
     if not (run.manifest.exists() or run.campaign.exists()):
         raise UsageError("it holds no manifest.json and no campaign.json")
-
-
-def _write_pages(run: RunDir) -> None:
-    """The report pages; results that this version cannot read have none, and `analyze` makes them."""
-    from analysis.report.documents import read_campaign, read_result
-    from analysis.report.html import write_campaign_page, write_run_page  # and with it all of Bokeh
-
-    with suppress(UsageError):
-        if not run.campaign.exists():
-            write_run_page(run, read_result(run))
-            return
-        campaign, results = read_campaign(run), {}
-        for each in run.rounds():
-            if each.result.exists():
-                results[each.run_id] = read_result(each)
-                write_run_page(each, results[each.run_id], up="../report.html")
-        write_campaign_page(run, campaign, results)
 
 
 def is_bundle(name: str) -> bool:

@@ -106,7 +106,10 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
         write(f"{run}: {opened.cover.get('run')}, bundled by {opened.cover.get('made_by')}")
         for line in left_out:
             write(f"  left out: {line}")
-        write(f"  `brokerstorm show {named}`, `brokerstorm analyze {named}`; issue.md is the report")
+        again = (
+            f"`brokerstorm show --html {named}` draws its page, `brokerstorm analyze {named}` judges again"
+        )
+        write(f"  {again}; issue.md is the report")
 
     settings.show(document, text)
     return Exit.PASS

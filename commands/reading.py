@@ -174,13 +174,20 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
         result = read_result(root)
         code = result.exit_code if html else summaries.show_result(settings, root, result)
     if html:
-        if not root.report.exists():
-            raise UsageError(
-                f"{root.root} has no report", hint=f"`brokerstorm analyze {root.root}` writes it"
-            )
+        if not root.report.exists():  # of a bundle that was opened
+            _draw_pages(root)
         webbrowser.open(root.report.as_uri())
         settings.show({"schema_version": 1, "report": str(root.report)}, lambda: write(str(root.report)))
     return code
+
+
+def _draw_pages(root: RunDir) -> None:
+    """The pages of a run, and of the campaign that it is a round of: they lead to each other."""
+    from analysis.report.html import write_pages  # and with it all of Bokeh
+    from harness.rundir import RunDir
+
+    above = RunDir(root.root.parent)
+    write_pages(above if above.campaign.exists() else root)
 
 
 @command(

@@ -21,6 +21,7 @@ from analysis.findings import Result
 from analysis.report import charts, story, words
 from analysis.report.chart_frame import Chart
 from analysis.report.charts import side_by_side
+from analysis.report.documents import read_campaign, read_result
 from analysis.report.looks import look_of
 from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading, pass_sentence
 from analysis.report.terminal_campaign import comparison_rows, first_witness, outcome_of
@@ -150,6 +151,23 @@ def write_campaign_page(run: RunDir, campaign: Campaign, results: Mapping[str, R
             logs[summary.path] = next(iter(around.values()), Logs())
     run.report.write_text(campaign_page(campaign, results, logs), encoding="utf-8")
     return run.report
+
+
+def write_pages(run: RunDir) -> None:
+    """Write the pages of a run, or of a campaign and its rounds, from what judging left there.
+
+    Raises:
+        UsageError: results that are missing, damaged or of another version.
+    """
+    if not run.campaign.exists():
+        write_run_page(run, read_result(run))
+        return
+    campaign, results = read_campaign(run), {}
+    for each in run.rounds():
+        if each.result.exists():
+            results[each.run_id] = read_result(each)
+            write_run_page(each, results[each.run_id], up="../report.html")
+    write_campaign_page(run, campaign, results)
 
 
 def _story_of(result: Result) -> story.Story | None:

@@ -57,9 +57,13 @@ def test_an_opened_bundle_says_what_the_run_said(
     )
 
 
-def test_an_opened_bundle_has_its_pages_and_its_issue(runs: Path) -> None:
+def test_an_opened_bundle_has_its_issue_and_draws_its_pages_when_asked(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = RunDir(runs / "there" / "runs" / CAMPAIGN)
     assert find_run(runs / "there" / "runs", None).root == run.root, "what was opened is the latest"
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
+    told(capsys, "--run-dir", str(runs / "there" / "runs"), "show", "--html", f"{CAMPAIGN}/safe-1")
     assert "acked-lost" in run.report.read_text()
     assert [each.report.exists() for each in run.rounds()] == [True, True]
     issue = (run.root / "issue.md").read_text()
