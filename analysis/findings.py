@@ -77,7 +77,7 @@ class Cause:
 
     ``named``: False = none can be told, and ``sentence`` says why; the rest is empty then.
     ``term``: leader epoch (Kafka), ledger (Pulsar); None = it has no number. ``late``: acknowledged by a
-    leader that had been deposed. ``not_ruled_out``: an earlier leader that may have acknowledged them.
+    leader that had been deposed. ``acked_s``: first and last acknowledgement, since start of load.
     ``by_time``: nothing but the time tells the leaders, as in a queue without positions.
     """
 
@@ -96,7 +96,7 @@ class Cause:
     moved_by: MovedBy | None = None
     late: bool = False
     unclean: bool = False
-    not_ruled_out: str = ""
+    acked_s: tuple[float, float] | None = None
     by_time: bool = False
 
 
@@ -153,7 +153,8 @@ class StreamCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultCount:
-    """Messages of a class whose episode began within the window of a fault, as attribution draws it.
+    """Messages of a class beside a fault: those whose cause is named, beside the one that the leader change
+    followed; of the others, those whose episode began within its window, as attribution draws it.
 
     Of several windows, that of `NearestFault`. ``fault``: its id, 0 = no window.
     """

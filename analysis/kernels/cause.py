@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array
 from analysis.capture.terms import Terms
-from analysis.kernels.changes import Acks, Because, Changes, lost, repeated
+from analysis.kernels.changes import Acks, Because, Changes, lost, reached, repeated
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits
 from analysis.kernels.partial import RawCause
@@ -102,8 +102,10 @@ def _acked(history: History, hits: Hits, index: Array) -> _Asked:
     def changes(own: Array, terms: Terms) -> Changes:
         acks = Acks(start[own], done[own], position[own], ledger[own])
         number = int(stream[own[0]])
-        in_queue = number < len(context.is_queue) and bool(context.is_queue[number])
-        return lost(terms, acks, has_offsets=context.has_offsets, has_positions=not in_queue)
+        log, in_queue = history.bucket.log, number < len(context.is_queue) and bool(context.is_queue[number])
+        rows = slice(*np.searchsorted(log["stream"], [number, number + 1]))
+        due_ns = reached(terms, log["position"][rows], log["t_intended_ns"][rows])
+        return lost(terms, acks, due_ns, has_offsets=context.has_offsets, has_positions=not in_queue)
 
     none = np.full(len(index), -1, np.int64)
     return _Asked(stream, position, ledger, (none, none), changes)

@@ -2,9 +2,10 @@
 
 A leader that was deposed keeps what its followers have and throws the rest away when it follows in turn. So a
 message that was acknowledged at a position of the *next* term, and is not there, was acknowledged by the
-leader of a term before. Positions decide which terms come into question, times only exclude those that had
-not begun, or whose leader certainly had become a follower; when several are left the last one counts, and the
-one before it is told. Without positions (a queue) there is nothing but time.
+leader of a term before. Positions decide which terms come into question; times exclude those that had not
+begun, those whose leader certainly had become a follower, and those that had not come as far: a term that
+kept a message which became due after the acknowledgement gave out all higher positions later still. When
+several are left, no cause is named. Without positions (a queue) there is nothing but time.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Because(IntEnum):
     NO_PLACE = 2  # the acknowledgement, or the copy, has no stream or no position
     NO_TERMS = 3  # nobody recorded who led
     NOT_CUT = 4  # no later term begins at or before the position
+    EITHER = 5  # several terms may have acknowledged it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Changes:
     Attributes:
         term: acknowledged it, or wrote its first copy.
         next: cut it off, or wrote the second copy.
-        other: an earlier term that may have acknowledged it as well.
+        other: an earlier term that may have acknowledged it as well, with `Because.EITHER`.
         late: it was acknowledged after ``term`` had been followed by another.
     """
 
@@ -69,10 +71,28 @@ class Acks:
         return len(self.position)
 
 
-def lost(terms: Terms, acks: Acks, *, has_offsets: bool, has_positions: bool = True) -> Changes:
+def reached(terms: Terms, position: Ints, due_ns: Ints) -> Ints:
+    """When the last of the messages became due that the log has of each term; 0 where it has none.
+
+    Args:
+        position, due_ns: of the stream's rows in the log, ascending by offset.
+    """
+    found = np.zeros(len(terms), np.int64)
+    end = len(position)
+    for index in reversed(range(len(terms))):
+        first = terms[index].first
+        if first is not None:
+            begin = int(np.searchsorted(position[:end], first))
+            found[index] = due_ns[begin:end].max(initial=0)
+            end = begin
+    return found
+
+
+def lost(terms: Terms, acks: Acks, due_ns: Ints, *, has_offsets: bool, has_positions: bool = True) -> Changes:
     """Which leader acknowledged each, and which change threw it away.
 
     Args:
+        due_ns: see `reached`; of positions that are offsets.
         has_offsets: positions are dense numbers through all terms; else a term is a ledger with its own.
         has_positions: False: a queue.
     """
@@ -80,12 +100,12 @@ def lost(terms: Terms, acks: Acks, *, has_offsets: bool, has_positions: bool = T
         return Changes.all(Because.NO_TERMS, len(acks))
     if not has_positions:
         return _lost_by_time(terms, acks)
-    found = _lost_by_offset(terms, acks) if has_offsets else _lost_by_ledger(terms, acks)
+    found = _lost_by_offset(terms, acks, due_ns) if has_offsets else _lost_by_ledger(terms, acks)
     found.because[acks.position < 0] = Because.NO_PLACE
     return found
 
 
-def _lost_by_offset(terms: Terms, acks: Acks) -> Changes:
+def _lost_by_offset(terms: Terms, acks: Acks, due_ns: Ints) -> Changes:
     if all(term.first is None for term in terms):
         return Changes.all(Because.NO_TERMS, len(acks))
     found = Changes.all(Because.NOT_CUT, len(acks))
@@ -93,13 +113,13 @@ def _lost_by_offset(terms: Terms, acks: Acks) -> Changes:
     for index in reversed(range(len(terms))):
         term = terms[index]
         if cut != NONE and term.leader:
-            may = (acks.position >= cut_at) & (acks.done_ns >= term.t_ns)
+            may = (acks.position >= cut_at) & (acks.done_ns >= max(term.t_ns, int(due_ns[index])))
             if term.first is not None:
                 may &= acks.position >= term.first
             if term.over_ns:
                 may &= acks.start_ns < term.over_ns
             again = may & (found.term != NONE) & (found.other == NONE)
-            found.other[again] = index
+            found.because[again], found.other[again] = Because.EITHER, index
             new = may & (found.term == NONE)
             found.because[new], found.term[new], found.next[new] = Because.CHANGE, index, cut
             found.late[new] = acks.done_ns[new] > (terms[index + 1].t_ns or np.iinfo(np.int64).max)

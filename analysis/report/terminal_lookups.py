@@ -97,14 +97,15 @@ def _send_moments(send: SendAttempt) -> list[_Moment]:
 
 def _delivery_moments(delivery: Delivered) -> list[_Moment]:
     who = f"{delivery.consumer or 'session ' + str(delivery.session)} of {delivery.subscription}"
-    text = f"{delivery.place} to {who}, assignment {delivery.epoch}"
+    text = f"{delivery.place} to {who}, assignment {delivery.epoch}".lstrip()
     if delivery.redelivery > 0:
         text += f", redelivery {delivery.redelivery}"
     if delivery.check != "ok":
         text += f", payload {delivery.check}"
     moments: list[_Moment] = [(delivery.t_s, "deliver", text)]
     if delivery.t_committed_s is not None:
-        moments.append((delivery.t_committed_s, "commit", f"by {who}, past {delivery.place}"))
+        past = f", past {delivery.place}" if delivery.place else ""
+        moments.append((delivery.t_committed_s, "commit", f"by {who}{past}"))
     return moments
 
 
@@ -118,7 +119,7 @@ def _fault_moments(fault: FaultNear) -> list[_Moment]:
 
 def _log_lines(trace: Trace, width: int) -> list[RenderableType]:
     if not trace.log:
-        lines: list[RenderableType] = [Text(f"not in the log; {trace.log_text}")]
+        lines: list[RenderableType] = [Text(trace.log_text)]
         for acked in trace.acked_places:
             head = Text(acked.place, style="bold").append(", where it was acknowledged, ", style="not bold")
             lines.append(head.append(f"holds {acked.holder or 'no message'}", style="not bold"))

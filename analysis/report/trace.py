@@ -132,7 +132,13 @@ class _Tracer:
             faults=self._faults(made_sends),
             classes=self._tables.classes.get(f"{instance}/{lane}/{seq}", ()),
             client_names=self._client_names([*sends, *log]),
-            cause=cause_of(self._context, sends, sorted(log, key=_in_log_order)),
+            cause=cause_of(
+                self._context,
+                sends,
+                sorted(log, key=_in_log_order),
+                self._tables.written,
+                was_taken=bool(events),
+            ),
         )
 
     # -- rows to words
@@ -230,18 +236,24 @@ class _Tracer:
         return [found["t_ns"] for found in self._tables.read("deliveries", bucket, own)]
 
     def _log_text(self, lane: int, sends: Sequence[Mapping[str, Any]]) -> str:
-        """How far the log was read where the message should be."""
+        """How far the log was read where the message should be; of a queue, what was left in it."""
         acked = next((row["stream"] for row in sends if row["stream"]), 0)
         expected = int(self._context.lane_stream[lane]) if lane < self._context.n_lanes else 0
         stream = acked or expected
         if not stream:
-            return "the client chose the partition and named none"
+            return "not in the log; the client chose the partition and named none"
         bounds = self._context.stream_bounds(stream)
-        return f"{self._context.stream_name(stream)}: {self._range(bounds)}"
+        told = f"{self._context.stream_name(stream)}: {self._range(bounds)}"
+        if self._context.is_queue[stream]:
+            return told
+        return f"not in {'' if bounds.is_complete else 'what was read of '}the log; {told}"
 
     def _range(self, bounds: Bounds) -> str:
+        if bounds.remaining and not bounds.is_complete:
+            return f"a queue, which keeps no log; what remained in it was not read ({bounds.why})"
         if bounds.remaining:
-            return f"{bounds.read_to:,} messages remained in the queue, which keeps no log"
+            left = words.plural(bounds.read_to, "message") if bounds.read_to else "no message"
+            return f"a queue, which keeps no log; {left} remained in it after the drain"
         if self._context.has_offsets:
             return f"the audit read {_range(bounds)}"
         told = "its end" if bounds.is_complete else f"of {bounds.end:,} ({bounds.why})"

@@ -139,7 +139,7 @@ class Trace:
     producer: str
     sends: tuple[SendAttempt, ...]
     log: tuple[Stored, ...]
-    log_text: str  # why an empty ``log`` means absent, or only unread
+    log_text: str  # what an empty ``log`` means: absent, only unread, or that a queue keeps none
     acked_places: tuple[AckedPlace, ...] = ()  # of a message that is not in the log
     deliveries: tuple[Delivered, ...]
     faults: tuple[FaultNear, ...]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from analysis.capture.capture import Capture, damaged_files
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.capture.left_out import LeftOut
+from analysis.kernels.changes import Ints
 from analysis.report import words
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord, read_faults
@@ -77,18 +79,37 @@ class SealedTables:
         Raises:
             UsageError: a file of the bucket is damaged.
         """
+        found = self._table(table, bucket, where)
+        return [] if found is None else found.to_pylist()
+
+    def _table(
+        self, table: str, bucket: int, where: pc.Expression, columns: list[str] | None = None
+    ) -> pa.Table | None:
         path = self._run.bucket_file(table, bucket)
         self._require_whole(bucket)
         if not path.exists():
-            return []
+            return None
         try:
             # partitioning=None: the folder's "bucket=NN" is no column
-            found: list[dict[str, Any]] = pq.read_table(path, filters=where, partitioning=None).to_pylist()
+            return pq.read_table(path, filters=where, columns=columns, partitioning=None)
         except (pa.ArrowInvalid, OSError) as error:
             raise UsageError(
                 f"cannot read {path}: {words.plain(str(error))}", hint="`brokerstorm analyze` seals it again"
             ) from error
-        return found
+
+    def written(self, stream: int) -> tuple[Ints, Ints]:
+        """Of the stream's rows in its own bucket's log, by position: position, and when each was due.
+
+        Raises:
+            UsageError: a file of the bucket is damaged.
+        """
+        bucket = self.buckets_of_stream(stream)[0]
+        found = self._table("log", bucket, pc.field("stream") == stream, ["position", "t_intended_ns"])
+        if found is None:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        position, due_ns = (found.column(i).to_numpy() for i in range(2))
+        order = np.argsort(position, kind="stable")
+        return position[order], due_ns[order]
 
     def _require_whole(self, bucket: int) -> None:
         """Raise UsageError when a file of the bucket is not the one that was sealed; looked at once."""

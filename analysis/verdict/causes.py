@@ -14,7 +14,7 @@ from analysis.capture.context import SETTLE_NS, Context, FaultWindow
 from analysis.capture.terms import Term
 from analysis.findings import Cause, MovedBy
 from analysis.kernels.cause import REPEATED
-from analysis.kernels.changes import NONE, Because
+from analysis.kernels.changes import Because
 from analysis.kernels.labels import place_text
 from analysis.kernels.partial import Episode, RawCause
 
@@ -32,7 +32,6 @@ class _Change:
     term: Term
     next: Term
     deposed: Term
-    other: Term | None
 
 
 class CauseWords:
@@ -63,6 +62,11 @@ class CauseWords:
         ]
         return tuple(sorted(causes, key=lambda cause: (not cause.named, -cause.count, cause.stream)))
 
+    def fault_of(self, raw: RawCause) -> int:
+        """Id of the fault that the leader change followed; 0 = in no fault's window."""
+        moved_by = self._moved_by(self._change(raw, self._context.stream_name(raw.stream)))
+        return moved_by.fault if moved_by else 0
+
     def sentence(self, raw: RawCause) -> str:
         """Of a message; empty where nobody recorded who led."""
         return "" if raw.because is Because.NO_TERMS else self._cause(raw, 1).sentence
@@ -91,15 +95,18 @@ class CauseWords:
             moved_by=moved_by,
             late=raw.late,
             unclean=change.next.unclean,
-            not_ruled_out=self._led(change.other) if change.other else "",
+            acked_s=None if self._repeated else self._times(raw),
             by_time=not has_places,
         )
 
     def _change(self, raw: RawCause, stream: str) -> _Change:
         terms = self._context.terms[raw.stream]
-        other = terms[raw.other] if raw.other != NONE else None
         following = terms[min(raw.term + 1, len(terms) - 1)]
-        return _Change(stream, terms[raw.term], terms[raw.next], following, other)
+        return _Change(stream, terms[raw.term], terms[raw.next], following)
+
+    def _times(self, raw: RawCause) -> tuple[float, float]:
+        first_s, last_s = (round(self._context.seconds(t_ns), 3) for t_ns in (raw.first_ns, raw.last_ns))
+        return first_s, last_s
 
     # -- words
 
@@ -108,8 +115,6 @@ class CauseWords:
         text += f", {_moved(moved_by)}" if moved_by else ", in no fault's window"
         if change.next.unclean:
             text += "; its election was unclean"
-        if change.other:
-            text += f"; {self._led(change.other)} is not ruled out"
         return text
 
     def _acknowledged(self, raw: RawCause, change: _Change) -> str:
@@ -150,6 +155,10 @@ class CauseWords:
         if raw.because is Because.SAME_LEADER:
             term = self._context.terms[raw.stream][raw.term]
             return f"both copies were written by {self._led(term)}: no leader change lies between"
+        if raw.because is Because.EITHER:
+            terms = self._context.terms[raw.stream]
+            either = f"{self._led(terms[raw.other])} or by {self._led(terms[raw.term])}"
+            return f"acknowledged at {_places(raw)}, by {either}: what is recorded does not tell which"
         if raw.because is Because.NO_TERMS:
             return f"who led {stream} is not recorded"
         if raw.because is Because.NO_PLACE:

@@ -91,7 +91,7 @@ def _finding(
         split=dict(split.most_common()),
         window_s=context.window_s,
         by_stream=by_stream(episodes, context),
-        by_fault=by_fault(episodes, faults, context),
+        by_fault=by_fault(episodes, faults, context, wording),
         causes=wording.of(episodes),
         caused_episodes=sum(e.episodes for e in episodes if is_explained(e)),
         attribution=attribute(unexplained, faults, span, seed),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from analysis.capture.context import Context, FaultWindow
 from analysis.findings import FaultCount, StreamCount
+from analysis.kernels.changes import Because
 from analysis.kernels.partial import Episode
 from analysis.verdict.attribution import nearest, within
+from analysis.verdict.causes import CauseWords
 
 #: Streams with counts of their own; the rest are added up in one.
 MAX_STREAMS = 24
@@ -37,25 +40,53 @@ def _row(name: str, windows: Counter[int], streams: int = 1) -> StreamCount:
     return StreamCount(stream=name, count=windows.total(), windows=sorted(windows.items()), streams=streams)
 
 
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Messages of an episode beside one fault; ``episodes``: 0 unless it is the largest of its shares."""
+
+    fault: int
+    count: int
+    first_ns: int
+    last_ns: int
+    episodes: int = 0
+
+
 def by_fault(
-    episodes: Sequence[Episode], faults: Sequence[FaultWindow], context: Context
+    episodes: Sequence[Episode], faults: Sequence[FaultWindow], context: Context, wording: CauseWords
 ) -> tuple[FaultCount, ...]:
-    """One row a fault in whose window episodes began, in order of time; without a time they are in none."""
-    own: dict[int, list[Episode]] = {}
-    windows = {fault.id: fault for fault in faults}
+    """One row a fault, in order of time: messages whose cause is named belong to the fault that it followed,
+    the others to that in whose window their episode began; without a time they are in none."""
+    own: dict[int, list[_Share]] = {}
     for episode in episodes:
-        if episode.first_ns:
-            near = nearest(episode.first_ns, faults)
-            met = near is not None and within(episode.first_ns, windows[near.fault])
-            own.setdefault(near.fault if near and met else 0, []).append(episode)
+        shares = sorted(_shares(episode, faults, wording), key=lambda share: share.count)
+        shares[-1:] = [replace(share, episodes=episode.episodes) for share in shares[-1:]]
+        for share in shares:
+            own.setdefault(share.fault, []).append(share)
     rows = [
         FaultCount(
             fault=fault,
-            count=sum(e.count for e in met),
-            episodes=sum(e.episodes for e in met),
-            first_s=round(context.seconds(min(e.first_ns for e in met)), 6),
-            last_s=round(context.seconds(max(e.last_ns for e in met)), 6),
+            count=sum(share.count for share in met),
+            episodes=sum(share.episodes for share in met),
+            first_s=round(context.seconds(min(share.first_ns for share in met)), 6),
+            last_s=round(context.seconds(max(share.last_ns for share in met)), 6),
         )
         for fault, met in own.items()
     ]
     return tuple(sorted(rows, key=lambda row: (row.first_s, row.fault)))
+
+
+def _shares(episode: Episode, faults: Sequence[FaultWindow], wording: CauseWords) -> list[_Share]:
+    """One a named cause, and one for all other messages, with the fault nearest in time."""
+    if not episode.first_ns:
+        return []
+    shares = [
+        _Share(wording.fault_of(raw), raw.count, raw.first_ns, raw.last_ns)
+        for raw in episode.causes
+        if raw.because is Because.CHANGE
+    ]
+    if rest := episode.count - sum(share.count for share in shares):
+        near = nearest(episode.first_ns, faults)
+        met = any(near and fault.id == near.fault and within(episode.first_ns, fault) for fault in faults)
+        fault = near.fault if near and met else 0
+        shares.append(_Share(fault, rest, episode.first_ns, episode.last_ns))
+    return shares

@@ -13,6 +13,7 @@ from analysis.findings import Cause, Finding, Result
 from analysis.report.html import run_page
 from analysis.report.terminal import print_result
 from analysis.report.trace import trace
+from harness.rundir import RunDir
 from tests.planted.judged import judge_here
 from tests.planted.tiny import History
 
@@ -65,6 +66,50 @@ def test_a_leader_that_was_deposed_is_said_to_be(tmp_path: Path) -> None:
     cause = cause_of(epochs(lossy(at_ms=10_100)), tmp_path)
     assert cause.late
     assert "by kafka-3 in epoch 4, deposed by then; epoch 5 had begun at 3 on kafka-1" in cause.sentence
+
+
+def thawed(kept_at_ms: float) -> History:
+    """kafka-3 thaws at 10 s and acknowledges at 3 to 6 what it is about to throw away; kafka-1, which led by
+    then, keeps 3 and 4, the last of them due at ``kept_at_ms``; epoch 6 begins at 5."""
+    h = History().fault("pause", "kafka-3", 5_000, 10_000).fault("leader-move", "kafka-2", 14_000, 14_500)
+    for seq in range(3):
+        h.send(seq, position=seq, at_ms=1_000 + seq)
+    for seq in range(3, 7):
+        h.send(seq, position=seq, at_ms=7_000 + seq, took_ms=3_000)
+    h.send(7, position=3, at_ms=kept_at_ms - 1).send(8, position=4, at_ms=kept_at_ms)
+    h.send(9, position=5, at_ms=15_000).send(10, position=6, at_ms=15_001)
+    return epochs(h.log(0, 1, 2, 7, 8, 9, 10), over_ms=10_200).led("kafka-2", 6, at_ms=14_200, first=5)
+
+
+def test_a_later_change_is_no_cause_of_what_its_deposed_leader_had_not_come_to(tmp_path: Path) -> None:
+    _, finding = judged(thawed(kept_at_ms=13_900), tmp_path)
+    (cause,) = finding.causes
+    assert cause.sentence == (
+        "acknowledged at 3 to 6 by kafka-3 in epoch 4, deposed by then; epoch 5 had begun at 3 on kafka-1, "
+        "2.9 s after fault #1 (pause kafka-3)"
+    )
+    assert (cause.count, cause.acked_s) == (4, (10.003, 10.006))
+    assert [(row.fault, row.count) for row in finding.by_fault] == [(1, 4)]
+    assert trace(RunDir(tmp_path / "run"), "1/0/6").cause == cause.sentence.replace("3 to 6", "6")
+
+
+def test_what_two_leaders_may_have_acknowledged_has_no_named_cause(tmp_path: Path) -> None:
+    _, finding = judged(thawed(kept_at_ms=10_000), tmp_path)
+    named, unnamed = finding.causes
+    assert (named.named, named.count, unnamed.named, unnamed.count) == (True, 2, False, 2)
+    assert unnamed.sentence == (
+        "acknowledged at 5 to 6, by kafka-3 in epoch 4 or by kafka-1 in epoch 5: what is recorded does not "
+        "tell which"
+    )
+    assert (finding.caused_episodes, finding.episodes) == (0, 1)
+    assert [(row.fault, row.count, row.episodes) for row in finding.by_fault] == [(1, 4, 1)]
+
+
+def test_messages_are_counted_beside_the_fault_that_their_cause_names(tmp_path: Path) -> None:
+    """Acknowledged within 2 s of a kill that is over, lost by the leader change after a later pause."""
+    h = epochs(lossy(at_ms=4_200)).fault("kill", "kafka-2", 2_000, 4_000)
+    _, finding = judged(h, tmp_path)
+    assert [(row.fault, row.count) for row in finding.by_fault] == [(1, 2)]
 
 
 def test_a_fault_that_hit_another_node_is_near_in_time_alone(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from analysis.capture.terms import Term
-from analysis.kernels.changes import NONE, Acks, Because, lost, repeated
+from analysis.kernels.changes import NONE, Acks, Because, lost, reached, repeated
 from tests.oracles.led import Partition
 
 VERBS = ("append", "append", "append", "replicate", "learn", "elect")
+UNKNOWN = np.zeros(9, np.int64)  # nothing is known of what the log has of each term
 
 
 def acks(*positions: int, at: int = 0, start: int = 0, ledger: int = 0) -> Acks:
@@ -30,7 +31,8 @@ def test_a_leader_named_alone_is_the_one_that_acknowledged() -> None:
             partition.replicate(node, 2) if what == "replicate" else getattr(partition, what)(node)
         partition.settle()
         seen += _compared(partition, over=bool(seed % 2))
-    assert min(seen[name] for name in ("alone", "with another", "late", "in time")) > 100, seen
+    wanted = ("alone", "with another", "late", "in time", "told apart by time")
+    assert min(seen[name] for name in wanted) > 80, seen
 
 
 def _compared(partition: Partition, *, over: bool) -> Counter[str]:
@@ -38,11 +40,16 @@ def _compared(partition: Partition, *, over: bool) -> Counter[str]:
     gone, terms = partition.lost(), partition.terms(over=over)
     times = np.array([one.t_ns for one in gone], np.int64)
     positions = np.array([one.position for one in gone], np.int64)
-    found = lost(terms, Acks(times, times, positions, np.zeros_like(times)), has_offsets=True)
+    acks = Acks(times, times, positions, np.zeros_like(times))
+    kept = [message for _, message in partition.logs[partition.leaders[partition.epoch][0]]]
+    due_ns = np.array([partition.acked[message].t_ns for message in kept], np.int64)
+    found = lost(terms, acks, reached(terms, np.arange(len(kept)), due_ns), has_offsets=True)
+    timeless = lost(terms, acks, np.zeros(len(terms), np.int64), has_offsets=True)
     seen: Counter[str] = Counter()
     for i, one in enumerate(gone):
         term, alone = int(found.term[i]), found.other[i] == NONE
-        assert found.because[i] == Because.CHANGE
+        assert found.because[i] == (Because.CHANGE if alone else Because.EITHER)
+        seen["told apart by time"] += int(alone and timeless.other[i] != NONE)
         assert term == one.epoch if alone else term >= one.epoch
         began = terms[found.next[i]].first
         assert began is not None
@@ -60,20 +67,29 @@ EPOCHS = (
 
 
 def test_the_leader_in_force_acknowledged_what_the_next_one_cut_off() -> None:
-    found = lost(EPOCHS, acks(100, 104, at=70), has_offsets=True)
+    found = lost(EPOCHS, acks(100, 104, at=70), UNKNOWN, has_offsets=True)
     assert found.because.tolist() == [Because.CHANGE] * 2
     assert (found.term.tolist(), found.next.tolist(), found.late.tolist()) == ([1, 1], [2, 2], [0, 0])
     assert found.other.tolist() == [NONE, NONE]
 
 
 def test_a_leader_that_does_not_know_it_was_deposed_acknowledges_late() -> None:
-    found = lost(EPOCHS, acks(150, at=95), has_offsets=True)
+    found = lost(EPOCHS, acks(150, at=95), UNKNOWN, has_offsets=True)
     assert (found.term[0], found.next[0], found.late[0]) == (1, 2, 1)
 
 
 def test_an_earlier_leader_that_may_have_acknowledged_it_is_told() -> None:
-    found = lost(EPOCHS, acks(104, at=70, start=55), has_offsets=True)
-    assert (found.term[0], found.other[0]) == (1, 0)
+    found = lost(EPOCHS, acks(104, at=70, start=55), UNKNOWN, has_offsets=True)
+    assert (found.because[0], found.term[0], found.other[0]) == (Because.EITHER, 1, 0)
+
+
+def test_a_term_that_kept_what_came_after_the_acknowledgement_had_not_come_as_far() -> None:
+    """Epoch 4 keeps a message at 99 that was due at 75: it gave out 104 later than that, so not at 70."""
+    due_ns = reached(EPOCHS, np.arange(101), np.where(np.arange(101) == 99, 75, 1))
+    assert due_ns.tolist() == [1, 75, 1]
+    found = lost(EPOCHS, acks(104, at=70, start=55), due_ns, has_offsets=True)
+    assert (found.because[0], found.term[0], found.next[0]) == (Because.CHANGE, 0, 1)
+    assert (found.other[0], found.late[0]) == (NONE, 1)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +107,7 @@ def test_an_earlier_leader_that_may_have_acknowledged_it_is_told() -> None:
          "acknowledged before anybody led"],
 )  # fmt: skip
 def test_no_cause_is_named_without_evidence(terms: tuple[Term, ...], ack: Acks, because: Because) -> None:
-    found = lost(terms, ack, has_offsets=True)
+    found = lost(terms, ack, UNKNOWN, has_offsets=True)
     assert (found.because[0], found.term[0]) == (because, NONE)
 
 
@@ -101,7 +117,7 @@ def test_a_term_without_a_leader_acknowledges_nothing() -> None:
         Term(1, None, t_ns=20),
         Term(2, "kafka-2", t_ns=30, first=50),
     )
-    found = lost(terms, acks(60, at=25), has_offsets=True)
+    found = lost(terms, acks(60, at=25), UNKNOWN, has_offsets=True)
     assert (found.term[0], found.next[0], found.late[0]) == (0, 2, 1)
 
 
@@ -113,21 +129,21 @@ LEDGERS = (
 
 
 def test_a_ledger_closed_short_of_an_acknowledged_entry_names_its_owner() -> None:
-    found = lost(LEDGERS, acks(100, at=49, ledger=7), has_offsets=False)
+    found = lost(LEDGERS, acks(100, at=49, ledger=7), UNKNOWN, has_offsets=False)
     assert (found.because[0], found.term[0], found.next[0]) == (Because.CHANGE, 0, 1)
 
 
 @pytest.mark.parametrize(("entry", "ledger"), [(99, 7), (0, 8), (500, 12)])
 def test_an_entry_that_its_ledger_should_have_is_no_leader_change(entry: int, ledger: int) -> None:
-    found = lost(LEDGERS, acks(entry, at=49, ledger=ledger), has_offsets=False)
+    found = lost(LEDGERS, acks(entry, at=49, ledger=ledger), UNKNOWN, has_offsets=False)
     assert found.because[0] == Because.NOT_CUT
 
 
 def test_of_a_queue_the_time_alone_tells() -> None:
     terms = (Term(1, "qpid-1", t_ns=10), Term(2, None, t_ns=40), Term(3, "qpid-2", t_ns=50))
-    found = lost(terms, acks(-1, -1, at=30), has_offsets=False, has_positions=False)
+    found = lost(terms, acks(-1, -1, at=30), UNKNOWN, has_offsets=False, has_positions=False)
     assert (found.because[0], found.term[0], found.next[0]) == (Because.CHANGE, 0, 2)
-    late = lost(terms, acks(-1, at=60), has_offsets=False, has_positions=False)
+    late = lost(terms, acks(-1, at=60), UNKNOWN, has_offsets=False, has_positions=False)
     assert late.because[0] == Because.NOT_CUT
 
 

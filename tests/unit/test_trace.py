@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from analysis.report.terminal_lookups import print_trace
 from analysis.report.trace import Trace, trace
 from harness.errors import UsageError
-from harness.records import Check, Kind
+from harness.records import Check, Event, Kind
 from harness.rundir import RunDir
 from tests.planted.tiny import History
 
@@ -71,7 +74,7 @@ def test_lost_message_says_how_far_the_log_was_read(tmp_path: Path) -> None:
     found = trace(h.write(tmp_path / "run"), "1/0/2")
     assert found.sends[0].outcome == "ok"
     assert found.log == ()
-    assert found.log_text == "orders-0: the audit read 0..2, its end"
+    assert found.log_text == "not in the log; orders-0: the audit read 0..2, its end"
 
 
 def test_the_place_where_a_lost_message_was_acknowledged(tmp_path: Path) -> None:
@@ -101,7 +104,8 @@ def test_only_a_message_that_is_not_in_the_log_has_places_to_explain(tmp_path: P
 
 def test_unread_end_is_not_called_absent(tmp_path: Path) -> None:
     h = History().sent(4).log(0, 1).bounds(end=4, read_to=2, why="stall")
-    assert trace(h.write(tmp_path / "run"), "1/0/3").log_text == "orders-0: the audit read 0..1 of 4 (stall)"
+    said = "not in what was read of the log; orders-0: the audit read 0..1 of 4 (stall)"
+    assert trace(h.write(tmp_path / "run"), "1/0/3").log_text == said
 
 
 def test_attempts_of_the_application_are_told_apart(tmp_path: Path) -> None:
@@ -189,3 +193,30 @@ def test_a_damaged_file_is_a_clear_error(premature: RunDir) -> None:
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(UsageError, match=r"the capture is damaged: sealed/sends/bucket=01"):
         trace(premature, "1/1/3")
+
+
+def shown(run: RunDir, message: str) -> str:
+    out = Console(file=StringIO(), width=110)
+    print_trace(out, trace(run, message))
+    return out.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_a_message_that_a_queue_gave_out_is_not_lost_and_has_no_cause(tmp_path: Path) -> None:
+    h = History(system="qpid").fault("kill", "qpid-1", 5_000, 9_000)
+    h.sent(3).deliver(0, 1, position=-1).ends(Event.COMMIT)
+    h.led("qpid-1", 1, at_ms=-5_000).led("qpid-1", 2, at_ms=6_000)
+    run = h.write(tmp_path / "run")
+    text = shown(run, "1/0/1")
+    assert trace(run, "1/0/1").cause == ""
+    assert "cause" not in text
+    assert "not in the log" not in text
+    assert "orders-0: a queue, which keeps no log; no message remained in it after the drain" in text
+    commit = next(line for line in text.splitlines() if "commit" in line)
+    assert commit.rstrip().endswith("by consumer-1 of billing")
+    assert trace(run, "1/0/2").cause.startswith("acknowledged while qpid-1 led, by the time alone")
+
+
+def test_what_was_not_read_is_not_called_lost(tmp_path: Path) -> None:
+    h = History().sent(4).log(0, 1).bounds(end=4, read_to=2, why="stall")
+    h.led("kafka-1", 0, at_ms=-5_000, first=0).led("kafka-2", 1, at_ms=6_000, first=2)
+    assert trace(h.write(tmp_path / "run"), "1/0/3").cause == ""
