@@ -214,7 +214,7 @@ def causes_by_fault(finding: Finding) -> list[str]:
 def _causes_line(what: str, causes: Sequence[Cause]) -> str:
     messages = plural(sum(cause.count for cause in causes), "message")
     if not causes[0].named:
-        return f"{messages} without: {what}"
+        return f"{messages} without a named cause: {what}"
     changes = {(cause.stream, cause.term, cause.next_term, cause.changed_s) for cause in causes}
     late = sum(cause.count for cause in causes if cause.late)
     share = "all" if late == sum(cause.count for cause in causes) else count(late)
