@@ -229,7 +229,10 @@ class FaultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangRow:
-    """A worker that was seen to hang, stall or not end while the run went on, with the call that waits."""
+    """A worker that was seen to hang, stall or not end while the run went on, with the call that waits.
+
+    ``judged``: of a stall, the class that judging found, or why it is no violation.
+    """
 
     worker: str
     kind: str  # hang, stall, stuck
@@ -239,6 +242,7 @@ class HangRow:
     thread: str = ""
     stack: list[str] = field(default_factory=list)
     stacks: str = ""  # file with every stack, in the run's folder
+    judged: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -323,6 +323,8 @@ def _hang(hang: HangRow, *, verbose: bool) -> RenderableType:
     """A hang and the frame it waits in; ``verbose`` adds the stack."""
     seen = f"{hang.worker}, {hang.kind} noticed at {words.clock(hang.t_s)}: {hang.text}"
     parts: list[RenderableType] = [Text(words.plain(seen), style="bold")]
+    if hang.judged:
+        parts.append(_inset(hang.judged))
     if hang.where:
         parts.append(_inset(f"waits in {hang.where}"))
     if verbose and hang.stack:

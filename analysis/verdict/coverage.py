@@ -15,7 +15,7 @@ import numpy as np
 
 from analysis.findings import Finding, Status
 from analysis.series import Grid, Series
-from analysis.verdict.rate import SHORT_SHARE, Rate
+from analysis.verdict.rate import Rate
 from harness.faultlog import FaultRecord
 
 #: Where some stream is out nearly always, the streams must at least be up this share of their time.
@@ -216,7 +216,7 @@ def _measured_rate(rate: Rate) -> Check:
     else:
         asked = f"{rate.at_most_per_s:,.0f}/s was asked for at most"
         chosen = f"of {target}, what this machine was measured to keep; {asked}"
-    short = SHORT if rate.kept_per_s < SHORT_SHARE * rate.kept_target_per_s else ""
+    short = SHORT if rate.is_short else ""
     return Check("rate", True, f"{kept} {chosen}{short}")
 
 

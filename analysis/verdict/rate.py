@@ -68,6 +68,11 @@ class Rate:
         return self.target_per_s if self.is_without_calm else self.calm_target_per_s
 
     @property
+    def is_short(self) -> bool:
+        """Less than the machine was measured to keep, of a load that claims no rate."""
+        return self.is_measured and self.kept_per_s < SHORT_SHARE * self.kept_target_per_s
+
+    @property
     def is_without_calm(self) -> bool:
         return self.calm_s < MIN_CALM_SHARE * self.load_s
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from analysis.capture.capture import Capture
 from analysis.capture.context import Context
-from analysis.capture.hangs import hang_rows
 from analysis.capture.producers import producers_of
 from analysis.findings import Finding, Result, Timeline
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.exposure import exposure_of
+from analysis.kernels.partial import Episode
 from analysis.series import Grid, Series
 from analysis.verdict.attribution import Span
 from analysis.verdict.coverage import RunFacts, coverage
@@ -23,6 +23,7 @@ from analysis.verdict.fault_rows import fault_rows
 from analysis.verdict.intended import Absence, absences_of, intended_of
 from analysis.verdict.merge import findings_of
 from analysis.verdict.rate import rate_of
+from analysis.verdict.stalls import judged_hangs
 from analysis.verdict.thresholds import thresholds
 from analysis.verdict.untested import untested
 from analysis.verdict.usage import usage_of
@@ -146,8 +147,8 @@ def _assembled(
     checks = coverage(facts)
     limits = thresholds(facts, {check.name: check.ok for check in checks})
     verdict, reasons = decide(findings, checks, limits)
-    found = {finding.cls for finding in findings if finding.count}
     counts = _summed(r.partial.counts for r in reports if r.partial)
+    not_tested = untested(context, counts, {finding.cls for finding in findings if finding.count})
     applied = [str(p["text"]) for p in files.manifest.get("problems", ()) if p.get("kind") == "not-healed"]
     return Result(
         run_id=context.run_id,
@@ -164,8 +165,8 @@ def _assembled(
         percentiles=_percentiles(series),
         findings=findings,
         faults=fault_rows(files.faults, series.outages, context.epoch_ns),
-        untested=untested(context, counts, found),
-        hangs=hang_rows(files.events, context.epoch_ns),
+        untested=not_tested,
+        hangs=judged_hangs(files.events, context, _episodes(reports), not_tested),
         timeline=_timeline(series, facts.grid, files, files.load_end_ns(context)),
         coverage=[check.document() for check in checks],
         thresholds=limits,
@@ -183,9 +184,12 @@ def _assembled(
 def _findings(
     files: RunFiles, context: Context, load_end_ns: int, reports: Sequence[BucketReport]
 ) -> list[Finding]:
-    episodes = [episode for r in reports if r.partial for episode in r.partial.episodes]
     end_ns = max([load_end_ns, *(f.end_ns for f in context.faults)])
-    return findings_of(episodes, context, Span(context.epoch_ns, end_ns), int(files.plan["seed"]))
+    return findings_of(_episodes(reports), context, Span(context.epoch_ns, end_ns), int(files.plan["seed"]))
+
+
+def _episodes(reports: Sequence[BucketReport]) -> list[Episode]:
+    return [episode for r in reports if r.partial for episode in r.partial.episodes]
 
 
 def _summed(counts: Any) -> dict[str, int]:

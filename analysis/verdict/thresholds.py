@@ -1,8 +1,9 @@
 """Holds the figures of a run against the scenario's thresholds: held, missed, or not known.
 
 A threshold is *missed* only if the figure is what the brokers and the client made of the load: not while
-records are missing, and no latency of a generator that was late itself. It is *held* only if the load was
-the load asked for. Everything else is not known, which is never a pass.
+records are missing, no latency of a generator that was late itself, and nothing that takes time where the
+rate was not reached: the machine may have been too busy then. It is *held* only if the load was the load
+asked for. Everything else is not known, which is never a pass.
 
 **The time of faults** runs, as in attribution, from 1 s before an injection to 2 s after its end; an outage
 that began within it belongs to it with 2 s more, in which the backlog is sent. It is known to a step of the
@@ -98,10 +99,11 @@ def _standing(
     if found.value is None:
         return None, found.why
     missed = found.value > at_most
-    needed = (_RECORDED if name in _ONLY_GROW else (*_RECORDED, "run")) if missed else _ASKED_FOR
-    for check in needed:
+    for check in _needed(name, missed=missed):
         if not checks.get(check, True):
             return None, f"the check of {_CHECKED[check]} does not hold"
+    if missed and name != "error_ratio" and facts.rate.is_short:
+        return None, "the load fell short of what this machine was measured to keep"
     if missed and name in _QUANTILES:
         late_s = max(facts.lateness_ns.values(), default=0) / 1e9
         if generator_problems(facts) or found.value - late_s <= at_most:
@@ -111,6 +113,17 @@ def _standing(
     if not missed and name in ("outage", "recovery") and at_most * 1e9 < OUTAGE_NS:
         return None, f"an outage of less than {OUTAGE_NS / 1e9:g} s is not seen"
     return not missed, ""
+
+
+def _needed(name: str, *, missed: bool) -> tuple[str, ...]:
+    """The checks that must hold. Sends that failed are missing from the rate themselves."""
+    if not missed:
+        return _ASKED_FOR
+    return (
+        *_RECORDED,
+        *(() if name in _ONLY_GROW else ("run",)),
+        *(() if name == "error_ratio" else ("rate",)),
+    )
 
 
 _CHECKED: Final = {

@@ -10,16 +10,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from analysis.capture.context_files import load_context
 from analysis.capture.hangs import hang_rows, waits_in
 from analysis.findings import HangRow, Status
+from analysis.kernels.partial import Episode
 from analysis.report.documents import read_result, write_result
 from analysis.report.html import run_page
 from analysis.report.terminal import print_result
 from analysis.verdict.coverage import coverage
+from analysis.verdict.stalls import judged_hangs
 from harness.rundir import RunDir
+from tests.planted.tiny import EPOCH_NS, History
 from tests.report_samples import failing
 from tests.unit.test_verdict import facts, finding, manifest, traffic
 
+S = 1_000_000_000
 WHERE = "github.com/Shopify/sarama.(*syncProducer).SendMessages (sync_producer.go:138)"
 EVENTS: list[dict[str, Any]] = [
     {"worker": "consumer-1", "kind": "stall", "t_ns": 5_000_000_000, "text": "the client's own event"},
@@ -120,3 +125,55 @@ def test_sends_that_were_open_for_too_short_to_be_a_hang_make_it_unknown() -> No
     assert drain(50, hang=50)[0], "the hang is told already"
     assert drain(50, done=False)[0], "it died: told already"
     assert not drain(51, hang=50, done=False, hung=True)[0]
+
+
+def stalled(**row: Any) -> dict[str, Any]:
+    return {"worker": "c-1", "kind": "stall", "t_ns": EPOCH_NS + 30 * S, "since_ns": EPOCH_NS + 6 * S,
+            "session": 1, "text": "handed nothing", **row}  # fmt: skip
+
+
+RULE = "no violation: a queue is judged by what remains after the drain and by the silence before it; "
+HELD = "no violation: no partition that it held was silent for longer than limits.stall (15 s) with "
+LEFT = "2 messages remained, and that silence was no longer than limits.stall (15 s)"
+
+
+@pytest.mark.parametrize(
+    ("system", "left", "said"),
+    [
+        ("qpid", 0, f"{RULE}nothing remained"),
+        ("qpid", 2, f"{RULE}{LEFT}"),
+        ("kafka", 0, f"{HELD}acknowledged messages waiting in it"),
+    ],
+)
+def test_a_stall_that_is_no_violation_says_by_which_rule(
+    system: str, left: int, said: str, tmp_path: Path
+) -> None:
+    h = History(system=system).fault("kill", "node-1", 5_000, 9_000).sent(4).deliver(0, 1, position=-1)
+    context = load_context(h.bounds(end=left, read_to=left).write(tmp_path / "run"))
+    context = replace(context, stall_ns=15 * S)
+    (row,) = judged_hangs([stalled()], context, [], {})
+    assert row.judged == (
+        f"{said}. Of the 24.0 s until it was noticed, 3.0 s with fault #1 (kill node-1) do not count"
+    )
+    (row,) = judged_hangs([stalled(since_ns=EPOCH_NS + 10 * S)], context, [], {})
+    assert row.judged == said
+
+
+def test_a_stall_that_judging_found_too_names_its_class(tmp_path: Path) -> None:
+    context = load_context(History().sent(1).write(tmp_path / "run"))
+    episode = Episode(
+        cls="stall", split="resumed", unmet=(), instance=0, lane=-1, stream=1, session=1, first_ns=1,
+        last_ns=2, count=1,
+    )  # fmt: skip
+    (row,) = judged_hangs([stalled()], context, [episode], {})
+    assert row.judged.startswith("judged as stall, a violation: messages were waiting")
+    (row,) = judged_hangs([stalled()], context, [], {"stall": "not known: who held what"})
+    assert row.judged == "not judged: not known: who held what"
+
+
+def test_the_terminal_and_the_page_say_what_judging_made_of_it() -> None:
+    row = HangRow(worker="c-1", kind="stall", t_s=3.0, text="handed nothing", judged="no violation: <why>")
+    out = Console(file=io.StringIO(), width=100)
+    print_result(out, failing(hangs=[row]))
+    assert "no violation: <why>" in out.file.getvalue()  # type: ignore[attr-defined]
+    assert "no violation: &lt;why&gt;" in run_page(failing(hangs=[row]))

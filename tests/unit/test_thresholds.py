@@ -146,6 +146,19 @@ def test_a_load_that_was_not_the_one_asked_for_holds_nothing() -> None:
     assert held(run, wanted("latency_p99", 1), wanted("error_ratio", 0.01)) == [None, False]
 
 
+@pytest.mark.parametrize("at_most_per_s", [0.0, RATE * 2], ids=["claimed", "measured"])
+def test_on_a_machine_too_busy_for_the_rate_nothing_that_takes_time_is_missed(at_most_per_s: float) -> None:
+    series = replace(slow_during_the_fault(), latency=traffic(ok_share=0.9).latency)
+    series = replace(series, totals=traffic(ok_share=0.9).totals)
+    rate = replace(rate_of(series, GRID, LOAD_END, RATE), at_most_per_s=at_most_per_s)
+    found = judged(
+        facts(series, rate=rate), wanted("latency_max", 0.0001), wanted("outage", 1), wanted("recovery", 0.5)
+    )
+    assert [each.held for each in found] == [None, None, None]
+    why = "the load fell short of what" if at_most_per_s else "the check of the rate does not hold"
+    assert all(why in each.text for each in found)
+
+
 def test_as_much_as_the_generator_was_late_makes_no_latency_missed() -> None:
     """600 ms late is no saturation, and yet more than what 3 s are above the limit."""
     run = facts(slow_during_the_fault(outages=()), lateness_ns={"p-1": 600_000_000})
