@@ -232,9 +232,19 @@ def _released(
 
 
 def _repeat_command(request: BisectRequest, client: str, good: str, bad: str, seed: int) -> str:
-    from commands.running import repeat_command
+    from commands.running import repeat_command, set_words
+    from harness.scenario.bundled import from_anywhere
 
-    words = ["bisect", request.scenario, "--client", client, "--good", good, "--bad", bad]
+    words: list[str | Path] = [
+        "bisect",
+        from_anywhere(request.scenario),
+        "--client",
+        client,
+        "--good",
+        good,
+        "--bad",
+        bad,
+    ]
     given = {
         "--repo": request.repo,
         "--pair": request.pair,
@@ -248,10 +258,8 @@ def _repeat_command(request: BisectRequest, client: str, good: str, bad: str, se
     }
     for name, value in given.items():
         if value or value == 0:
-            words += [name, str(value)]
-    for override in request.overrides:
-        words += ["--set", override]
-    return repeat_command(words)
+            words += [name, value if isinstance(value, Path) else str(value)]
+    return repeat_command([*words, *set_words(request.overrides)])
 
 
 # ----- plans ------------------------------------------------------------------------------------------

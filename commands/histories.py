@@ -14,11 +14,12 @@ from commands import completion
 from commands.console import SCHEMA_VERSION, Group, Settings, command, write
 from commands.options import FileToWrite
 from commands.tables import paragraph
-from harness.errors import Exit, UsageError
+from harness.errors import Exit, FailOn, UsageError
 
 if TYPE_CHECKING:
     from history.report import SuiteReport
     from history.store import History
+    from suites.night import Night, NightDir
 
 
 def history_option(function: Any) -> Any:
@@ -61,55 +62,57 @@ def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[His
 @click.option(
     "--fail-on",
     type=click.Choice(["new", "any", "none"]),
-    default="none",
-    help="What makes the exit code 1: something new and worse, any red cell, or nothing (default).",
+    help="What makes the exit code 1: a cell that is red since that night, any red cell, or nothing. "
+    "Default: as the night was run, else any.",
 )
 @history_option
 def report(
-    settings: Settings, name: str | None, night: str | None, to: Path | None, fail_on: str, file: Path | None
+    settings: Settings,
+    name: str | None,
+    night: str | None,
+    to: Path | None,
+    fail_on: FailOn | None,
+    file: Path | None,
 ) -> int:
     """Write the page of a night: what is new, still there, fixed or flaky, and the trends.
 
     SUITE is the name of a suite; default: the one that ran last. Writes report.html (one file, offline),
-    summary.md, junit.xml and report.json into the folder of the night, or where --to says; the summary is
-    also appended to the file that GITHUB_STEP_SUMMARY names.
+    summary.md, junit.xml and report.json into the folder of the night; the summary is also appended to the
+    file that GITHUB_STEP_SUMMARY names. --to writes a folder to publish: the runs' reports that the page
+    links are in it too. Ends with the exit code of the night.
     """
-    from history.report import read_report
+    from history.report import night_of, read_report
     from history.summary import document, write_report
+    from suites.night import NightDir
 
     with opened(settings, file, make=False) as history:
-        made = read_report(history, name, night)
-    own = settings.run_dir / made.night
-    folder = to or (own if own.is_dir() else settings.run_dir / f"{made.suite}-report")
-    written = write_report(made, folder)
+        suite, told = night_of(history, name, night)
+        own = NightDir(settings.run_dir / told)
+        by_night = own.load().fail_on if own.plan.exists() else "any"
+        made = read_report(history, suite, told, fail_on=fail_on or by_night)
+    folder = to or (own.root if own.root.is_dir() else settings.run_dir / f"{made.suite}-report")
+    written = write_report(made, folder, publish=to is not None)
     settings.show(document(made), lambda: _show(made, written["page"]))
-    is_red = made.words.get("fail", 0) > 0
-    fails = {"new": bool(made.new_cells), "any": is_red, "none": False}[fail_on]
-    return Exit.FAIL if fails else Exit.PASS
+    return made.exit_code
 
 
 def _show(made: SuiteReport, page: Path) -> None:
-    paragraph(f"{made.suite}, {made.night}: {made.headline}")
+    paragraph(f"{made.suite}, {made.night}: {made.verdict}: {made.headline}")
     for row in made.findings:
         rate = f"{row.state.rate.hits} of {row.state.rate.rounds} rounds"
-        first = ", first seen tonight" if row.state.is_first else ""
-        paragraph(
-            f"{row.state.standing.value:<6} {row.state.cls}  {row.state.cell}, {rate}{first}", hanging=" " * 7
-        )
+        paragraph(f"{row.state.standing.value:<6} {row.state.cls}  {row.state.cell}, {rate}", hanging=" " * 7)
     for cell, why in made.not_run.items():
         paragraph(f"not run  {cell}: {why}", hanging=" " * 9)
     write(str(page))
 
 
-def report_night(history: History, suite: str, night: str, folder: Path) -> SuiteReport | None:
-    """Write the report of a night that is over into its folder; None if nothing was run."""
+def report_night(history: History, folder: NightDir, night: Night) -> SuiteReport:
+    """Write the report of a night that is over into its folder."""
     from history.report import read_report
     from history.summary import write_report
 
-    if not history.rounds(suite, since=night, until=night):
-        return None
-    made = read_report(history, suite, night)
-    write_report(made, folder)
+    made = read_report(history, night.suite, folder.id, fail_on=night.fail_on)
+    write_report(made, folder.root)
     return made
 
 

@@ -165,9 +165,11 @@ def nights(settings: Settings) -> list[Row]:
             "suite": read_json(night.plan).get("suite", ""),
         }
         if night.is_over:
-            counts = read_json(night.document)["verdicts"]
-            verdict = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing ran"
-            rows.append({**row, "status": "complete", "verdict": verdict})
+            document = read_json(night.document)
+            verdict, counts = document.get("verdict", "unknown"), document.get("counts", "")
+            rows.append(
+                {**row, "status": "complete", "verdict": f"{verdict}: {counts}" if counts else verdict}
+            )
         else:
             finished = len(list((night.root / "turns").glob("*.json")))
             rows.append({**row, "status": "unfinished", "verdict": f"{finished} finished"})

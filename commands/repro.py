@@ -19,10 +19,11 @@ from commands.console import Settings
 from commands.plans import for_a_new_run, read_scenario, with_jars
 from commands.preflight import preflight
 from commands.repro_options import ReproRequest, refuse_mixture, replaced_versions
-from commands.running import MAX_SEED, close_run_folder, repeat_command
+from commands.running import MAX_SEED, close_run_folder, repeat_command, set_words
 from commands.summaries import JudgedRun, answer_of, arm_versions, show_campaign, show_stopped, summarize
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.rundir import RunDir, new_run, write_json
+from harness.scenario.bundled import from_anywhere
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -213,15 +214,21 @@ def _plans(
 
 
 def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str:
-    words = ["repro", request.bug, "--pair", question.pair, "--seed", str(seed)]
+    words: list[str | Path] = [
+        "repro",
+        from_anywhere(request.bug),
+        "--pair",
+        question.pair,
+        "--seed",
+        str(seed),
+    ]
     if question.until_hit:
         words += ["--until-hit"]
         words += ["--max-time", f"{request.max_time_s:g}s"] if request.max_time_s is not None else []
     else:
         words += ["--quick"] if question.quick else ["--rounds", str(question.rounds)]
-    for override in request.overrides:
-        words += ["--set", override]
-    words += ["--client-jars", str(request.client_jars)] if request.client_jars else []
+    words += set_words(request.overrides)
+    words += ["--client-jars", request.client_jars] if request.client_jars else []
     words += ["--affected", request.affected] if request.affected else []
     words += ["--fixed", request.fixed] if request.fixed else []
     words += [] if request.runtime == "auto" else ["--runtime", request.runtime]

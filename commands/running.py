@@ -26,6 +26,8 @@ from commands.summaries import JudgedRun, show_campaign, show_result, summarize
 from commands.telemetry import MetricsRequest
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, new_run, write_json
+from harness.scenario.bundled import from_anywhere
+from harness.toolchains.own_builds import absolute
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -167,12 +169,11 @@ def _replayed_plan(request: RunRequest) -> Plan:
 
 def _repeat_command(request: RunRequest, seed: int) -> str:
     """The command that does the same again."""
-    words = ["run"]
+    words: list[str | Path] = ["run"]
     if request.scenario is not None:
-        words += [request.scenario, "--seed", str(seed)]
-    for override in request.overrides:
-        words += ["--set", override]
-    given = {
+        words += [from_anywhere(request.scenario), "--seed", str(seed)]
+    words += set_words(request.overrides)
+    given: dict[str, object] = {
         "--rounds": request.rounds,
         "--variant": request.variant,
         "--replay": request.replay.root if request.replay else None,
@@ -182,14 +183,24 @@ def _repeat_command(request: RunRequest, seed: int) -> str:
     }
     for name, value in given.items():
         if value:
-            words += [name, str(value)]
+            words += [name, value if isinstance(value, Path) else str(value)]
     words += ["--secure"] if request.secure else []
     return repeat_command(words)
 
 
-def repeat_command(arguments: Sequence[str]) -> str:
-    """The command that repeats a run, as a user would type it."""
-    return shlex.join(["brokerstorm", *arguments])
+def set_words(overrides: Sequence[str]) -> list[str]:
+    """``--set`` of each, so that it means the same from any folder."""
+    words = []
+    for override in overrides:
+        key, is_set, value = override.partition("=")
+        words += ["--set", f"{key}{is_set}{absolute(value, Path.cwd())}"]
+    return words
+
+
+def repeat_command(arguments: Sequence[str | Path]) -> str:
+    """The command that repeats a run, as a user would type it in any folder."""
+    words = (str(each.absolute()) if isinstance(each, Path) else each for each in arguments)
+    return shlex.join(["brokerstorm", *words])
 
 
 def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) -> list[Round[Result]]:

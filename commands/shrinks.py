@@ -16,11 +16,12 @@ from commands.campaigns import opened_campaign
 from commands.console import SCHEMA_VERSION, Settings
 from commands.plans import choose_plans, for_a_new_run, read_scenario
 from commands.preflight import preflight
-from commands.running import MAX_SEED, close_run_folder, repeat_command
+from commands.running import MAX_SEED, close_run_folder, repeat_command, set_words
 from commands.shrink_targets import pinned_data, read_target, write_rate
 from commands.tables import paragraph
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, UsageError
 from harness.rundir import RunDir, new_run
+from harness.scenario.bundled import from_anywhere
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -125,11 +126,10 @@ def _resumed(request: ShrinkRequest) -> tuple[RunDir, Record]:
 
 
 def _repeat_command(request: ShrinkRequest, seed: int) -> str:
-    words = ["shrink", request.target, "--seed", str(seed)]
+    words = ["shrink", from_anywhere(request.target), "--seed", str(seed)]
     words += ["--class", request.cls] if request.cls else []
     words += ["--variant", request.variant] if request.variant else []
-    for override in request.overrides:
-        words += ["--set", override]
+    words += set_words(request.overrides)
     words += [] if request.runtime == "auto" else ["--runtime", request.runtime]
     return repeat_command(words)
 

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 
 from commands.console import Settings
 from commands.plans import read_scenario
-from harness.errors import UsageError
+from harness.errors import FailOn, UsageError
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import is_own
 from harness.workers import known_workers, load_worker, pinned
 from harness.workers import released as released_clients
 from suites.choice import Choice, Shard, choose, narrowed
-from suites.file import SuiteFile, load_suite
+from suites.file import SuiteFile, bundled_suites, load_suite
 from suites.matrix import SEEDS, Axes, Cell, Facts, expand
-from suites.model import FailOn
 from suites.night import Night, nights, turns_of
 from suites.retention import apply, removals
 from suites.sticky import evidence, open_seeds
@@ -134,7 +133,8 @@ def _turn_s(history: History | None, suite: str, cell: Cell) -> float:
 
 def _command(request: SuiteRequest, seed: int) -> str:
     """The command that does the same again."""
-    words = ["brokerstorm", "suite", "run", request.suite, "--seed", str(seed)]
+    suite = request.suite if request.suite in bundled_suites() else str(Path(request.suite).absolute())
+    words = ["brokerstorm", "suite", "run", suite, "--seed", str(seed)]
     for pattern in request.only:
         words += ["--only", pattern]
     words += [] if request.runtime == "auto" else ["--runtime", request.runtime]

@@ -20,6 +20,7 @@ from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
     from commands.suite_plans import PlannedNight, SuiteRequest
+    from history.report import SuiteReport
     from history.store import History
     from suites.night import Night, NightDir, Turn
 
@@ -244,7 +245,7 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
     from commands.turns import LivePlayer
     from commands.upkeep import end_leftovers
     from harness.rundir import write_json
-    from suites.document import summarize
+    from suites.document import not_run_of, summarize
 
     try:
         lock = FileLock(night_dir.root / "night.lock").acquire(timeout=0)
@@ -260,32 +261,30 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
         except Interrupted as error:
             error.hint = f"`brokerstorm suite run {night.file} --resume` goes on"
             raise
-        for skipped in summarize(night_dir, night, frozenset()).not_run:
+        for skipped in not_run_of(night_dir, night):
             history.skip(night_dir.id, night.suite, skipped.cell, skipped.why)
-        told = report_night(history, night.suite, night_dir.id, night_dir.root)
-        worse = told.new_cells if told else set()
-        new = {cell.id for cell in night.cells if worse & {cell.id, *cell.history_cells}}
-        document = summarize(night_dir, night, new).document()
+        told = report_night(history, night_dir, night)
+        document = summarize(
+            night_dir, night, verdict=told.verdict, exit_code=told.exit_code, counts=told.counts
+        ).document()
         write_json(night_dir.document, document)
         for line in tidy(settings.run_dir, night, history):
             _tell(line)
-    settings.show(document, lambda: _show_night(night_dir, document, told.headline if told else ""))
-    return int(document["exit_code"])
+    settings.show(document, lambda: _show_night(night_dir, told))
+    return told.exit_code
 
 
-def _show_night(night_dir: NightDir, document: dict[str, Any], headline: str) -> None:
-    for cell in document["cells"]:
-        for each in cell["rounds"]:
-            reasons = "; ".join(each["reasons"])
-            sticky = ", red before" if each["is_sticky"] else ""
-            line = f"{each['verdict']:<7}  {cell['id']}, seed {each['seed']}{sticky}"
+def _show_night(night_dir: NightDir, told: SuiteReport) -> None:
+    for cell in told.cells:
+        for each in cell.rounds:
+            reasons = "; ".join(each.reasons)
+            sticky = ", red before" if each.is_sticky else ""
+            line = f"{each.word:<7}  {cell.cell}, seed {each.seed}{sticky}"
             paragraph(line + (f": {reasons}" if reasons else ""), hanging=" " * 9)
-    for skipped in document["not_run"]:
-        paragraph(f"not run  {skipped['cell']}: {skipped['why']}", hanging=" " * 9)
-    counts = ", ".join(f"{count} {word}" for word, count in document["verdicts"].items() if count)
-    paragraph(f"{document['suite']}: {headline or counts or 'nothing was run'}")
-    if night_dir.run.report.exists():
-        write(str(night_dir.run.report))
+    for name, why in told.not_run.items():
+        paragraph(f"not run  {name}: {why}", hanging=" " * 9)
+    paragraph(f"{told.suite}: {told.verdict}: {told.headline}")
+    write(str(night_dir.run.report))
 
 
 for _part in (plan, run, report):

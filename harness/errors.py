@@ -16,10 +16,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal
 
 #: Names in a message: there may be a hundred topics.
 _LISTED: Final = 40
+
+
+#: What makes the exit code of a night 1: a cell that is red since then, any red cell, or nothing.
+FailOn = Literal["new", "any", "none"]
 
 
 class Exit(IntEnum):

@@ -34,6 +34,7 @@ class Standing(StrEnum):
     """How a class stands in a cell this morning."""
 
     NEW = "new"  # a rise was told this morning
+    FIRST = "first seen"  # no night before showed it, and a rise is not proved
     STILL = "still"  # a rise was told earlier, or every round shows it since the history began
     FIXED = "fixed"  # a fall to nothing was told this morning
     FLAKY = "flaky"  # it shows now and then, and chance alone explains how often
@@ -84,7 +85,7 @@ class ClassState:
     """A class in a cell, as it stands on the last night.
 
     ``rate``: since the last change, over 30 nights at most. ``tonight``: of the last night; None when no
-    round of it could show the class. ``is_first``: never seen before the last night.
+    round of it could show the class. ``is_first``: no night before the last showed it.
     """
 
     cell: str
@@ -296,19 +297,21 @@ def _state(
     return ClassState(
         cell=series.cell,
         cls=series.subject,
-        standing=_standing(series, rate, is_changed=changed),
+        standing=_standing(series, rate, is_changed=changed, is_first=hit_nights == [last]),
         since=since_start[0] if since_start else series.nights[series.start],
         rate=Rate.of(rate),
         tonight=Rate.of(tallied[last]) if last in tallied else None,
         is_expected=_is_expected(series, rounds),
-        is_first=hit_nights == [last] and len(nights) > 1,
+        is_first=hit_nights == [last],
         is_control=any(row.is_control for row in rounds if row.cell == series.cell),
     )
 
 
-def _standing(series: _Series, rate: Tally, *, is_changed: bool) -> Standing:
+def _standing(series: _Series, rate: Tally, *, is_changed: bool, is_first: bool) -> Standing:
     if is_changed and series.direction > 0:
         return Standing.NEW
+    if is_first:
+        return Standing.FIRST
     if rate.hits == 0:
         return Standing.FIXED
     shows_always = series.start == 0 and rate.hits == rate.rounds > 1

@@ -7,7 +7,9 @@ is told apart by its height as well as by its colour, a change by its glyph and 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -28,12 +30,23 @@ _BARS: Final = {"fail": (0, 16), "broken": (2, 12), "unknown": (5, 11), "pass": 
 _WIDE, _TALL = 190, 34
 
 
-def suite_page(report: SuiteReport, folder: Path) -> str:
-    """The page, to be written into ``folder``: links are relative to it, and lead to what is there."""
+def run_pages(report: SuiteReport) -> dict[str, Path]:
+    """Folder of a run -> its report, of all runs that the page names and whose report is there."""
+    rounds = (each.folder for cell in report.cells for each in cell.rounds)
+    folders = dict.fromkeys([*rounds, *(row.folder for row in report.findings)])
+    pages = {folder: Path(folder, "report.html") for folder in folders if folder}
+    return {folder: page for folder, page in pages.items() if page.exists()}
+
+
+def suite_page(report: SuiteReport, folder: Path, pages: Mapping[str, Path]) -> str:
+    """The page, to be written into ``folder``: links are relative to it.
+
+    Args:
+        pages: as of `run_pages`, or where they are published.
+    """
 
     def link(run: str) -> str:
-        page = Path(run, "report.html")
-        return quote(os.path.relpath(page, folder)) if run and page.exists() else ""
+        return quote(os.path.relpath(pages[run], folder)) if run in pages else ""
 
     names = [metric.name for metric in METRICS]
     return render(
@@ -149,8 +162,20 @@ def _mark(change: Change, x: float) -> str:
     return f'<g class="{look}"><title>{told}</title>{line}<polygon points="{points}"/></g>'
 
 
-def write_suite_page(report: SuiteReport, path: Path) -> Path:
-    """Write the page and return its path."""
+def write_suite_page(report: SuiteReport, path: Path, *, publish: bool = False) -> Path:
+    """Write the page and return its path; to publish it, with the reports that it links in its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(suite_page(report, path.parent), encoding="utf-8")
+    pages = run_pages(report)
+    if publish:
+        pages = {folder: _copied(page, path.parent / "reports") for folder, page in pages.items()}
+    path.write_text(suite_page(report, path.parent, pages), encoding="utf-8")
     return path
+
+
+def _copied(page: Path, folder: Path) -> Path:
+    """A run's report, which is one file, under a name that no other run has."""
+    run = page.parent.resolve()
+    target = folder / f"{run.name}-{sha256(str(run).encode()).hexdigest()[:8]}.html"
+    folder.mkdir(exist_ok=True)
+    shutil.copyfile(page, target)
+    return target

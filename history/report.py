@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final
 
 from analysis.report import words
 from analysis.verdict.campaign import CLEAN
-from harness.errors import UsageError
+from harness.errors import FailOn, UsageError
 from history.changes import RECENT, Change, ClassState, Standing, Story, story_of
+from history.decision import Decision
 from history.rounds import Found, Round
 from history.series import METRICS, figures, shown
 from history.store import History
@@ -24,7 +26,9 @@ SCHEMA_VERSION: Final = 1
 WORDS: Final = ("fail", "broken", "unknown", "pass", "not run")
 #: Nights of which trends are drawn.
 TREND: Final = 365
-_ORDER: Final = {Standing.NEW: 0, Standing.STILL: 1, Standing.FLAKY: 2, Standing.FIXED: 3}
+_ORDER: Final = (Standing.NEW, Standing.FIRST, Standing.STILL, Standing.FLAKY, Standing.FIXED)
+#: Words of nights that say nothing of what a cell was before.
+_SILENT: Final = {"not run", "broken", "unknown"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,11 @@ class RoundRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRow:
-    """A cell of the matrix. ``strip``: its word on each of the last 30 nights, oldest first."""
+    """A cell of the matrix.
+
+    ``counts``: it makes the exit code what it is. ``strip``: its word on each of the last 30 nights, oldest
+    first. ``duration_s``: of all its rounds of the night.
+    """
 
     cell: str
     scenario: str
@@ -54,8 +62,10 @@ class CellRow:
     runtime: str
     is_control: bool
     word: str
+    counts: bool
     strip: list[str]
     rounds: list[RoundRow]
+    duration_s: float
     rate_per_s: float | None
     p99_ms: float | None
     outage_s: float | None
@@ -88,12 +98,16 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteReport:
-    """One morning's report. ``words``: cells of the night by word. ``verdict``: fail, unknown or pass."""
+    """One morning's report. ``words``: cells of the night by word. ``verdict``: fail, unknown or pass, and
+    ``exit_code``: as ``fail_on`` decides."""
 
     suite: str
     night: str
     verdict: str
+    exit_code: int
+    fail_on: FailOn
     headline: str
+    counts: str
     words: dict[str, int]
     findings: list[FindingRow]
     changes: list[Change]  # every one ever told, oldest first
@@ -114,20 +128,12 @@ class SuiteReport:
 
     @property
     def new_cells(self) -> set[str]:
-        """Cells in which a class is worse since this night, and not because of the machine; and red ones that
-        never ran before: nothing says that it is old."""
-        told = {
-            change.cell
-            for change in self.fresh
-            if change.kind == "class" and change.is_worse and not change.machine
-        }
-        return told | {
-            row.cell for row in self.cells if row.word == "fail" and {*row.strip[:-1]} <= {"not run"}
-        }
+        """As of `_new_cells`."""
+        return _new_cells(self.fresh, self.cells)
 
 
-def read_report(history: History, suite: str | None = None, night: str | None = None) -> SuiteReport:
-    """The report of a night, the last of the suite that ran last unless others are named.
+def night_of(history: History, suite: str | None = None, night: str | None = None) -> tuple[str, str]:
+    """(suite, night): the last night of the suite that ran last, unless others are named.
 
     Raises:
         UsageError: the history has no such suite or night.
@@ -142,26 +148,46 @@ def read_report(history: History, suite: str | None = None, night: str | None = 
     last = night if night is not None else nights[-1]
     if last not in nights:
         raise UsageError(f"no night {last!r} of {wanted}", hint=f"the last ones are {', '.join(nights[-5:])}")
-    since = nights[max(0, nights.index(last) + 1 - TREND)]
-    rounds = history.rounds(wanted, since=since, until=last)
-    return report_of(wanted, last, rounds, history.skipped(last, wanted), notes=history.notes)
+    return wanted, last
+
+
+def read_report(history: History, suite: str, night: str, *, fail_on: FailOn = "any") -> SuiteReport:
+    """The report of a night that the history has."""
+    nights = history.nights(suite)
+    since = nights[max(0, nights.index(night) + 1 - TREND)]
+    rounds = history.rounds(suite, since=since, until=night)
+    skipped = history.skipped(night, suite)
+    return report_of(suite, night, rounds, skipped, fail_on=fail_on, notes=history.notes)
 
 
 def report_of(
-    suite: str, night: str, rounds: Sequence[Round], not_run: Mapping[str, str], *, notes: Sequence[str] = ()
+    suite: str,
+    night: str,
+    rounds: Sequence[Round],
+    not_run: Mapping[str, str],
+    *,
+    fail_on: FailOn = "any",
+    notes: Sequence[str] = (),
 ) -> SuiteReport:
     """The report of a night from all rounds until it. Pure."""
     story = story_of(rounds)
-    nights = story.nights
+    nights = sorted({*story.nights, night})
     cells = _cells(rounds, night, nights[-RECENT:])
-    counted = Counter(row.word for row in cells)
     findings = _findings(story, rounds, night)
     fresh = [change for change in story.changes if change.told == night]
+    broken = {row.exit_code or 0 for row in rounds if row.night == night and row.verdict is None}
+    decided = Decision.of({row.cell: row.word for row in cells}, broken, _new_cells(fresh, cells), fail_on)
+    cells = [replace(row, counts=row.cell in decided.counted) for row in cells]
+    counted = Counter(row.word for row in cells)
+    counts = _counts(cells, fail_on)
     return SuiteReport(
         suite=suite,
         night=night,
-        verdict=_verdict(counted),
-        headline=_headline(findings, fresh, counted, is_first=len(nights) < 2),
+        verdict=decided.verdict,
+        exit_code=decided.exit_code,
+        fail_on=fail_on,
+        headline=f"{counts}: {_told(findings, fresh, is_first=len(nights) < 2)}",
+        counts=counts,
         words={word: counted[word] for word in WORDS if counted[word]},
         findings=findings,
         changes=story.changes,
@@ -175,11 +201,13 @@ def report_of(
     )
 
 
-def _verdict(counted: Counter[str]) -> str:
-    """Of the whole night: what broke or proved nothing is unknown, as for a run."""
-    if counted["fail"]:
-        return "fail"
-    return "pass" if counted["pass"] and not counted["broken"] and not counted["unknown"] else "unknown"
+def _new_cells(fresh: Sequence[Change], cells: Sequence[CellRow]) -> set[str]:
+    """Cells in which a class is worse since this night, and not because of the machine; and red ones that no
+    night before says anything of: nothing says that it is old."""
+    told = {
+        change.cell for change in fresh if change.kind == "class" and change.is_worse and not change.machine
+    }
+    return told | {row.cell for row in cells if row.word == "fail" and {*row.strip[:-1]} <= _SILENT}
 
 
 def word_of(row: Round) -> str:
@@ -195,8 +223,21 @@ def word_of(row: Round) -> str:
     return "pass" if classes else "unknown"
 
 
-def _worst(words: Sequence[str]) -> str:
+def _word_of_night(rows: Sequence[Round]) -> str:
+    """The worst word of a cell's rounds. A variant need not show in all of them what it is expected to."""
+    words = [word_of(row) for row in rows]
+    if "pass" in words and all(row.expect not in ("", CLEAN) for row in rows):
+        words = [word for word in words if word != "unknown"]
     return min(words, key=WORDS.index, default="not run")
+
+
+def _took_s(row: Round) -> float:
+    """Time of a round; of one that broke, between its ends."""
+    if row.duration_s is not None:
+        return row.duration_s
+    if not (row.started and row.ended):
+        return 0.0
+    return (datetime.fromisoformat(row.ended) - datetime.fromisoformat(row.started)).total_seconds()
 
 
 def _cells(rounds: Sequence[Round], night: str, strip: Sequence[str]) -> list[CellRow]:
@@ -220,9 +261,11 @@ def _cells(rounds: Sequence[Round], night: str, strip: Sequence[str]) -> list[Ce
                 broker_version=latest.broker_version,
                 runtime=latest.runtime,
                 is_control=latest.is_control,
-                word=_worst([word_of(row) for row in tonight]),
-                strip=[_worst([word_of(row) for row in nights.get(each, [])]) for each in strip],
+                word=_word_of_night(tonight),
+                counts=False,  # `Decision` says
+                strip=[_word_of_night(nights.get(each, [])) for each in strip],
                 rounds=[_round_row(row) for row in tonight],
+                duration_s=round(sum(map(_took_s, tonight)), 3),
                 rate_per_s=value["rate"],
                 p99_ms=value["p99"],
                 outage_s=value["outage"],
@@ -233,13 +276,15 @@ def _cells(rounds: Sequence[Round], night: str, strip: Sequence[str]) -> list[Ce
 
 
 def _round_row(row: Round) -> RoundRow:
+    word = word_of(row)
+    is_silent = word == "unknown" and row.verdict == "pass"
     return RoundRow(
         round=row.round,
         seed=row.seed,
-        word=word_of(row),
+        word=word,
         is_sticky=row.is_sticky,
         folder=row.folder,
-        reasons=row.reasons,
+        reasons=[f"{row.expect}, which it is expected to show, did not show"] if is_silent else row.reasons,
         classes=sorted(shown(row)),
         command=row.command,
     )
@@ -272,7 +317,7 @@ def _findings(story: Story, rounds: Sequence[Round], night: str) -> list[Finding
                 sticky=sticky,
             )
         )
-    return sorted(made, key=lambda row: (_ORDER[row.state.standing], not row.state.is_first, row.state.cell))
+    return sorted(made, key=lambda row: (_ORDER.index(row.state.standing), row.state.cell))
 
 
 def _when(row: Round) -> tuple[str, bool, int]:
@@ -296,10 +341,20 @@ def _trends(rounds: Sequence[Round], nights: Sequence[str]) -> list[Trend]:
 # ----- the headline --------------------------------------------------------------------------------------
 
 
-def _headline(
-    findings: Sequence[FindingRow], fresh: Sequence[Change], counted: Counter[str], *, is_first: bool
-) -> str:
-    """The morning in one sentence."""
+def _counts(cells: Sequence[CellRow], fail_on: FailOn) -> str:
+    """Cells by word, and how many of the red ones count: ``4 fail (none new), 2 pass``."""
+    said = []
+    for word in WORDS:
+        of_it = [row for row in cells if row.word == word]
+        counted = sum(row.counts for row in of_it)
+        note = f" ({counted or 'none'} new)" if fail_on == "new" else " (not counted)"
+        is_whole = word != "fail" or counted == len(of_it)
+        said += [f"{len(of_it)} {word}{'' if is_whole else note}"] if of_it else []
+    return ", ".join(said) or "no cell ran"
+
+
+def _told(findings: Sequence[FindingRow], fresh: Sequence[Change], *, is_first: bool) -> str:
+    """What the morning tells, in one sentence."""
     own = [change for change in fresh if not change.machine]
     worse = [change for change in own if change.is_worse]
     better = [change for change in own if not change.is_worse]
@@ -310,14 +365,14 @@ def _headline(
     if machine:
         cells = len({change.cell for change in machine})
         said.append(f"the machine is another one than before ({cells} {'cell' if cells == 1 else 'cells'})")
-    first = [row for row in findings if row.state.is_first and row.state.standing is not Standing.NEW]
+    said = ["the first night", *said] if is_first else said
+    first = [row.state for row in findings if row.state.standing is Standing.FIRST]
     if first:
-        said.append(f"{first[0].state.cls} seen for the first time in {first[0].state.cell}, not proved new")
-    if not said:
-        said = ["the first night" if is_first else "nothing new"]
-    text = "; ".join(said)
-    counts = ", ".join(f"{counted[word]} {word}" for word in WORDS if counted[word])
-    return f"{counts or 'no cell ran'}: {text}"
+        more = f" and {len(first) - 1} more" if len(first) > 1 else ""
+        said.append(
+            f"{first[0].cls} first seen in {first[0].cell}{more}{'' if is_first else ', not proved new'}"
+        )
+    return "; ".join(said or ["nothing new"])
 
 
 def change_text(change: Change) -> str:

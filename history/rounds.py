@@ -7,8 +7,8 @@ latency must not look like a fast one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -143,12 +143,33 @@ def rounds_of(run: RunDir, labels: Labels) -> list[Round]:
     variants = [str(read_json(each.plan).get("variant", "")) for each in runs]
     several = len(set(variants)) > 1
     numbers: dict[str, int] = defaultdict(lambda: labels.round - 1)
+    counted = _as_counted(run)
     made = []
     for each, variant in zip(runs, variants, strict=True):
         numbers[variant] += 1
         cell = f"{labels.cell}/{variant}" if several and variant else labels.cell
-        made.append(round_of(each, labels, cell=cell, number=numbers[variant]))
+        row = round_of(each, labels, cell=cell, number=numbers[variant])
+        made.append(counted(each.run_id, row))
     return made
+
+
+def _as_counted(campaign: RunDir) -> Callable[[str, Round], Round]:
+    """(run id, row) -> the row as the campaign of a known bug counts it: a round that does not count proves
+    nothing, and a class without the text that tells the bug is another one's."""
+    document = read_json(campaign.campaign)
+    with reading(campaign):
+        bug_class = ((document.get("reproduction") or {}).get("question") or {}).get("expect", "")
+        runs = [run for variant in document.get("variants") or () for run in variant["runs"]]
+        told = {str(run["path"]): run for run in runs} if bug_class else {}
+
+    def counted(run_id: str, row: Round) -> Round:
+        why = str(told.get(run_id, {}).get("not_counted") or "")
+        if not why and told.get(run_id, {}).get("sighted") != "":
+            return row
+        row = replace(row, found=[found for found in row.found if found.cls != bug_class])
+        return replace(row, verdict="unknown", exit_code=3, reasons=[why]) if why else row
+
+    return counted
 
 
 def round_of(run: RunDir, labels: Labels, *, cell: str = "", number: int = 0) -> Round:

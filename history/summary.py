@@ -27,11 +27,15 @@ SUMMARY_FILE: Final = "GITHUB_STEP_SUMMARY"
 _MOST_ROWS: Final = 50
 
 
-def write_report(report: SuiteReport, folder: Path) -> dict[str, Path]:
-    """Write page, summary, JUnit and JSON into a folder; and the summary to where a CI system wants it."""
+def write_report(report: SuiteReport, folder: Path, *, publish: bool = False) -> dict[str, Path]:
+    """Write page, summary, JUnit and JSON into a folder; and the summary to where a CI system wants it.
+
+    Args:
+        publish: with the runs' reports that the page links.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     made = {
-        "page": write_suite_page(report, folder / "report.html"),
+        "page": write_suite_page(report, folder / "report.html", publish=publish),
         "summary": folder / "summary.md",
         "junit": folder / "junit.xml",
         "json": folder / "report.json",
@@ -86,7 +90,10 @@ def markdown(report: SuiteReport) -> str:
     red = [row for row in report.cells if row.word not in ("pass", "not run")]
     if red:
         lines += ["| cell | tonight | why |", "|---|---|---|"]
-        lines += [f"| {_cell(row.cell)} | {row.word} | {_cell(_why(row))} |" for row in red[:_MOST_ROWS]]
+        lines += [
+            f"| {_cell(row.cell)} | {row.word}{'' if row.counts else ' (not counted)'} | {_cell(_why(row))} |"
+            for row in red[:_MOST_ROWS]
+        ]
         lines += [*_more(len(red)), ""]
     if report.not_run:
         lines += [f"<details><summary>{len(report.not_run)} not run</summary>", ""]
@@ -130,8 +137,8 @@ def _cell(text: str) -> str:
 
 
 def junit_xml(report: SuiteReport) -> str:
-    """One suite with a case a cell: *fail* is a failure, *unknown* and *broken* are errors, *not run* is
-    skipped."""
+    """One suite with a case a cell. Of the cells that count, *fail* is a failure, *unknown* and *broken* are
+    errors; what does not count (`SuiteReport.fail_on`) or did not run is skipped, with the reason."""
     suite = ET.Element("testsuite", name=xml_text(report.suite))
     found: dict[str, list[FindingRow]] = {}
     for row in report.findings:
@@ -139,16 +146,19 @@ def junit_xml(report: SuiteReport) -> str:
     for cell in report.cells:
         if cell.word == "not run" and not report.not_run.keys().isdisjoint(_names(cell.cell)):
             continue  # said below, with the reason
-        case = ET.SubElement(
-            suite, "testcase", classname=xml_text(report.suite), name=xml_text(cell.cell), time="0"
-        )
-        _outcome(case, cell, found.get(cell.cell, []))
+        case = _case(suite, report, cell.cell, cell.duration_s)
+        _outcome(case, cell, found.get(cell.cell, []), report.fail_on)
     for name, why in report.not_run.items():
-        case = ET.SubElement(
-            suite, "testcase", classname=xml_text(report.suite), name=xml_text(name), time="0"
-        )
-        ET.SubElement(case, "skipped", message=xml_text(why))
-    return junit_document([counted(suite, 0.0)])
+        ET.SubElement(_case(suite, report, name, 0.0), "skipped", message=xml_text(why))
+    if report.exit_code and not any(cell.counts for cell in report.cells):
+        case = _case(suite, report, report.night, 0.0)
+        ET.SubElement(case, "error", type=report.verdict, message="no cell ran")
+    return junit_document([counted(suite, sum(cell.duration_s for cell in report.cells))])
+
+
+def _case(suite: ET.Element, report: SuiteReport, name: str, seconds: float) -> ET.Element:
+    names = {"classname": xml_text(report.suite), "name": xml_text(name), "time": f"{seconds:.3f}"}
+    return ET.SubElement(suite, "testcase", names)
 
 
 def _names(cell: str) -> tuple[str, str]:
@@ -156,14 +166,18 @@ def _names(cell: str) -> tuple[str, str]:
     return cell, cell.rpartition("/")[0]
 
 
-def _outcome(case: ET.Element, cell: CellRow, found: list[FindingRow]) -> None:
+def _outcome(case: ET.Element, cell: CellRow, found: list[FindingRow], fail_on: str) -> None:
     if cell.word == "not run":
         ET.SubElement(case, "skipped", message="it did not run this night")
     elif cell.word != "pass":
         standings = [f"{row.state.standing.value} {row.state.cls}" for row in found]
         message = "; ".join(standings) or _why(cell) or cell.word
         kind = "failure" if cell.word == "fail" else "error"
-        element = ET.SubElement(case, kind, type=cell.word, message=xml_text(message))
+        if not cell.counts:
+            kind, message = "skipped", f"{cell.word}, which does not count with fail_on {fail_on}: {message}"
+        element = ET.SubElement(case, kind, message=xml_text(message))
+        if cell.counts:
+            element.set("type", cell.word)
         lines = [f"seed {each.seed}: {each.word}, {'; '.join(each.reasons)}" for each in cell.rounds]
         lines += [each.command for each in cell.rounds if each.word != "pass" and each.command]
         element.text = xml_text("\n".join(lines), keep_lines=True)

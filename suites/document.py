@@ -7,20 +7,16 @@ raises ``schema_version``.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from pydantic import TypeAdapter
 
-from harness.errors import Exit
-from suites.model import FailOn
-from suites.night import SCHEMA_VERSION, Ended, Night, NightDir
+from harness.errors import FailOn
+from suites.night import SCHEMA_VERSION, Ended, Night, NightDir, Word
 
 SCHEMA_FILE: Final = Path(__file__).with_name("schemas") / "suite.json"
-#: Exit codes of broken turns, the most urgent first.
-_URGENT: Final = (Exit.NOT_HEALED, Exit.BUG, Exit.ENVIRONMENT, Exit.USAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +47,16 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteDocument:
-    """One night. ``verdicts``: pass, fail, unknown, broken -> rounds."""
+    """One night. ``verdict``: as ``fail_on`` decides; ``counts``: cells of the history by word, as text.
+    ``verdicts``: pass, fail, unknown, broken -> rounds, by what `run` or `repro` of them alone says."""
 
     kind: Literal["suite"] = "suite"
     night: str
     suite: str
+    verdict: str
     exit_code: int
     fail_on: FailOn
+    counts: str
     seed: int
     shard: str
     started: str
@@ -73,40 +72,30 @@ class SuiteDocument:
         return {"schema_version": self.schema_version, **asdict(self)}
 
 
-def exit_code_of(ended: Sequence[Ended], fail_on: FailOn, new: Collection[str]) -> int:
-    """The exit code of a night: 1 for what ``fail_on`` says, else that of what broke, else 3, else 0.
-
-    Args:
-        new: cells with something red that was not there the nights before.
-    """
-    if fail_on == "none":
-        return Exit.PASS
-    red = [each for each in ended if each.verdict == "fail"]
-    if any(fail_on == "any" or each.cell in new for each in red):
-        return Exit.FAIL
-    codes = {each.exit_code for each in ended if each.verdict == "broken"}
-    if codes:
-        return next((code for code in _URGENT if code in codes), Exit.BUG)
-    is_unknown = any(each.verdict == "unknown" for each in ended) or not ended
-    return Exit.UNKNOWN if is_unknown else Exit.PASS
+def not_run_of(folder: NightDir, night: Night) -> list[NotRun]:
+    """Cells that did not run, and those of which rounds did not; with the reason."""
+    late = dict.fromkeys(turn.cell for turn in night.turns if folder.ended(turn) is None)
+    return [
+        *(NotRun(cell=cell, why=why) for cell, why in night.left_out.items()),
+        *(NotRun(cell=cell, why="the budget was used up") for cell in late),
+    ]
 
 
-def summarize(folder: NightDir, night: Night, new: Collection[str]) -> SuiteDocument:
-    """A night whose turns are over; ``new`` as of `exit_code_of`."""
-    turns = [(turn, folder.ended(turn)) for turn in night.turns]
-    finished = [ended for _, ended in turns if ended is not None]
-    words = ("pass", "fail", "unknown", "broken")
-    late = dict.fromkeys(turn.cell for turn, ended in turns if ended is None)
+def summarize(folder: NightDir, night: Night, *, verdict: str, exit_code: int, counts: str) -> SuiteDocument:
+    """A night whose turns are over, and what its report decided."""
+    finished = [ended for turn in night.turns if (ended := folder.ended(turn)) is not None]
     return SuiteDocument(
         night=folder.id,
         suite=night.suite,
-        exit_code=exit_code_of(finished, night.fail_on, new),
+        verdict=verdict,
+        exit_code=exit_code,
         fail_on=night.fail_on,
+        counts=counts,
         seed=night.seed,
         shard=night.shard,
         started=night.started,
         ended=max((each.ended for each in finished), default=night.started),
-        verdicts={word: sum(each.verdict == word for each in finished) for word in words},
+        verdicts={word: sum(each.verdict == word for each in finished) for word in get_args(Word)},
         cells=[
             CellDocument(
                 id=cell.id,
@@ -124,10 +113,7 @@ def summarize(folder: NightDir, night: Night, new: Collection[str]) -> SuiteDocu
             )
             for cell in night.cells
         ],
-        not_run=[
-            *(NotRun(cell=cell, why=why) for cell, why in night.left_out.items()),
-            *(NotRun(cell=cell, why="the budget was used up") for cell in late),
-        ],
+        not_run=not_run_of(folder, night),
         command=night.command,
     )
 

@@ -38,8 +38,8 @@ class SuiteFile:
         return UsageError(f"{place}: {dotted(location, 'suite')}: {problem}", hint=hint)
 
     def scenario(self, name: str) -> str:
-        """What is to be run: a file beside this one, else the name."""
-        beside = self.path.parent / name
+        """What is to be run: the whole path of a file beside this one, else the name."""
+        beside = self.path.parent.absolute() / name
         return str(beside) if beside.is_file() else name
 
 

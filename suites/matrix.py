@@ -102,7 +102,8 @@ class Cell:
         """Seeds of a night. Cells of one scenario have the same ones: they meet the same faults."""
         if self.seeds:
             return list(self.seeds)
-        texts = (f"{night_seed}/{self.scenario}/{number}" for number in range(self.rounds))
+        name = Path(self.scenario).stem  # where the file lies decides nothing
+        texts = (f"{night_seed}/{name}/{number}" for number in range(self.rounds))
         return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % SEEDS for text in texts]
 
 

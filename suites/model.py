@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from harness.durations import Seconds
+from harness.errors import FailOn
 from harness.scenario.part import Name, Part
 from harness.toolchains.own_builds import is_own
 
 Option = str | int | float | bool
 Runtime = Literal["auto", "process", "docker"]
-FailOn = Literal["new", "any", "none"]
 VERDICTS_ONLY = "verdicts only"
 _DAY_S = 86_400.0
 _AGE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(h|d|w)\s*$")
@@ -157,7 +157,7 @@ class Suite(Part):
     budget: Seconds | None = Field(
         None, description="time for the whole; what would not fit does not run, and is told"
     )
-    fail_on: FailOn = Field("any", description="what makes the exit code 1: any red cell, or new ones only")
+    fail_on: FailOn = Field("any", description="which red cells make the exit code 1: any, or new ones only")
     keep: KeepSpec | None = Field(
         None, description="what is kept of nights, applied after each one; without it, everything"
     )

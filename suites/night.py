@@ -19,10 +19,10 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.errors import Exit, UsageError
+from harness.errors import Exit, FailOn, UsageError
 from harness.rundir import NIGHT_FILE, RunDir, read_json, write_json
 from suites.matrix import Cell
-from suites.model import FailOn, Keep
+from suites.model import Keep
 
 SCHEMA_VERSION: Final = 1
 Word = Literal["pass", "fail", "unknown", "broken"]

@@ -18,3 +18,10 @@ def bundled_scenarios() -> dict[str, Path]:
 def bundled_bugs() -> dict[str, Path]:
     """Known bugs, by name: scenarios with a `bug` key."""
     return {path.stem: path for path in sorted((BUNDLED / "bugs").glob("*.yaml"))}
+
+
+def from_anywhere(name_or_path: str) -> str:
+    """What the user typed, so that it means the same from any folder: a ready name, or a whole path."""
+    if name_or_path in bundled_scenarios() | bundled_bugs() or not Path(name_or_path).exists():
+        return name_or_path
+    return str(Path(name_or_path).absolute())

@@ -35,17 +35,18 @@ def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_a_report_is_written_and_fails_on_what_is_new_if_asked(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(folder, "suite", "report") == 0
+    assert call(folder, "suite", "report") == 1  # a cell is red
     out = capsys.readouterr().out
     assert "acked-lost is new in kafka-storm since night-11" in " ".join(out.split())
     written = {path.name for path in (folder / "nightly-report").iterdir()}
     assert written == {"report.html", "summary.md", "junit.xml", "report.json"}
     assert call(folder, "suite", "report", "--fail-on", "new") == 1
+    assert call(folder, "suite", "report", "--fail-on", "none") == 0
     assert call(folder, "suite", "report", "--fail-on", "new", "--night", "night-09") == 0
 
 
 def test_a_report_as_json_is_the_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(folder, "suite", "report", "--json", "--to", str(folder / "out")) == 0
+    assert call(folder, "suite", "report", "--json", "--to", str(folder / "out")) == 1
     assert printed(capsys) == json.loads((folder / "out" / "report.json").read_text())
 
 

@@ -142,7 +142,7 @@ def test_nothing_is_cut_off_at_700_pixels(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cell", ["kafka-storm", HOSTILE], ids=["plain", "hostile"])
 def test_the_page_of_a_night_is_drawn_without_a_script_of_its_own(cell: str, tmp_path: Path) -> None:
     report = report_of("nightly", a_night(11), regressed(cell=cell), {cell + " big": "</td>" + HOSTILE})
-    seen = visit(suite_page(report, tmp_path), tmp_path)
+    seen = visit(suite_page(report, tmp_path, {}), tmp_path)
     assert 'data-ready="yes"' in seen.dom
     assert seen.console == []
     assert seen.requested == []
@@ -154,7 +154,7 @@ def test_the_page_of_a_night_fits_700_pixels(tmp_path: Path) -> None:
     report = report_of("nightly", a_night(11), regressed(cell="kafka-storm " + "very-long-name" * 8), {})
     regions = "[...document.querySelectorAll('.scroll')].filter((each) => each.tabIndex !== 0).length"
     wanted = f"{{page: document.documentElement.scrollWidth, stuck: {regions}}}"
-    assert measured(suite_page(report, tmp_path), tmp_path, 700, wanted) == {"page": 700, "stuck": 0}
+    assert measured(suite_page(report, tmp_path, {}), tmp_path, 700, wanted) == {"page": 700, "stuck": 0}
 
 
 def test_a_run_that_measured_nothing_has_a_page_without_charts(tmp_path: Path) -> None:

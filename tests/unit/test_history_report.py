@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -10,9 +11,11 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
+from harness.errors import FailOn
 from history.changes import Standing
+from history.decision import Decision
 from history.page import suite_page
-from history.report import SuiteReport, read_report, report_of, word_of
+from history.report import SuiteReport, night_of, read_report, report_of, word_of
 from history.rounds import Found
 from history.store import History
 from history.summary import SCHEMA_FILE, document, junit_xml, markdown, schema, write_report
@@ -45,6 +48,95 @@ def test_a_quiet_morning_says_so() -> None:
     quiet = report_of("nightly", a_night(1), [a_round(0), a_round(1)], {})
     assert (quiet.headline, quiet.verdict) == ("1 pass: nothing new", "pass")
     assert report_of("nightly", a_night(0), [a_round(0)], {}).headline == "1 pass: the first night"
+
+
+def test_on_the_first_night_nothing_is_still_there() -> None:
+    rounds = [a_round(0, number, hit=True) for number in (1, 2, 3)]
+    first = report_of("nightly", a_night(0), rounds, {}, fail_on="new")
+    assert [row.state.standing.value for row in first.findings] == ["first seen"]
+    assert first.headline == "1 fail: the first night; acked-lost first seen in a"
+    assert (first.exit_code, first.verdict) == (1, "fail")
+    second = [*rounds, *(a_round(1, number, hit=True) for number in (1, 2, 3))]
+    (row,) = report_of("nightly", a_night(1), second, {}, fail_on="new").findings
+    assert row.state.standing is Standing.STILL
+
+
+WORDS_OF = {"pass": {}, "fail": {"hit": True}, "unknown": {"verdict": "unknown", "exit_code": 3},
+            "broken": {"verdict": None, "exit_code": 4}}  # fmt: skip
+
+
+@pytest.mark.parametrize("fail_on", ["any", "new", "none"])
+@pytest.mark.parametrize("night", [0, 1])
+@pytest.mark.parametrize("word", WORDS_OF)
+def test_page_summary_junit_json_and_exit_code_say_one_thing(
+    word: str, night: int, fail_on: FailOn, tmp_path: Path
+) -> None:
+    """A cell that is red since the first night, green, unknown or broken, beside a green one."""
+    rounds = [a_round(at, cell=cell, **(WORDS_OF[word] if cell == "a" else {}))
+              for at in range(night + 1) for cell in ("a", "b")]  # fmt: skip
+    made = report_of("nightly", a_night(night), rounds, {}, fail_on=fail_on)
+    is_known = fail_on == "none" or (fail_on == "new" and word == "fail" and night == 1)
+    code = 0 if is_known else {"pass": 0, "fail": 1, "unknown": 3, "broken": 4}[word]
+    verdict = {0: "pass", 1: "fail"}.get(code, "unknown")
+    assert (made.exit_code, made.verdict) == (code, verdict)
+    suite = ET.fromstring(junit_xml(made))[0]
+    kind = {0: "skipped" if word != "pass" else None, 1: "failures"}.get(code, "errors")
+    wanted = {name: str(int(name == kind)) for name in ("failures", "errors", "skipped")}
+    assert {name: suite.get(name) for name in wanted} == wanted
+    assert (document(made)["exit_code"], document(made)["verdict"]) == (code, verdict)
+    assert markdown(made).startswith(f"## nightly: {verdict}\n")
+    page = suite_page(made, tmp_path, {})
+    assert f'<section class="banner {verdict}"' in page
+    assert f"exit code {code}" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "broken", "fail_on", "new", "code"),
+    [
+        ({"a": "fail", "b": "broken"}, {4}, "any", (), 1),
+        ({"a": "fail", "b": "broken"}, {4}, "new", (), 4),
+        ({"a": "broken", "b": "broken", "c": "unknown"}, {4, 5}, "new", (), 5),
+        ({"a": "fail", "b": "unknown"}, set(), "new", (), 3),
+        ({"a": "fail", "b": "fail"}, set(), "new", ("b",), 1),
+        ({"a": "not run"}, set(), "any", (), 3),
+        ({}, set(), "any", (), 3),
+        ({"a": "fail", "b": "broken"}, {4}, "none", ("a",), 0),
+    ],
+)
+def test_the_most_urgent_decides(
+    words: dict[str, str], broken: set[int], fail_on: FailOn, new: tuple[str, ...], code: int
+) -> None:
+    assert Decision.of(words, broken, new, fail_on).exit_code == code
+
+
+def test_a_red_cell_that_was_never_judged_before_is_new() -> None:
+    rounds = [a_round(0, verdict="unknown", exit_code=3), a_round(1, hit=True)]
+    assert report_of("nightly", a_night(1), rounds, {}, fail_on="new").exit_code == 1
+
+
+def test_a_night_in_which_nothing_ran_is_no_pass() -> None:
+    made = report_of("nightly", a_night(0), [], {"a": "no time"})
+    suite = ET.fromstring(junit_xml(made))[0]
+    assert (made.exit_code, made.verdict, made.counts, suite.get("errors")) == (
+        3, "unknown", "no cell ran", "1",
+    )  # fmt: skip
+
+
+def test_a_case_of_junit_takes_as_long_as_its_rounds() -> None:
+    ends = {"started": "2026-11-22T01:00:00+00:00", "ended": "2026-11-22T01:00:07.5+00:00"}
+    rounds = [a_round(0, 1, duration_s=61.25), a_round(0, 2, verdict=None, exit_code=4, **ends)]
+    suite = ET.fromstring(junit_xml(report_of("nightly", a_night(0), rounds, {})))[0]
+    assert (suite.get("time"), suite[0].get("time")) == ("68.750", "68.750")
+
+
+def test_what_a_variant_is_expected_to_show_need_not_show_in_all_rounds_of_a_night() -> None:
+    rounds = [a_round(0, 1, expect=LOST), a_round(0, 2, hit=True, expect=LOST)]
+    (cell,) = report_of("nightly", a_night(0), rounds, {}).cells
+    assert cell.word == "pass"
+    (cell,) = report_of("nightly", a_night(0), rounds[:1], {}).cells
+    assert (cell.word, cell.rounds[0].reasons) == (
+        "unknown", ["acked-lost, which it is expected to show, did not show"],
+    )  # fmt: skip
 
 
 def test_a_finding_has_its_witness_and_the_command_that_repeats_it(report: SuiteReport) -> None:
@@ -122,7 +214,7 @@ def test_hostile_names_make_no_markup_and_no_column(tmp_path: Path) -> None:
     assert len(rows) == 1
     assert rows[0].replace("\\|", "").count("|") == 7
     assert "<script" not in markdown(report)
-    assert "<script>alert" not in suite_page(report, tmp_path)
+    assert "<script>alert" not in suite_page(report, tmp_path, {})
     ET.fromstring(junit_xml(report))
 
 
@@ -131,9 +223,23 @@ def test_the_page_links_the_reports_that_are_there(tmp_path: Path) -> None:
     run.mkdir(parents=True)
     (run / "report.html").write_text("")
     rounds = [a_round(0, hit=True, folder=str(run)), a_round(0, 2, folder=str(tmp_path / "gone"))]
-    page = suite_page(report_of("nightly", a_night(0), rounds, {}), tmp_path / "out")
+    made = report_of("nightly", a_night(0), rounds, {})
+    page = write_report(made, tmp_path / "out")["page"].read_text()
     assert 'href="../runs/r1/report.html"' in page
     assert "gone/report.html" not in page
+
+
+def test_a_folder_to_publish_has_all_that_its_page_links(tmp_path: Path) -> None:
+    folders = [tmp_path / night / "r1" for night in ("n0", "n1")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "report.html").write_text(str(folder))
+    rounds = [a_round(at, hit=at == 0, folder=str(folder)) for at, folder in enumerate(folders)]
+    page = write_report(report_of("nightly", a_night(1), rounds, {}), tmp_path / "out", publish=True)["page"]
+    links = {link for link in re.findall(r'href="([^"#]+)"', page.read_text()) if ":" not in link}
+    published = page.parent.rename(tmp_path / "elsewhere")
+    assert {(published / link).read_text() for link in links} == {str(folder) for folder in folders}
+    assert all((published / link).resolve().is_relative_to(published) for link in links)
 
 
 def test_an_earlier_night_is_told_as_it_was_that_morning(tmp_path: Path) -> None:
@@ -146,4 +252,4 @@ def test_an_earlier_night_is_told_as_it_was_that_morning(tmp_path: Path) -> None
             history.add(row)
         early = [row for row in rounds if row.night <= a_night(10)]
         alone = report_of("nightly", a_night(10), early, {})
-        assert facts(read_report(history, night=a_night(10))) == facts(alone)
+        assert facts(read_report(history, *night_of(history, night=a_night(10)))) == facts(alone)

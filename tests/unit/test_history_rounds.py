@@ -93,6 +93,26 @@ def test_each_variant_of_a_campaign_is_a_cell_and_its_rounds_are_counted(tmp_pat
     assert [(each.cell.rpartition("/")[2], each.round) for each in made] == [("a", 1), ("b", 1), ("a", 2)]
 
 
+def test_a_round_of_a_bug_is_what_its_campaign_says(tmp_path: Path) -> None:
+    """The same result three times: it counts; it has not met what the bug needs; it is another bug's."""
+    for name in ("a-1", "a-2", "a-3"):
+        finished_run(tmp_path / name, variant="a")
+    runs = [
+        {"path": "a-1", "sighted": "the text", "not_counted": ""},
+        {"path": "a-2", "sighted": None, "not_counted": "retries 0, at least 5 needed"},
+        {"path": "a-3", "sighted": "", "not_counted": ""},
+    ]
+    campaign = RunDir(tmp_path)
+    reproduction = {"question": {"expect": "acked-lost"}}
+    document = {"runs": ["a-1", "a-2", "a-3"], "variants": [{"runs": runs}], "reproduction": reproduction}
+    write_json(campaign.campaign, document)
+    made = rounds_of(campaign, LABELS)
+    assert [(row.verdict, "acked-lost" in [found.cls for found in row.found]) for row in made] == [
+        ("fail", True), ("unknown", False), ("fail", False),
+    ]  # fmt: skip
+    assert made[1].reasons == ["retries 0, at least 5 needed"]
+
+
 def test_a_run_that_no_suite_started_gets_labels_of_its_own(tmp_path: Path) -> None:
     labels = derived_labels(finished_run(tmp_path / "r1"))
     assert (labels.night, labels.suite) == ("2026-11-20", "imported")

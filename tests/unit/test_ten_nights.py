@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -92,6 +93,10 @@ class Scripted:
         return [type(row)(**{**{name: getattr(row, name) for name in row.__slots__}, **facts})]
 
 
+def one_meaning(document: dict[str, Any]) -> tuple[int, str]:
+    return document["exit_code"], document["verdict"]
+
+
 @pytest.mark.long
 def test_ten_nights_tell_a_regression_and_a_slowdown_on_their_nights_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -108,10 +113,21 @@ def test_ten_nights_tell_a_regression_and_a_slowdown_on_their_nights_and_nothing
         arguments = ["--run-dir", str(tmp_path / "runs"), "suite", "run", str(file), "--offline"]
         codes.append(main([*arguments, "--fail-on", "new"]))
         capsys.readouterr()
-        report = json.loads((tmp_path / "runs" / f"202611{night:02d}-030000-ten" / "report.json").read_text())
+        folder = tmp_path / "runs" / f"202611{night:02d}-030000-ten"
+        report = json.loads((folder / "report.json").read_text())
+        assert [one_meaning(each) for each in (report, json.loads((folder / "suite.json").read_text()))] == [
+            (codes[-1], "fail" if codes[-1] else "pass"),
+        ] * 2
+        failures = ET.parse(folder / "junit.xml").getroot().get("failures")
+        assert int(failures or 0) == codes[-1]
         fresh = [change for change in report["changes"] if change["told"] == report["night"]]
         if fresh:
             told[night] = [(c["cell"], c["subject"], c["at"][6:8], c["machine"]) for c in fresh]
+        arguments = ["--run-dir", str(tmp_path / "runs"), "list", "nights", "--json"]
+        assert main(arguments) == 0
+        newest = json.loads(capsys.readouterr().out)["items"][0]["verdict"]
+        assert newest.startswith("fail: 1 fail, " if codes[-1] else "pass: ")
+        assert ("1 fail (none new)" in newest) == (night > REGRESSION)
     assert codes == [1 if night == REGRESSION else 0 for night in range(1, NIGHTS + 1)]
     regression = told.pop(REGRESSION)
     assert regression == [("kafka-smoke", LOST, f"{REGRESSION:02d}", "")]
