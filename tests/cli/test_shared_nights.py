@@ -90,7 +90,12 @@ def test_nights_and_their_runs_are_listed(
     run_dir = ("--run-dir", tmp_path / "m1")
     _, listed = answer(capsys, *run_dir, "list", "nights")
     (row,) = listed["items"]
-    assert (row["night"], row["suite"], row["status"], row["verdict"]) == (NIGHT, "ten", "complete", "3 pass")
+    assert (row["night"], row["suite"], row["status"], row["verdict"]) == (
+        NIGHT,
+        "ten",
+        "complete",
+        "pass: 1 pass",
+    )
     _, listed = answer(capsys, *run_dir, "list", "runs", NIGHT)
     by_id = {row["run_id"]: row for row in listed["items"]}
     assert by_id[f"{NIGHT}/{first.name}"]["status"] == "complete"
