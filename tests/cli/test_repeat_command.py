@@ -1,5 +1,5 @@
-"""The command that a summary names to repeat a run: all of it, or the one round that the page is about; from any
-folder, not only from where it was typed."""
+"""The command that a summary names to repeat a run: all of it, or the one round that the page is about;
+from any folder, not only from where it was typed."""
 
 from __future__ import annotations
 
