@@ -14,6 +14,8 @@ from harness.errors import BrokerstormError
 from harness.rundir import RunDir, point_latest
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
     from harness.clusters.external import Stranger
@@ -52,6 +54,7 @@ def opened_campaign(
     stranger: Stranger | None = None,
     metrics: MetricsRequest | None = None,
     secure: bool = False,
+    judges_cut: bool = False,
 ) -> Iterator[tuple[Campaign[Result], BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
 
@@ -63,6 +66,7 @@ def opened_campaign(
         secure: clusters have TLS and users.
         session: of a night of several campaigns, which leaves it open; the latest run is then none of them.
         metrics: where metrics of the runs go; None = as the environment says.
+        judges_cut: a round whose load a signal shortens is judged, too.
     """
     from analysis.spark.session import WarmSession
     from harness.run.campaign import Campaign
@@ -73,13 +77,10 @@ def opened_campaign(
             opened_telemetry(metrics or metrics_request(None, None), progress.note)
         )
         spark = session or stack.enter_context(WarmSession(options.master))
-        runtime = process_if(secure, options.runtime)
-        opener = (
-            StrangerOpener(stranger)
-            if stranger
-            else ClusterOpener(runtime, plans, offline=options.offline, secure=secure, progress=progress)
-        )
-        hooks = _hooks(settings, opener, progress, spark, root, replay, telemetry, is_latest=session is None)
+        opener = _opener(options, plans, stranger, progress, secure=secure)
+        given_up = settings.interrupts.hurry if judges_cut else settings.interrupts.stop
+        parts = (settings, opener, progress, spark, root, replay, telemetry, given_up)
+        hooks = _hooks(*parts, is_latest=session is None)
         campaign: Campaign[Result] = Campaign(
             root,
             hooks,
@@ -88,11 +89,26 @@ def opened_campaign(
             command=command,
             offline=options.offline,
             keep_up=options.keep_up,
+            judges_cut=judges_cut,
         )
         with campaign.opened():
             yield campaign, progress
             if options.keep_up:
                 _keep(campaign)
+
+
+def _opener(
+    options: RunOptions,
+    plans: Sequence[Plan],
+    stranger: Stranger | None,
+    progress: BaseProgress,
+    *,
+    secure: bool,
+) -> ClusterOpener | StrangerOpener:
+    if stranger:
+        return StrangerOpener(stranger)
+    runtime = process_if(secure, options.runtime)
+    return ClusterOpener(runtime, plans, offline=options.offline, secure=secure, progress=progress)
 
 
 def _keep(campaign: Campaign[Result]) -> None:
@@ -112,10 +128,11 @@ def _hooks(
     root: RunDir,
     replay: RunDir | None,
     telemetry: Telemetry,
+    given_up: Event,
     *,
     is_latest: bool,
 ) -> CampaignHooks[Result]:
-    """Cluster, faults and judging of a campaign."""
+    """Cluster, faults and judging of a campaign; ``given_up``: once set, heals no longer get their time."""
     import faults
     from harness.run.campaign import CampaignHooks
 
@@ -128,13 +145,14 @@ def _hooks(
             load_s=plan.load_s,
             at_most_per_s=plan.rate_choice.at_most_per_s if plan.rate_choice else 0.0,
             profile=plan.profile,
+            judges_cut=given_up is settings.interrupts.hurry,
         )
         timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
         telemetry.begin(plan, run, run.root.relative_to(root.root.parent).as_posix())
         progress.plan_faults([(t_s, text) for t_s, firing, text in faults.described(timeline) if firing])
-        stopping, hurry = settings.interrupts.stop, settings.interrupts.hurry
+        hurry = settings.interrupts.hurry
         return faults.Injector(
-            timeline, cluster, run, on_event=progress.fault, stopping=stopping, hurry=hurry
+            timeline, cluster, run, on_event=progress.fault, stopping=given_up, hurry=hurry
         )
 
     def on_phase(name: str) -> None:

@@ -88,6 +88,7 @@ def analyze(
             command=str(read_json(root.campaign).get("command", "")),
             about=str(read_json(root.campaign).get("about", "")),
             duration_s=0.0,
+            names=[each.run_id for each in rounds],
             question=_question(root),
         )
     return summaries.show_campaign(settings, root, campaign)

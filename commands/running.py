@@ -22,9 +22,9 @@ from commands.plans import (
     stranger_of,
 )
 from commands.preflight import preflight
-from commands.summaries import JudgedRun, show_campaign, show_result, summarize
+from commands.summaries import JudgedRun, show_campaign, show_result, show_stopped, summarize
 from commands.telemetry import MetricsRequest
-from harness.errors import BrokerstormError, UsageError
+from harness.errors import BrokerstormError, Interrupted, UsageError
 from harness.rundir import RunDir, new_run, write_json
 from harness.scenario.bundled import from_anywhere
 from harness.toolchains.own_builds import absolute
@@ -79,9 +79,14 @@ def run_request(settings: Settings, request: RunRequest) -> int:
     """
     prepared = prepare(settings, request)
     began = time.monotonic()
+    rounds: list[Round[Result]] = []
     try:
-        rounds = _run_rounds(settings, request, prepared)
+        _run_rounds(settings, request, prepared, rounds)
     except BrokerstormError as error:
+        if rounds and len(prepared.plans) > 1:  # what is finished can be shown and analysed
+            so_far = _summarize(prepared, rounds, time.monotonic() - began)
+            if isinstance(error, Interrupted) and not settings.json:  # its one document is the error
+                show_stopped(settings, prepared.root, so_far)
         close_run_folder(prepared.root, error)
         raise
     if len(prepared.plans) == 1:
@@ -203,8 +208,10 @@ def repeat_command(arguments: Sequence[str | Path]) -> str:
     return shlex.join(["brokerstorm", *words])
 
 
-def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) -> list[Round[Result]]:
-    rounds: list[Round[Result]] = []
+def _run_rounds(
+    settings: Settings, request: RunRequest, prepared: PreparedRun, rounds: list[Round[Result]]
+) -> None:
+    """Play what was prepared, and add each round to ``rounds`` once it is judged."""
     several = len(prepared.plans) > 1
     opened = opened_campaign(
         settings,
@@ -216,20 +223,15 @@ def _run_rounds(settings: Settings, request: RunRequest, prepared: PreparedRun) 
         stranger=prepared.stranger,
         metrics=request.metrics,
         secure=request.secure,
+        judges_cut=True,
     )
     with opened as (campaign, progress):
         for text in prepared.warnings:
             progress.note(f"warning: {text}")
-        try:
-            for each in campaign.run(prepared.plans, command_of=prepared.command_of):
-                rounds.append(each)
-                if several:
-                    progress.note(_one_line(each))
-        except BrokerstormError:
-            if rounds and several:
-                _summarize(prepared, rounds, 0.0)  # what is finished can be shown and analysed
-            raise
-    return rounds
+        for each in campaign.run(prepared.plans, command_of=prepared.command_of):
+            rounds.append(each)
+            if several:
+                progress.note(_one_line(each))
 
 
 def play_in(campaign: Campaign[Result], prepared: PreparedRun) -> int:
@@ -254,6 +256,8 @@ def play_in(campaign: Campaign[Result], prepared: PreparedRun) -> int:
 
 
 def _summarize(prepared: PreparedRun, rounds: Sequence[Round[Result]], duration_s: float) -> Summary:
+    from harness.run.campaign import round_names
+
     judged = [JudgedRun(each.plan, each.run, each.result) for each in rounds]
     return summarize(
         prepared.root,
@@ -262,6 +266,7 @@ def _summarize(prepared: PreparedRun, rounds: Sequence[Round[Result]], duration_
         command=prepared.command,
         about=prepared.about,
         duration_s=duration_s,
+        names=round_names(prepared.plans),
     )
 
 

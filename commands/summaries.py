@@ -56,12 +56,14 @@ def summarize(
     command: str,
     about: str,
     duration_s: float,
+    names: Sequence[str] = (),
     question: Question | None = None,
 ) -> Campaign:
     """All rounds of all variants; writes campaign.json, report.html and junit.xml.
 
     Args:
         plans: what was asked for, also rounds that were never run.
+        names: the folder of each plan; without a question.
         question: of a known bug: what `repro` was asked.
     """
     from analysis.report.documents import write_campaign
@@ -75,7 +77,7 @@ def summarize(
         scenario=plans[0].scenario,
         about=about,
         seed=min(plan.seed for plan in plans),
-        variants=_arms_of(found, question) if found and question else _variants(plans, judged),
+        variants=_arms_of(found, question) if found and question else _variants(plans, judged, names),
         duration_s={"all": round(duration_s, 3)},
         command=command,
         reproduction=found.reproduction if found else None,
@@ -91,14 +93,19 @@ def _arms_of(found: Answer, question: Question) -> list[VariantResult]:
     return list(found.arms)[: 1 if question.until_hit else None]
 
 
-def _variants(plans: Sequence[Plan], judged: Sequence[JudgedRun]) -> list[VariantResult]:
+def _variants(
+    plans: Sequence[Plan], judged: Sequence[JudgedRun], names: Sequence[str]
+) -> list[VariantResult]:
     from analysis.verdict.campaign import VariantResult
 
     variants = []
+    played = {each.run.run_id for each in judged}
+    missing = [(plan.variant, n) for plan, n in zip(plans, names, strict=True) if n not in played]
     for name in dict.fromkeys(plan.variant for plan in plans):
         plan = next(plan for plan in plans if plan.variant == name)
         runs = [_summary(each, plans) for each in judged if each.plan.variant == name]
-        variants.append(VariantResult.of(name, plan.expect, runs, about=plan.about))
+        left = [folder for variant, folder in missing if variant == name]
+        variants.append(VariantResult.of(name, plan.expect, runs, about=plan.about, not_played=left))
     return variants
 
 
@@ -192,13 +199,15 @@ def show_campaign(settings: Settings, root: RunDir, campaign: Campaign) -> int:
 
 
 def show_stopped(settings: Settings, root: RunDir, campaign: Campaign) -> None:
-    """Print for people what a `repro` that was stopped had found."""
+    """Print for people what the rounds of a command that was stopped had found."""
     from analysis.report.terminal import console
+    from analysis.report.terminal_campaign import print_campaign
     from analysis.report.terminal_repro import print_reproduction
 
+    printed = print_reproduction if campaign.reproduction else print_campaign
     out = console(sys.stdout, color=settings.color)
     with reader_may_leave():
-        print_reproduction(out, campaign, report=_report(root), is_stopped=True)
+        printed(out, campaign, report=_report(root), is_stopped=True)
 
 
 def _report(run: RunDir) -> Path | None:

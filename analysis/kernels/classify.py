@@ -68,7 +68,9 @@ def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
         with_hits: list every hit, not only witnesses.
     """
     history = History(bucket)
-    counts = _counts(history) | exposure.of_bucket(bucket)
+    unread = presence.unread(history)
+    counts = _counts(history) | unread | exposure.of_bucket(bucket)
+    counts["info_not_stored"] -= unread["info_unread"]
     hits = [h for judge in _LOG_KERNELS for h in judge(history)]
     hits += numbering.judge(history, hits)
     bucket.sends.drop("t_intended_ns", "late_outcome")  # witnesses look at the others again

@@ -56,6 +56,22 @@ class Evidence:
         unread = np.where(read, restored, restored | BITS["audit-complete"]).astype(np.uint16)
         return unread | np.where(is_kept, 0, BITS["log-kept"]).astype(np.uint16)
 
+    @cached_property
+    def _seen(self) -> Array:
+        """By stream id: the highest position of a log row, -1 = none; nothing where positions do not tell."""
+        log, seen = self._history.bucket.log, np.full(len(self._context.streams) + 1, -1, np.int64)
+        if log.rows and self._context.has_offsets:
+            ours = log["stream"] < len(seen)
+            np.maximum.at(seen, log["stream"][ours], log["position"][ours])
+        return seen
+
+    def is_read(self, slots: Array, stream: Array, position: Array) -> Array:
+        """Whether the reading came to the place of messages: that is proved, or something lies there or
+        behind it. Elsewhere their absence says nothing at all."""
+        proved = (self.absent(slots, stream, position) & BITS["audit-complete"]) == 0
+        known = (stream > 0) & (stream < len(self._seen)) & (position >= 0)
+        return np.asarray(proved | (known & (position <= self._seen[np.where(known, stream, 0)])))
+
     def _topic_of(self, slots: Array) -> Array:
         lane = self._history.groups.lane[self._history.group(slots)]
         known = (lane >= 0) & (lane < self._context.n_lanes)

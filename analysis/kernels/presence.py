@@ -27,6 +27,7 @@ def _lost(history: History) -> list[Hits]:
     claimed, _ = history.corrupt_claims
     slots = history.acked_absent[~np.isin(history.acked_absent, claimed)]
     slots = slots[~history.sent_otherwise(slots)]
+    slots = slots[is_read(history, slots)]
     if not len(slots):
         return []
     dropped = is_dropped(history, slots)
@@ -46,6 +47,18 @@ def _lost(history: History) -> list[Hits]:
                 )
             )
     return found
+
+
+def is_read(history: History, slots: Array) -> Array:
+    """Of absent messages, those whose place was read: of the others nobody knows, and nothing is said."""
+    return Evidence(history).is_read(slots, *_place(history, slots))
+
+
+def unread(history: History) -> dict[str, int]:
+    """Messages of which nobody knows whether they are stored, as their place was not read, by outcome."""
+    unknown = np.flatnonzero((history.outcome == Outcome.INFO) & ~history.present)
+    slots = {"acked_unread": history.acked_absent, "info_unread": unknown}
+    return {name: int(np.count_nonzero(~is_read(history, own))) for name, own in slots.items()}
 
 
 def is_dropped(history: History, slots: Array) -> Array:
@@ -83,11 +96,15 @@ def _namesake(history: History, slots: Array) -> Callable[[int], Note]:
 
 def _absence(history: History, slots: Array) -> tuple[Array, Bits]:
     """Stream where each absent message should be, and whether absence there is proved."""
+    stream, position = _place(history, slots)
+    return stream, Evidence(history).absent(slots, stream, position)
+
+
+def _place(history: History, slots: Array) -> tuple[Array, Array]:
+    """Stream and position where messages should be; 0 and -1 where nobody knows."""
     stream = history.of_send("stream", slots).astype(np.int64)
     position = np.where(stream > 0, history.of_send("position", slots), -1)
-    expected = expected_stream(history, slots)
-    stream = np.where(stream > 0, stream, expected)
-    return stream, Evidence(history).absent(slots, stream, position)
+    return np.where(stream > 0, stream, expected_stream(history, slots)), position
 
 
 def stream_of_rows(history: History, slots: Array, row: Array) -> Array:
@@ -175,6 +192,7 @@ def _unknown(history: History) -> list[Hits]:
     if len(stored):
         found.append(_stored(history, "info-stored", stored))
     absent = np.flatnonzero(unknown & ~history.present)
+    absent = absent[is_read(history, absent)]
     if len(absent):
         stream, unmet = _absence(history, absent)
         unmet &= EVIDENCE_OF_PLACE

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.capture.bucket import Array
+from analysis.capture.context import Context
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.lookup import ragged
@@ -113,6 +114,7 @@ def _lost(history: History, journal: Journal) -> list[Hits]:
     over[journal.slot[np.isin(journal.fate, (Fate.SETTLED, Fate.IN_DOUBT, Fate.AUTO))]] = True
     slot = journal.slot[last]
     gone = last[(history.first[slot] < 0) & ~over[slot] & (history.sent[slot] >= 0)]
+    gone = gone[_is_read(history, journal, gone)]
     if not len(gone):
         return []
     back, never = (split_index("lost-after-rollback", n) for n in ("rolled back", "never committed"))
@@ -122,18 +124,22 @@ def _lost(history: History, journal: Journal) -> list[Hits]:
         return Note(detail=f"last given to session {int(journal.session[gone[i]])} at {seconds:.3f} s")
 
     split = np.where(journal.fate[gone] == Fate.GIVEN_BACK, back, never)
-    unmet = _gone_evidence(history, journal, gone)
+    unmet = _gone_evidence(history.context)
     return [_hits(history, journal, "lost-after-rollback", split, gone, note, unmet)]
 
 
-def _gone_evidence(history: History, journal: Journal, gone: Array) -> Array:
+def _is_read(history: History, journal: Journal, gone: Array) -> Array:
+    """Whether it was read what remains in the queues of deliveries."""
     context = history.context
-    whole = all(s.complete for s in context.sessions.values())
-    base = 0 if whole else BITS["delivery-capture"]
-    base |= 0 if context.readiness_restored else BITS["readiness-restored"]
     stream = history.bucket.deliveries["stream"][journal.row[gone]]
     read = np.array([context.stream_bounds(s).is_complete for s in range(len(context.streams) + 1)])
-    return np.where(read[np.minimum(stream, len(read) - 1)], base, base | BITS["audit-complete"])
+    return read[np.minimum(stream, len(read) - 1)]
+
+
+def _gone_evidence(context: Context) -> int:
+    whole = all(s.complete for s in context.sessions.values())
+    unmet = 0 if whole else BITS["delivery-capture"]
+    return unmet | (0 if context.readiness_restored else BITS["readiness-restored"])
 
 
 # -- order after a rollback

@@ -40,9 +40,18 @@ def _strangers(history: History, matching: Matching) -> list[Hits]:
         found.append(_given_out(history, "aborted-read", delivery[at], slot[at], split=split))
     for cls, split_name, flags in _absent_classes(history, slot, absent, unsent):
         at = np.flatnonzero(flags)
+        if cls == "delivered-then-lost":
+            at = at[_is_read(history, delivery[at], slot[at])]
         if len(at):
             found.append(_given_out(history, cls, delivery[at], slot[at], split=split_name))
     return found
+
+
+def _is_read(history: History, delivery: Array, slot: Array) -> Array:
+    """Whether the places were read that deliveries came from: elsewhere nothing is known to be lost since."""
+    table = history.bucket.deliveries
+    stream, position = table["stream"][delivery].astype(np.int64), table["position"][delivery]
+    return Evidence(history).is_read(slot, stream, position)
 
 
 def _absent_classes(

@@ -162,6 +162,7 @@ def _variant_case(suite: ET.Element, name: str, variant: VariantResult) -> None:
     kind = "failure" if variant.outcome is Expectation.NOT_MET else "error"
     hits = f"{variant.hits} of {words.plural(variant.rounds, 'round')} with a hit"
     message = f"{variant.outcome.value}: expected {variant.expect}, {hits}"
+    message += f"; not played: {', '.join(variant.not_played)}" if variant.not_played else ""
     element = ET.SubElement(case, kind, type=variant.outcome.value, message=xml_text(message))
     reasons = [reason for run in variant.runs for reason in run.reasons]
     element.text = xml_text("\n".join([message, *reasons]), keep_lines=True)

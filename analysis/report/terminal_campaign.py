@@ -23,8 +23,10 @@ STYLE = {
 GLYPH = {Expectation.MET: "✓", Expectation.NOT_MET: "✗", Expectation.UNDECIDED: "?"}
 
 
-def print_campaign(out: Console, campaign: Campaign, *, report: Path | None = None) -> None:
-    """The summary of a scenario with variants or rounds."""
+def print_campaign(
+    out: Console, campaign: Campaign, *, report: Path | None = None, is_stopped: bool = False
+) -> None:
+    """The summary of a scenario with variants or rounds; ``is_stopped``: before it was over."""
     parts: list[RenderableType] = [_banner(campaign)]
     if campaign.about:
         parts.append(Text(f"  {words.plain(campaign.about)}"))
@@ -32,7 +34,7 @@ def print_campaign(out: Console, campaign: Campaign, *, report: Path | None = No
     for variant in campaign.variants:
         parts += witness_of(variant, out.width)
     parts += _undecided(campaign.variants)
-    emit(out, *parts, next_steps(campaign, report))
+    emit(out, *parts, next_steps(campaign, report, is_stopped=is_stopped))
 
 
 def next_steps(campaign: Campaign, report: Path | None, *, is_stopped: bool = False) -> RenderableType:
@@ -98,6 +100,8 @@ def comparison_rows(variants: list[VariantResult]) -> list[tuple[str, list[str]]
         ("hits", [f"{v.hits} of {words.plural(v.rounds, 'round')}" for v in variants]),
         ("first after", [words.seconds(v.first_witness_s) for v in variants]),
     ]
+    if any(v.not_played for v in variants):
+        table.append(("not played", [", ".join(v.not_played) or "–" for v in variants]))
     last = [v.runs[-1] if v.runs else None for v in variants]
     table += [
         ("acked", [words.count(run.sends.get("ok", 0)) if run else "–" for run in last]),
@@ -155,7 +159,8 @@ def _undecided(variants: list[VariantResult]) -> list[RenderableType]:
     for variant in variants:
         if variant.outcome is Expectation.MET:
             continue
-        reasons = [reason for run in variant.runs for reason in run.reasons] or [f"found {found(variant)}"]
+        reasons = [reason for run in variant.runs for reason in run.reasons]
+        reasons = reasons or [f"found {found(variant)}"]
         head = f"{GLYPH[variant.outcome]} {words.plain(variant.name)}: expected {variant.expect}, "
         lines += [Text(head + words.plain(reason)) for reason in reasons[:3]]
     return [*lines, ""] if lines else []

@@ -130,13 +130,23 @@ class VariantResult:
     counted: int = 0  # rounds that count; without a bug, all of them
     rate: Rate | None = None  # hits among the counted; only where the number of rounds was fixed beforehand
     witness_times_s: list[float] = field(default_factory=list)  # into the load, of each hit
+    not_played: list[str] = field(default_factory=list)  # folders of the rounds that it never came to
 
     @classmethod
-    def of(cls, name: str, expect: str, runs: Sequence[RunSummary], *, about: str = "") -> VariantResult:
-        """Judge the rounds of a variant; a variant without a finished round is undecided."""
+    def of(
+        cls,
+        name: str,
+        expect: str,
+        runs: Sequence[RunSummary],
+        *,
+        about: str = "",
+        not_played: Sequence[str] = (),
+    ) -> VariantResult:
+        """Judge the rounds of a variant. Without a finished round it is undecided, and so is what was not
+        found while rounds are missing."""
         hit = [run for run in runs if run.shows(expect)]
         times = [first[1].t_s for run in hit if (first := run.first_witness(expect)) is not None]
-        unsure = not runs or any(run.verdict is Verdict.UNKNOWN for run in runs)
+        unsure = not runs or bool(not_played) or any(run.verdict is Verdict.UNKNOWN for run in runs)
         if expect == CLEAN:
             outcome = Expectation.UNDECIDED if unsure else Expectation.MET
             outcome = Expectation.NOT_MET if hit else outcome
@@ -155,6 +165,7 @@ class VariantResult:
             runs=list(runs),
             counted=len(runs),
             witness_times_s=times,
+            not_played=list(not_played),
         )
 
 

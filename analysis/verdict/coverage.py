@@ -56,6 +56,7 @@ class RunFacts:
     lateness_ns: Mapping[str, int] = field(default_factory=dict)  # by producer, RunFiles.lateness_ns
     missing: Sequence[str] = field(default=())  # parts of the capture that are not there
     contradictions: Sequence[str] = field(default=())  # in what the audit recorded
+    acked_unread: int = 0  # acknowledged messages whose place the audit did not read
 
 
 def coverage(facts: RunFacts) -> list[Check]:
@@ -104,12 +105,23 @@ def _analysis(facts: RunFacts) -> Check:
 
 def _run(facts: RunFacts) -> Check:
     status = facts.manifest.get("status", "complete")
+    if status == "interrupted":
+        return _cut(facts)
     text = {
         "complete": "the run went through all its phases",
-        "interrupted": "the run was interrupted",
         "running": "the run never ended: its harness was killed",
     }.get(status, f"the run ended with status {status!r}")
     return Check("run", status == "complete", text)
+
+
+def _cut(facts: RunFacts) -> Check:
+    """One whose load was cut short is whole but for the load that it lacks."""
+    ended = {str(p["name"]): int(p.get("end_ns") or 0) for p in facts.manifest.get("phases") or ()}
+    if "audit" not in ended:
+        return Check("run", False, "the run was interrupted before its audit")
+    loaded_s = max(0, ended.get("load", 0) - int(facts.manifest.get("epoch_ns") or 0)) / 1e9
+    text = f"the load was stopped after {loaded_s:.1f} s of {float(facts.plan.get('load_s', 0.0)):.1f} s"
+    return Check("run", False, f"{text}; the rest was not tested")
 
 
 def _capture(facts: RunFacts) -> Check:
@@ -307,12 +319,15 @@ def _audit(facts: RunFacts) -> Check:
         for s, b in read.items()
         if int(b["read_to"]) < int(b["end"])
     ]
+    unknown = f"; {facts.acked_unread:,} acknowledged messages not read" if facts.acked_unread else ""
+    if not read and facts.streams:
+        return Check("audit", False, f"no audit: none of {len(facts.streams)} streams was read{unknown}")
     if unread:
-        return Check("audit", False, f"audit incomplete: {_some(unread)} not read")
+        return Check("audit", False, f"audit incomplete: {_some(unread)} not read{unknown}")
     if facts.contradictions:
         return Check("audit", False, f"the audit contradicts itself: {_some(facts.contradictions)}")
     if short:
-        return Check("audit", False, f"audit incomplete: {_some(short)}")
+        return Check("audit", False, f"audit incomplete: {_some(short)}{unknown}")
     return Check("audit", True, f"{len(read)} streams read back to their end")
 
 

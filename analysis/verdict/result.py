@@ -120,6 +120,7 @@ def result_of(
         lateness_ns=files.lateness_ns(context),
         missing=[*missing, *capture.torn()],
         contradictions=[text for r in reports for text in r.contradictions],
+        acked_unread=_summed(r.partial.counts for r in reports if r.partial).get("acked_unread", 0),
     )
     return _assembled(files, context, reports, facts, rows, judging_s)
 

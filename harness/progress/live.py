@@ -43,6 +43,8 @@ LOAD_PHASES = ("warm-up", "load")
 #: Phases in which the totals still grow; later ones would show a rate that has stopped.
 FIGURE_PHASES = (*LOAD_PHASES, "recovery", "drain")
 HINT = "Ctrl-C stops the load, heals, drains and still gives a verdict"
+#: Of `repro`, `suite` and others, whose rounds count only when they are whole.
+HINT_WITHOUT_VERDICT = "Ctrl-C stops the load, heals and keeps what was captured"
 LEVELS = "▁▂▃▄▅▆▇█"
 #: Faults to come that are named.
 NEXT_SHOWN = 2
@@ -102,7 +104,7 @@ def render(view: RunView, width: int) -> RenderableType:
     if view.numbers and view.phase in FIGURE_PHASES:
         lines += [_cut(line) for line in _figures(view, width)]
     if view.phase in LOAD_PHASES:
-        lines.append(_cut(Text(HINT, style="dim")))
+        lines.append(_cut(Text(HINT if view.judges_cut else HINT_WITHOUT_VERDICT, style="dim")))
     return Group(*lines)
 
 

@@ -43,6 +43,7 @@ class RunView:
     load_s: float = 0.0
     at_most_per_s: float = 0.0  # of a load that goes at what the machine keeps; 0 = it claims its rate
     profile: Rows = ()
+    judges_cut: bool = True  # a load that is cut short is judged, too
     phase: str = ""
     note: str = ""
     phase_start: float = field(default_factory=time.monotonic)
@@ -150,10 +151,12 @@ class BaseProgress:
         load_s: float,
         at_most_per_s: float = 0.0,
         profile: Rows = (),
+        judges_cut: bool = True,
     ) -> None:
         """Another run starts; ``title`` is for people ("kafka-quick · unsafe · seed 7")."""
         with self._lock:
             self.view.begin(title, rate_per_s, warm_up_s, load_s, at_most_per_s, profile)
+            self.view.judges_cut = judges_cut
 
     def plan_faults(self, planned: Sequence[tuple[float, str]]) -> None:
         """The faults of the run that begins: seconds into the load and text of each, in order of time."""

@@ -69,7 +69,10 @@ class Campaign(Generic[ResultT]):
         command: str,
         offline: bool = False,
         keep_up: bool = False,
+        judges_cut: bool = False,
     ) -> None:
+        """``judges_cut``: a round whose load a signal shortens is audited and judged, too."""
+        self._judges_cut = judges_cut
         self._root = root
         self._hooks = hooks
         self._progress = progress
@@ -91,7 +94,7 @@ class Campaign(Generic[ResultT]):
         command_of: Callable[[Plan], str] | None = None,
         goes_on: bool = False,
     ) -> Iterator[Round[ResultT]]:
-        """Run each plan in turn; yields a round as soon as it is judged.
+        """Run each plan in turn; yields a round as soon as it is judged, and ends with one that a signal cut.
 
         Args:
             root: folder of these rounds; None = the campaign's own.
@@ -100,8 +103,8 @@ class Campaign(Generic[ResultT]):
             goes_on: others will be run after these: the cluster stays.
 
         Raises:
-            BrokerstormError: as `LiveRun.execute`, or `Interrupted` after a round that was cut short
-                (its capture is sealed and can be analysed).
+            BrokerstormError: as `LiveRun.execute`, or `Interrupted` after a round that was cut short and is
+                not to be judged (its capture is sealed and can be analysed).
         """
         single = len(plans) == 1
         names = round_names(plans)
@@ -115,6 +118,8 @@ class Campaign(Generic[ResultT]):
             is_last = number == len(plans) and not goes_on
             own = command_of(plan) if command_of else command
             yield self.run_round(plan, run, is_last=is_last, command=own)
+            if self._interrupts.stop.is_set():
+                return
 
     def with_rates(self, plans: Sequence[Plan], root: RunDir) -> list[Plan]:
         """The plans with the rate that this machine keeps, where they leave it open; one for all of them.
@@ -161,6 +166,12 @@ class Campaign(Generic[ResultT]):
         Raises:
             BrokerstormError: as `run`.
         """
+        try:
+            return self._run_round(plan, run, is_last=is_last, command=command)
+        finally:
+            self._interrupts.end_finishing()
+
+    def _run_round(self, plan: Plan, run: RunDir, *, is_last: bool, command: str) -> Round[ResultT]:
         cluster = self._cluster_for(plan)
         live = LiveRun(
             plan,
@@ -172,6 +183,7 @@ class Campaign(Generic[ResultT]):
             command=command or self._command,
             on_phase=self._hooks.on_phase,
             offline=self._offline,
+            judges_cut=self._judges_cut,
         )
         outcome = live.execute()
         # The cores are the judge's now; and the next round must not begin where this one broke something.
@@ -182,7 +194,7 @@ class Campaign(Generic[ResultT]):
         self._progress.phase("seal", "raw rows to Parquet")
         self._hooks.on_phase("seal")
         seal(run, plan)
-        if self._interrupts.stop.is_set() and outcome.not_healed:
+        if self._interrupts.gives_up.is_set() and outcome.not_healed:
             raise HealError(
                 f"stopped, and still applied: {'; '.join(outcome.not_healed)}",
                 hint=f"`brokerstorm clean {self._root.run_id}` ends what is left",

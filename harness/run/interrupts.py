@@ -1,8 +1,11 @@
 """Ctrl-C and SIGTERM: one orderly stop, bounded in time, and a second signal to hurry.
 
 Outside of `Interrupts.deferred` the first signal raises `Interrupted` in the main thread, which is right
-while brokers start or Spark works. Inside it (load, healing, clean-up) a signal is only noted, because an
-exception in the middle of a heal would leave the fault applied; the code there looks at `stop` and `hurry`.
+while brokers start. Inside it (load, healing, clean-up) a signal is only noted, because an exception in the
+middle of a heal would leave the fault applied; the code there looks at `stop` and `hurry`.
+
+Between `begin_finishing` and `end_finishing` the first signal only shortens the load: heal, drain, audit and
+judging get their usual time, and the second signal does what the first one does elsewhere.
 
 Both handlers are installed explicitly: a shell that starts us in the background has SIGINT ignored, and
 without a handler SIGTERM ends Python before any ``finally``.
@@ -34,6 +37,7 @@ class Interrupts:
         self._signal = 0
         self._stopped_s = 0.0
         self._deferred = 0
+        self._is_finishing = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -55,7 +59,20 @@ class Interrupts:
             self._stopped_s = time.monotonic()
         self.stop.set()
         if self._deferred == 0:
-            raise self.error()
+            self.raise_if_stopped()
+
+    def begin_finishing(self) -> None:
+        """From here on there is something to judge: the first signal shortens the load, and no more."""
+        self._is_finishing = True
+
+    def end_finishing(self) -> None:
+        """Nothing more is to be judged: the next signal ends what is done then."""
+        self._is_finishing = False
+
+    @property
+    def gives_up(self) -> threading.Event:
+        """Set once what is done now is not to be finished."""
+        return self.hurry if self._is_finishing else self.stop
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -84,7 +101,7 @@ class Interrupts:
         """A time to wait until (`time.monotonic`), as signals leave it now; it may be past."""
         if self.hurry.is_set():
             return 0.0
-        return min(end, self._stopped_s + STOPPING_S) if self.stop.is_set() else end
+        return min(end, self._stopped_s + STOPPING_S) if self.gives_up.is_set() else end
 
     def error(self) -> Interrupted:
         """What to raise once everything is healed."""
@@ -92,6 +109,6 @@ class Interrupts:
         return Interrupted(f"stopped by {name}", signal_number=self._signal or signal.SIGINT)
 
     def raise_if_stopped(self) -> None:
-        """Raise `Interrupted` if a signal came."""
-        if self.stop.is_set():
+        """Raise `Interrupted` if a signal came that ends what is done now."""
+        if self.gives_up.is_set():
             raise self.error()

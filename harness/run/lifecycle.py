@@ -69,8 +69,11 @@ class LiveRun:
         command: str,
         on_phase: OnPhase = lambda _name: None,
         offline: bool = False,
+        judges_cut: bool = False,
     ) -> None:
+        """``judges_cut``: the first signal shortens the load, and the run goes on to its audit."""
         self._plan = plan
+        self._judges_cut = judges_cut
         self._run = run.create()
         self._cluster = cluster
         self._injector = injector
@@ -125,12 +128,14 @@ class LiveRun:
         try:
             self._prepare()
             with self._interrupts.deferred():
-                self._load()
+                if self._judges_cut:
+                    self._interrupts.begin_finishing()
+                is_whole = self._load()
                 self._heal()
                 self._drain()
                 self._audit()
                 self._leaders.record()
-            status = "interrupted" if self._interrupts.stop.is_set() else "complete"
+            status = "complete" if is_whole and not self._interrupts.gives_up.is_set() else "interrupted"
         finally:
             with self._interrupts.deferred():
                 self._close(status)
@@ -146,7 +151,8 @@ class LiveRun:
         make_topics(self._cluster.admin, self._plan)
         self._pool.start_clients()
 
-    def _load(self) -> None:
+    def _load(self) -> bool:
+        """Offer the load; whether all of it, before a signal came."""
         plan, pool = self._plan, self._pool
         self._meter.start()
         self._leaders.start()
@@ -164,8 +170,12 @@ class LiveRun:
         self._coming.start(self._epoch_ns)
         self._injector.start(self._epoch_ns, pool.pids, self._lives)
         self._watch_until(self._epoch_ns + int(plan.load_s * 1e9) + OFFER_SLACK_NS)
+        is_whole = not self._interrupts.stop.is_set()
+        if not is_whole and self._judges_cut:
+            self._progress.note("stopping: heal, drain, audit and verdict follow; Ctrl-C again ends at once")
         pool.stop_load()
         self._coming.stop(CLOSE_S + DRAIN_SLACK_S)
+        return is_whole
 
     def _watch_until(self, end_ns: int) -> None:
         def is_over() -> bool:
@@ -219,7 +229,11 @@ class LiveRun:
         pool.command(pool.producers, f"drain {time.monotonic_ns() + int(budget_s * 1e9)}")
         end = time.monotonic() + budget_s + DRAIN_SLACK_S
         for worker in pool.producers:
-            if not self._wait_done(worker, end) and worker.is_alive and not self._interrupts.stop.is_set():
+            if (
+                not self._wait_done(worker, end)
+                and worker.is_alive
+                and not self._interrupts.gives_up.is_set()
+            ):
                 pool.end_stuck(worker, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
         self._hangs.stop()
         pool.report_deaths()
@@ -263,7 +277,7 @@ class LiveRun:
         return wait_until(ended, end - time.monotonic(), every_s=TICK_S) == "drained"
 
     def _audit(self) -> None:
-        if self._interrupts.stop.is_set():
+        if self._interrupts.gives_up.is_set():
             return
         self._phase("audit", "reading every partition to its end")
         pool = self._pool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.records import Check, Event, Outcome
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
-from tests.oracles.logged import absence, nobody_sent, time_of
+from tests.oracles.logged import absence, is_read, nobody_sent, time_of
 
 BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
 
@@ -154,7 +154,8 @@ def from_elsewhere(facts: Facts) -> list[Hit]:
             holes.append(Hit("send-record-missing", name, "not stored", t_ns=row["t_ns"]))
         elif facts.sent[name]["outcome"] != Outcome.OK:
             unmet = absence(facts, name, place(row))
-            lost.append(Hit("delivered-then-lost", name, "", unmet, row["t_ns"]))
+            if is_read(facts, unmet, place(row)):
+                lost.append(Hit("delivered-then-lost", name, "", unmet, row["t_ns"]))
     return [*aborted, *phantoms, *holes, *lost]
 
 

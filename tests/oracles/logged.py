@@ -44,6 +44,15 @@ def expected_absence(facts: Facts, name: Identity) -> frozenset[str]:
     return absence(facts, name, facts.acked_place(name), facts.lane_stream(name[1]))
 
 
+def is_read(facts: Facts, unmet: frozenset[str] | set[str], where: Place | None) -> bool:
+    """The reading came to the place: that is proved, or the log holds something there or behind it."""
+    if "audit-complete" not in unmet:
+        return True
+    if where is None or not facts.context.has_offsets:
+        return False
+    return any(stream == where[0] and position >= where[2] for stream, _, position, _ in facts.at)
+
+
 def claims(facts: Facts) -> dict[Place, Identity]:
     """Corrupt rows by place, with the message whose acknowledgement named it."""
     absent = [n for n, r in facts.sent.items() if r["outcome"] == OK and not acked_is_stored(facts, n)]
@@ -80,6 +89,8 @@ def acked_lost(facts: Facts) -> list[Hit]:
         if row["outcome"] != OK or acked_is_stored(facts, name) or name in corrupt or resent(facts, name):
             continue
         unmet = set(expected_absence(facts, name))
+        if not is_read(facts, unmet, facts.acked_place(name)):
+            continue
         if facts.context.instance(name[0]).end_ns <= 0:
             unmet.add("producer-ended")
         cls, split = ("acked-lost", shape(facts, name)) if row["ledger"] != -1 else ("dedup-silent-loss", "")
@@ -129,6 +140,8 @@ def info(facts: Facts) -> list[Hit]:
             hits.append(Hit("info-stored", name, t_ns=time_of(facts, name)))
         elif row["outcome"] == INFO:
             unmet = expected_absence(facts, name) & {"audit-complete"}
+            if not is_read(facts, unmet, facts.acked_place(name)):
+                continue
             hits.append(Hit("info-not-stored", name, unmet=frozenset(unmet), t_ns=time_of(facts, name)))
     return hits
 

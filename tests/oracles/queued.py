@@ -152,7 +152,7 @@ def lost(facts: Facts) -> list[Hit]:
         if not context.readiness_restored:
             unmet.add("readiness-restored")
         if not context.stream_bounds(ordered[-1].row["stream"]).is_complete:
-            unmet.add("audit-complete")
+            continue  # nobody read what remains
         split = "rolled back" if ordered[-1].fate == "back" else "never committed"
         hits.append(Hit("lost-after-rollback", name, split, frozenset(unmet)))
     return hits

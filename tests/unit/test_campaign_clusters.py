@@ -55,9 +55,11 @@ def rounds(
     monkeypatch: pytest.MonkeyPatch,
     interrupts: Interrupts,
     phases: list[str] | None = None,
+    **options: bool,
 ) -> list[str]:
     """What happens to clusters in as many rounds; ``phases`` is filled with those that were told."""
     log: list[str] = []
+    judged = log if options else []
     left = iter(outcomes)
     live = lambda *_, **__: SimpleNamespace(execute=lambda: next(left))  # noqa: E731
     monkeypatch.setattr(module, "LiveRun", live)
@@ -65,9 +67,11 @@ def rounds(
     for name in ("seal", "drop_segments"):
         monkeypatch.setattr(module, name, lambda *_: None)
     told = [] if phases is None else phases
-    hooks: Any = CampaignHooks(lambda *_: Opened(log), lambda *_: None, lambda run: None, told.append)
+    hooks: Any = CampaignHooks(
+        lambda *_: Opened(log), lambda *_: None, lambda run: judged.append("judged"), told.append
+    )
     campaign: Campaign[None] = Campaign(
-        RunDir(tmp_path), hooks, progress=Notes(), interrupts=interrupts, command=""
+        RunDir(tmp_path), hooks, progress=Notes(), interrupts=interrupts, command="", **options
     )
     for number, _ in enumerate(outcomes, start=1):
         try:
@@ -93,3 +97,20 @@ def test_after_a_signal_nothing_is_done_to_topics_that_go_with_their_cluster(
     interrupts = Interrupts()
     interrupts.stop.set()
     assert rounds([WHOLE], tmp_path, monkeypatch, interrupts) == ["up", "down", "stopped"]
+
+
+def test_a_round_that_was_cut_is_judged_and_the_next_one_is_not_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `run` asks for. `LiveRun.execute` says when there is something to judge."""
+    interrupts = Interrupts()
+    interrupts.begin_finishing()
+    interrupts.stop.set()
+    assert rounds([WHOLE], tmp_path, monkeypatch, interrupts, judges_cut=True) == ["up", "down", "judged"]
+    assert interrupts.gives_up.is_set(), "whatever comes next is ended at once"
+
+    monkeypatch.setattr(Campaign, "run_round", lambda *_, **__: "cut")
+    campaign: Any = object.__new__(Campaign)
+    campaign._interrupts, campaign._root, campaign._command = interrupts, RunDir(tmp_path), ""
+    monkeypatch.setattr(Campaign, "with_rates", lambda self, plans, root: plans)
+    assert list(campaign.run([PLAN, PLAN, PLAN])) == ["cut"]

@@ -77,6 +77,74 @@ def test_a_question_is_given_up_inside_of_deferred(interrupts: Interrupts) -> No
         pytest.fail("it was to be stopped before")
 
 
+def test_while_a_run_is_finished_only_the_second_is_raised(interrupts: Interrupts) -> None:
+    """The first one shortens the load: nothing that is waited for then is cut, and judging goes on."""
+    interrupts.begin_finishing()
+    send(signal.SIGTERM)
+    interrupts.raise_if_stopped()
+    with interrupts.deferred(), interrupts.raising():
+        pass  # questions to the cluster are still asked
+    far = time.monotonic() + 3_600
+    assert (interrupts.stop.is_set(), interrupts.gives_up.is_set(), interrupts.cut(far)) == (True, False, far)
+    with pytest.raises(Interrupted) as caught:
+        send(signal.SIGINT)
+    assert caught.value.exit_code is Exit.TERMINATED, "the first signal decides"
+    assert (interrupts.gives_up.is_set(), interrupts.cut(far)) == (True, 0.0)
+
+
+def test_after_a_run_that_was_cut_nothing_else_begins(interrupts: Interrupts) -> None:
+    interrupts.begin_finishing()
+    send(signal.SIGINT)
+    interrupts.end_finishing()
+    with pytest.raises(Interrupted):
+        interrupts.raise_if_stopped()
+
+
+@pytest.mark.parametrize(
+    ("judges_cut", "signals", "audited", "status"),
+    [
+        (True, 0, True, "complete"),
+        (True, 1, True, "interrupted"),
+        (True, 2, False, "interrupted"),
+        (False, 1, False, "interrupted"),
+    ],
+)
+def test_a_load_that_was_cut_is_audited_unless_a_second_signal_comes(
+    interrupts: Interrupts,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    judges_cut: bool,
+    signals: int,
+    audited: bool,
+    status: str,
+) -> None:
+    done: list[str] = []
+
+    def load(live: Any) -> bool:
+        for _ in range(signals):
+            send(signal.SIGINT)
+        return not signals
+
+    monkeypatch.setattr(LiveRun, "_load", load)
+    monkeypatch.setattr(LiveRun, "_prepare", lambda live: None)
+    for name in ("_heal", "_drain"):
+        monkeypatch.setattr(LiveRun, name, lambda live: None)
+    monkeypatch.setattr(LiveRun, "_phase", lambda live, name, note: done.append(name))
+    monkeypatch.setattr(LiveRun, "_close", lambda live, status: done.append(status))
+    live: Any = object.__new__(LiveRun)
+    live._interrupts, live._judges_cut, live._run = (
+        interrupts,
+        judges_cut,
+        SimpleNamespace(plan=tmp_path / "p"),
+    )
+    live._plan = SimpleNamespace(model_dump=lambda mode: {}, limits={"audit": 1.0})
+    live._pool = SimpleNamespace(start_audit=lambda: None, auditors=[])
+    live._leaders = SimpleNamespace(record=lambda: None)
+    live._not_healed, live._is_restored = (), True
+    assert live.execute().status == status
+    assert done == [*(["audit"] if audited else []), status]
+
+
 def test_a_stop_cuts_waiting_short_that_had_begun(
     interrupts: Interrupts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

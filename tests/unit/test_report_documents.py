@@ -14,6 +14,7 @@ from analysis.findings import Finding, Status, Verdict
 from analysis.report import documents
 from analysis.report.compare import compare
 from analysis.report.explain import every_class
+from analysis.report.terminal_campaign import comparison_rows
 from analysis.report.trace import trace
 from analysis.verdict.campaign import Expectation, RunSummary, VariantResult
 from harness.errors import UsageError
@@ -28,6 +29,18 @@ def check(document: dict[str, Any], schema: str) -> None:
     jsonschema.Draft202012Validator.check_schema(loaded)
     text = json.dumps(document, allow_nan=False)
     jsonschema.validate(json.loads(text), loaded, cls=jsonschema.Draft202012Validator)
+
+
+def test_rounds_that_were_not_played_leave_a_clean_variant_undecided() -> None:
+    """What was found is found; that nothing was found is said only when every round was looked at."""
+    clean, lossy = rounds(passing()), rounds(failing())
+    whole = VariantResult.of("safe", "clean", clean)
+    cut = VariantResult.of("safe", "clean", clean, not_played=["safe-2"])
+    assert (whole.outcome, cut.outcome) == (Expectation.MET, Expectation.UNDECIDED)
+    shown = VariantResult.of("unsafe", "acked-lost", lossy, not_played=["unsafe-2"])
+    assert shown.outcome is Expectation.MET
+    assert ("not played", ["safe-2", "unsafe-2"]) in comparison_rows([cut, shown])
+    assert "not played" not in dict(comparison_rows([whole]))
 
 
 def test_published_schemas_are_what_the_code_says() -> None:

@@ -96,7 +96,10 @@ def test_a_load_cut_short_is_judged_over_what_there_was(tmp_path: Path) -> None:
     phases = [dict(p) | ({"end_ns": EPOCH_NS + 2 * S} if p["name"] == "load" else {}) for p in files.phases]
     found = result(run, manifest={**files.manifest, "phases": phases, "status": "interrupted"})
     assert found.rate["ratio_outside_outages"] == 1
-    assert found.reasons == ["the run was interrupted"]
+    assert found.reasons == ["the load was stopped after 2.0 s of 4.0 s; the rest was not tested"]
+    unread = [phase for phase in phases if phase["name"] != "audit"]
+    found = result(run, manifest={**files.manifest, "phases": unread, "status": "interrupted"})
+    assert found.reasons == ["the run was interrupted before its audit"]
 
 
 def test_only_lateness_during_the_load_is_saturation(tmp_path: Path) -> None:

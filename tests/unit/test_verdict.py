@@ -93,7 +93,21 @@ OUT = Outage(1, ZERO, ZERO + 95 * S // 10)
 
 UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     "kernel raised": (lambda: facts(errors=["bucket 3: ValueError: x"]), "judging failed: bucket 3"),
-    "interrupted": (lambda: facts(manifest=manifest(status="interrupted")), "interrupted"),
+    "interrupted": (
+        lambda: facts(manifest=manifest(status="interrupted", phases=[])),
+        "interrupted before its audit",
+    ),
+    "load cut short": (
+        lambda: facts(
+            plan={"faults": [{"fault": "kill"}], "rate_ratio": 0.99, "load_s": 10},
+            manifest=manifest(
+                status="interrupted",
+                epoch_ns=2 * S,
+                phases=[{"name": "load", "end_ns": 55 * S // 10}, {"name": "audit", "end_ns": 9 * S}],
+            ),
+        ),
+        "the load was stopped after 3.5 s of 10.0 s; the rest was not tested",
+    ),
     "harness killed": (lambda: facts(manifest=manifest(status="running")), "its harness was killed"),
     "rows missing": (lambda: facts(missing=["5 of 10 log rows"]), "records are missing: 5 of 10 log rows"),
     "worker died": (
@@ -129,7 +143,14 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
         lambda: facts(manifest={k: v for k, v in MANIFEST.items() if k != "drained"}),
         "drain incomplete",
     ),
-    "stream unread": (lambda: facts(bounds=[]), "audit incomplete: orders-0 not read"),
+    "no audit": (
+        lambda: facts(bounds=[], acked_unread=1_200),
+        "no audit: none of 1 streams was read; 1,200 acknowledged messages not read",
+    ),
+    "stream unread": (
+        lambda: facts(bounds=[{**BOUND, "stream": "other-0"}]),
+        "audit incomplete: orders-0 not read",
+    ),
     "audit stalled": (
         lambda: facts(bounds=[{**BOUND, "read_to": 7, "why": "stall"}]),
         "orders-0 at 7 of 10000 (stall)",
