@@ -13,6 +13,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -63,6 +64,8 @@ _SHAPES: Final = (
     re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),  # JSON web tokens
     re.compile(r"(?<=://)[^\s/@:\"'<>]+:[^\s/@\"'<>]+(?=@)"),  # user:password@host
 )
+#: What a client is handed encoded: ``Basic dXNlcjpwYXNz``, ``data:application/json;base64,e30=``.
+_BASE64: Final = re.compile(r"(?:Basic\s+|[\w:/;.+-]*;base64,)(?P<text>[\w+/-]+)=*", re.IGNORECASE)
 #: Shorter values are replaced only beside their name.
 _SHORTEST: Final = 6
 #: So are these: they are words of every log.
@@ -107,7 +110,7 @@ class Redactor:
 
     def _add(self, value: str) -> None:
         value = value.strip()
-        for part in {value, *value.splitlines()}:
+        for part in {value, *value.splitlines(), *_parts(value)}:
             if self._is_replaceable(part.strip()):
                 self._secrets.add(part.strip())
         self._known = None
@@ -209,6 +212,24 @@ def written_forms(secret: str) -> set[str]:
         quote(encoded, safe=""),
         base64.b64encode(encoded).decode().rstrip("="),
     }
+
+
+def _parts(secret: str, deeper: int = 3) -> Iterator[str]:
+    """What a client takes out of a value and may print alone: the token of ``token:TOKEN``, the password of
+    ``user:password``, of ``Basic BASE64`` and of JSON, each value of ``name:value,name:value``."""
+    if not deeper:
+        return
+    found: list[str] = []
+    if secret.startswith("{"):
+        found += [value for document in _documents(".json", secret) for value in _values(document)]
+    elif all(":" in pair for pair in secret.split(",")):
+        found += [pair.partition(":")[2] for pair in (secret, *secret.split(","))]
+    if encoded := _BASE64.fullmatch(secret):
+        with suppress(ValueError):  # some other text that looks so
+            found.append(base64.b64decode(f"{encoded['text']}==").decode())
+    for part in found:
+        yield part
+        yield from _parts(part, deeper - 1)
 
 
 def _redact_pair(counter: _Counter) -> Callable[[re.Match[str]], str]:

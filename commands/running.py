@@ -101,7 +101,7 @@ def close_run_folder(root: RunDir, error: BrokerstormError) -> None:
     """Say what can still be had of a run that was cut short; nothing at all leaves no folder."""
     if not any(root.root.rglob("manifest.json")) and not root.cluster.exists():
         shutil.rmtree(root.root)
-    elif not error.hint and root.sealed.exists():
+    elif not error.hint and (root.raw.exists() or root.campaign.exists()):
         error.hint = f"what was captured until then: `brokerstorm analyze {root.run_id}`"
 
 

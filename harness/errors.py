@@ -6,7 +6,7 @@
     +-- EnvironmentNotReady      4  Java, network, ports, memory, disk, a cluster that never got ready
     +-- WorkerError              4  a worker could not be built or started
     +-- HealError                5  a fault is still applied
-    +-- Interrupted        130/143  Ctrl-C or SIGTERM, after healing
+    +-- Interrupted        130/143  Ctrl-C or SIGTERM, after healing, without a verdict
 
 A message names the thing, the value found and what is allowed; ``hint`` is the next step.
 """
@@ -58,8 +58,14 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     ),
     Exit.NOT_HEALED: ("a fault could not be healed: something is left behind", "`brokerstorm clean`"),
     Exit.BUG: ("an internal error", "report it with the traceback file that is named"),
-    Exit.INTERRUPTED: ("stopped by Ctrl-C; healed, what was captured is kept", "`brokerstorm analyze`"),
-    Exit.TERMINATED: ("stopped by SIGTERM; healed, what was captured is kept", "`brokerstorm analyze`"),
+    Exit.INTERRUPTED: (
+        "stopped by Ctrl-C before there was a verdict; healed, what was captured is kept",
+        "`brokerstorm analyze`",
+    ),
+    Exit.TERMINATED: (
+        "stopped by SIGTERM before there was a verdict; healed, what was captured is kept",
+        "`brokerstorm analyze`",
+    ),
 }
 
 

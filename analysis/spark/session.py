@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.spark.gateway import close as close_session
 from analysis.spark.gateway import hush, open_gateway
 from analysis.spark.probe import missing_modules, warm_up
-from harness.errors import EnvironmentNotReady
+from harness.errors import EnvironmentNotReady, Interrupted
 from harness.toolchains.java import ClassArchive, Java, find_java
 
 if TYPE_CHECKING:
@@ -391,5 +391,7 @@ class WarmSession:
     def __enter__(self) -> WarmSession:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is not None and issubclass(kind, Interrupted) and self._thread and self._thread.is_alive():
+            return  # seconds that nobody wants to wait; its JVM ends with this process
         self.close()

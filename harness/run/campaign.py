@@ -191,9 +191,10 @@ class Campaign(Generic[ResultT]):
             self.close()
         elif not is_last:
             self._delete_topics(plan)
-        self._progress.phase("seal", "raw rows to Parquet")
-        self._hooks.on_phase("seal")
-        seal(run, plan)
+        if not self._interrupts.hurry.is_set():  # else `analyze` does it
+            self._progress.phase("seal", "raw rows to Parquet")
+            self._hooks.on_phase("seal")
+            seal(run, plan)
         if self._interrupts.gives_up.is_set() and outcome.not_healed:
             raise HealError(
                 f"stopped, and still applied: {'; '.join(outcome.not_healed)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from pathlib import Path
@@ -180,3 +181,29 @@ def test_a_document_stays_one(tmp_path: Path) -> None:
         "a": {"token": {"value": REDACTED, "tries": REDACTED}},
         "log": f"has {REDACTED}",
     }
+
+
+def _b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+OAUTH2 = _b64(json.dumps({"client_secret": "oPw-05"}))
+
+
+@pytest.mark.parametrize(
+    ("value", "alone"),
+    [
+        ("token:abcdef", "abcdef"),
+        ("file:/home/me/tokens/t1", "/home/me/tokens/t1"),
+        ("appuser:basicPw-01", "basicPw-01"),
+        (f"Basic {_b64('appuser:basicPw-02')}", "basicPw-02"),
+        ("tlsCertFile:/etc/c.pem,tlsKeyFile:/etc/key-03.pem", "/etc/key-03.pem"),
+        ('{"userId": "appuser", "password": "basicPw-04"}', "basicPw-04"),
+        (json.dumps({"privateKey": f"data:application/json;base64,{OAUTH2}"}), "oPw-05"),
+    ],
+)
+def test_a_part_that_a_client_prints_alone_goes_too(value: str, alone: str) -> None:
+    redactor = Redactor({})
+    redactor.collect("plan.json", json.dumps({"options": {"authParams": value}}))
+    text, count = redactor.redacted("stderr.log", f"appuser refused: got {alone} from here\n")
+    assert (text, count) == (f"appuser refused: got {REDACTED} from here\n", 1)
