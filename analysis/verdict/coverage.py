@@ -321,7 +321,9 @@ def _audit(facts: RunFacts) -> Check:
     ]
     unknown = f"; {facts.acked_unread:,} acknowledged messages not read" if facts.acked_unread else ""
     if not read and facts.streams:
-        return Check("audit", False, f"no audit: none of {len(facts.streams)} streams was read{unknown}")
+        return Check(
+            "audit", False, f"no audit: none of {len(facts.streams)} streams was read to its end{unknown}"
+        )
     if unread:
         return Check("audit", False, f"audit incomplete: {_some(unread)} not read{unknown}")
     if facts.contradictions:

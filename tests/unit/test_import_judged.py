@@ -104,7 +104,9 @@ def test_without_bounds_the_tail_is_not_read(judged: Judged) -> None:
     result = judged(history, rows=rows)
     assert found(result) == {}
     assert result.verdict is Verdict.UNKNOWN
-    assert "no audit: none of 1 streams was read; 2 acknowledged messages not read" in result.reasons
+    assert (
+        "no audit: none of 1 streams was read to its end; 2 acknowledged messages not read" in result.reasons
+    )
 
 
 def test_a_phantom_may_be_of_another_writer(judged: Judged) -> None:

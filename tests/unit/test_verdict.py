@@ -145,7 +145,7 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     ),
     "no audit": (
         lambda: facts(bounds=[], acked_unread=1_200),
-        "no audit: none of 1 streams was read; 1,200 acknowledged messages not read",
+        "no audit: none of 1 streams was read to its end; 1,200 acknowledged messages not read",
     ),
     "stream unread": (
         lambda: facts(bounds=[{**BOUND, "stream": "other-0"}]),
