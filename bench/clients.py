@@ -24,8 +24,8 @@ from statistics import median
 
 from bench.arms import cluster_of, interleaved
 from bench.producing import fresh_topic, producers_of, run_producer
-from harness.clusters.kafka import KafkaCluster
 from harness.records import MIN_PAYLOAD_BYTES
+from harness.systems.kafka.assembly import KafkaCluster
 from harness.toolchains import jars
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.java import find_java

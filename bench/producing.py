@@ -11,10 +11,10 @@ from typing import Any
 import psutil
 
 from harness.clusters import BrokerCluster
-from harness.clusters.kafka import KafkaCluster
 from harness.connections.security import Security
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import WorkerProcess
+from harness.systems.kafka.assembly import KafkaCluster
 from harness.workers import launch, load_worker, worker_names
 
 PARTITIONS = 12

@@ -28,9 +28,9 @@ import psutil
 
 from bench.arms import cluster_of, interleaved
 from bench.producing import Sample, nodes_cpu_s, sample_of
-from harness.clusters.pulsar import PulsarCluster
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import WorkerProcess
+from harness.systems.pulsar.assembly import PulsarCluster
 from harness.toolchains import jars as artifacts
 from harness.toolchains.java import find_java
 from harness.workers import launch, load_worker

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.arms import cluster_of, interleaved
 from bench.producing import Sample, run_producer
-from harness.clusters.kafka import KafkaCluster
+from harness.systems.kafka.assembly import KafkaCluster
 
 PAYLOAD_BYTES, LINGER_MS, TOPIC_PARTITIONS = 150, 40, 6
 

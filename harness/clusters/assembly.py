@@ -1,7 +1,7 @@
-"""The differences between systems when a cluster is opened: one small assembly module per system.
+"""The differences between systems when a cluster is opened: one small assembly per system.
 
-The assembly of a system is ``ASSEMBLY`` in harness/clusters/<system>.py (docs/howto/add-a-system.md). It is
-imported when its system is asked for, so that a run loads the client libraries of its own system only.
+`System.assembly` has it (docs/howto/add-a-system.md). It is imported when its system is asked for, so that a
+run loads the client libraries of its own system only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, Protocol, cast
 
 from harness.clusters.layout.compose import ClusterSpec
@@ -107,4 +106,4 @@ def assembly_of(system: str) -> Assembly:
     Raises:
         UsageError: there is none.
     """
-    return cast("Assembly", import_module(f"harness.clusters.{system_of(system).name}").ASSEMBLY)
+    return cast("Assembly", system_of(system).assembly())

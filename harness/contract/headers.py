@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final
 
 from harness.connections.security import ANYBODY
@@ -23,10 +22,9 @@ def headers_are_sent(rig: Rig) -> None:
     topic = rig.topic()
     asked = {"headers": [list(each) for each in headers.items()]}
     producer = rig.producer(topic, load_s=0.25, asked=asked).send_all()
-    reader = import_module(f"harness.brokers.headers_{rig.system.name}")
     address = rig.system.address(topic, RUN_TAG) or topic
     security = rig.cluster.security or ANYBODY.clients
-    read = reader.read(rig.cluster.bootstrap, address, rig.partitions[topic], security)
+    read = rig.system.headers().read(rig.cluster.bootstrap, address, rig.partitions[topic], security)
     found = [sent for value, sent in read if _is_ours(value)]
     equal("messages read again", len(found), producer.done_message["ok"])
     expect(found, "no message was read again")

@@ -2,13 +2,12 @@
 
 A finding is a violation only against a promise. It follows from the client's options *and defaults* (they
 differ between libraries and versions), the topic and the broker settings. Options and defaults are stated in
-the client's worker.toml; one module a system says what they promise.
+the client's worker.toml; its system (`System.promise`) says what they promise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 
 from harness.plan.model import ConsumerPromise
 from harness.plan.promise import (
@@ -20,6 +19,7 @@ from harness.plan.promise import (
     ReadConsumer,
     ReadProducer,
 )
+from harness.systems import system_of
 from harness.workers import load_worker
 
 __all__ = ["Consuming", "ProducerSettings", "PromiseContext", "consumer_promise", "producer_settings"]
@@ -27,8 +27,8 @@ __all__ = ["Consuming", "ProducerSettings", "PromiseContext", "consumer_promise"
 
 def _reading(system: str) -> tuple[ReadProducer, ReadConsumer]:
     """What reads the settings of a system's clients."""
-    module = import_module(f"{__package__}.promise_{system}")
-    return module.read_producer, module.read_consumer
+    promise = system_of(system).promise()
+    return promise.read_producer, promise.read_consumer
 
 
 def producer_settings(

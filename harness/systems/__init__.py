@@ -1,7 +1,7 @@
-"""The message systems there are: one module per system, found by its file in this folder.
+"""The message systems there are: a folder each, found by it.
 
-Imports nothing of ours but errors, so that everybody may ask. What starts a system's cluster is loaded late,
-from the module of the same name in `harness.clusters`.
+The folder's own module has the facts of a system. It imports nothing of ours but errors, so that everybody
+may ask; the rest of the folder is loaded when `System` is asked for it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["DEFAULT", "SYSTEMS", "System", "system_of"]
 
 
 def _found() -> dict[str, System]:
-    modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
-    systems = [module.SYSTEM for module in modules if hasattr(module, "SYSTEM")]
+    folders = (found.name for found in iter_modules(__path__) if found.ispkg)
+    systems = [import_module(f"{__name__}.{name}").SYSTEM for name in folders]
     return {system.name: system for system in systems}
 
 

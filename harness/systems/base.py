@@ -1,10 +1,12 @@
-"""The interface of a message system; one module of this package per system."""
+"""The interface of a message system: what everybody may know of it, and the ways to what only some need."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 #: A request, and how many answers show that all of it came through.
 Request = tuple[bytes, int]
@@ -16,6 +18,9 @@ _NOTHING: Texts = MappingProxyType({})
 
 class System:
     """One system. Stateless; the defaults are those of a plain log without partitions.
+
+    The other modules of its folder are imported when a method is called that needs one: nobody
+    loads client libraries for a question about facts, and nobody else names those modules.
 
     Attributes:
         client: the library of a producer or consumer that names none.
@@ -75,6 +80,34 @@ class System:
     mechanisms: ClassVar[tuple[str, ...]] = ()
     subscription: ClassVar[str] = "exclusive"
     order: ClassVar[str] = "stream"
+
+    def assembly(self) -> Any:
+        """How its clusters are opened: `harness.clusters.assembly.Assembly`."""
+        return self._module("assembly").ASSEMBLY
+
+    def external(self) -> Any:
+        """How clusters that others started are asked: `harness.clusters.external.cluster.External`; None =
+        they cannot be."""
+        found = find_spec(self._name_of("external")) and self._module("external")
+        return found.EXTERNAL if found else None
+
+    def worker_facts(self) -> Any:
+        """The model of ``[promises]`` in a worker.toml: the settings that decide what its clients promise."""
+        return self._module("worker_facts").FACTS
+
+    def promise(self) -> Any:
+        """What those settings promise: ``read_producer``, ``read_consumer`` as of `harness.plan.promise`."""
+        return self._module("promise")
+
+    def headers(self) -> Any:
+        """What reads messages with their headers, for the contract of workers: ``read``."""
+        return self._module("headers")
+
+    def _module(self, part: str) -> Any:
+        return import_module(self._name_of(part))
+
+    def _name_of(self, part: str) -> str:
+        return f"{__package__}.{self.name}.{part}"
 
     def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterable[Problem]:
         """What is wrong with native broker settings, by setting."""

@@ -1,7 +1,7 @@
 """Reads ``[promises]`` of a worker.toml: for each setting that decides a promise, the client's own options.
 
-The names of the settings are ours, the same for every client of a system: ``FACTS`` of
-``harness.workers.facts_<system>``. How they become promises is `harness.plan`'s to know.
+The names of the settings are ours, the same for every client of a system (`System.worker_facts`). How they
+become promises is `harness.plan`'s to know.
 """
 
 from __future__ import annotations

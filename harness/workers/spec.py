@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -282,9 +282,7 @@ def _model_of(system: str, facts: type[BaseModel]) -> type[WorkerSpec]:
     return create_model(f"{system}-worker", __base__=WorkerSpec, **fields)
 
 
-_MODELS: Final = {
-    name: _model_of(name, import_module(f"{__package__}.facts_{name}").FACTS) for name in SYSTEMS
-}
+_MODELS: Final = {name: _model_of(name, system.worker_facts()) for name, system in SYSTEMS.items()}
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:

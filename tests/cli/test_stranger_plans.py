@@ -10,9 +10,9 @@ import pytest
 
 from cli import main
 from harness.clusters.external.cluster import Found, Stranger
-from harness.clusters.external.kafka import SYSTEM
 from harness.errors import Exit
 from harness.protocols.cluster import Endpoint, Node
+from harness.systems.kafka.external import EXTERNAL
 
 NODES = {f"kafka-{number}": Endpoint("127.0.0.1", number) for number in (1, 2, 3)}
 ACTIONS = {each: {"run": ["true", "{node}"]} for each in ("kill", "restart", "check")}
@@ -25,7 +25,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     nodes = tuple(
         Node(name, at.port, at, at, at, Path("/nonexistent"), ("broker",)) for name, at in NODES.items()
     )
-    monkeypatch.setattr(type(SYSTEM), "find", lambda *_: Found("abc", "4.1.2", nodes))
+    monkeypatch.setattr(type(EXTERNAL), "find", lambda *_: Found("abc", "4.1.2", nodes))
 
     def call(fault: dict[str, Any], drivers: dict[str, Any], command: str = "plan") -> tuple[int, str, str]:
         load = {"rate": 100, "duration": "10s", "producers": {"p": {}}}

@@ -11,8 +11,8 @@ import pytest
 from faults.engine.ledger import Ledger
 from harness.clusters import open_cluster
 from harness.clusters.docker import engine as docker_engine
-from harness.clusters.kafka import KafkaCluster
 from harness.rundir import RunDir
+from harness.systems.kafka.assembly import KafkaCluster
 from tests.driver_rig.strangers import ORDERS, clean_heals, connection_file, killed_amid_a_kill, stranger
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id
 

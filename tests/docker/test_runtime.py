@@ -21,7 +21,6 @@ from faults.kit.round_trips import measure
 from harness.clusters import attach_cluster, leftovers, open_cluster
 from harness.clusters.docker import engine as docker_engine
 from harness.clusters.docker import limits, volumes
-from harness.clusters.kafka import KafkaCluster
 from harness.clusters.layout import addresses
 from harness.clusters.limits.volumes import volumes_below
 from harness.errors import EnvironmentNotReady
@@ -30,6 +29,7 @@ from harness.protocols.limits import LiftsLimits, LimitsCpu
 from harness.protocols.nodes import Killable, Pausable, Stoppable
 from harness.rundir import RunDir
 from harness.systems.kafka import SYSTEM as KAFKA
+from harness.systems.kafka.assembly import KafkaCluster
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, sending, wait_until
 from tests.live.run_rig import LiveRun
 from tests.machine import ORPHANS

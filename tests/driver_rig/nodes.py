@@ -7,7 +7,7 @@ import socket
 import sys
 from pathlib import Path
 
-from harness.brokers.health import first_bytes
+from harness.admin.health import first_bytes
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.protocols.cluster import Endpoint
 from harness.waiting import wait_until

@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient
 
 from faults.engine.ledger import Ledger
 from harness.clusters.external import ExternalCluster, meet
-from harness.clusters.kafka import KafkaCluster
 from harness.connections.file import read_connection
 from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
+from harness.systems.kafka.assembly import KafkaCluster
 from tests.driver_rig.nodes import operator
 from tests.live.cluster_rig import UP_S, injector_of, wait_until
 

@@ -16,7 +16,6 @@ import faults
 from faults.engine.ledger import Ledger
 from harness import waiting
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.kafka import KafkaCluster
 from harness.clusters.limits import node_limits
 from harness.clusters.limits.groups import groups_left
 from harness.clusters.limits.volumes import volumes_below
@@ -26,6 +25,7 @@ from harness.contract.running import cluster_of
 from harness.protocols.cluster import TopicSettings
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 from harness.rundir import RunDir, read_jsonl
+from harness.systems.kafka.assembly import KafkaCluster
 
 UP_S = 180.0  # a start takes 3 to 8 s; these tests also run on machines that do other things
 ORDERS = TopicSettings("orders", 12, 3, {"min.insync.replicas": "2"})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.kafka import KafkaCluster
 from harness.rundir import RunDir
+from harness.systems.kafka.assembly import KafkaCluster
 from tests.live.cluster_rig import ClusterPool, FaultRig
 from tests.machine import alone
 from tests.scheduling import group_of

@@ -16,11 +16,11 @@ import pytest
 from confluent_kafka import Producer
 
 from harness.clusters import BrokerCluster, attach_cluster, leftovers, open_cluster
-from harness.clusters.kafka import KafkaCluster
 from harness.clusters.layout import addresses
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Cluster, Runtime, TopicSettings
 from harness.protocols.nodes import Killable, Pausable, Stoppable
+from harness.systems.kafka.assembly import KafkaCluster
 from tests.live.cluster_rig import ORDERS, UP_S, new_run_id, up, wait_until
 from tests.machine import ORPHANS
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from faults.engine.ledger import Ledger
-from harness.brokers.kafka_stranger import KafkaStranger
 from harness.clusters.external import meet
-from harness.clusters.kafka import KafkaCluster
 from harness.connections.file import read_connection
 from harness.errors import Exit, ScenarioError
 from harness.protocols.cluster import Endpoint
 from harness.rundir import RunDir
+from harness.systems.kafka.assembly import KafkaCluster
+from harness.systems.kafka.stranger import KafkaStranger
 from tests.driver_rig.kubernetes_api import KubernetesApi
 from tests.driver_rig.strangers import (
     ACTIONS,

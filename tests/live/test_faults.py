@@ -12,8 +12,8 @@ import pytest
 
 import faults
 from faults.engine.ledger import Ledger
-from harness.clusters.kafka import KafkaCluster
 from harness.rundir import RunDir, read_jsonl
+from harness.systems.kafka.assembly import KafkaCluster
 from tests.live.cluster_rig import FaultRig, assert_whole, make_whole, wait_until
 
 pytestmark = pytest.mark.live

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from harness.clusters import leftovers, open_cluster
-from harness.clusters.pulsar import PulsarCluster
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import HasNamespaces, HasTransfers, TopicSettings
 from harness.rundir import RunDir
+from harness.systems.pulsar.assembly import PulsarCluster
 from tests.live.cluster_rig import UP_S, ClusterPool, fire, make_whole, new_run_id, up
 
 pytestmark = pytest.mark.live

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.qpid import QpidCluster
 from harness.errors import Exit, UsageError
 from harness.protocols.cluster import (
     HasBacklogs,
@@ -18,6 +17,7 @@ from harness.protocols.cluster import (
     TopicSettings,
 )
 from harness.rundir import RunDir
+from harness.systems.qpid.assembly import QpidCluster
 from tests.live.cluster_rig import UP_S, fire, up
 from tests.live.run_rig import LiveRun
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.kafka import KafkaCluster
 from harness.clusters.limits import node_limits
+from harness.systems.kafka.assembly import KafkaCluster
 from tests.live.cluster_rig import ORDERS, FaultRig, sending
 
 pytestmark = pytest.mark.live

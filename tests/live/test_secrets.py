@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from harness.clusters.kafka import KafkaCluster
 from harness.clusters.layout.addresses import state_folder
 from harness.clusters.security.certificates import Authority
 from harness.clusters.security.made import CLIENT
 from harness.connections.redaction import Redactor
+from harness.systems.kafka.assembly import KafkaCluster
 from tests.certificates import written
 from tests.driver_rig.strangers import ACTIONS, commands
 from tests.live.cluster_rig import ClusterPool, make_whole

@@ -13,11 +13,9 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from harness.brokers.kafka_security import probe_options
 from harness.clusters import BrokerCluster
 from harness.clusters.assembly import assembly_of, brokers
 from harness.clusters.cluster import describe_cluster
-from harness.clusters.kafka import TOKEN
 from harness.clusters.security.certificates import Authority
 from harness.clusters.security.made import CLIENT, GUEST
 from harness.clusters.security.tokens import signed_token
@@ -30,6 +28,8 @@ from harness.contract.secrets import REFUSED_S
 from harness.protocols.cluster import Endpoint
 from harness.records import Outcome
 from harness.systems import DEFAULT
+from harness.systems.kafka.assembly import TOKEN
+from harness.systems.kafka.security import probe_options
 from harness.workers import known_workers, load_worker
 from harness.workers.spec import WorkerSpec
 from tests.certificates import HOST, Flaw, flawed, tls_door, token_door, written

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.brokers.tls import context_of
+from harness.admin.tls import context_of
 from harness.clusters.assembly import assembly_of
 from harness.clusters.cluster import describe_cluster, open_cluster
 from harness.clusters.security import made

@@ -16,8 +16,6 @@ import yaml
 from confluent_kafka import KafkaError, KafkaException
 
 from commands.plans import choose_plans, read_scenario
-from harness.brokers.kafka_shared import SharedKafkaAdmin
-from harness.brokers.kafka_stranger import ASK_S, KafkaStranger
 from harness.clusters.external import cluster as external
 from harness.clusters.external.made import Made, made_on
 from harness.connections.file import Connection, ConnectionFile, read_connection
@@ -32,6 +30,8 @@ from harness.rundir import RunDir, read_json
 from harness.seal.names import NameTable
 from harness.systems import SYSTEMS
 from harness.systems.kafka import KEEPS
+from harness.systems.kafka.shared import SharedKafkaAdmin
+from harness.systems.kafka.stranger import ASK_S, KafkaStranger
 
 FILE = {"system": "kafka", "yours": True, "cluster_id": "abc", "bootstrap": "127.0.0.1:1"}
 AT_THEIRS = {"orders": "storm-00000007-orders"}
@@ -58,7 +58,7 @@ def connection(**changed: Any) -> Connection:
 def test_only_the_cluster_that_the_file_calls_yours(
     changed: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Answers(external.System):
+    class Answers(external.External):
         asked = 0
 
         def find(self, connection: Connection) -> external.Found:
@@ -72,7 +72,7 @@ def test_only_the_cluster_that_the_file_calls_yours(
             raise AssertionError
 
     answers = Answers()
-    monkeypatch.setattr(external, "_system_of", lambda _name: answers)
+    monkeypatch.setattr(external, "_external_of", lambda _name: answers)
     with pytest.raises(UsageError, match=reason):
         external.meet(connection(**changed))
     assert answers.asked == (reason.endswith("abc"))
@@ -209,7 +209,7 @@ def test_settings_of_a_topic_that_was_just_made_are_asked_for_until_it_is_known(
 
 
 def test_a_closed_port_is_told_before_every_answer_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.brokers.kafka_stranger._AWAY_S", 0.5)
+    monkeypatch.setattr("harness.systems.kafka.stranger._AWAY_S", 0.5)
     begun = time.monotonic()
     with pytest.raises(EnvironmentNotReady, match="Connection refused"):
         KafkaStranger("127.0.0.1:9", {}).identity()

@@ -73,7 +73,8 @@ BARE = (
 )
 #: Client and broker libraries: only who talks to brokers may know them.
 CLIENT_LIBRARIES = {module for worker in known_workers().values() for module in worker.python.imports}
-CLIENT_LIBRARIES_IN = ("harness/brokers", "harness/workers", "tests", "bench")
+CLIENT_LIBRARIES_IN = ("harness/systems", "harness/workers", "tests", "bench")
+SYSTEM_FILES = ROOT / "harness" / "systems"
 OURS = (
     *("cli", "commands", "harness", "faults", "analysis", "bundling", "history", "shrinking", "suites"),
     *("bench", "docs", "launcher", "tests"),
@@ -181,10 +182,23 @@ def test_the_bottom_imports_nothing_of_ours() -> None:
     assert wrong == []
 
 
+def test_the_folder_of_a_system_is_a_plug_in() -> None:
+    """Nobody but itself imports it: `System` does, by name, when it is asked for."""
+    wrong = [
+        f"{name_of(path)}:{line} imports {module}"
+        for path in sources()
+        if name_of(path).startswith(("cli.py", "commands/", "harness/", "faults/", "analysis/"))
+        for line, module in imports(path)
+        for name in SYSTEMS
+        if is_below(module, (f"harness.systems.{name}",)) and SYSTEM_FILES / name not in path.parents
+    ]
+    assert wrong == []
+
+
 def test_the_facts_of_a_system_stand_on_errors_alone() -> None:
     wrong = [
         f"{name_of(path)}:{line} imports {module}"
-        for path in (ROOT / "harness" / "systems").glob("*.py")
+        for path in (*SYSTEM_FILES.glob("*.py"), *SYSTEM_FILES.glob("*/__init__.py"))
         for line, module in imports(path)
         if is_below(module, OURS) and not is_below(module, ("harness.systems", "harness.errors"))
     ]
@@ -200,7 +214,7 @@ def test_only_the_modules_of_a_system_name_it() -> None:
         for path in sources()
         if name_of(path).startswith(parts)
         and (not is_worker(path) or path.parent.name == "workers")
-        and not set(path.stem.split("_")) & set(SYSTEMS)
+        and SYSTEM_FILES not in path.parents
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Constant) and node.value in SYSTEMS
     ]

@@ -16,14 +16,14 @@ import pytest
 from kafka.errors import InvalidReplicationFactorError, KafkaConnectionError, NotControllerError
 
 from harness import records
-from harness.brokers import kafka as kafka_admin
-from harness.brokers import kafka_failover
-from harness.brokers.kafka import KafkaAdmin, topic_config
-from harness.brokers.probe import probe_payload
-from harness.brokers.readiness import missing_parts
+from harness.admin.probe import probe_payload
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Admin, Endpoint, HasLeaders, Node, TopicSettings
 from harness.systems.kafka import CORRELATION, api_versions
+from harness.systems.kafka import admin as kafka_admin
+from harness.systems.kafka import failover as kafka_failover
+from harness.systems.kafka.admin import KafkaAdmin, topic_config
+from harness.systems.kafka.readiness import missing_parts
 
 NODES = [
     Node(f"kafka-{n}", n, *(Endpoint(f"127.0.250.{n}", port) for port in (1, 2, 3)), folder=Path("/nowhere"))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from harness.brokers.kafka_epochs import leaderships
-from harness.brokers.kafka_metadata_log import Epoch, LeaderHistory
 from harness.protocols.cluster import Endpoint, Leadership, Node
+from harness.systems.kafka.epochs import leaderships
+from harness.systems.kafka.metadata_log import Epoch, LeaderHistory
 
 TOPIC_ID = bytes(range(16))
 NODES = [

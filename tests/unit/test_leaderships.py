@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from harness.brokers.pulsar_ledgers import ledgers_of
-from harness.brokers.qpid import QpidAdmin
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Leadership, PartitionState, SeenLeaders
 from harness.run.leaderships import LeaderWatch
 from harness.rundir import RunDir, read_jsonl
+from harness.systems.pulsar.ledgers import ledgers_of
+from harness.systems.qpid.admin import QpidAdmin
 from tests.planted.plans import build_plan
 
 S = 1_000_000_000

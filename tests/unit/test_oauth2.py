@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from harness.brokers.oauth2 import AccessToken
+from harness.admin.oauth2 import AccessToken
 from harness.connections.secret import Secret
 from harness.connections.security import Auth
 from harness.errors import EnvironmentNotReady

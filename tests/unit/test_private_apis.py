@@ -47,7 +47,7 @@ def test_what_the_gateway_of_spark_leans_on() -> None:
 
 
 def test_what_the_admin_of_a_single_kafka_broker_leans_on() -> None:
-    """harness/brokers/kafka_single.py"""
+    """harness/systems/kafka/single.py"""
     assert {"request", "node_id", "request_timeout_ms"} <= parameters(KafkaConnectionManager.send)
     assert "refresh_metadata_on_err" in parameters(KafkaConnectionManager.get_connection)
     assert {"net", "manager"} <= parameters(KafkaNetClient.__init__)

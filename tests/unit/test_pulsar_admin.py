@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.brokers.failover import NotThere
-from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name, local_name, streams_of
-from harness.brokers.pulsar_probe import what_to_probe
-from harness.brokers.pulsar_rest import Rest
+from harness.admin.failover import NotThere
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
+from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
+from harness.systems.pulsar.probe import what_to_probe
+from harness.systems.pulsar.rest import Rest
 
 FOUR = bundles_between(["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"])
 

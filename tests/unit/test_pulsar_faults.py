@@ -21,10 +21,10 @@ from faults.kit.bundles import ServiceUnit
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.params import Inventory
-from harness.brokers.pulsar_names import bundle_of, bundles_between
 from harness.errors import EnvironmentNotReady, ScenarioError
 from harness.protocols.cluster import Endpoint, Node, PartitionState, TopicSettings
 from harness.rundir import RunDir, read_jsonl
+from harness.systems.pulsar.names import bundle_of, bundles_between
 from tests.unit.fault_cluster import StateRuntime
 
 NODES = {

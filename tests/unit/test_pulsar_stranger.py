@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from harness.brokers.failover import NotThere
-from harness.brokers.pulsar_names import bundle_of, bundles_between, full_name
-from harness.brokers.pulsar_shared import MARK, SharedPulsarAdmin
-from harness.brokers.pulsar_stranger import Identity, client_of, endpoint_of
+from harness.admin.failover import NotThere
 from harness.clusters.external.made import Made
-from harness.clusters.external.pulsar import SYSTEM
 from harness.connections.file import Connection, ConnectionFile
 from harness.connections.security import Access, Security, Tls
 from harness.errors import UsageError
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
+from harness.systems.pulsar.external import EXTERNAL
+from harness.systems.pulsar.names import bundle_of, bundles_between, full_name
+from harness.systems.pulsar.shared import MARK, SharedPulsarAdmin
+from harness.systems.pulsar.stranger import Identity, client_of, endpoint_of
 
 OURS = "public/storm-00000007"
 AT = Endpoint("127.0.0.1", 1)
@@ -180,7 +180,7 @@ def test_a_cluster_is_its_name_at_the_address_on_record() -> None:
 def test_urls_and_tls_agree(changed: dict[str, str], tls: Tls | None, reason: str) -> None:
     said = {"system": "pulsar", "bootstrap": "pulsar://h:1", "admin_url": "http://h:2", **changed}
     with pytest.raises(UsageError, match=reason):
-        SYSTEM.find(Connection(Path("staging.yaml"), ConnectionFile.model_validate(said), Security(tls)))
+        EXTERNAL.find(Connection(Path("staging.yaml"), ConnectionFile.model_validate(said), Security(tls)))
 
 
 def test_owners_are_looked_up_by_a_topic_of_each_bundle(

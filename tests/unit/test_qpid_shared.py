@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from harness.brokers.http_clock import clock_apart
-from harness.brokers.qpid_rest import AlreadyThere, LockedOut, NotThere, Place
-from harness.brokers.qpid_shared import SharedQpidAdmin
-from harness.clusters.external import qpid as external
+from harness.admin.http_clock import clock_apart
 from harness.clusters.external.made import Made
 from harness.connections.file import Connection, ConnectionFile
 from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
+from harness.systems.qpid import external
+from harness.systems.qpid.rest import AlreadyThere, LockedOut, NotThere, Place
+from harness.systems.qpid.shared import SharedQpidAdmin
 
 AT = Endpoint("127.0.0.1", 1)
 NODE = Node("left", 1, AT, AT, AT, Path("none"), ("broker",))
@@ -64,7 +64,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 @pytest.fixture
 def broker(made: Made, monkeypatch: pytest.MonkeyPatch) -> Broker:
     found = Broker(made)
-    monkeypatch.setattr("harness.brokers.qpid.Rest", lambda urls, security: found)
+    monkeypatch.setattr("harness.systems.qpid.admin.Rest", lambda urls, security: found)
     return found
 
 
@@ -127,7 +127,7 @@ def connection(**changed: Any) -> Connection:
 )
 def test_a_file_says_where_each_broker_is(changed: dict[str, str], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        external.SYSTEM.find(connection(**changed))
+        external.EXTERNAL.find(connection(**changed))
 
 
 class Answers:
@@ -157,7 +157,7 @@ def test_a_group_is_known_by_the_virtual_host_that_its_master_has(monkeypatch: p
     )
     monkeypatch.setattr(external, "Rest", Answers(a=[replica], b=[["n9", None, "else", "y", "BDB"], master]))
     monkeypatch.setattr(external.Probe, "failure", lambda self, queues, through: "")
-    found = external.SYSTEM.find(connection(nodes={"left": {"address": "a:1"}}))
+    found = external.EXTERNAL.find(connection(nodes={"left": {"address": "a:1"}}))
     assert (found.cluster_id, found.version) == ("id", "9.2.1")
     assert [(node.name, str(node.client), str(node.admin)) for node in found.nodes] == [
         ("left", "a:1", "a:8"),
@@ -165,7 +165,7 @@ def test_a_group_is_known_by_the_virtual_host_that_its_master_has(monkeypatch: p
     ]
     monkeypatch.setattr(external.Probe, "failure", lambda self, queues, through: "no AMQP connection")
     with pytest.raises(EnvironmentNotReady, match="b:2: no AMQP connection"):
-        external.SYSTEM.find(connection())
+        external.EXTERNAL.find(connection())
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_a_group_is_known_by_the_virtual_host_that_its_master_has(monkeypatch: p
 def test_who_cannot_be_told_is_refused(a: Any, b: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external, "Rest", Answers(a=a, b=b))
     with pytest.raises((EnvironmentNotReady, UsageError), match=reason):
-        external.SYSTEM.find(connection())
+        external.EXTERNAL.find(connection())
 
 
 def test_a_clock_is_compared_when_its_second_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.9]
-    monkeypatch.setattr("harness.brokers.http_clock.time.time", lambda: now[0])
-    monkeypatch.setattr("harness.brokers.http_clock.time.sleep", lambda _s: None)
+    monkeypatch.setattr("harness.admin.http_clock.time.time", lambda: now[0])
+    monkeypatch.setattr("harness.admin.http_clock.time.sleep", lambda _s: None)
 
     def ask() -> str:
         now[0] += 0.01

@@ -9,10 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from harness.clusters.drivers import DrivenNodes, drivers_on
 from harness.clusters.external.made import Made, MadeBy
@@ -21,7 +19,7 @@ from harness.connections.security import Security
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Admin, Endpoint, Node
 from harness.protocols.nodes import Seen
-from harness.systems import SYSTEMS
+from harness.systems import SYSTEMS, system_of
 from harness.systems.base import Request
 
 #: More, and times of brokers in the capture say little.
@@ -68,8 +66,8 @@ class Examined:
     needed: bool = True
 
 
-class System(ABC):
-    """How clusters of one system are asked; `SYSTEM` in harness/clusters/external/<system>.py."""
+class External(ABC):
+    """How clusters of one system that others started are asked; `System.external` has it."""
 
     @abstractmethod
     def find(self, connection: Connection) -> Found:
@@ -181,7 +179,7 @@ class Stranger:
             folder: of the run, for `clean`.
         """
         made = Made(self.found.cluster_id, run_id, folder)
-        system = _system_of(self.connection.file.system)
+        system = _external_of(self.connection.file.system)
         admin = system.admin(self.connection, self.found, made)
         drivers = drivers_on(self.connection, self.found.nodes, admin)
         runtime = ExternalRuntime(run_id, self.found.nodes, drivers)
@@ -199,7 +197,7 @@ class Stranger:
         yield Examined("cluster", True, about)
         cluster = self.cluster(f"doctor-{os.getpid()}-{time.time_ns()}", Path.cwd())
         try:
-            system = _system_of(file.system)
+            system = _external_of(file.system)
             yield from system.examine(self.connection, self.found.nodes, cluster.admin)
         except BrokerstormError:
             with suppress(BrokerstormError):
@@ -238,7 +236,7 @@ def meet(connection: Connection, *, all_there: bool = True) -> Stranger:
             f"{path}: cluster_id is missing, so nothing is sent to {file.bootstrap}",
             hint=f"it is told by {SYSTEMS[file.system].ask_id}",
         )
-    found = _system_of(file.system).find(connection)
+    found = _external_of(file.system).find(connection)
     if found.cluster_id != file.cluster_id:
         raise UsageError(
             f"{path}: cluster_id is {file.cluster_id}, and {file.bootstrap} is {found.cluster_id}",
@@ -299,12 +297,11 @@ def named_nodes(
     )
 
 
-def _system_of(system: str) -> System:
-    if find_spec(f"harness.clusters.external.{system}") is None:
+def _external_of(system: str) -> External:
+    found = system_of(system).external()
+    if found is None:
         raise UsageError(
             f"system: {system}: --cluster cannot ask such clusters yet",
             hint=f"`brokerstorm up --system {system}` starts one",
         )
-    found: Any = import_module(f"harness.clusters.external.{system}")
-    assert isinstance(found.SYSTEM, System)
-    return found.SYSTEM
+    return cast("External", found)

@@ -1,0 +1,1 @@
+"""What the admins of all systems share: failover between nodes, readiness, probes, TLS, clocks."""

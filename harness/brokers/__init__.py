@@ -1,1 +1,0 @@
-"""Admins: readiness, topics, leaders and owners of each broker system."""

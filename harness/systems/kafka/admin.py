@@ -1,0 +1,399 @@
+"""Kafka's admin side: topics, leaders, readiness, asked in a way that survives dead and frozen brokers."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from operator import methodcaller
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.errors import for_code
+from kafka.protocol.consumer import OffsetSpec
+
+from harness.admin.failover import ASK_S, LOGS_HINT, POLL_S
+from harness.admin.health import first_bytes
+from harness.admin.tls import context_of
+from harness.connections.secret import Secret
+from harness.connections.security import ANYBODY, Access
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Leadership, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.systems.kafka import CORRELATION, api_versions, epochs, users
+from harness.systems.kafka.epochs import NodeData
+from harness.systems.kafka.failover import KafkaFailover
+from harness.systems.kafka.readiness import Probes, missing_parts
+from harness.systems.kafka.single import SingleBrokerAdmin
+from harness.waiting import wait_while
+
+log = logging.getLogger(__name__)
+
+INTERNAL_TOPICS = {"__consumer_offsets": "GROUP", "__transaction_state": "TRANSACTION"}
+_CREATE_S = 30.0
+_FORGET_S = 10.0
+_BATCH_PARTITIONS = 200  # a create request that a starved controller still answers in time
+_ANSWER_S = 0.5  # a broker that lives answers in a few milliseconds, also on a busy machine
+_PREFERRED = 0
+_NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
+_ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
+
+
+class KafkaAdmin:
+    """Admin, HasLeaders and HasHighWatermark for one cluster. Thread-safe; every call ends within seconds.
+
+    Args:
+        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+        watch: called while waiting for readiness; raises to end the wait early (a node died at start).
+        data: a file below a node's data folder; the history of leaders is in one.
+        access: how brokers are to be known, and who asks them: the harness, and its probes as a client.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        *,
+        is_reachable: Callable[[str], bool] = lambda name: True,
+        watch: Callable[[], None] = lambda: None,
+        data: NodeData = lambda node, path: None,
+        access: Access = ANYBODY,
+    ) -> None:
+        self._nodes = tuple(nodes)
+        self._data = data
+        self._names = {node.number: node.name for node in nodes}
+        self._numbers = {node.name: node.number for node in nodes}
+        self.watch = watch
+        self._access = access
+        self._ask = KafkaFailover(nodes, is_reachable, access.admin)
+
+    # -- topics ---------------------------------------------------------------------------------------
+
+    def create_topics(self, topics: Sequence[TopicSettings]) -> None:
+        """Create topics that keep their whole log.
+
+        Raises:
+            UsageError: a topic exists, has settings that drop records, or Kafka refuses it (its words).
+            EnvironmentNotReady: no broker answers.
+        """
+        wanted = {topic.name: {**topic_config(topic)} for topic in topics}
+        for batch in _batches(topics):
+            self._create(batch, wanted)
+
+    def _create(self, batch: Sequence[TopicSettings], configs: Mapping[str, dict[str, str]]) -> None:
+        request = {
+            topic.name: {
+                "num_partitions": topic.partitions,
+                "replication_factor": topic.replication,
+                "configs": configs[topic.name],
+            }
+            for topic in batch
+        }
+        asked = 0
+
+        def ask(broker: SingleBrokerAdmin) -> Any:
+            nonlocal asked
+            asked += 1
+            return broker.create_topics(request, timeout_ms=2000, raise_errors=False)
+
+        def lacking() -> str:
+            try:
+                answer = self._ask(ask)
+            except EnvironmentNotReady as error:
+                return str(error)
+            for row in answer["topics"]:
+                # Our own earlier request may have been carried out although its answer never came.
+                ours = asked > 1 and row["error_code"] == _ALREADY_EXISTS
+                if row["error_code"] == 0 or ours:
+                    request.pop(row["name"], None)
+                elif not for_code(row["error_code"]).retriable:
+                    raise _refused("create", row)
+            return ", ".join(request)
+
+        if why := wait_while(lacking, _CREATE_S, every_s=POLL_S):
+            raise EnvironmentNotReady(f"topics not created in {_CREATE_S:.0f} s: {why}")
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics and wait until every broker in reach has forgotten them, so that their names can be
+        used again at once; those that are not there are no error.
+        """
+        if not names:
+            return
+        answer = self._ask(
+            lambda broker: broker.delete_topics(list(names), timeout_ms=2000, raise_errors=False)
+        )
+        for row in answer["topics"]:
+            if row["error_code"] not in (0, _UNKNOWN_TOPIC):
+                raise _refused("delete", row)
+        wait_while(lambda: self._remembered(set(names)), _FORGET_S, every_s=POLL_S)
+
+    def _remembered(self, names: set[str]) -> bool:
+        for name in self._ask.reachable():
+            with suppress(EnvironmentNotReady):
+                if names & set(self._ask(lambda broker: broker.list_topics(), only=name)):
+                    return True
+        return False
+
+    def topics(self) -> list[str]:
+        """Names of all topics, internal ones included."""
+        return sorted(self._ask(lambda broker: broker.list_topics()))
+
+    def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
+        """Stream ("orders-0") -> the offset after its last readable message, asked of its leader.
+
+        Raises:
+            EnvironmentNotReady: a partition has no leader or its leader does not answer.
+        """
+        ends: dict[str, int] = {}
+        deadline = time.monotonic() + ASK_S
+        for topic in topics:
+            find = partial(self._find_ends, topic, ends)
+            if missing := wait_while(find, deadline - time.monotonic(), every_s=POLL_S):
+                raise EnvironmentNotReady(f"no leader tells the log end of {', '.join(missing[:5])}")
+        return ends
+
+    def _find_ends(self, topic: str, ends: dict[str, int]) -> list[str]:
+        """Add what the leaders of a topic tell to ``ends``; the streams that are still not in it."""
+        leaders = self.leaders(topic)
+        open_now = {p: name for p, name in leaders.items() if name and f"{topic}-{p}" not in ends}
+        for name in sorted(set(open_now.values())):
+            mine = [TopicPartition(topic, p) for p, at in open_now.items() if at == name]
+            with suppress(EnvironmentNotReady):
+                ends.update(self._ends_at(name, mine))
+        return [f"{topic}-{p}" for p in leaders if f"{topic}-{p}" not in ends]
+
+    def _ends_at(self, name: str, partitions: Sequence[TopicPartition]) -> dict[str, int]:
+        wanted = dict.fromkeys(partitions, OffsetSpec.LATEST)
+        answer = self._ask(lambda broker: broker.list_partition_offsets(wanted, timeout_ms=500), only=name)
+        return {f"{tp.topic}-{tp.partition}": found.offset for tp, found in answer.items()}
+
+    # -- leaders --------------------------------------------------------------------------------------
+
+    def leaders(self, topic: str) -> dict[int, str | None]:
+        return {p: self._names.get(row["leader_id"]) for p, row in self._partitions(topic).items()}
+
+    def replicas(self, topic: str) -> dict[int, list[str]]:
+        return {p: self._named(row["replica_nodes"]) for p, row in self._partitions(topic).items()}
+
+    def isr(self, topic: str) -> dict[int, list[str]]:
+        return {p: self._named(row["isr_nodes"]) for p, row in self._partitions(topic).items()}
+
+    def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
+        """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
+        if not topics:
+            return {}
+        rows = self._ask(lambda broker: broker.describe_topics(list(topics)))
+        return {
+            f"{row['name']}-{p['partition_index']}": PartitionState(
+                self._names.get(p["leader_id"]),
+                tuple(self._named(p["replica_nodes"])),
+                tuple(self._named(p["isr_nodes"])),
+            )
+            for row in rows
+            for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
+        }
+
+    def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
+        """Every leader epoch: who led since when, from the metadata log; where the log has its first message,
+        from the leader of now. What one of the two does not tell is left unknown."""
+        return epochs.leaderships(self._ask, self._data, self._nodes, lambda: self._described(topics))
+
+    def _described(self, topics: Sequence[str]) -> dict[tuple[str, int], tuple[str | None, int]]:
+        """(topic, partition) -> leader and leader epoch now."""
+        rows = self._ask(lambda broker: broker.describe_topics(list(topics)))
+        return {
+            (row["name"], p["partition_index"]): (self._names.get(p["leader_id"]), p["leader_epoch"])
+            for row in rows
+            for p in row["partitions"]
+        }
+
+    def controller(self) -> str | None:
+        """The active controller (leader of the metadata quorum), None while none is known."""
+        try:
+            return self._names.get(self._ask(lambda broker: broker.controller()))
+        except EnvironmentNotReady:
+            return None
+
+    def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
+        """Reassign with the wanted node first (same nodes, so no data moves) and elect it.
+
+        Returns when asked, not when moved: a wanted node that is out of sync is not elected, and
+        `leaders` says so.
+
+        Raises:
+            UsageError: unknown topic, partition or node.
+            EnvironmentNotReady: no broker answers.
+        """
+        replicas = self.replicas(topic)
+        moves: dict[TopicPartition, list[int]] = {}
+        for partition, name in to.items():
+            if name not in self._numbers or partition not in replicas:
+                raise UsageError(
+                    f"cannot move {topic}-{partition} to {name!r}",
+                    hint=f"partitions 0-{len(replicas) - 1}; nodes {', '.join(self._numbers)}",
+                )
+            others = [other for other in replicas[partition] if other != name]
+            wanted = [name, *others][: len(replicas[partition])]
+            moves[TopicPartition(topic, partition)] = [self._numbers[node] for node in wanted]
+        results = self._ask(lambda broker: broker.alter_partition_reassignments(moves, timeout_ms=2000))
+        refused = {tp: error for tp, error in results.items() if error is not None and not error.retriable}
+        if refused:
+            said = ", ".join(f"{tp.topic}-{tp.partition}: {error.__name__}" for tp, error in refused.items())
+            raise UsageError(f"Kafka refuses the reassignment: {said}")
+        self.elect_preferred(topic, to)
+
+    def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None:
+        """Elect the first replica of each partition (all when None) where it is in sync."""
+        wanted = sorted(self._partitions(topic) if partitions is None else partitions)
+        # {topic: [ids]} on purpose: a list of TopicPartition is accepted and silently elects nothing.
+        answer = self._ask(
+            lambda broker: broker.elect_leaders(
+                _PREFERRED, {topic: wanted}, timeout_ms=2000, raise_errors=False
+            )
+        )
+        for result in answer.replica_election_results:
+            for row in result.partition_result:
+                if row.error_code not in (0, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE):
+                    log.warning(
+                        "election of %s-%s: %s", topic, row.partition_id, for_code(row.error_code).__name__
+                    )
+
+    def answers(self, node: str) -> bool:
+        """Whether a node answers a request of ours within half a second."""
+        endpoint = next(one.admin for one in self._nodes if one.name == node)
+        head = first_bytes(endpoint, api_versions()[0], 8, _ANSWER_S, context_of(self._access.admin.tls))
+        return len(head) == 8 and struct.unpack(">ii", head)[1] == CORRELATION
+
+    def admit(self, passwords: Mapping[str, Secret], may: str) -> None:
+        """As `users.admit`; returns when every broker lets that user in."""
+        users.admit(self._ask, passwords, may)
+        users.wait_admitted(self._nodes, self._access.clients)
+
+    # -- readiness ------------------------------------------------------------------------------------
+
+    def registered(self) -> set[str]:
+        """Nodes that are registered and not fenced."""
+        return set(self._named(self._ask(lambda broker: broker.unfenced())))
+
+    def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        """Return when every node is registered, every partition (internal topics too) has a leader and all
+        its replicas in sync, and a probe message was stored through each partition of ``topics``; and when
+        all that still holds after the probes.
+
+        Raises:
+            EnvironmentNotReady: what is still missing, by name.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._wait_whole(topics, timeout_s, timeout_s)
+        while True:
+            limit_s = max(deadline - time.monotonic(), 5.0)
+            self.pass_high_watermark(topics, timeout_s=limit_s, run_tag=run_tag)
+            if not self._look([*topics, *INTERNAL_TOPICS]):
+                return
+            self._wait_whole(topics, deadline - time.monotonic(), timeout_s)
+
+    def pass_high_watermark(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        """As `HasHighWatermark`: every replica in sync gets a probe behind what the leader acknowledged."""
+        counts = {topic: len(self._partitions(topic)) for topic in topics}
+        probes = Probes(",".join(str(node.client) for node in self._nodes), run_tag, self._access.clients)
+        probes.through(counts, timeout_s=timeout_s)
+
+    def _wait_whole(self, topics: Sequence[str], left_s: float, timeout_s: float) -> None:
+        missing = wait_while(lambda: self._look([*topics, *INTERNAL_TOPICS]), left_s, every_s=POLL_S)
+        if missing:
+            more = f"; and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise EnvironmentNotReady(
+                f"the cluster is not ready after {timeout_s:.0f} s: {'; '.join(missing[:5])}{more}",
+                hint=f"{LOGS_HINT}; a busy machine needs more `limits.ready`",
+            )
+
+    def _look(self, topics: Sequence[str]) -> list[str]:
+        """What is missing now, as sentences."""
+        self.watch()
+        try:
+            return self._missing(topics)
+        except EnvironmentNotReady as error:
+            return [str(error)]
+
+    def _missing(self, topics: Sequence[str]) -> list[str]:
+        absent = sorted(set(self._numbers) - self.registered())
+        if absent:
+            there = self._ask.reachable()
+            return [
+                f"{name} is not registered" + ("" if name in there else " (its process is down or frozen)")
+                for name in absent
+            ]
+        # Every node must say so: one that was frozen or down until now may answer with the past.
+        for node in self._nodes:
+            rows = self._ask(methodcaller("describe_topics", list(topics)), only=node.name)
+            found = {row["name"]: row for row in rows}
+            codes = {topic: row["error_code"] for topic, row in found.items()}
+            # Where rights are those of a prefix: what a run needs of them shows when it makes its own topics.
+            unseen = {topic for topic in INTERNAL_TOPICS if codes.get(topic) == _NO_RIGHT}
+            for topic, kind in INTERNAL_TOPICS.items():
+                if codes.get(topic) and topic not in unseen:
+                    self._ask(methodcaller("coordinator_error", kind))
+            missing = [
+                text
+                for topic in topics
+                if topic not in unseen
+                for text in missing_parts(topic, found.get(topic), self._names)
+            ]
+            if missing:
+                return missing
+        return []
+
+    def close(self) -> None:
+        """Drop all connections. Idempotent; a later call opens them again."""
+        self._ask.close()
+
+    def _partitions(self, topic: str) -> dict[int, dict[str, Any]]:
+        rows = self._ask(lambda broker: broker.describe_topics([topic]))
+        row = next((row for row in rows if row["name"] == topic), None)
+        if row is None or row["error_code"] == _UNKNOWN_TOPIC:
+            raise UsageError(f"unknown topic {topic!r}", hint=f"the cluster has: {', '.join(self.topics())}")
+        return {
+            p["partition_index"]: p for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
+        }
+
+    def _named(self, numbers: Iterable[int]) -> list[str]:
+        return [self._names[number] for number in numbers if number in self._names]
+
+
+def topic_config(topic: TopicSettings) -> dict[str, str]:
+    """The settings a topic is created with: the user's, and retention without end.
+
+    Raises:
+        UsageError: settings under which Kafka may drop records, so that the audit could not tell loss.
+    """
+    config = {key: str(value) for key, value in topic.config.items()}
+    policy = config.get("cleanup.policy", "delete")
+    if "compact" in policy:
+        raise UsageError(
+            f"topic {topic.name}: cleanup.policy={policy} drops records, so loss could not be told",
+            hint="leave cleanup.policy out",
+        )
+    for key in ("retention.ms", "retention.bytes"):
+        if config.get(key, "-1") != "-1":
+            raise UsageError(
+                f"topic {topic.name}: {key}={config[key]} drops records, so loss could not be told",
+                hint=f"leave {key} out or set it to -1",
+            )
+    return {**config, "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def _refused(what: str, row: Mapping[str, Any]) -> UsageError:
+    said = row.get("error_message") or for_code(row["error_code"]).__name__
+    return UsageError(f"Kafka refuses to {what} topic {row['name']}: {said}")
+
+
+def _batches(topics: Sequence[TopicSettings]) -> Iterator[list[TopicSettings]]:
+    batch: list[TopicSettings] = []
+    for topic in topics:
+        if batch and sum(t.partitions for t in batch) + topic.partitions > _BATCH_PARTITIONS:
+            yield batch
+            batch = []
+        batch.append(topic)
+    if batch:
+        yield batch

@@ -1,0 +1,89 @@
+"""Kafka clusters that somebody else started."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from harness.clusters.external.cluster import Examined, External, Found, clocks, named_nodes
+from harness.clusters.external.made import Made
+from harness.connections.file import Connection
+from harness.connections.security import Access
+from harness.errors import BrokerstormError
+from harness.protocols.cluster import Node, TopicSettings
+from harness.systems.kafka import KEEPS
+from harness.systems.kafka import SYSTEM as KAFKA
+from harness.systems.kafka.admin import KafkaAdmin
+from harness.systems.kafka.failover import KafkaFailover
+from harness.systems.kafka.security import probe_options
+from harness.systems.kafka.shared import SharedKafkaAdmin
+from harness.systems.kafka.stranger import KafkaStranger
+
+_READY_S: Final = 60.0
+_PROBED: Final = "doctor"
+_REPLICAS: Final = 3
+
+
+class _Kafka(External):
+    def find(self, connection: Connection) -> Found:
+        found = _stranger(connection).identity()
+        brokers = {f"kafka-{number}": (number, at) for number, at in found.brokers.items()}
+        nodes = named_nodes(connection, brokers, {name: at for name, (_, at) in brokers.items()})
+        ask = KafkaFailover(nodes, lambda _node: True, connection.admin)
+        try:
+            version = ".".join(map(str, ask(lambda broker: broker.version())))
+        finally:
+            ask.close()
+        return Found(found.cluster_id, version, nodes)
+
+    def admin(self, connection: Connection, found: Found, made: Made) -> SharedKafkaAdmin:
+        access = Access(connection.security, connection.admin)
+        return SharedKafkaAdmin(KafkaAdmin(found.nodes, access=access), _stranger(connection), made)
+
+    def examine(
+        self, connection: Connection, nodes: Sequence[Node], admin: SharedKafkaAdmin
+    ) -> Iterator[Examined]:
+        topics = connection.file.topics
+        address = KAFKA.address(_PROBED, secrets.randbits(32), topics.prefix)
+        copies = topics.replication or min(_REPLICAS, len(nodes))
+        admin.call_topics({_PROBED: address}, ())
+        stamped = {"message.timestamp.type": "LogAppendTime"}
+        try:
+            admin.create_topics([TopicSettings(_PROBED, len(nodes), copies, stamped)])
+            admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)
+        except BrokerstormError as error:
+            yield Examined(
+                "topics", False, str(error), error.hint or f"topics {topics.prefix}-* must be allowed"
+            )
+            return
+        yield Examined("topics", True, f"{address} was made; {len(nodes)} partitions were written to")
+        yield Examined("replication", True, f"{copies} replicas of each, all in sync")
+        stranger = _stranger(connection)
+        leaders = admin.leaders(_PROBED)
+        stamped_s = stranger.clocks(address, len(nodes))
+        yield clocks({str(leaders.get(at)): found for at, found in sorted(stamped_s.items())})
+        held = ", ".join(f"{key}={value}" for key, value in KEEPS.items())
+        yield Examined("retention", True, f"topics of runs keep everything, as the brokers say: {held}")
+        yield _quotas(connection, nodes)
+
+
+def _quotas(connection: Connection, nodes: Sequence[Node]) -> Examined:
+    ask = KafkaFailover(nodes, lambda _node: True, connection.admin)
+    try:
+        found = ask(lambda broker: broker.quotas())
+    except BrokerstormError as error:
+        return Examined("quotas", False, f"not told: {error}", "ask who runs it", needed=False)
+    finally:
+        ask.close()
+    text = "; ".join(found) or "none"
+    return Examined(
+        "quotas", not found, text, "a throttled client keeps no rate: leave them out", needed=False
+    )
+
+
+def _stranger(connection: Connection) -> KafkaStranger:
+    return KafkaStranger(connection.file.bootstrap, probe_options(connection.admin))
+
+
+EXTERNAL = _Kafka()

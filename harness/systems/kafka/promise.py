@@ -1,0 +1,148 @@
+"""Derives what the settings of a Kafka client promise.
+
+* **delivery** ``durable``: ``acks=all`` with at least two in-sync replicas demanded and no unclean
+  election; otherwise an acknowledgement stands for the ``leader`` alone, or (``acks=0``) for nothing.
+* **order** and **dedup**: the idempotent producer (KIP-98) keeps both through retries. Without it, retries
+  with several requests in flight reorder, and any retry may store twice.
+
+What the clients call their settings, and what they have by default, is in their worker folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from harness.errors import ScenarioError
+from harness.plan.model import ConsumerPromise, TopicPlan
+from harness.plan.promise import (
+    CALL_SLACK_S,
+    ClientSettings,
+    Consuming,
+    Delivery,
+    ProducerSettings,
+    PromiseContext,
+    Setting,
+    number,
+)
+from harness.systems.kafka.worker_facts import IdempotenceFacts, KafkaFacts
+
+#: What compose/kafka's template gives a topic that says nothing.
+BROKER_DEFAULTS: Final = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+#: Kafka takes no other number (the protocol's required acks).
+_ACKS: Final = {"all": "all", "-1": "all", "1": "1", "0": "0"}
+
+
+class KafkaProducerSettings(ProducerSettings):
+    """Conflicting settings are refused by the client when idempotence was asked for in so many words; most
+    clients quietly drop a default idempotence."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        super().__init__(settings)
+        self._facts = (
+            settings.worker.promises if isinstance(settings.worker.promises, KafkaFacts) else KafkaFacts()
+        )
+        self.acks = self._acks()
+        self.in_flight = settings.of("in_flight")
+        self.retries = settings.of("retries")
+        self.idempotence = self._idempotence()
+
+    def _acks(self) -> Setting | None:
+        acks = self.settings.of("acks")
+        if acks is None:
+            return None
+        if acks.value.lower() not in _ACKS:
+            raise ScenarioError(f"{acks.text}: Kafka takes all, -1, 1 or 0")
+        return replace(acks, value=_ACKS[acks.value.lower()])
+
+    def _idempotence(self) -> Setting | None:
+        asked, facts = self.settings.of("idempotence"), self._facts.idempotence
+        if asked is None or facts is None:
+            return None
+        if not asked.is_true:
+            return replace(asked, value="false")
+        conflicts = self._conflicts(facts)
+        against = next((each for each in conflicts if each.given or facts.checks_defaults), None)
+        if against is None:
+            return replace(asked, value="true")
+        if asked.given or facts.unasked == "refused":
+            most = facts.most_in_flight
+            raise ScenarioError(
+                f"{against.text} contradicts {asked.text}: the client refuses to start",
+                hint=f"idempotence needs acks=all, retries above 0 and at most {most} requests in flight",
+            )
+        client = self.settings.worker.library
+        return Setting("false", f"idempotence dropped by {client}: {against.text}", given=False)
+
+    def _conflicts(self, facts: IdempotenceFacts) -> list[Setting]:
+        checks = (
+            (self.acks, lambda found: found.value != "all"),
+            (self.retries, lambda found: number(found) == 0),
+            (self.in_flight, lambda found: number(found) > facts.most_in_flight),
+        )
+        return [found for found, conflicts in checks if found is not None and conflicts(found)]
+
+    def call_deadline_s(self, unbounded_s: float) -> float:
+        attempt = self._facts.each_attempt
+        if not attempt or self.retries is None:
+            return super().call_deadline_s(unbounded_s)
+        # No limit of its own: each of its attempts ends with these times.
+        attempt_s = sum(self.settings.seconds_of("each_attempt", facts) for facts in attempt)
+        return (number(self.retries) + 1) * attempt_s + CALL_SLACK_S
+
+    def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
+        acks = self.acks
+        if acks is None:
+            return "unknown", self.settings.unstated("acks")
+        if acks.value == "0":
+            return "none", acks.text
+        if acks.value == "1":
+            return "leader", acks.text
+        config: dict[str, Any] = {**BROKER_DEFAULTS, **context.broker_config, **topic.config}
+        if config["unclean.leader.election.enable"].lower() == "true":
+            return "leader", f"unclean.leader.election.enable=true on {topic.name}"
+        in_sync = int(config["min.insync.replicas"])
+        if in_sync < 2 or topic.replication < 2:
+            copies = f"min.insync.replicas={in_sync}, replication={topic.replication} on {topic.name}"
+            return "leader", f"{acks.text}, but {copies}"
+        return "durable", f"{acks.text}, min.insync.replicas={in_sync}"
+
+    def order(self, context: PromiseContext) -> tuple[bool | None, str]:
+        idempotence, in_flight, retries = self.idempotence, self.in_flight, self.retries
+        if idempotence and idempotence.is_true:
+            return True, idempotence.text
+        if in_flight and number(in_flight) == 1:
+            return True, in_flight.text
+        if retries and number(retries) == 0:
+            return True, retries.text
+        if idempotence and in_flight and retries:
+            return False, f"{idempotence.text}, {in_flight.text}: a retry may overtake"
+        return None, self._unstated(idempotence=idempotence, in_flight=in_flight, retries=retries)
+
+    def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
+        idempotence, retries = self.idempotence, self.retries
+        if idempotence and idempotence.is_true:
+            return True, idempotence.text
+        if retries and number(retries) == 0:
+            return True, retries.text
+        if idempotence and retries:
+            return False, f"{idempotence.text}: a retry may store twice"
+        return None, self._unstated(idempotence=idempotence, retries=retries)
+
+    def _unstated(self, **settings: Setting | None) -> str:
+        return self.settings.unstated(next(name for name, found in settings.items() if found is None))
+
+
+read_producer = KafkaProducerSettings
+
+
+def read_consumer(
+    consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
+) -> ConsumerPromise:
+    """A member of a group: every partition in the order of its log, again from the committed position."""
+    because: Mapping[str, str] = {
+        "order": "a partition has one member at a time, which reads it in order",
+        "ack": "the broker confirms a commit",
+    }
+    return ConsumerPromise(subscription="group", order="stream", because=dict(because))

@@ -1,0 +1,400 @@
+"""Pulsar's admin side: namespaces, topics, owners, bundles, asked in a way that survives dead brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from harness.admin.failover import LOGS_HINT, POLL_S, NotThere
+from harness.connections.security import ANYBODY, Security
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Leadership, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.systems.pulsar.ledgers import ledgers_of
+from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
+from harness.systems.pulsar.probe import probe_topics, what_to_probe
+from harness.systems.pulsar.rest import Rest
+from harness.systems.pulsar.storage import answers
+from harness.waiting import wait_while
+
+CLUSTER = "brokerstorm"  # the cluster's name in compose/pulsar
+RUN_NAMESPACES = "public/bs-"
+READY_NAMESPACE = "public/ready"
+_READY_BUNDLES = 3
+_THREADS = 8
+_ONE_LOOK_S = 3.0
+_ANSWER_S = 1.0
+_UNLOAD_S = 10.0  # one topic; old brokers have topics whose unload never ends
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class NoNamespace(UsageError):
+    """No run has topics here, or several have."""
+
+
+class PulsarAdmin:
+    """Admin, HasNamespaces, HasPlacement and HasBundles for one cluster. Thread-safe;
+    every question ends within seconds. Topic names are relative to the current namespace.
+
+    Args:
+        nodes: of every role.
+        ids: broker -> ``host:port`` as the brokers name it among themselves; default: its admin endpoint.
+        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+        watch: called while waiting for readiness; raises to end the wait early (a node died at start).
+        security: of the harness, probes too.
+        cluster: its name.
+
+    Attributes:
+        policies: of namespaces that it makes.
+    """
+
+    policies: Mapping[str, Any] = MappingProxyType({"retention_policies": FOREVER})
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        *,
+        cluster: str = CLUSTER,
+        ids: Mapping[str, str] | None = None,
+        is_reachable: Callable[[str], bool] = lambda name: True,
+        watch: Callable[[], None] = lambda: None,
+        security: Security = ANYBODY.admin,
+    ) -> None:
+        self._brokers = [node for node in nodes if "broker" in node.roles]
+        self._storage = [node for node in nodes if "broker" not in node.roles]
+        self._is_reachable = is_reachable
+        self._cluster = cluster
+        self.watch = watch
+        self._ids = dict(ids or {node.name: str(node.admin) for node in self._brokers})
+        self._security = security
+        self._rest = Rest(self._brokers, is_reachable, self._ids, security)
+        self._current = ""
+        self._partitions: dict[str, int] = {}
+
+    # -- namespaces -----------------------------------------------------------------------------------
+
+    def enter_namespace(self, name: str, *, bundles: int = 12) -> None:
+        """Create a namespace whose topics keep their whole log, and use it from now on.
+
+        Raises:
+            UsageError: it exists, or the brokers refuse it (their words).
+            EnvironmentNotReady: no broker answers.
+        """
+        body = {
+            "bundles": {"numBundles": bundles},
+            "replication_clusters": [self._cluster],
+            **self.policies,
+        }
+        self._rest.put(f"/namespaces/{name}", body)
+        self._current, self._partitions = name, {}
+
+    def drop_namespace(self, name: str) -> None:
+        """Delete it with all its topics; one that is not there is no error."""
+        self._rest.delete(f"/namespaces/{name}?force=true")
+        if self._current == name:
+            self._current, self._partitions = "", {}
+
+    def namespaces(self) -> list[str]:
+        return sorted(self._rest.get("/namespaces/public"))
+
+    @property
+    def namespace(self) -> str:
+        """The current one: entered here, or the only one of a run that is there.
+
+        Raises:
+            UsageError: there is none, or there are several.
+        """
+        if not self._current:
+            self._current = self._only_namespace()
+        return self._current
+
+    def _only_namespace(self) -> str:
+        found = [name for name in self.namespaces() if name.startswith(RUN_NAMESPACES)]
+        if len(found) != 1:
+            raise NoNamespace(
+                f"no run uses this cluster: namespaces of runs are {', '.join(found) or 'none'}",
+                hint="`brokerstorm run SCENARIO --keep-up` leaves its topics in place",
+            )
+        return found[0]
+
+    def admit(self, user: str) -> None:
+        """Let a user do everything in the namespaces of runs."""
+        self._rest.post("/tenants/public", {"adminRoles": [user], "allowedClusters": [self._cluster]})
+
+    def cluster_id(self) -> str:
+        """Its name at the address that it has on record: Pulsar knows no other id of a cluster."""
+        url = str(self._rest.get(f"/clusters/{self._cluster}")["serviceUrl"])
+        return f"{self._cluster}@{url.rpartition('/')[2]}"
+
+    # -- topics ---------------------------------------------------------------------------------------
+
+    def create_topics(self, topics: Sequence[TopicSettings]) -> None:
+        """Create topics in the current namespace.
+
+        Raises:
+            UsageError: a topic exists, or the brokers refuse it (their words).
+            EnvironmentNotReady: no broker answers.
+        """
+
+        def create(topic: TopicSettings) -> None:
+            path = f"/persistent/{self.namespace}/{topic.name}"
+            if topic.partitions > 1:
+                self._rest.put(f"{path}/partitions", topic.partitions)
+            else:
+                self._rest.put(path)
+            self._partitions[topic.name] = topic.partitions
+
+        self._each(create, topics)
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics; those that are not there are no error."""
+
+        def delete(name: str) -> None:
+            partitioned = "/partitions" if self._count(name) > 1 else ""
+            self._rest.delete(f"/persistent/{self.namespace}/{name}{partitioned}?force=true")
+            self._partitions.pop(name, None)
+
+        self._each(delete, names)
+
+    def topics(self) -> list[str]:
+        """Names of the topics of the current namespace; none while no run has one."""
+        try:
+            self.namespace  # noqa: B018 - looks for it
+        except NoNamespace:
+            return []
+        whole = [name.rpartition("/")[2] for name in self._rest.get(f"/persistent/{self.namespace}")]
+        split = self._rest.get(f"/persistent/{self.namespace}/partitioned")
+        single = [name for name in whole if "-partition-" not in name]
+        return sorted({*single, *(name.rpartition("/")[2] for name in split)})
+
+    def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
+        """Stream ("orders-0") -> entries stored; a batch is one entry.
+
+        Raises:
+            EnvironmentNotReady: a topic has no owner that answers.
+        """
+        stats = self._of_streams(topics, "internalStats")
+        return {stream: int(row["numberOfEntries"]) for stream, row in stats.items()}
+
+    def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Stream -> subscription -> entries that it has not acknowledged yet."""
+        return {
+            stream: {name: int(sub["msgBacklog"]) for name, sub in row["subscriptions"].items()}
+            for stream, row in self._of_streams(topics, "stats").items()
+        }
+
+    def stats(self, stream: str) -> Mapping[str, Any]:
+        """What the owner of a stream says about it. Loads it."""
+        answer: Mapping[str, Any] = self._rest.get(f"{self._path(stream)}/stats")
+        return answer
+
+    def incarnation(self, stream: str) -> int:
+        """A number that changes when the stream is loaded anew, also by the same owner: the ledger that it
+        writes to, of which each load opens a new one. Loads it."""
+        rows = self._rest.get(f"{self._path(stream)}/internalStats")["ledgers"]
+        return max((int(row["ledgerId"]) for row in rows), default=-1)
+
+    def address(self, stream: str) -> str:
+        """Pulsar's full name of a stream."""
+        return full_name(self.namespace, self._local(stream))
+
+    def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
+        """Every ledger of the topics with its owner, as far as one was seen while it was written."""
+        told = self._of_streams(topics, "internal-info")
+        return [
+            one for stream, info in told.items() for one in ledgers_of(stream, info, seen.get(stream, ()))
+        ]
+
+    def _path(self, stream: str) -> str:
+        return f"/persistent/{self.namespace}/{self._local(stream)}"
+
+    def _local(self, stream: str) -> str:
+        return local_name(stream, self._count(stream.rpartition("-")[0]))
+
+    def _count(self, topic: str) -> int:
+        """Partitions of a topic, 1 for one that is not partitioned."""
+        if topic not in self._partitions:
+            answer = self._rest.get(f"/persistent/{self.namespace}/{topic}/partitions")
+            self._partitions[topic] = max(1, int(answer["partitions"]))
+        return self._partitions[topic]
+
+    def _of_streams(self, topics: Sequence[str], what: str) -> dict[str, Mapping[str, Any]]:
+        streams = self._streams(topics)
+        rows = self._each(lambda stream: self._rest.get(f"{self._path(stream)}/{what}"), streams)
+        return dict(zip(streams, rows, strict=True))
+
+    def _streams(self, topics: Sequence[str]) -> list[str]:
+        return [stream for topic in topics for stream in streams_of(topic, self._count(topic))]
+
+    # -- owners and bundles ---------------------------------------------------------------------------
+
+    def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
+        """Stream -> its owner: who has its bundle; topics that do not exist are left out."""
+        if not topics:
+            return {}
+        owners = self.bundle_owners()
+        states = {}
+        for topic in topics:
+            try:
+                streams = self._streams([topic])
+            except NotThere:
+                continue
+            for stream in streams:
+                owner = owners[bundle_of(self.address(stream), list(owners))]
+                states[stream] = PartitionState(owner, (), ())
+        return states
+
+    def leaders(self, topic: str) -> dict[int, str | None]:
+        """Partition -> the broker that owns it."""
+        states = self.partition_states([topic])
+        return {int(stream.rpartition("-")[2]): state.leader for stream, state in states.items()}
+
+    def controller(self) -> str | None:
+        """The leader broker, which assigns bundles; None while none is known.
+
+        Each is asked in turn: a follower of 2.8 that started during the election never learns who won.
+        """
+        for name in self._rest.reachable():
+            try:
+                answer = self._rest.get("/brokers/leaderBroker", only=name, within_s=_ANSWER_S)
+            except (EnvironmentNotReady, UsageError):
+                continue
+            if found := self._rest.name_of(str((answer or {}).get("serviceUrl", ""))):
+                return found
+        return None
+
+    def bundles(self) -> list[str]:
+        """Bundles of the current namespace, in the order of their ranges."""
+        return bundles_between(self._rest.get(f"/namespaces/{self.namespace}/bundles")["boundaries"])
+
+    def bundles_of(self, streams: Sequence[str]) -> dict[str, str]:
+        """Stream -> the bundle it is in, now."""
+        bundles = self.bundles()
+        return {stream: bundle_of(self.address(stream), bundles) for stream in streams}
+
+    def bundle_owners(self) -> dict[str, str | None]:
+        """Bundles of the current namespace -> who owns each; None when no broker in reach says that it does.
+
+        Every broker tells what it owns: asking one of them where a topic is would make it decide that.
+        """
+        owners: dict[str, str | None] = dict.fromkeys(self.bundles())
+        prefix = f"{self.namespace}/"
+        here = [node for node in self._brokers if self._is_reachable(node.name)]
+        for node, owned in zip(here, self._each(self._owned_by, here), strict=True):
+            for name in owned:
+                bundle = name.removeprefix(prefix)
+                if name.startswith(prefix) and bundle in owners:
+                    owners[bundle] = node.name
+        return owners
+
+    def _owned_by(self, node: Node) -> Iterable[str]:
+        path = f"/brokers/{self._cluster}/{self._ids[node.name]}/ownedNamespaces"
+        try:
+            return list(self._rest.get(path, only=node.name, within_s=_ONE_LOOK_S))
+        except EnvironmentNotReady:
+            return []
+
+    def unload_stream(self, stream: str) -> None:
+        """Close it at its owner and disconnect its clients; returns when done."""
+        self._rest.put(f"{self._path(stream)}/unload", within_s=_UNLOAD_S)
+
+    def unload_bundle(self, bundle: str) -> None:
+        self._rest.put(f"/namespaces/{self.namespace}/{bundle}/unload")
+
+    def unload_namespace(self) -> None:
+        self._rest.put(f"/namespaces/{self.namespace}/unload")
+
+    def split_bundle(self, bundle: str) -> None:
+        """Halve it; returns when asked, not when the number of bundles has changed."""
+        self._rest.put(f"/namespaces/{self.namespace}/{bundle}/split?unload=true")
+
+    # -- readiness ------------------------------------------------------------------------------------
+
+    def registered(self) -> set[str]:
+        """Brokers that have a session, bookies and ZooKeeper that answer."""
+        found = self._rest.get(f"/brokers/{self._cluster}")
+        brokers = {name for address in found if (name := self._rest.name_of(address))}
+        reachable = [node for node in self._storage if self._is_reachable(node.name)]
+        return brokers | {node.name for node in reachable if answers(node)}
+
+    def answers(self, node: str) -> bool:
+        """Whether a node answers a request of ours within a second."""
+        if found := next((one for one in self._storage if one.name == node), None):
+            return answers(found)
+        try:
+            self._rest.get("/brokers/ready", only=node, within_s=_ANSWER_S)
+        except EnvironmentNotReady:
+            return False
+        except NotThere:
+            return True  # a version without this question
+        return True
+
+    def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        """Return when every node is registered, and probe messages went through every bundle and back and
+        into each stream of ``topics`` (without topics: through a namespace of our own, dropped afterwards).
+
+        Raises:
+            EnvironmentNotReady: what is still missing, by name.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._wait_registered(timeout_s)
+        if topics:
+            self._probe(self._streams(topics), deadline, run_tag)
+            return
+        before = self._current
+        try:
+            self.drop_namespace(READY_NAMESPACE)
+            self.enter_namespace(READY_NAMESPACE, bundles=_READY_BUNDLES)
+            self._probe([], deadline, run_tag)
+            self.drop_namespace(READY_NAMESPACE)
+        finally:
+            self._current = before
+
+    def _wait_registered(self, timeout_s: float) -> None:
+        names = {node.name for node in (*self._brokers, *self._storage)}
+
+        def missing() -> str:
+            self.watch()
+            try:
+                absent = sorted(names - self.registered())
+                # A killed broker's session lasts on while it starts again.
+                absent = absent or [n.name for n in self._brokers if not self.answers(n.name)]
+                if not absent and self.controller() is None:
+                    absent = ["a leader broker"]
+            except EnvironmentNotReady as error:
+                return str(error)
+            return f"not registered or not answering: {', '.join(absent)}" if absent else ""
+
+        if still := wait_while(missing, timeout_s, every_s=POLL_S):
+            raise EnvironmentNotReady(
+                f"the cluster is not ready after {timeout_s:.0f} s: {still}",
+                hint=f"{LOGS_HINT}; a busy machine needs more `limits.ready`",
+            )
+
+    def _probe(self, streams: Sequence[str], deadline: float, run_tag: int) -> None:
+        addresses, through = what_to_probe(
+            [self.address(stream) for stream in streams], self.namespace, self.bundles()
+        )
+        probe_topics(
+            ",".join(str(node.client) for node in self._brokers),
+            self._security,
+            addresses,
+            read=through,
+            run_tag=run_tag,
+            deadline=max(deadline, time.monotonic() + 5.0),
+        )
+
+    def close(self) -> None:
+        """Drop all connections. Idempotent; a later call opens them again."""
+        self._rest.close()
+
+    def _each(self, call: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """``call`` for each item, several at a time; the first error is raised."""
+        if len(items) < 2:
+            return [call(item) for item in items]
+        with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="pulsar-admin") as pool:
+            return list(pool.map(call, items))

@@ -1,0 +1,69 @@
+"""Pulsar as a cluster: brokers over ZooKeeper and bookies, and its admin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.clusters.assembly import Assembly, brokers
+from harness.clusters.cluster import BrokerCluster
+from harness.clusters.layout.compose import ClusterSpec, release_key
+from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.security.made import ADMIN, CLIENT, GUEST, ClusterSecurity, fresh_secret
+from harness.clusters.security.tokens import signed_token
+from harness.connections.secret import Secret
+from harness.connections.security import ANYBODY, Access, Auth, Security
+from harness.protocols.cluster import Node
+from harness.systems.pulsar.admin import PulsarAdmin
+from harness.systems.pulsar.transfers import TRANSFERS_SINCE, TransferringPulsarAdmin
+
+PulsarCluster = BrokerCluster[PulsarAdmin]
+_LISTENERS_SINCE = (2, 10)  # bindAddresses
+
+
+class _Pulsar(Assembly):
+    def admin(
+        self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
+    ) -> PulsarAdmin:
+        transfers = release_key(runtime.spec.version) >= TRANSFERS_SINCE
+        kind = TransferringPulsarAdmin if transfers else PulsarAdmin
+        web = runtime.spec.ports["web"]
+        ids = {node.name: f"{runtime.layout.wiring.host(node)}:{web}" for node in brokers(runtime.nodes)}
+        return kind(runtime.nodes, ids=ids, is_reachable=is_reachable, security=access.admin)
+
+    def secrets(self) -> Mapping[str, Secret]:
+        """The key of the brokers, and a token for each user."""
+        key = fresh_secret()
+        return {"key": key, **{user: signed_token(key, user) for user in (ADMIN, CLIENT, GUEST)}}
+
+    def access(self, made: ClusterSecurity) -> Access:
+        """By token."""
+        clients, admin = (Auth("token", made.secrets[user]) for user in (CLIENT, ADMIN))
+        return Access(Security(made.tls(), clients), Security(made.tls(), admin))
+
+    def admit(self, admin: PulsarAdmin, made: ClusterSecurity) -> None:
+        admin.admit(CLIENT)
+
+    def cluster_id(self, run_id: str, admin: PulsarAdmin) -> str:
+        return admin.cluster_id()
+
+    def why_no_containers(self, version: str) -> str:
+        if release_key(version) >= _LISTENERS_SINCE:
+            return ""
+        return f"Pulsar {version} knows one address of a broker only, for clients and for other brokers"
+
+    def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
+        return ("pulsar+ssl://" if secure else "pulsar://") + super().bootstrap(nodes)
+
+    def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
+        return ("https://" if secure else "http://") + ",".join(str(node.admin) for node in brokers(nodes))
+
+    def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+        """One broker over one bookie."""
+        first = ("zookeeper", "init", "bookie-1", "broker-1")
+        services = tuple(service for service in spec.services if service.name in first)
+        return replace(spec, services=services, topology="small"), {}
+
+
+ASSEMBLY = _Pulsar()

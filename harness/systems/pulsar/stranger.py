@@ -1,0 +1,170 @@
+"""A Pulsar cluster that somebody else started, asked by REST who it is and what its brokers are set to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from harness.admin.failover import NotThere
+from harness.connections.security import Security
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Endpoint, Node
+from harness.systems.pulsar.rest import Rest
+
+#: All settings of the broker that is asked; only a superuser is told.
+_SETTINGS: Final = "/brokers/configuration/runtime"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where clients find a broker, and where it is administrated."""
+
+    client: Endpoint
+    admin: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a cluster says of itself.
+
+    Attributes:
+        name: which other clusters may have, too.
+        url: of its service, as the cluster has it on record.
+        brokers: id (``host:port``) -> where it is.
+        write_quorum: bookies of an entry, unless a namespace says otherwise.
+    """
+
+    name: str
+    url: str
+    version: str
+    brokers: Mapping[str, Broker]
+    write_quorum: int | None
+
+    @property
+    def cluster_id(self) -> str:
+        """Pulsar knows no id of a cluster: its name, at the address that it has on record."""
+        return f"{self.name}@{urlsplit(self.url).netloc}"
+
+
+class PulsarStranger:
+    """Questions to a cluster; nothing is made there.
+
+    Args:
+        doors: where it is administrated; one that answers will do.
+    """
+
+    def __init__(self, doors: Sequence[Endpoint], security: Security) -> None:
+        self._security = security
+        self._rest = Rest(_nodes(doors), lambda _node: True, None, security)
+        self._shown = ", ".join(map(str, doors))
+
+    def identity(self) -> Identity:
+        """Who it is.
+
+        Raises:
+            EnvironmentNotReady: nobody answers, nobody lets us in, or the role is no superuser.
+        """
+        settings = self.settings()
+        name = str(settings["clusterName"])
+        about = self._ask(f"/clusters/{name}")
+        urls = [about.get(key) for key in ("serviceUrl", "serviceUrlTls", "brokerServiceUrl")]
+        quorum = _number(settings.get("managedLedgerDefaultWriteQuorum"))
+        try:
+            version = str(self._ask("/brokers/version")).strip()
+        except NotThere:  # before 2.6
+            version = ""
+        brokers = dict(self._brokers(sorted(self._ask(f"/brokers/{name}")), settings))
+        return Identity(name, next((str(url) for url in urls if url), ""), version, brokers, quorum)
+
+    def settings(self) -> Mapping[str, str]:
+        """What the brokers are set to, secrets among it: keep nothing of it but what is needed.
+
+        Raises:
+            EnvironmentNotReady: as `identity`.
+        """
+        found: Mapping[str, str] = self._ask(_SETTINGS)
+        return found
+
+    def bookies(self) -> list[str]:
+        """Those that are there.
+
+        Raises:
+            EnvironmentNotReady: as `identity`.
+        """
+        return [str(one["bookieId"]) for one in self._ask("/bookies/all")["bookies"]]
+
+    def _brokers(self, ids: Sequence[str], first: Mapping[str, str]) -> Iterator[tuple[str, Broker]]:
+        """Each tells its own ports; one that does not answer now has those of the first."""
+        web = _port(first, "webServicePort", self._security)
+        places = {one: endpoint_of(one) for one in ids}
+        if self._security.tls and _number(first.get("webServicePort")):  # ids have the plain port
+            places = {one: Endpoint(at.host, web) for one, at in places.items()}
+        rest = Rest(_nodes(places.values()), lambda _node: True, None, self._security)
+        try:
+            for one, at in places.items():
+                try:
+                    settings = rest.get(_SETTINGS, only=str(at))
+                except (EnvironmentNotReady, UsageError):
+                    settings = first
+                yield one, Broker(client_of(settings, at.host, self._security), at)
+        finally:
+            rest.close()
+
+    def _ask(self, path: str) -> Any:
+        try:
+            return self._rest.get(path)
+        except NotThere:
+            raise
+        except UsageError as error:
+            raise EnvironmentNotReady(
+                f"{self._shown}: {error}",
+                hint="who administrates (admin_auth of the connection file, else auth) must be a superuser: "
+                "brokers tell nobody else who owns what",
+            ) from error
+        except EnvironmentNotReady as error:
+            tls = "TLS: " in str(error)
+            hint = "look at tls of the connection file, and at the brokers' certificates" if tls else _NOBODY
+            raise EnvironmentNotReady(str(error), hint=hint) from error
+
+
+_NOBODY: Final = "are the brokers up, and is admin_url of the connection file right?"
+
+
+def _nodes(places: Iterable[Endpoint]) -> list[Node]:
+    return [Node(str(at), n, at, at, at, Path("/nonexistent"), ("broker",)) for n, at in enumerate(places)]
+
+
+def endpoint_of(text: str) -> Endpoint:
+    """Of ``host:port``.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    host, _, port = text.rpartition(":")
+    return Endpoint(host, int(port))
+
+
+def _number(text: object) -> int | None:
+    """Of ``Optional[8080]``, too; None of ``Optional.empty``."""
+    found = re.search(r"\d+", str(text or ""))
+    return int(found[0]) if found else None
+
+
+def _port(settings: Mapping[str, str], key: str, security: Security) -> int:
+    return _number(settings.get(f"{key}Tls" if security.tls else key)) or 0
+
+
+def client_of(settings: Mapping[str, str], host: str, security: Security) -> Endpoint:
+    """Where a broker tells clients to come: its listener of the brokers' own name, or the first."""
+    scheme = "pulsar+ssl" if security.tls else "pulsar"
+    own = str(settings.get("internalListenerName") or "")
+    said = str(settings.get("advertisedListeners") or "").split(",")
+    listeners = [one.strip().partition(":") for one in said]
+    for _, _, url in sorted(listeners, key=lambda one: one[0] != own):
+        if url.startswith(f"{scheme}://"):
+            return endpoint_of(urlsplit(url).netloc)
+    return Endpoint(host, _port(settings, "brokerServicePort", security))

@@ -1,0 +1,279 @@
+"""Qpid Broker-J that somebody else started: a virtual host of one broker, or of a group."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from harness.admin.http_clock import clock_apart
+from harness.clusters.external.cluster import Examined, External, Found, SharedAdmin, clocks, named_nodes
+from harness.clusters.external.made import Made
+from harness.connections.file import Connection
+from harness.connections.security import Access
+from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Endpoint, Node, TopicSettings
+from harness.systems.qpid import SYSTEM as QPID
+from harness.systems.qpid.admin import KEEPS, MASTER
+from harness.systems.qpid.probe import Probe
+from harness.systems.qpid.rest import GUEST, LockedOut, Place, Rest, each
+from harness.systems.qpid.shared import SharedQpidAdmin
+
+_READY_S: Final = 60.0
+_PROBED: Final = "doctor"
+_HOSTS: Final = "querybroker/virtualhost?select=" + quote("$parent.name,$parent.role,name,id,type")
+#: Stores that forget with the broker.
+_FORGETS: Final = ("Memory", "ProvidedStore")
+#: Settings of a virtual host that end transactions or stop producers; 0 = never.
+_STOPS: Final = ("storeTransactionIdleTimeoutClose", "storeTransactionOpenTimeoutClose", "storeOverfullSize")
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """The virtual host, as one broker sees it. ``node``: its virtual host node."""
+
+    node: str
+    role: str
+    id: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoundHosts(Found):
+    """With the virtual host node of each node."""
+
+    hosts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What a connection file says: where clients and we reach each broker, by client address."""
+
+    virtual_host: str
+    clients: Mapping[str, Endpoint]
+    urls: Mapping[str, str]
+
+    def rest(self, connection: Connection) -> Rest:
+        return Rest(self.urls, connection.admin)
+
+    def hosts(self, rest: Rest) -> dict[str, _Host]:
+        """The virtual host on each broker that answers.
+
+        Raises:
+            EnvironmentNotReady: none does, or nobody lets us in.
+            UsageError: there is no such virtual host.
+        """
+        found = each(self.urls, lambda at: rest.get(at, _HOSTS)["results"])
+        if not found:
+            _ask(rest, next(iter(self.urls)))
+        names = sorted({str(row[2]) for rows in found.values() for row in rows})
+        if self.virtual_host not in names:
+            raise UsageError(
+                f"bootstrap: there is no virtual host {self.virtual_host!r}",
+                hint=f"{QPID.bootstrap_form}; there is: {', '.join(names) or 'none'}",
+            )
+        return {
+            at: _Host(str(node), str(role or MASTER), str(number), str(kind))
+            for at in self.urls
+            for node, role, name, number, kind in found.get(at, ())
+            if name == self.virtual_host
+        }
+
+
+class _Qpid(External):
+    def find(self, connection: Connection) -> Found:
+        site = _site(connection)
+        rest = site.rest(connection)
+        try:
+            hosts = site.hosts(rest)
+            masters = [at for at, host in hosts.items() if host.role == MASTER]
+            _refuse_apart(masters, hosts)
+            version = str(rest.get(next(iter(hosts)), "broker?depth=0")["productVersion"])
+        finally:
+            rest.close()
+        if not masters:
+            raise EnvironmentNotReady(
+                f"{connection.path}: no broker of the group is the master now",
+                hint=", ".join(f"{host.node} {host.role}" for host in hosts.values()),
+            )
+        _log_in(connection, site, masters[0])
+        nodes = _nodes(connection, site, hosts)
+        own = {node.name: hosts[str(node.client)].node for node in nodes}
+        return _FoundHosts(hosts[masters[0]].id, version, nodes, hosts=own)
+
+    def admin(self, connection: Connection, found: Found, made: Made) -> SharedAdmin:
+        assert isinstance(found, _FoundHosts)
+        site = _site(connection)
+        urls = {node.name: site.urls[str(node.client)] for node in found.nodes}
+        access = Access(connection.security, connection.admin)
+        return SharedQpidAdmin(found.nodes, urls, access, Place(site.virtual_host, found.hosts), made)
+
+    def examine(
+        self, connection: Connection, nodes: Sequence[Node], admin: SharedQpidAdmin
+    ) -> Iterator[Examined]:
+        prefix = connection.file.topics.prefix
+        address = QPID.address(_PROBED, secrets.randbits(32), prefix)
+        admin.call_topics({_PROBED: address}, ())
+        try:
+            admin.create_topics([TopicSettings(_PROBED, 1, 1)])
+            admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)
+        except BrokerstormError as error:
+            yield Examined("queues", False, str(error), error.hint or f"queues {prefix}-* must be allowed")
+            return
+        yield Examined("queues", True, f"{address}-0 was made; a message was committed and taken")
+        held = ", ".join(f"{key}={allowed[0]}" for key, allowed in KEEPS.items())
+        yield Examined("retention", True, f"queues of runs keep everything, as the broker says: {held}")
+        site = _site(connection)
+        rest = site.rest(connection)
+        try:
+            hosts = site.hosts(rest)
+            at, master = next((at, host) for at, host in hosts.items() if host.role == MASTER)
+            where = f"{quote(master.node, safe='')}/{quote(site.virtual_host, safe='')}"
+            settings = rest.get(at, f"virtualhost/{where}?depth=0")
+            yield _store(settings)
+            if len(hosts) > 1:
+                yield _group(rest.get(at, f"remotereplicationnode/{where.partition('/')[0]}") or (), hosts)
+            yield clocks({node.name: clock_apart(_dates(rest, str(node.client))) for node in nodes})
+            yield _limits(rest, at, where, settings)
+        finally:
+            rest.close()
+
+
+def _dates(rest: Rest, at: str) -> Any:
+    return lambda: rest.date(at)
+
+
+def _store(settings: Mapping[str, Any]) -> Examined:
+    kind, commits = settings["type"], settings.get("durability")
+    return Examined(
+        "durability",
+        kind not in _FORGETS,
+        f"its store is {kind}" + (f", commits {commits}" if commits else ""),
+        "a broker that restarts has lost everything: leave such faults out",
+        needed=False,
+    )
+
+
+def _group(others: Sequence[Mapping[str, Any]], hosts: Mapping[str, _Host]) -> Examined:
+    """Who is the master, and whether clients are told of every node that may become it."""
+    roles = ", ".join(f"{host.node} {host.role}" for host in hosts.values())
+    untold = sorted({str(row["name"]) for row in others} - {host.node for host in hosts.values()})
+    if untold:
+        text = f"{roles}; {untold[0]} is of the group, too"
+        return Examined("group", False, text, "name all in bootstrap and admin_url")
+    return Examined("group", True, roles)
+
+
+def _limits(rest: Rest, at: str, where: str, host: Mapping[str, Any]) -> Examined:
+    """What ends connections and transactions, or stops producers."""
+    try:
+        ports = rest.get(at, "port?depth=0") or []
+        providers = [
+            str(row["name"])
+            for kind in ("brokerconnectionlimitprovider", f"virtualhostconnectionlimitprovider/{where}")
+            for row in rest.get(at, kind) or []
+        ]
+    except BrokerstormError as error:
+        return Examined("limits", False, f"not told: {error}", "ask who runs it", needed=False)
+    found = [f"{key}={host[key]}" for key in _STOPS if host.get(key)]
+    found += [
+        f"port {port['name']}: maxOpenConnections={port['maxOpenConnections']}"
+        for port in ports
+        if port.get("maxOpenConnections", -1) >= 0
+    ]
+    found += [f"connection limits {name}" for name in providers]
+    return Examined(
+        "limits",
+        not found,
+        "; ".join(found) or "none",
+        "they end connections and transactions, or stop producers: a run shows it as an outage",
+        needed=False,
+    )
+
+
+def _site(connection: Connection) -> _Site:
+    """Raises:
+    UsageError: bootstrap or admin_url does not say where it is.
+    """
+    file, path = connection.file, connection.path
+    hosts, _, rest = file.bootstrap.removeprefix("amqp://").removeprefix("amqps://").partition("/")
+    addresses, urls = hosts.split(","), [url.rstrip("/") for url in file.admin_url.split(",")]
+    virtual_host = rest.partition("?")[0]
+    if not virtual_host:
+        raise UsageError(f"{path}: bootstrap: which virtual host?", hint=f"as {QPID.bootstrap_form}")
+    if bad := [
+        url for url in urls if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname
+    ]:
+        raise UsageError(f"{path}: admin_url: {bad[0]!r} is no URL", hint=f"as {QPID.admin_form}")
+    if len(urls) != len(addresses):
+        raise UsageError(
+            f"{path}: admin_url has {len(urls)} URLs, and bootstrap {len(addresses)} brokers",
+            hint="one URL a broker, in the same order",
+        )
+    clients = {address: _endpoint(path, address) for address in addresses}
+    return _Site(virtual_host, clients, dict(zip(addresses, urls, strict=True)))
+
+
+def _endpoint(path: Any, address: str) -> Endpoint:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"{path}: bootstrap: {address!r} is no HOST:PORT", hint=f"as {QPID.bootstrap_form}")
+    return Endpoint(host, int(port))
+
+
+def _nodes(connection: Connection, site: _Site, hosts: Mapping[str, _Host]) -> tuple[Node, ...]:
+    numbers = {at: number for number, at in enumerate(site.clients, start=1)}
+    brokers = {host.node: (numbers[at], site.clients[at]) for at, host in hosts.items()}
+    admin = {}
+    for at, host in hosts.items():
+        url = urlsplit(site.urls[at])
+        admin[host.node] = Endpoint(str(url.hostname), url.port or (443 if url.scheme == "https" else 80))
+    return named_nodes(connection, brokers, admin)
+
+
+def _ask(rest: Rest, at: str) -> None:
+    """Ask again for the reason why nobody answered.
+
+    Raises:
+        EnvironmentNotReady: that.
+    """
+    try:
+        rest.get(at, _HOSTS)
+    except LockedOut as error:
+        raise EnvironmentNotReady(
+            str(error), hint="look at auth of the connection file: user and password"
+        ) from None
+    except EnvironmentNotReady as error:
+        raise EnvironmentNotReady(
+            str(error), hint="is it up, and admin_url (and tls) of the connection file right?"
+        ) from None
+
+
+def _refuse_apart(masters: Sequence[str], hosts: Mapping[str, _Host]) -> None:
+    """Raises:
+    UsageError: brokers that serve a virtual host each.
+    """
+    if len({hosts[at].id for at in masters}) > 1:
+        raise UsageError(
+            f"{masters[0]} and {masters[1]} serve virtual hosts of their own: they are no group",
+            hint="one broker, or the brokers of one group",
+        )
+
+
+def _log_in(connection: Connection, site: _Site, at: str) -> None:
+    """Once, as clients do it.
+
+    Raises:
+        EnvironmentNotReady: it is not possible.
+    """
+    probe = Probe(site.clients[at], 0, connection.security, site.virtual_host)
+    if why := probe.failure([], through=""):
+        user = (connection.security.auth or GUEST).user
+        raise EnvironmentNotReady(
+            f"{at}: {why}", hint=f"look at bootstrap, tls and auth of the connection file (user {user})"
+        )
+
+
+EXTERNAL = _Qpid()
