@@ -63,7 +63,7 @@ def summarize(
 
     Args:
         plans: what was asked for, also rounds that were never run.
-        names: the folder of each plan; without a question.
+        names: the folder of each plan, by which those that were not played are told; without a question.
         question: of a known bug: what `repro` was asked.
     """
     from analysis.report.documents import write_campaign
@@ -100,7 +100,8 @@ def _variants(
 
     variants = []
     played = {each.run.run_id for each in judged}
-    missing = [(plan.variant, n) for plan, n in zip(plans, names, strict=True) if n not in played]
+    folders = zip(plans, names, strict=True) if names else ()
+    missing = [(plan.variant, folder) for plan, folder in folders if folder not in played]
     for name in dict.fromkeys(plan.variant for plan in plans):
         plan = next(plan for plan in plans if plan.variant == name)
         runs = [_summary(each, plans) for each in judged if each.plan.variant == name]

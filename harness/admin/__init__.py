@@ -1,1 +1,1 @@
-"""What the admins of all systems share: failover between nodes, readiness, probes, TLS, clocks."""
+"""Shared by the admins of all systems: failover, probes, health, TLS, clocks."""
