@@ -156,16 +156,35 @@ class Bucket:
         self.deliveries.sort(_DELIVERY_KEYS)
 
 
+def contradicted(bucket: Bucket) -> dict[int, int]:
+    """Streams whose log holds two different messages at one place: a row of the second, of the lowest place.
+    Of queues nobody knows places."""
+    rows = _at_same_place(bucket.log)
+    streams = bucket.log["stream"][rows]
+    is_queue = bucket.context.is_queue
+    first = {int(stream): int(row) for stream, row in zip(streams[::-1], rows[::-1], strict=True)}
+    return {stream: row for stream, row in first.items() if not (stream < len(is_queue) and is_queue[stream])}
+
+
 def _read_again(log: Columns) -> npt.NDArray[np.intp]:
     """Rows that repeat the row before them: one place, one message. A place cannot hold two copies, so the
     reader went back. Two *different* messages at one place stay: the record contradicts itself."""
+    rows = _at_same_place(log)
+    for name in _MESSAGE:
+        if len(rows) and not is_constant(log[name]):
+            rows = rows[log[name][rows] == log[name][rows - 1]]
+    return rows
+
+
+def _at_same_place(log: Columns) -> npt.NDArray[np.intp]:
+    """Rows at the place of the row before them."""
     position = log["position"]  # alone it settles nearly all
     same = [
         np.flatnonzero(position[part] == position[part.start + 1 : part.stop + 1]) + part.start + 1
         for part in chunks(max(log.rows - 1, 0))
     ]
     rows = np.concatenate(same) if same else np.empty(0, np.intp)
-    for name in (*_LOG_KEYS, *_MESSAGE):
+    for name in _LOG_KEYS:
         if len(rows) and not is_constant(log[name]):
             rows = rows[log[name][rows] == log[name][rows - 1]]
     return rows

@@ -14,7 +14,7 @@ class BucketReport:
     """What a task sends back. ``error`` = it failed, ``damage`` = its files are not
     those that were sealed; then nothing else of it counts.
 
-    ``streams``: what it has of which stream. ``contradictions``: sentences of the second pass.
+    ``streams``: what it has of which stream. ``contradictions``: a sentence for each place with two messages.
     """
 
     bucket: int

@@ -22,6 +22,7 @@ from analysis.capture.context import Context
 from analysis.kernels.across import Split, judge_split, stream_rows
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.classify import classify
+from analysis.kernels.contradictions import as_far_as_certain, contradictions
 from analysis.kernels.partial import Partial
 from analysis.series import Grid, series_of
 from harness.records import SEALED
@@ -78,10 +79,12 @@ def judge_bucket(task: Task, number: int) -> BucketReport:
         rows = {table: getattr(bucket, table).rows_read for table in SEALED}
         streams = stream_rows(bucket)
         series = series_of(bucket.sends, bucket.deliveries, task.grid, task.context.lane_streams())
-        judged = classify(bucket, with_hits=task.with_hits)
+        told = contradictions(bucket)
+        judged = classify(as_far_as_certain(bucket), with_hits=task.with_hits)
     except Exception as error:  # noqa: BLE001 - the wall of a kernel: its failure is an unknown
         return BucketReport(number, error=f"bucket {number}: {summary(error)}")
-    return BucketReport(number, judged, series, rows, time.monotonic() - began, streams=streams)
+    took_s = time.monotonic() - began
+    return BucketReport(number, judged, series, rows, took_s, streams=streams, contradictions=told)
 
 
 def _judge_split(task: Task, split: Split) -> BucketReport:

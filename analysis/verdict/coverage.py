@@ -15,6 +15,7 @@ import numpy as np
 
 from analysis.findings import Finding, Status
 from analysis.series import Grid, Series
+from analysis.verdict.cores import CpuUse
 from analysis.verdict.rate import Rate
 from harness.faultlog import FaultRecord
 
@@ -57,6 +58,7 @@ class RunFacts:
     missing: Sequence[str] = field(default=())  # parts of the capture that are not there
     contradictions: Sequence[str] = field(default=())  # in what the audit recorded
     acked_unread: int = 0  # acknowledged messages whose place the audit did not read
+    cpu: CpuUse | None = None  # over the load
 
 
 def coverage(facts: RunFacts) -> list[Check]:
@@ -203,8 +205,12 @@ def _rate(facts: RunFacts) -> Check:
     text = f"{rate.calm_per_s:,.0f}/s outside outages, {share:.1%} of {rate.calm_target_per_s:,.0f}/s"
     text += " that was due then" if rate.peak_per_s else ""
     if share < wanted:
-        return Check("rate", False, f"rate not reached: {text}, {wanted:.1%} required")
+        return Check("rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}")
     return Check("rate", True, text)
+
+
+def _cpu(facts: RunFacts) -> str:
+    return f"; {facts.cpu.text()}" if facts.cpu else ""
 
 
 def _measured_rate(rate: Rate) -> Check:
@@ -249,7 +255,7 @@ def _rate_without_calm(facts: RunFacts) -> Check:
         f"{rate.up_share:.1%} of the time"
     )
     if share < wanted:
-        return Check("rate", False, f"rate not reached: {text}, {wanted:.1%} required")
+        return Check("rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}")
     return Check("rate", True, text)
 
 
@@ -268,7 +274,7 @@ def _generator(facts: RunFacts) -> Check:
         text = f"the load generator was saturated: {_some(problems)}"
         if facts.rate.is_measured and facts.rate.kept_per_s >= facts.rate.at_least_per_s:
             return Check("generator", True, f"{text}{SHORT}; latencies are those of this machine")
-        return Check("generator", False, text)
+        return Check("generator", False, f"{text}{_cpu(facts)}")
     return Check("generator", True, "the load generator kept up")
 
 

@@ -18,6 +18,7 @@ from analysis.kernels.exposure import exposure_of
 from analysis.kernels.partial import Episode
 from analysis.series import Grid, Series
 from analysis.verdict.attribution import Span
+from analysis.verdict.cores import cpu_use
 from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.fault_rows import fault_rows
 from analysis.verdict.intended import Absence, absences_of, intended_of
@@ -119,8 +120,9 @@ def result_of(
         errors=errors,
         lateness_ns=files.lateness_ns(context),
         missing=[*missing, *capture.torn()],
-        contradictions=[text for r in reports for text in r.contradictions],
         acked_unread=_summed(r.partial.counts for r in reports if r.partial).get("acked_unread", 0),
+        contradictions=list(dict.fromkeys(text for r in reports for text in r.contradictions)),
+        cpu=cpu_use(files.metrics, context.epoch_ns, load_end_ns),
     )
     return _assembled(files, context, reports, facts, rows, judging_s)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ EVERY: Final = -1
 #: Rows held for all buckets together: about 100 bytes each.
 _HELD_ROWS: Final = 1 << 20
 _IDENTITY: Final = ("instance", "lane", "seq", "attempt")
+_PLACE: Final = ("stream", "ledger", "position", "batch")
 
 
 class BucketFiles:
@@ -72,12 +73,8 @@ def refuse_two_sends(path: Path) -> None:
     Raises:
         UsageError: the message.
     """
-    table = pq.read_table(path, columns=list(_IDENTITY))
-    columns = [table.column(name).to_numpy() for name in _IDENTITY]
-    order = np.lexsort(columns[::-1])
-    same = np.ones(max(len(order) - 1, 0), np.bool_)
-    for column in columns:
-        same &= column[order][1:] == column[order][:-1]
+    columns = _columns(path, _IDENTITY)
+    order, same = _equal_in(columns)
     if same.any():
         at = order[int(np.argmax(same))]
         instance, lane, seq, attempt = (int(column[at]) for column in columns)
@@ -85,3 +82,40 @@ def refuse_two_sends(path: Path) -> None:
             f"sends: message {instance}/{lane}/{seq} has two rows of attempt {attempt}",
             hint="seq counts the messages of an (instance, lane); a re-send raises attempt",
         )
+
+
+def refuse_two_messages(path: Path, streams: Sequence[str]) -> None:
+    """Every place holds one message; the same one may have been read twice.
+
+    Raises:
+        UsageError: the place.
+    """
+    place, message = _columns(path, _PLACE), _columns(path, (*_IDENTITY, "check"))
+    place[-1] = np.maximum(place[-1], 0)  # -1 is no batch, and so is 0
+    order, same = _equal_in(place)
+    differs = np.zeros(len(same), np.bool_)
+    for column in message:
+        differs |= column[order][1:] != column[order][:-1]
+    if (same & differs).any():
+        at = int(np.argmax(same & differs))
+        stream, ledger, position, _ = (int(column[order[at]]) for column in place)
+        first, second = ("/".join(str(column[row]) for column in message[:3]) for row in order[at : at + 2])
+        where = f"{ledger}:{position}" if ledger else str(position)
+        raise UsageError(
+            f"log: {streams[stream - 1]} holds both {first} and {second} at position {where}",
+            hint="a log has one message at a position; is the position of another partition, or made up?",
+        )
+
+
+def _columns(path: Path, names: Sequence[str]) -> list[npt.NDArray[Any]]:
+    table = pq.read_table(path, columns=list(names))
+    return [table.column(name).to_numpy() for name in names]
+
+
+def _equal_in(columns: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """Rows in order of the columns, and whether each of them is equal in all of them to the next one."""
+    order = np.lexsort(columns[::-1])
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in columns:
+        same &= column[order][1:] == column[order][:-1]
+    return order, same

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.importing.buckets import EVERY, BucketFiles, refuse_two_sends
+from harness.importing.buckets import EVERY, BucketFiles, refuse_two_messages, refuse_two_sends
 from harness.importing.facts import Facts, Routing, routing_of
 from harness.importing.plan import fault_rows, make_manifest, make_plan
 from harness.importing.rows import Range, Read, Rows, TableReader, ranges_of
@@ -142,9 +142,12 @@ class CheckedImport:
         except BaseException:
             buckets.abort()
             raise
-        if table == "sends":
-            for path in files:
+        said = self._source.description
+        for path in files:
+            if table == "sends":
                 refuse_two_sends(path)
+            elif table == "log" and not system_of(said.system).is_queue:
+                refuse_two_messages(path, said.streams())
         return files
 
 

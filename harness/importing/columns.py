@@ -81,7 +81,8 @@ def _identity(empty: int | None) -> tuple[Field, ...]:
         _whole("lane", "what the producer keeps in order: a partition, a key, a topic", needed=True,
                empty=empty, high=MAX_LANE),
         _whole("seq", "0, 1, 2 ... without gaps in (instance, lane)", needed=True, empty=empty),
-        _whole("attempt", "0, or the number of the application's own re-send", empty=0, high=65_535),
+        _whole("attempt", "0, or the number of the application's own re-send; if sends has any, log and "
+               "deliveries need it", empty=0, high=65_535),
         Field("kind", "choice", "probes are left out of everything", empty=int(Kind.LOAD),
               choices=_words(Kind)),
     )  # fmt: skip

@@ -47,6 +47,9 @@ class Facts:
         self.first_ns = self.last_ns = self.first_due_ns = 0
         #: Sends for which the call stands in, as the import has no intended time of theirs.
         self.without_due = 0
+        self.has_resends = False
+        #: Tables that cannot tell a re-send from what it repeats.
+        self._without_attempt: list[str] = []
         #: By table, lane and stream of messages, as one number each.
         self._found: dict[str, set[int]] = defaultdict(set)
         self._source = source
@@ -66,6 +69,8 @@ class Facts:
         """Which columns a table has."""
         self.has_checks |= "check" in present
         self.has_epochs |= "epoch" in present
+        if table != "sends" and self.rows[table] and "attempt" not in present:
+            self._without_attempt.append(table)
 
     def finish(self) -> None:
         """Check what only all rows together show.
@@ -75,6 +80,14 @@ class Facts:
         """
         if not self.rows["sends"]:
             raise UsageError("sends holds no rows: there is nothing to judge")
+        if self.has_resends and self._without_attempt:
+            tables = " and ".join(self._without_attempt)
+            raise UsageError(
+                f"sends holds re-sends (attempt above 0), and there is no column attempt in {tables}: "
+                "nobody can tell there a re-send from what it repeats",
+                hint="write the attempt into the payload too, and into these tables; or give a re-send a seq "
+                "of its own",
+            )
         if self.last_ns - self.first_ns > MAX_SPAN_NS:
             raise UsageError(
                 f"the times span {(self.last_ns - self.first_ns) / _DAY_NS:,.0f} days; at most 30",
@@ -109,6 +122,7 @@ class Facts:
         self._meet("sends", rows["lane"], rows["stream"])
         self.without_due += int((rows["t_intended_ns"] == rows["t_start_ns"]).sum())
         self.named_positions |= bool((rows["position"] >= 0).any())
+        self.has_resends |= bool((rows["attempt"] > 0).any())
         for name in ("t_intended_ns", "t_start_ns", "t_done_ns"):
             self._seen(rows[name][rows[name] > 0])
         due = rows["t_intended_ns"][rows["kind"] != Kind.PROBE]

@@ -1,4 +1,4 @@
-"""Samples CPU, memory and counters of every worker and node into metrics.jsonl, once a second."""
+"""Samples CPU, memory and counters of every worker and node, and the machine's CPU, into metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Meter:
         self._thread.call()
 
     def sample(self) -> None:
-        """Write one row for each process that runs now."""
+        """Write one row for each process that runs now, and one of the machine."""
         for label, source in self._sources.items():
             for name, (pid, stats) in source().items():
                 usage = _usage(pid)
@@ -59,6 +59,21 @@ class Meter:
                 counters = {key: stats[key] for key in COUNTERS if key in stats}
                 row = {"t_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), label: name}
                 append_jsonl(self._run.metrics, {**row, **usage, **counters})
+        now = {"t_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
+        append_jsonl(self._run.metrics, now | _machine())
+
+
+def _machine() -> dict[str, float]:
+    """CPU seconds since boot: busy, given to other machines of the host, and of this process itself."""
+    times = psutil.cpu_times()._asdict()
+    idle = ("idle", "iowait", "steal", "guest", "guest_nice")  # user counts guests already
+    own = psutil.Process().cpu_times()
+    return {
+        "cores": psutil.cpu_count() or 1,
+        "busy_s": round(sum(seconds for name, seconds in times.items() if name not in idle), 3),
+        "stolen_s": round(times.get("steal", 0.0), 3),
+        "own_s": round(own.user + own.system, 3),
+    }
 
 
 def _usage(pid: int | None) -> dict[str, float] | None:

@@ -91,8 +91,9 @@ class RunFollower:
         self._faults.add(row)
 
     def _sample(self, row: dict[str, Any]) -> None:
-        role = "node" if "node" in row else "worker"
-        self._samples[role, str(row[role])] = row
+        for role in ("node", "worker"):
+            if role in row:
+                self._samples[role, str(row[role])] = row
 
     def _event(self, row: dict[str, Any]) -> None:
         known = labels(

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from analysis.capture.bucket import load_bucket
 from analysis.capture.context_files import load_context
+from analysis.findings import Status, Verdict
 from analysis.kernels.across import FEW_ROWS, Split, judge_split, splits_of, stream_rows
 from analysis.kernels.partial import Episode
 from harness.plan.model import ConsumerPromise
 from harness.rundir import RunDir
+from tests.planted.judged import judge_here
 from tests.planted.tiny import History
 
 STRAY = 1  # stream of partition 0; lanes 0 and 1 are in buckets of their own
@@ -136,6 +138,27 @@ def test_two_messages_at_one_position_contradict_each_other(tmp_path: Path) -> N
     history = History(partitions=2, buckets=2)
     history.log(0, 1, lane=0).log(5, lane=1, position=1)
     assert judged(history, tmp_path / "run")[1] == ["orders-0 holds both 1/0/1 and 1/1/5 at position 1"]
+
+
+def test_a_record_that_contradicts_itself_proves_nothing_from_there_on(tmp_path: Path) -> None:
+    """Offset 3 holds two messages: one of them looks as if it had been acknowledged elsewhere."""
+    history = History().sent(4).send(4, position=4).log(0, 1, 2, 3).log(4, position=3)
+    history.deliver(0, 1, 2, 3, position=0).deliver(4, position=3)
+    result = judge_here(history.write(tmp_path / "run"))
+    (wrong,) = [f for f in result.findings if f.cls == "wrong-ack-position"]
+    assert (wrong.status, wrong.count) == (Status.SUSPECT, 1)
+    assert result.verdict is Verdict.UNKNOWN
+    said = "the audit contradicts itself: orders-0 holds both 1/0/3 and 1/0/4 at position 3"
+    assert said in result.reasons
+
+
+def test_a_loss_before_that_place_stays_proved(tmp_path: Path) -> None:
+    history = History().sent(3).send(3, position=4).send(4, position=4)
+    history.log(0, 2, position=0).log(3).log(4, position=4)
+    history.rows["log"][1]["position"] = 2
+    history.rows["log"][2]["position"] = 4
+    (lost,) = [f for f in judge_here(history.write(tmp_path / "run")).findings if f.cls == "acked-lost"]
+    assert (lost.status, lost.count) == (Status.VIOLATION, 1)
 
 
 @pytest.mark.long

@@ -1,0 +1,77 @@
+"""Says who took the CPU while the load ran, and what gives it back: for a run that did not reach its rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+#: With more than this share of the cores taken by others, they are what to end.
+_OTHERS_SHARE = 0.15
+#: With more than this share of the cores busy, there was nothing left.
+_BUSY_SHARE = 0.9
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """Cores in use, on average over the load. ``brokers``: None where their processes are not seen, as in
+    containers; they are among ``others`` then. ``stolen``: given to other machines of the host."""
+
+    cores: int
+    clients: float
+    brokers: float | None
+    own: float
+    others: float
+    stolen: float
+
+    def text(self) -> str:
+        took = [("the clients", self.clients), ("brokerstorm itself", self.own)]
+        took += [] if self.brokers is None else [("the brokers", self.brokers)]
+        took.sort(key=lambda each: -each[1])
+        took.append(
+            ("all else, brokers included," if self.brokers is None else "other programs", self.others)
+        )
+        told = ", ".join(f"{who} {cores:.1f}" for who, cores in took)
+        stolen = f", and {self.stolen:.1f} went to other machines of the host" if self.stolen >= 0.05 else ""
+        return f"of {self.cores} cores {told}{stolen}: {self._advice()}"
+
+    def _advice(self) -> str:
+        less = "`--set load.rate='{at_most: N}'` claims no rate"
+        if self.brokers is not None and self.others + self.stolen > _OTHERS_SHARE * self.cores:
+            return f"end other programs, or give the run cores of its own; {less}"
+        used = self.clients + (self.brokers or 0.0) + self.own + self.others + self.stolen
+        if used > _BUSY_SHARE * self.cores:
+            return f"more cores, larger batches (linger) or fewer partitions give it back; {less}"
+        return "some were idle, so it was not for lack of CPU"
+
+
+def cpu_use(metrics: Sequence[Row], start_ns: int, end_ns: int) -> CpuUse | None:
+    """Between two times; None where nobody recorded the machine's, as in captures of before."""
+    rows = [row for row in metrics if start_ns <= int(row.get("t_ns", 0)) <= end_ns]
+    machine = [row for row in rows if "busy_s" in row]
+    if len(machine) < 2:
+        return None
+    first, last = machine[0], machine[-1]
+    length_s = max((int(last["t_ns"]) - int(first["t_ns"])) / 1e9, 1e-9)
+    busy, stolen, own = (
+        (float(last[key]) - float(first[key])) / length_s for key in ("busy_s", "stolen_s", "own_s")
+    )
+    used = {role: _used_s(rows, role) for role in ("worker", "node")}
+    clients = (used["worker"] or 0.0) / length_s
+    brokers = None if used["node"] is None else used["node"] / length_s
+    others = max(busy - clients - (brokers or 0.0) - own, 0.0)
+    return CpuUse(int(last["cores"]), clients, brokers, own, others, stolen)
+
+
+def _used_s(rows: Sequence[Row], role: str) -> float | None:
+    """CPU seconds of all processes of a role; one that starts again counts from nothing again."""
+    samples: dict[str, list[float]] = {}
+    for row in rows:
+        if role in row and "cpu_s" in row:
+            samples.setdefault(str(row[role]), []).append(float(row["cpu_s"]))
+    if not samples:
+        return None
+    steps = [(before, after) for own in samples.values() for before, after in pairwise(own)]
+    return sum(after - before if after >= before else after for before, after in steps)
