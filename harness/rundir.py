@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import IO, Any
 
@@ -326,6 +327,12 @@ def reading(run: RunDir) -> Iterator[None]:
 
 
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:
-    """Append one row; a line below the pipe-atomic size goes out in one write."""
-    with path.open("a") as file:
-        file.write(json.dumps(row, default=str) + "\n")
+    """Append one row. Threads and processes may append to one file: a lock on it keeps each line whole. What
+    is left of a line that was cut (a full disk, a kill) goes first: it would spoil the next one."""
+    line = json.dumps(row, default=str).encode() + b"\n"
+    with path.open("a+b", buffering=0) as file:
+        flock(file, LOCK_EX)  # until it is closed
+        if (size := file.seek(0, os.SEEK_END)) and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            file.truncate(path.read_bytes().rfind(b"\n") + 1)
+        while line:
+            line = line[file.write(line) :]

@@ -63,7 +63,7 @@ class ClientLives:
 
     def _ending(self, worker: WorkerProcess) -> None:
         worker.is_ending = True
-        self._pool.returning.add(worker.plan_name)
+        self._pool.will_return(worker.plan_name)
         worker.offers_until_ns = time.monotonic_ns()
 
     def _ended(self, worker: WorkerProcess) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,6 +33,10 @@ class WorkerPool:
     """All worker processes of a run, by role.
 
     ``owner`` is the run id of the cluster: by it `clean` finds the workers of every round of a campaign.
+
+    Shared by the run's thread, the reader of each worker, lives of clients, faults and those who watch for
+    hangs and stalls. One lock guards who is in it and whether the load is over. What is handed out is a copy,
+    and nobody holds the lock while a process starts or ends.
     """
 
     def __init__(
@@ -53,13 +58,12 @@ class WorkerPool:
         self._owner = owner
         self._offline = offline
         self._reported: set[str] = set()
-        self.producers: list[WorkerProcess] = []
-        self.consumers: list[WorkerProcess] = []
-        self.auditors: list[WorkerProcess] = []
+        self._lock = threading.RLock()
+        self._now: dict[str, list[WorkerProcess]] = {"producer": [], "consumer": [], "audit": []}
         #: Earlier lives of clients whose process was ended and begun again.
-        self.earlier: list[WorkerProcess] = []
+        self._earlier: list[WorkerProcess] = []
         #: Clients whose next life is still to come, by the name that the plan has.
-        self.returning: set[str] = set()
+        self._returning: set[str] = set()
         self._is_load_over = False
         self._detectors: dict[str, HangDetector] = {}
         self._hung: set[str] = set()
@@ -67,17 +71,44 @@ class WorkerPool:
         self._stalled: set[str] = set()
 
     @property
+    def producers(self) -> list[WorkerProcess]:
+        """The current life of each, in the order of the plan; `consumers` too."""
+        with self._lock:
+            return list(self._now["producer"])
+
+    @property
+    def consumers(self) -> list[WorkerProcess]:
+        with self._lock:
+            return list(self._now["consumer"])
+
+    @property
+    def auditors(self) -> list[WorkerProcess]:
+        with self._lock:
+            return list(self._now["audit"])
+
+    @property
     def all_workers(self) -> list[WorkerProcess]:
-        return [*self.earlier, *self.producers, *self.consumers, *self.auditors]
+        """Every life of every client, each once, earlier ones first."""
+        with self._lock:
+            return [*self._earlier, *(worker for role in self._now.values() for worker in role)]
 
     @property
     def is_producing(self) -> bool:
         """A producer lives, or its next life is to come."""
-        return any(w.is_alive or w.plan_name in self.returning for w in self.producers)
+        with self._lock:
+            returning = set(self._returning)
+            producers = self.producers
+        return any(w.is_alive or w.plan_name in returning for w in producers)
+
+    def will_return(self, name: str) -> None:
+        """The process of a client ends now, and a next life comes."""
+        with self._lock:
+            self._returning.add(name)
 
     def current(self, name: str) -> WorkerProcess:
         """The current life of a client of the plan."""
-        return next(w for w in (*self.producers, *self.consumers) if w.plan_name == name)
+        with self._lock:
+            return next(w for w in (*self.producers, *self.consumers) if w.plan_name == name)
 
     def planned(self, name: str) -> ProducerPlan | ConsumerPlan:
         """A client as the plan has it."""
@@ -91,15 +122,15 @@ class WorkerPool:
             WorkerError: one did not get ready; its own words are in the message.
         """
         plan, run, where = self._plan, self.run, self.where
-        self.consumers = [self._worker(consumer_spec(plan, run, c, where)) for c in plan.consumers]
+        self._now["consumer"] = [self._worker(consumer_spec(plan, run, c, where)) for c in plan.consumers]
         for worker, consumer in zip(self.consumers, plan.consumers, strict=True):
             if consumer.joins_s:
                 self._launch(worker, consumer.client_version)  # built now, not in the middle of the load
             else:
                 self._start(worker, consumer.client_version)
-        self.producers = [
-            self._spawn(producer_spec(plan, run, p, where), p.client_version) for p in plan.producers
-        ]
+        self._now["producer"] = [self._worker(producer_spec(plan, run, p, where)) for p in plan.producers]
+        for worker, producer in zip(self.producers, plan.producers, strict=True):
+            self._start(worker, producer.client_version)
         self._detectors = {
             w.name: HangDetector(SendSegments(w.folder), p.call_deadline_s)
             for w, p in zip(self.producers, plan.producers, strict=True)
@@ -124,7 +155,6 @@ class WorkerPool:
         """
         worker = self._worker(spec)
         worker.life_of = before.plan_name
-        role = self.producers if before.role == "producer" else self.consumers
         if before.role == "producer":
             deadline_s = self._detectors[before.name].deadline_s
             self._detectors[worker.name] = HangDetector(SendSegments(worker.folder), deadline_s)
@@ -133,33 +163,41 @@ class WorkerPool:
             worker.carried |= before.done_message.get("positions", {})
             worker.stats = {"positions": dict(worker.carried), "epoch": 0}
         self._start(worker, spec["client"]["version"])
-        self.earlier.append(before)
-        role[role.index(before)] = worker
-        self.returning.discard(worker.plan_name)
+        with self._lock:
+            role = self._now[before.role]
+            self._earlier.append(before)
+            role[role.index(before)] = worker
+            self._returning.discard(worker.plan_name)
+            if worker.offers_from_ns:  # it was ready at once, and who ended the load did not see it here
+                self._end_load_of(worker)
         self._progress.note(f"{worker.name} begins")
 
     def _go_on(self, worker: WorkerProcess) -> None:
         """A later life is ready: its part of the load begins now."""
-        worker.offers_from_ns = time.monotonic_ns() + _BEGIN_NS
-        worker.tell(f"start {worker.offers_from_ns}")
+        with self._lock:
+            worker.offers_from_ns = time.monotonic_ns() + _BEGIN_NS
+            worker.tell(f"start {worker.offers_from_ns}")
+            self._end_load_of(worker)
+
+    def _end_load_of(self, worker: WorkerProcess) -> None:
         if self._is_load_over and worker.role == "producer":
             worker.tell("stop-load")
 
     def stop_load(self) -> None:
         """Producers offer nothing more, those included that are not ready yet."""
-        self._is_load_over = True
-        self.command(self.producers, "stop-load")
+        with self._lock:
+            self._is_load_over = True
+            self.command(self.producers, "stop-load")
 
     def start_audit(self) -> None:
         """Start the readers of the log; call when no producer can write any more."""
         specs = audit_specs(self._plan, self.run, self.where)
-        self.auditors = [self._spawn(spec, spec["client"]["version"]) for spec in specs]
+        self._now["audit"] = [self._worker(spec) for spec in specs]
+        for worker in self.auditors:
+            self._start(worker, worker.spec["client"]["version"])
         for worker in self.auditors:
             worker.wait_ready(READY_TIMEOUT_S)
             worker.tell(f"start {time.monotonic_ns()}")
-
-    def _spawn(self, spec: dict[str, Any], version: str) -> WorkerProcess:
-        return self._start(self._worker(spec), version)
 
     def _worker(self, spec: dict[str, Any]) -> WorkerProcess:
         folder = self.run.worker(spec["name"])
@@ -203,15 +241,14 @@ class WorkerPool:
 
     def pids(self) -> Mapping[str, int]:
         """The client processes that live now, by their names in the plan: what a fault may hit."""
-        clients = [*self.consumers, *self.producers]
+        with self._lock:
+            clients = [*self.consumers, *self.producers]
         return {w.plan_name: w.pid for w in clients if w.is_alive and w.pid is not None}
 
     def totals(self) -> dict[str, int]:
         """Sums of the latest counters over all workers."""
-        producers, consumers = (
-            [*now, *(w for w in self.earlier if w.role == role)]
-            for role, now in (("producer", self.producers), ("consumer", self.consumers))
-        )
+        workers = self.all_workers
+        producers, consumers = ([w for w in workers if w.role == role] for role in ("producer", "consumer"))
         keys = ("attempted", "ok", "fail", "info", "open", "blocked_ns", "late_max_ns")
         totals = {key: sum(int(w.stats.get(key, 0)) for w in producers) for key in keys}
         totals["delivered"] = sum(int(w.stats.get("delivered", 0)) for w in consumers)

@@ -67,6 +67,7 @@ class WorkerProcess:
         self.t_end_ns = 0
         self._on_message = on_message
         self._process: subprocess.Popen[str] | None = None
+        self._telling = threading.Lock()
         self._reader: threading.Thread | None = None
         self._log_reader: threading.Thread | None = None
         self._redactor: Redactor | None = None
@@ -247,13 +248,15 @@ class WorkerProcess:
         return " | ".join(lines[-LOG_TAIL_LINES:]) or f"exit code {self.exit_code}, no message"
 
     def tell(self, line: str) -> None:
-        """Send one command line; a dead worker is not an error here, its exit code tells."""
+        """Send one command line, whole, whoever calls; a dead worker is not an error here, its exit code
+        tells."""
         process = self._process
         if process is None or process.stdin is None:
             return
         try:
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
+            with self._telling:
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
         except (BrokenPipeError, ValueError):
             return
 

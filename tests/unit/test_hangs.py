@@ -135,7 +135,7 @@ def test_whoever_hangs_is_told_of_before_the_first_stack_is_waited_for(
     pool = WorkerPool(plan, run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True)
     for number in (1, 2):
         spec = {"client": {"library": "sarama"}, "producer": {"instance": number}}
-        pool.producers.append(Hung(f"producer-{number}", "producer", spec, tmp_path))
+        pool._now["producer"].append(Hung(f"producer-{number}", "producer", spec, tmp_path))
         plant(tmp_path / str(number), 0, [(time.monotonic() - 100, 0)])
         pool._detectors[f"producer-{number}"] = judge(tmp_path / str(number))
 
