@@ -25,7 +25,8 @@ StallsByConsumer = Mapping[str, Stall | None]
 class ConsumerPool(Protocol):
     """The `WorkerPool`, as far as it is needed here; ``consumers`` in the order of the plan."""
 
-    consumers: list[WorkerProcess]
+    @property
+    def consumers(self) -> list[WorkerProcess]: ...
 
     def note_stall(self, worker: WorkerProcess, stall: Stall, waiting: int) -> None: ...
     def note_stall_over(self, worker: WorkerProcess) -> None: ...
