@@ -168,14 +168,16 @@ def _mend_seals(judged: Judged, draft: _Draft) -> None:
         name = each.prefix + each.run.seal_report.relative_to(each.run.root).as_posix()
         sealed = json.loads(draft.texts.files[name])
         folder = name.removesuffix(each.run.seal_report.name)
-        changed = {
-            path: draft.texts.files[folder + path]
-            for path in sealed.get("files") or {}
-            if folder + path in draft.redacted
-        }
-        for path, text in changed.items():
+        beside = {"files": folder, "documents": each.prefix}
+        changed = [
+            (sealed[kind][path], draft.texts.files[where + path])
+            for kind, where in beside.items()
+            for path in sealed.get(kind) or {}
+            if where + path in draft.redacted
+        ]
+        for entry, text in changed:
             data = _encoded(text)
-            sealed["files"][path] |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            entry |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         if changed:
             draft.texts.files[name] = _json(sealed)
 

@@ -135,6 +135,19 @@ class FaultLog:
         return [record for _, record in sorted(self._records.items())]
 
 
+def missing_rows(records: Iterable[FaultRecord], planned: int, *, is_complete: bool) -> list[str]:
+    """What the rows of a run lack, in sentences. Each planned fault has an ``inject`` or a ``skipped`` row
+    once the run is complete; nothing can be told of a fault whose first row is gone.
+
+    Args:
+        planned: fault steps of the plan; each stands for one fault or more.
+    """
+    found = list(records)
+    if planned and is_complete and not found:
+        return [f"faults.jsonl has no row, and {planned} faults were planned"]
+    return [f"faults.jsonl lacks the first row of fault #{each.id}" for each in found if not each.kind]
+
+
 def read_faults(path: Path) -> list[FaultRecord]:
     """The faults of a run in order of id; none when there is no file.
 

@@ -100,10 +100,33 @@ class Capture:
         ]
 
     def changed_documents(self, run: RunDir) -> list[str]:
-        """The small sealed files (names, bounds) that are gone or are not those that were sealed."""
+        """The small files that judging reads (plan, manifest, faults, events, metrics, names, bounds) and
+        that are gone or are not those that were sealed."""
         paths = [path for path in self.checksums if not _BUCKET.search(f"/{path}")]
-        found = (_damage_of(pafs.LocalFileSystem(), str(run.sealed), path, self.checksums) for path in paths)
+        found = [_damage_of(pafs.LocalFileSystem(), str(run.sealed), path, self.checksums) for path in paths]
+        beside = (self.sealed.get("documents") or {}).items()
+        found += [_damage_beside(run, str(name), file) for name, file in beside]
         return [text for text in found if text]
+
+
+def _damage_beside(run: RunDir, name: str, sealed: Mapping[str, Any]) -> str:
+    """What is wrong with a document of the run; empty when it is as it was sealed.
+
+    A fault that outlived its run is healed later, by `clean`, which says so at the end of faults.jsonl.
+    """
+    try:
+        data = (run.root / name).read_bytes()
+    except FileNotFoundError:
+        return f"{name} is missing"
+    size = int(sealed["bytes"])
+    later = [line for line in data[size:].split(b"\n") if line] if name == run.faults.name else []
+    if later and not all(b'"event": "heal' in line for line in later):
+        later = []
+    if hashlib.sha256(data[:size] if later else data).hexdigest() == sealed["sha256"]:
+        return ""
+    rows, had = data.count(b"\n"), int(sealed["rows"])
+    counted = f": {rows:,} of {had:,} rows" if rows != had else ""
+    return f"{name} is not the file that was sealed{counted}"
 
 
 def damaged_files(root_uri: str, bucket: int, checksums: Mapping[str, str]) -> list[str]:

@@ -108,7 +108,7 @@ def judged_buckets(
     order = tuple(bucket for bucket in capture.buckets() if bucket not in left_out.buckets)
     task = Task(capture.root_uri, order, context, grid, capture.checksums, with_hits)
     split: list[Split] = []
-    if changed := capture.changed_documents(run):
+    if changed := [*capture.changed_documents(run), *files.missing_faults()]:
         reports = [BucketReport(SECOND_PASS, damage=tuple(changed))]
     else:
         reports = [

@@ -172,7 +172,9 @@ def _faults(facts: RunFacts) -> Check | None:
         tail = f"; without effect: {_some(vacuous)}" if vacuous else ""
         return Check("faults", True, f"{len(hit)} of {len(injected)} injected faults hit live traffic{tail}")
     if not injected:
-        why = _some(sorted({f.skipped for f in facts.faults if f.skipped})) or "the run ended before"
+        never_ended = facts.manifest.get("status") == "running"
+        untold = "the run ended before" if never_ended else "faults.jsonl tells of none"
+        why = _some(sorted({f.skipped for f in facts.faults if f.skipped})) or untold
         return Check("faults", False, f"no planned fault was injected: {why}")
     if not effective:
         return Check("faults", False, f"none of {len(injected)} injected faults had an effect")

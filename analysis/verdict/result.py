@@ -30,7 +30,7 @@ from analysis.verdict.untested import untested
 from analysis.verdict.usage import usage_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
-from harness.faultlog import FaultRecord
+from harness.faultlog import FaultRecord, missing_rows
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0)
 _NAMED = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
@@ -52,6 +52,11 @@ class RunFiles:
     @property
     def phases(self) -> Sequence[Mapping[str, Any]]:
         return self.manifest.get("phases") or ()
+
+    def missing_faults(self) -> list[str]:
+        """What faults.jsonl lacks of what was planned, in sentences."""
+        is_complete = self.manifest.get("status") == "complete"
+        return missing_rows(self.faults, len(self.plan.get("faults") or ()), is_complete=is_complete)
 
     def load_end_ns(self, context: Context) -> int:
         """When messages stopped being due: as planned, or earlier if the load was cut short."""

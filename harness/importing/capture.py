@@ -33,7 +33,7 @@ from harness.importing.values import Names
 from harness.records import SEALED, Check, Event
 from harness.rundir import RunDir, new_run, point_latest, write_json, write_jsonl
 from harness.seal.parquet import SealedFile, arrow_schema
-from harness.seal.seal import SCHEMA_VERSION, TableReport, write_sealed_rows
+from harness.seal.seal import SCHEMA_VERSION, TableReport, sealed_documents, write_sealed_rows
 from harness.systems import system_of
 
 #: Several a core, so that cores stay busy to the end; more only costs files.
@@ -94,6 +94,7 @@ class CheckedImport:
             "tables": {name: asdict(table) for name, table in tables.items()},
             "workers": {},
             "files": {path: asdict(file) for path, file in sorted(files.items())},
+            "documents": {name: asdict(file) for name, file in sealed_documents(run).items()},
             "wall_s": round(time.monotonic() - began, 4),
             "cpu_s": round(time.process_time() - cpu, 4),
             "imported": self._source.uri,

@@ -5,21 +5,23 @@
     leaderships.jsonl                                  ->   sealed/leaderships.jsonl
 
 Every file appears whole (``.part``, fsync, rename) and ``seal.json`` appears last, so its presence says
-that the rest is complete; it holds the checksum of every other file. A sealing that was cut off, by a crash
-or a full disk, is simply done again: raw segments are only read. What was sealed is never replaced by less.
+that the rest is complete; it holds the checksum of every other file, and of what else judging reads of the
+run. A sealing that was cut off, by a crash or a full disk, is simply done again: raw segments are only read.
+What was sealed is never replaced by less.
 The order of rows in a bucket is owner, then the order they were recorded in.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,6 +80,7 @@ class SealReport:
     tables: dict[str, TableReport]
     workers: dict[str, WorkerReport]
     files: dict[str, SealedFile]  # by their path below sealed/
+    documents: dict[str, SealedFile] = field(default_factory=dict)  # `sealed_documents`
     wall_s: float
     cpu_s: float
 
@@ -114,6 +117,7 @@ def load_report(run: RunDir) -> SealReport:
             tables={name: TableReport(**t) for name, t in document["tables"].items()},
             workers={name: WorkerReport(**w) for name, w in document["workers"].items()},
             files={name: SealedFile(**f) for name, f in document.get("files", {}).items()},
+            documents={name: SealedFile(**f) for name, f in document.get("documents", {}).items()},
             wall_s=float(document["wall_s"]),
             cpu_s=float(document["cpu_s"]),
         )
@@ -157,6 +161,17 @@ def write_sealed_rows(path: Path, rows: Iterable[dict[str, Any]]) -> SealedFile:
     write_jsonl(path, lines)
     with path.open("rb") as file:
         return SealedFile(len(lines), os.fstat(file.fileno()).st_size, sha256_of(file))
+
+
+def sealed_documents(run: RunDir) -> dict[str, SealedFile]:
+    """What judging reads beside the sealed files, by name: what it was when the run was sealed."""
+    paths = (run.plan, run.manifest, run.faults, run.events, run.metrics)
+    return {path.name: _sealed_document(path) for path in paths if path.exists()}
+
+
+def _sealed_document(path: Path) -> SealedFile:
+    data = path.read_bytes()
+    return SealedFile(data.count(b"\n"), len(data), hashlib.sha256(data).hexdigest())
 
 
 def drop_segments(run: RunDir) -> int:
@@ -215,6 +230,7 @@ class _Sealing:
             tables=tables,
             workers={f.name: self._worker_report(f.name, segments) for f in folders},
             files=dict(sorted(self._files.items())),
+            documents=sealed_documents(self._run),
             wall_s=round(time.monotonic() - wall, 4),
             cpu_s=round(time.process_time() - cpu, 4),
         )
