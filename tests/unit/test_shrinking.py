@@ -273,7 +273,7 @@ def _is_there(shape: Shape, data: Data, each: Reduction) -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "name", ["kafka-storm", "kafka-mix", "kafka-smoke", "pulsar-storm", "kafka-network", "qpid-storm"]
+    "name", ["kafka-storm", "kafka-mix", "pulsar-key-shared", "pulsar-storm", "kafka-network", "qpid-storm"]
 )
 def test_a_scenario_as_it_is_and_with_one_reduction_is_read_again(name: str, tmp_path: Path) -> None:
     from shrinking.words import file_text
