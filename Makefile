@@ -52,7 +52,7 @@ check: lint ## format, lint, types and the quick tests, no broker among them; be
 test: lint ## format, lint, types and every test but the slow ones, on real brokers too
 	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
 
-bench: setup ## the figures of docs/performance.md (an hour)
+bench: setup ## what capture, clients, sealing and judging cost (an hour); docs/performance.md has the rest
 	@set -e; for name in capture_overhead clients seal analysis; do $(BIN)/python -m bench.$$name; done
 
 docs: setup ## the reference pages that are made from the code

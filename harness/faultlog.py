@@ -1,4 +1,4 @@
-"""Reads ``faults.jsonl``: the rows of each fault folded into one `FaultRecord`. Nothing else reads that file.
+"""The rows of ``faults.jsonl`` folded into one `FaultRecord` a fault.
 
 `faults.engine.journal` writes the rows; docs/capture-format.md says what they hold. A fault is over when
 nothing of it is applied any more and the wait for the cluster has ended, whether the cluster was whole by

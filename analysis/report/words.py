@@ -1,4 +1,4 @@
-"""Numbers, times and message sequences as text: one form on every surface."""
+"""Numbers, times, sequences of messages and sentences on findings, as all reports write them."""
 
 from __future__ import annotations
 
