@@ -19,6 +19,8 @@ from urllib.parse import quote
 
 import yaml
 
+from harness.rundir import json_object
+
 REDACTED: Final = "(redacted)"
 #: Names of options and variables that hold a secret; found anywhere in a name, in any case.
 _CORE: Final = (
@@ -153,8 +155,8 @@ class Redactor:
 
     def _json(self, text: str, counter: _Counter, indent: int | None = None) -> str:
         try:
-            document = json.loads(text)
-        except ValueError:
+            document = json_object(text)
+        except ValueError:  # no JSON, or none that we write
             return self._plain(text, counter)
         before = counter.count
         made = self._tree(document, counter)
@@ -266,11 +268,11 @@ def _documents(name: str, text: str) -> Iterator[Any]:
     """A file as data, where it is some."""
     try:
         if name.endswith(".json"):
-            yield json.loads(text)
+            yield json_object(text)
         elif name.endswith((".yaml", ".yml")):
             yield yaml.safe_load(text)
         elif name.endswith(".jsonl"):
-            yield from (json.loads(line) for line in text.split("\n") if _NAME.search(line))
+            yield from (json_object(line) for line in text.split("\n") if _NAME.search(line))
     except (ValueError, yaml.YAMLError, RecursionError):
         return
 

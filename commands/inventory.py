@@ -148,7 +148,7 @@ def _run(run: RunDir) -> Row:
             row["scenario"] = read_json(run.plan)["scenario"]
         if run.result.exists():
             row["verdict"] = read_json(run.result)["verdict"]
-    except (UsageError, KeyError, TypeError) as error:
+    except (UsageError, KeyError, TypeError, ValueError, AttributeError) as error:
         row["status"] = f"unreadable: {error}"
     return row
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
-from harness.rundir import RunDir, read_json
+from harness.rundir import RunDir
 from harness.toolchains.own_builds import PREFIX
 
 if TYPE_CHECKING:
@@ -278,16 +278,10 @@ def read_plan(run: RunDir) -> Plan:
     Raises:
         UsageError: unreadable, or of another version.
     """
-    from pydantic import ValidationError
-
+    from harness.contracts import read_document
     from harness.plan.model import Plan
 
-    try:
-        return Plan.model_validate(read_json(run.plan))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "plan"
-        raise UsageError(f"{run.plan} is not a plan of this version: {where}: {first['msg']}") from error
+    return read_document(run.plan, Plan)
 
 
 def needs_of(plans: Iterable[Plan]) -> frozenset[str]:

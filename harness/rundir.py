@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,10 @@ from typing import IO, Any
 from harness.errors import UsageError
 
 LATEST = "latest"
+#: Bounds of what is read of a run, which may come from a stranger. Ours nest 8 deep at most.
+MOST_BYTES = 64 << 20
+MOST_ROWS_BYTES = 1 << 30
+MOST_DEPTH = 64
 #: What makes a folder a night of a suite (`suites.night`).
 NIGHT_FILE = "night.json"
 
@@ -163,7 +168,9 @@ class RunDir:
         """
         if not self.campaign.exists():
             return []
-        entries = [str(entry) for entry in read_json(self.campaign)["runs"]]
+        entries = read_json(self.campaign).get("runs")
+        if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+            raise UsageError(f"{self.campaign}: runs is no list of folders")
         for entry in entries:
             if entry in ("", ".", "..") or "/" in entry or "\0" in entry:
                 raise UsageError(f"{self.campaign}: {entry!r} is no folder of a round")
@@ -271,41 +278,88 @@ def _appearing(path: Path) -> Iterator[IO[str]]:
         raise
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file of a run.
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a document of a run. A pipe or a device would be waited for, or never end.
 
     Raises:
-        UsageError: missing, unreadable or not JSON.
+        UsageError: missing, unreadable, no regular file, or larger than ``most``.
     """
     try:
-        return json.loads(path.read_text())
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise UsageError(f"cannot read {path}: it is no regular file")
+            data = file.read(most + 1)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > most:
+        raise UsageError(f"cannot read {path}: larger than {most:,} bytes")
+    return data
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON document of a run.
+
+    Raises:
+        UsageError: as `read_bytes`, or not a JSON object, or nested too deeply.
+    """
+    try:
+        return json_object(read_bytes(path).decode())
     except ValueError as error:
         raise UsageError(f"{path} is not valid JSON: {error}") from error
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """Rows of a JSON-lines file; a missing file has none and a torn last line is left out."""
+    """Rows of a JSON-lines file; a missing file has none and a torn last line is left out.
+
+    Raises:
+        UsageError: as `read_bytes`, or a line is not a JSON object, or nested too deeply.
+    """
     if not path.exists():
         return []
     rows: list[dict[str, Any]] = []
     # Not splitlines(): it also cuts at U+2028 and the like, which JSON may hold unescaped.
-    try:
-        lines = path.read_text(errors="replace").removesuffix("\n").split("\n")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    lines = read_bytes(path, MOST_ROWS_BYTES).decode(errors="replace").removesuffix("\n").split("\n")
     for number, line in enumerate(lines):
         try:
-            row = json.loads(line)
-        except ValueError:
+            rows.append(json_object(line))
+        except json.JSONDecodeError:
             if number != len(lines) - 1:
                 raise UsageError(f"{path}, line {number + 1}: not JSON") from None
-        else:
-            if not isinstance(row, dict):
-                raise UsageError(f"{path}, line {number + 1}: not a JSON object")
-            rows.append(row)
+        except ValueError as error:
+            raise UsageError(f"{path}, line {number + 1}: {error}") from None
     return rows
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The object that a JSON text holds.
+
+    Raises:
+        ValueError: it holds another value, is nested deeper than `MOST_DEPTH`, or is no JSON.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")
+    if text.count("{") + text.count("[") > MOST_DEPTH and _is_deeper(found, MOST_DEPTH):
+        raise ValueError("nested too deeply")
+    return found
+
+
+def _is_deeper(document: Any, most: int) -> bool:
+    level: list[Any] = [document]
+    for _ in range(most):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 @contextmanager

@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import TypeAdapter, ValidationError
-
+from harness.contracts import read_document, typed
 from harness.errors import Exit, FailOn, UsageError
 from harness.rundir import NIGHT_FILE, RunDir, read_json, write_json
 from suites.matrix import Cell
@@ -146,17 +145,12 @@ class NightDir:
             UsageError: no night, damaged, or of another version.
         """
         document = read_json(self.plan)
-        version = document.get("schema_version") if isinstance(document, dict) else None
+        version = document.get("schema_version")
         if version != SCHEMA_VERSION:
             raise UsageError(
                 f"{self.plan}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}"
             )
-        try:
-            return TypeAdapter(Night).validate_python(document)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise UsageError(f"{self.plan} is damaged: {where}: {first['msg']}") from error
+        return typed(document, Night, str(self.plan))
 
     def finish(self, turn: Turn, ended: Ended) -> None:
         """Keep how a turn ended; from here on it is not run again."""
@@ -165,7 +159,7 @@ class NightDir:
     def ended(self, turn: Turn) -> Ended | None:
         """How a turn ended; None = it did not yet."""
         path = self._ended_file(turn)
-        return TypeAdapter(Ended).validate_python(read_json(path)) if path.exists() else None
+        return read_document(path, Ended) if path.exists() else None
 
     def _ended_file(self, turn: Turn) -> Path:
         return self.root / "turns" / f"{turn.folder}.json"

@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 from analysis.capture.left_out import LeftOut, read_left_out
 from harness.errors import UsageError
 from harness.records import SEALED
-from harness.rundir import RunDir, read_json
+from harness.rundir import MOST_ROWS_BYTES, RunDir, read_bytes, read_json, reading
 
 #: Damage (keys of seal.json) that means missing rows; other kinds cost a header.
 _HOLES = ("torn_rows", "short_files", "bad_magic", "missing_segments", "unknown_names")
@@ -63,7 +63,7 @@ class Capture:
             if match and match[1] in SEALED:
                 key = (match[1], int(match[2]))
                 sizes[key] = sizes.get(key, 0) + info.size
-        return cls(root, sizes, read_json(run.seal_report), read_left_out(run))
+        return cls(root, sizes, _seal_report(run), read_left_out(run))
 
     @property
     def checksums(self) -> dict[str, str]:
@@ -109,15 +109,36 @@ class Capture:
         return [text for text in found if text]
 
 
+def _seal_report(run: RunDir) -> dict[str, Any]:
+    """seal.json, with the fields that are read of it as they were written.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    sealed = read_json(run.seal_report)
+    with reading(run):
+        for file in (sealed.get("files") or {}).values():
+            str(file["sha256"])
+        for file in (sealed.get("documents") or {}).values():
+            str(file["sha256"]), int(file["bytes"]), int(file["rows"])
+        for table in (sealed.get("tables") or {}).values():
+            int(table["files"])
+        for count in (sealed.get("rows") or {}).values():
+            if not isinstance(count, int):
+                raise TypeError(f"{count!r} is no number of rows")
+        damaged_workers(sealed)
+    return sealed
+
+
 def _damage_beside(run: RunDir, name: str, sealed: Mapping[str, Any]) -> str:
     """What is wrong with a document of the run; empty when it is as it was sealed.
 
     A fault that outlived its run is healed later, by `clean`, which says so at the end of faults.jsonl.
     """
     try:
-        data = (run.root / name).read_bytes()
-    except FileNotFoundError:
-        return f"{name} is missing"
+        data = read_bytes(run.root / name, MOST_ROWS_BYTES)
+    except UsageError as error:
+        return f"{name} is missing" if not (run.root / name).exists() else str(error)
     size = int(sealed["bytes"])
     later = [line for line in data[size:].split(b"\n") if line] if name == run.faults.name else []
     if later and not all(b'"event": "heal' in line for line in later):

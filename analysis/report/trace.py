@@ -33,7 +33,7 @@ from analysis.report.trace_tables import EXAMPLES, SealedTables
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord
 from harness.records import Check, Event, Kind, Outcome, Txn
-from harness.rundir import RunDir
+from harness.rundir import RunDir, reading
 
 #: Log rows shown on either side of each place where the message is stored.
 NEIGHBOURS = 5
@@ -50,13 +50,15 @@ def trace(run: RunDir, message: str, *, log_lines: int = LOG_LINES) -> Trace:
     """Look one message up, with at most that many lines of the logs around it.
 
     Raises:
-        UsageError: not the form of a message, unknown in this run, or the run has no sealed capture.
+        UsageError: not the form of a message, unknown in this run, or the run has no sealed capture, or one
+            that its documents do not fit.
     """
     if not run.sealed.is_dir():
         raise UsageError(
             f"{run.root} has no sealed capture", hint="`brokerstorm analyze` seals and judges a run"
         )
-    found = _look_up(_Tracer(SealedTables(run)), message)
+    with reading(run):
+        found = _look_up(_Tracer(SealedTables(run)), message)
     return with_witnesses(run, found, log_lines)
 
 

@@ -35,21 +35,21 @@ def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
         manifest, plan = read_json(run.manifest), read_json(run.plan)
         events = read_jsonl(run.events)
         epoch_ns = int(manifest["epoch_ns"])
-    workers = _workers_of(found, manifest)
-    moments = _moments_s(found)
-    places = [send.acked_at for send in found.sends] + [stored.place for stored in found.log]
-    subject = Subject(
-        moments_ns=[epoch_ns + round(t_s * 1e9) for t_s in moments],
-        streams=streams_in([*places, found.lane], plan),
-        workers=workers,
-        names=found.client_names,
-    )
-    return replace(
-        found,
-        events=_events(events, workers, moments, epoch_ns),
-        hangs=tuple(hang for hang in hang_rows(events, epoch_ns) if hang.worker in workers),
-        logs=logs_around(run, subject, most, epoch_ns) if moments and most else Logs(),
-    )
+        workers = _workers_of(found, manifest)
+        moments = _moments_s(found)
+        places = [send.acked_at for send in found.sends] + [stored.place for stored in found.log]
+        subject = Subject(
+            moments_ns=[epoch_ns + round(t_s * 1e9) for t_s in moments],
+            streams=streams_in([*places, found.lane], plan),
+            workers=workers,
+            names=found.client_names,
+        )
+        return replace(
+            found,
+            events=_events(events, workers, moments, epoch_ns),
+            hangs=tuple(hang for hang in hang_rows(events, epoch_ns) if hang.worker in workers),
+            logs=logs_around(run, subject, most, epoch_ns) if moments and most else Logs(),
+        )
 
 
 def witness_logs(run: RunDir, result: Result, most_witnesses: int) -> dict[tuple[str, float], Logs]:

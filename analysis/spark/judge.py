@@ -30,7 +30,7 @@ from analysis.verdict.hits_file import write_hits
 from analysis.verdict.left_out import beside_what_was_judged
 from analysis.verdict.result import RunFiles, grid_of, result_of, trusted
 from harness.faultlog import read_faults
-from harness.rundir import RunDir, read_json, read_jsonl
+from harness.rundir import RunDir, read_json, read_jsonl, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,8 +81,13 @@ class JudgedBuckets:
     splits: list[Split]
 
     def result(self, judging_s: float) -> Result:
-        """The result of the run. What a bundle leaves out stands in it as it was judged before."""
-        made = result_of(self.files, self.context, self.capture, self.grid, self.reports, judging_s)
+        """The result of the run. What a bundle leaves out stands in it as it was judged before.
+
+        Raises:
+            UsageError: a document of the run is damaged.
+        """
+        with reading(self.run):
+            made = result_of(self.files, self.context, self.capture, self.grid, self.reports, judging_s)
         if not (left_out := self.capture.left_out):
             return made
         return beside_what_was_judged(made, result_of_document(dict(left_out.before), self.run.left_out))
@@ -104,11 +109,14 @@ def judged_buckets(
     files = read_files(run)
     capture = Capture.find(run, root_uri)
     left_out = capture.left_out
-    grid = grid_of(files, context)
+    with reading(run):
+        grid = grid_of(files, context)
     order = tuple(bucket for bucket in capture.buckets() if bucket not in left_out.buckets)
     task = Task(capture.root_uri, order, context, grid, capture.checksums, with_hits)
     split: list[Split] = []
-    if changed := [*capture.changed_documents(run), *files.missing_faults()]:
+    with reading(run):
+        changed = [*capture.changed_documents(run), *files.missing_faults()]
+    if changed:
         reports = [BucketReport(SECOND_PASS, damage=tuple(changed))]
     else:
         reports = [

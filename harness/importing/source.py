@@ -71,6 +71,8 @@ class Source:
         found = {info.base_name: info for info in _listed(filesystem, root, uri)}
         if DESCRIPTION not in found:
             raise UsageError(f"{uri} holds no {DESCRIPTION}: it names the system and the topics", hint=HINT)
+        if not found[DESCRIPTION].is_file:  # a pipe would be waited for
+            raise UsageError(f"{uri}: {DESCRIPTION} is no regular file", hint=HINT)
         files = {table: tuple(_files_of(table, found, filesystem, uri)) for table in TABLES}
         _refuse_strange(found, uri)
         text = _text(filesystem, f"{root}/{DESCRIPTION}")

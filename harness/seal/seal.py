@@ -33,7 +33,15 @@ from filelock import FileLock
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.model import Plan
 from harness.records import TABLE_NAMES, TableId
-from harness.rundir import RunDir, read_json, read_jsonl, write_json, write_jsonl
+from harness.rundir import (
+    MOST_ROWS_BYTES,
+    RunDir,
+    read_bytes,
+    read_json,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+)
 from harness.seal.columns import Source
 from harness.seal.names import NameTable, WorkerNames, read_worker_names
 from harness.seal.parquet import PART_SUFFIX, SealedFile, sha256_of, sync_folder
@@ -121,7 +129,7 @@ def load_report(run: RunDir) -> SealReport:
             wall_s=float(document["wall_s"]),
             cpu_s=float(document["cpu_s"]),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
             f"{run.seal_report} is not a seal report of this version: {error}",
             hint="delete it and run `brokerstorm analyze` again to seal from the raw segments",
@@ -170,7 +178,7 @@ def sealed_documents(run: RunDir) -> dict[str, SealedFile]:
 
 
 def _sealed_document(path: Path) -> SealedFile:
-    data = path.read_bytes()
+    data = read_bytes(path, MOST_ROWS_BYTES)
     return SealedFile(data.count(b"\n"), len(data), hashlib.sha256(data).hexdigest())
 
 
