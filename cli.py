@@ -32,7 +32,7 @@ from harness.errors import BrokerstormError, Exit
 from harness.invocation import NAME, called, how_to_install
 from harness.run.interrupts import Interrupts
 
-#: What a shell's completion sets (docs/howto/complete-in-the-shell.md).
+#: What a shell's completion sets (docs/howto/install.md).
 COMPLETE = "_BROKERSTORM_COMPLETE"
 #: Shown of a file name that is too long: every such name comes from the command line.
 _NAME_SHOWN = 60

@@ -1,4 +1,4 @@
-"""What judging reads beside the tables is under seal: a document that is gone or changed proves nothing."""
+"""A plan, manifest or other document that judging reads and that is gone or changed proves nothing: it is under seal."""
 
 from __future__ import annotations
 
