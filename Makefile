@@ -37,13 +37,13 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@set -e; for program in harness/workers/*/worker.py; do \
+	@set -e; for program in workers/*/worker.py; do \
 	  folder=$$(dirname $$program); echo "mypy $$folder"; \
 	  (cd $$folder && MYPYPATH=../python_kit $(CURDIR)/$(BIN)/mypy --config-file=$(CURDIR)/pyproject.toml \
 	    --cache-dir=$(CURDIR)/.mypy_cache/workers --ignore-missing-imports -m worker); \
 	done
 	@if command -v gofmt >/dev/null; then \
-	  unformatted=$$(gofmt -l harness/workers); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
+	  unformatted=$$(gofmt -l workers); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
 	fi
 
 check: lint ## format, lint, types and the quick tests, no broker among them; before every commit

@@ -1,8 +1,8 @@
 """Workers: which there are, and how a process of one is started.
 
-Every folder here with a ``worker.toml`` is a worker, and so is one that BROKERSTORM_WORKERS or a scenario
-names. Users name it by its client library. This module never imports a client; docs/worker-protocol.md says
-what the started process does.
+Every folder of ``workers/`` with a ``worker.toml`` is a worker, and so is one that BROKERSTORM_WORKERS or a
+scenario names. Users name it by its client library. This module never imports a client;
+docs/worker-protocol.md says what the started process does.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, di
 from harness.log_stamp import LOG_ZONE
 from harness.toolchains.own_builds import Asked, OwnBuild, asked_build, is_own, own_build
 from harness.workers import command, environments, go_build, java_build
-from harness.workers.spec import FILE, Readiness, WorkerSpec
+from harness.workers.spec import FILE, PROGRAMS, Readiness, WorkerSpec
 
-FOLDER = Path(__file__).parent
+FOLDER = PROGRAMS
 CHECK_TIMEOUT_S = 30.0
 KIT = environments.KIT
 #: Environment variable: folders of workers, separated as in PATH.

@@ -25,7 +25,7 @@ from harness.toolchains.own_builds import (
     own_build,
     pinned_source,
 )
-from harness.workers.spec import Readiness, WorkerSpec, installed_version
+from harness.workers.spec import PROGRAMS, Readiness, WorkerSpec, installed_version
 
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z.!+_-]{0,40}$")
 _MARKER = "complete"
@@ -34,7 +34,7 @@ BUILD_TIMEOUT_S = 300.0
 _FILES = (".whl", ".tar.gz", ".zip")
 LIST_TIMEOUT_S = 60.0
 #: What Python workers share.
-KIT = Path(__file__).parent / "python_kit"
+KIT = PROGRAMS / "python_kit"
 
 
 def launch(

@@ -38,9 +38,9 @@ from harness.toolchains.own_builds import (
     own_build,
     pinned_source,
 )
-from harness.workers.spec import GoBuild, Readiness, WorkerSpec
+from harness.workers.spec import PROGRAMS, GoBuild, Readiness, WorkerSpec
 
-KIT = Path(__file__).parent / "go_kit"
+KIT = PROGRAMS / "go_kit"
 KIT_MODULE = "brokerstorm/kit"
 _VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
 Progress = Callable[[str, float | None], None]

@@ -34,9 +34,9 @@ from harness.toolchains.jars import is_complete, jars_folder, pinned_jars, resol
 from harness.toolchains.java import Java, find_java
 from harness.toolchains.local_repository import LocalModules, poms_of
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, Asked, OwnBuild, asked_build, own_build
-from harness.workers.spec import JavaBuild, JavaClient, Readiness, WorkerSpec
+from harness.workers.spec import PROGRAMS, JavaBuild, JavaClient, Readiness, WorkerSpec
 
-KIT = Path(__file__).parent / "java_kit"
+KIT = PROGRAMS / "java_kit"
 COMPILE_TIMEOUT_S = 180.0
 #: Small, and steady on a machine that is shared with brokers.
 JVM = (

@@ -30,6 +30,8 @@ from harness.workers.facts import SettingFacts
 from harness.workers.security import SecureOptions, SecurityWords
 
 FILE: Final = "worker.toml"
+#: Where the programs of the workers that come with brokerstorm are, and the kits of their languages.
+PROGRAMS: Final = Path(__file__).parents[2] / "workers"
 Role = Literal["producer", "consumer", "audit"]
 Ability = Literal[
     "calls", "results", "receive", "settle", "threads", "payload", "filling", "headers", "rate", "turns"

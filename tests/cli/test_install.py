@@ -55,6 +55,7 @@ def test_the_wheel_holds_every_file_that_a_command_reads(wheel: Path) -> None:
         "history",
         "scenarios",
         "suites",
+        "workers",
     )
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     paths += (ROOT / "docs").rglob("*.md")

@@ -22,10 +22,10 @@ from harness.run.liveness import CHECK_EVERY_S, HangDetector, SendSegments
 from harness.rundir import RunDir
 from harness.systems import DEFAULT
 from harness.workers import known_workers, load_worker
-from harness.workers.python_kit.worker_kit import payload
 from harness.workers.spec import WorkerSpec
 from tests.live.cluster_rig import ClusterPool, wait_until
 from tests.page_worker import write_page_worker
+from workers.python_kit.worker_kit import payload
 
 pytestmark = pytest.mark.live
 

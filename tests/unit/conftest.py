@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-WORKERS = Path(__file__).resolve().parents[2] / "harness/workers"
+WORKERS = Path(__file__).resolve().parents[2] / "workers"
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ TREE = (
     "suites",
     "compose",
     "scenarios",
+    "workers",
 )
 SCENARIO = """\
 name: mine

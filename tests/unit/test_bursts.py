@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.workers.python_kit.worker_kit import layouts as lay
-from harness.workers.python_kit.worker_kit import payload
-from harness.workers.python_kit.worker_kit.bursts import BURST, OpenRows, Payloads
-from harness.workers.python_kit.worker_kit.payload import Sizes
-from harness.workers.python_kit.worker_kit.schedule import Schedule
-from harness.workers.python_kit.worker_kit.spec import Lane
+from workers.python_kit.worker_kit import layouts as lay
+from workers.python_kit.worker_kit import payload
+from workers.python_kit.worker_kit.bursts import BURST, OpenRows, Payloads
+from workers.python_kit.worker_kit.payload import Sizes
+from workers.python_kit.worker_kit.schedule import Schedule
+from workers.python_kit.worker_kit.spec import Lane
 
 TAG, INSTANCE, NOW_NS = 0xC0FFEE01, 0xFFFF_FFF0, 2**50 + 12345
 AT = lay.SEGMENT_HEADER_BYTES

@@ -16,12 +16,12 @@ import pytest
 
 from harness.records import RAW_SENDS, SEGMENT_HEADER
 from harness.workers import KIT
-from harness.workers.python_kit.worker_kit import freeze, segments
-from harness.workers.python_kit.worker_kit import layouts as lay
-from harness.workers.python_kit.worker_kit.failure import WorkerFailure
-from harness.workers.python_kit.worker_kit.names import Names
-from harness.workers.python_kit.worker_kit.protocol import Control
-from harness.workers.python_kit.worker_kit.spec import read_spec
+from workers.python_kit.worker_kit import freeze, segments
+from workers.python_kit.worker_kit import layouts as lay
+from workers.python_kit.worker_kit.failure import WorkerFailure
+from workers.python_kit.worker_kit.names import Names
+from workers.python_kit.worker_kit.protocol import Control
+from workers.python_kit.worker_kit.spec import read_spec
 
 
 def test_segments_are_numbered_full_size_and_headed(tmp_path: Path) -> None:

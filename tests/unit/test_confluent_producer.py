@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from harness.workers.python_kit.worker_kit.layouts import LOAD
+from workers.python_kit.worker_kit.layouts import LOAD
 
 MESSAGES = 5_000
 PART = {

@@ -11,7 +11,7 @@ import pytest
 
 from harness.errors import Exit
 from tests.howto import files_of
-from tests.unit.test_imports import ROOT, imports, is_worker, module_file, name_of, sources
+from tests.unit.test_imports import ROOT, imports, module_file, name_of, sources
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PARTS = (
@@ -130,8 +130,7 @@ def test_the_architecture_page_lists_every_package() -> None:
         "suites/",
     )
     packages = {package_of(path) for path in sources() if name_of(path).startswith(parts)}
-    own_folder = {package_of(path) for path in sources() if is_worker(path)} - {"harness/workers"}
-    assert sorted(rooms()) == sorted(packages - own_folder - {"analysis", "faults", "harness"})
+    assert sorted(rooms()) == sorted(packages - {"analysis", "faults", "harness"})
 
 
 def test_the_architecture_page_names_every_module_beside_packages() -> None:

@@ -197,14 +197,14 @@ Full thread dump OpenJDK 64-Bit Server VM (17.0.15+6 mixed mode):
 """
 PYTHON = """Thread 0x00007f2b (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 331 in wait
-  File "/opt/harness/workers/python_kit/worker_kit/protocol.py", line 97 in _tick
+  File "/opt/workers/python_kit/worker_kit/protocol.py", line 97 in _tick
 
 Current thread 0x00007f2c (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 327 in wait
   File "/opt/venv/lib/python3.11/site-packages/kafka/producer/kafka.py", line 733 in _wait_on_metadata
   File "/opt/venv/lib/python3.11/site-packages/kafka/producer/kafka.py", line 580 in send
-  File "/opt/harness/workers/kafka_python/producer.py", line 76 in offer
-  File "/opt/harness/workers/kafka_python/worker.py", line 50 in <module>
+  File "/opt/workers/kafka_python/producer.py", line 76 in offer
+  File "/opt/workers/kafka_python/worker.py", line 50 in <module>
 """
 
 
@@ -237,8 +237,8 @@ def test_the_call_that_waits_is_found(dump: str, stacks: int, title: str, where:
 def test_a_client_in_c_shows_the_workers_own_thread() -> None:
     found = waiting(
         "Thread 0x1 (most recent call first):\n"
-        '  File "/opt/harness/workers/confluent_kafka/producer.py", line 55 in serve\n'
-        '  File "/opt/harness/workers/confluent_kafka/worker.py", line 60 in produce\n'
+        '  File "/opt/workers/confluent_kafka/producer.py", line 55 in serve\n'
+        '  File "/opt/workers/confluent_kafka/worker.py", line 60 in produce\n'
     )
     assert found is not None
     assert found.where == "serve (producer.py:55)"

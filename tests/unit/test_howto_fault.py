@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "howto" / "add-a-fault.md"
 COPIED = (
     *("analysis", "commands", "compose", "docs", "faults"),
-    *("harness", "history", "scenarios", "suites", "tests", "cli.py"),
+    *("harness", "history", "scenarios", "suites", "tests", "workers", "cli.py"),
 )
 COPIED_TOO = ("pyproject.toml", "brokerstorm", "README.md", "CHANGELOG.md")
 

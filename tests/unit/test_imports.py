@@ -54,6 +54,7 @@ ALLOWED = {
     "docs": ("harness", "faults", "analysis", "history", "suites", "cli", "commands", "docs"),
     "tests": (
         *("harness", "faults", "analysis", "bundling", "history", "shrinking", "suites", "cli", "commands"),
+        "workers",
         "tests",
         "bench",
         "docs",
@@ -71,11 +72,11 @@ BARE = (
 )
 #: Client and broker libraries: only who talks to brokers may know them.
 CLIENT_LIBRARIES = {module for worker in known_workers().values() for module in worker.python.imports}
-CLIENT_LIBRARIES_IN = ("harness/systems", "harness/workers", "tests", "bench")
+CLIENT_LIBRARIES_IN = ("harness/systems", "harness/workers", "workers", "tests", "bench")
 SYSTEM_FILES = ROOT / "harness" / "systems"
 OURS = (
     *("cli", "commands", "harness", "faults", "analysis", "bundling", "history", "shrinking", "suites"),
-    *("bench", "docs", "launcher", "tests"),
+    *("workers", "bench", "docs", "launcher", "tests"),
 )
 
 
@@ -123,7 +124,7 @@ def is_below(module: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def is_worker(path: Path) -> bool:
-    return "harness/workers/" in name_of(path)
+    return name_of(path).startswith("workers/")
 
 
 def is_test(path: Path) -> bool:
@@ -132,7 +133,7 @@ def is_test(path: Path) -> bool:
 
 def test_workers_import_only_their_client_and_the_kit() -> None:
     """They run in environments of their own, beside a library of any age."""
-    workers = ROOT / "harness" / "workers"
+    workers = ROOT / "workers"
     wrong = []
     for path in sorted(workers.glob("*/**/*.py")):
         folder = workers / path.relative_to(workers).parts[0]
@@ -210,9 +211,7 @@ def test_only_the_modules_of_a_system_name_it() -> None:
     wrong = [
         f"{name_of(path)}:{node.lineno} says {node.value!r}"
         for path in sources()
-        if name_of(path).startswith(parts)
-        and (not is_worker(path) or path.parent.name == "workers")
-        and SYSTEM_FILES not in path.parents
+        if name_of(path).startswith(parts) and SYSTEM_FILES not in path.parents
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Constant) and node.value in SYSTEMS
     ]
@@ -245,7 +244,7 @@ def test_imports_make_no_circle(unit: Callable[[Path], str]) -> None:
     """Late imports inside functions count, too: they hide a circle, they do not remove it."""
     arrows: dict[str, set[str]] = defaultdict(set)
     for path in sources():
-        if (is_worker(path) and path.parent.name != "workers") or is_test(path):
+        if is_worker(path) or is_test(path):
             continue
         targets = (module_file(module) for _, module in imports(path) if is_below(module, OURS))
         arrows[unit(path)] |= {unit(target) for target in targets if target is not None}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.workers.python_kit.worker_kit import layouts as lay
-from harness.workers.python_kit.worker_kit import payload
+from workers.python_kit.worker_kit import layouts as lay
+from workers.python_kit.worker_kit import payload
 
 u32 = st.integers(0, 2**32 - 1)
 payloads = st.builds(

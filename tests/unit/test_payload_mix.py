@@ -15,7 +15,7 @@ from harness.plan.model import Plan
 from harness.run.worker_specs import Endpoints, producer_spec
 from harness.rundir import RunDir
 from harness.scenario.model import Scenario
-from harness.workers.python_kit.worker_kit import payload
+from workers.python_kit.worker_kit import payload
 
 
 def plan_of(payload: Any) -> Plan:

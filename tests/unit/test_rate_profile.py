@@ -26,8 +26,8 @@ from harness.plan.profile import mean_rate_per_s, share_at, shares_over, spans_n
 from harness.progress.view import RunView, load_figures
 from harness.scenario.file import load_scenario
 from harness.scenario.model import Scenario
-from harness.workers.python_kit.worker_kit.schedule import Schedule
 from tests.unit.test_verdict import GRID, LOAD_END, ZERO, S, facts, traffic, verdict_of
+from workers.python_kit.worker_kit.schedule import Schedule
 
 SHAPES: dict[str, tuple[dict[str, Any], float]] = {
     "ramp": ({"ramp": {"from": "20%", "over": "5s"}}, 0.8),

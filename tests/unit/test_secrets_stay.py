@@ -14,10 +14,10 @@ from harness.connections.security import Security
 from harness.errors import WorkerError
 from harness.run.worker_process import WorkerProcess
 from harness.workers import known_workers, load_worker
-from harness.workers.python_kit.worker_kit import error_texts
-from harness.workers.python_kit.worker_kit.names import Names
-from harness.workers.python_kit.worker_kit.spec import secured
 from harness.workers.security import VARIABLE, SecureOptions, handed_over
+from workers.python_kit.worker_kit import error_texts
+from workers.python_kit.worker_kit.names import Names
+from workers.python_kit.worker_kit.spec import secured
 
 #: What shells, JSON, JAAS and URLs write in another way is in it.
 MARK = "s3kr1t"

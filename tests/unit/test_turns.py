@@ -15,7 +15,7 @@ from harness.plan.model import Plan
 from harness.plan.turns import TURNS, turns_of
 from harness.scenario.checks import problems
 from harness.scenario.model import Scenario
-from harness.workers.python_kit.worker_kit.spec import Lane, Turns
+from workers.python_kit.worker_kit.spec import Lane, Turns
 
 
 def plan_of(producer: dict[str, Any], topics: Any = None, seed: int = 1) -> Plan:

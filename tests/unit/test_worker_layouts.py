@@ -11,8 +11,8 @@ from harness import records
 from harness.contract.running import GOLDEN, self_test
 from harness.workers import known_workers
 from harness.workers.environments import is_beside
-from harness.workers.python_kit.worker_kit import layouts as lay
 from harness.workers.spec import WorkerSpec
+from workers.python_kit.worker_kit import layouts as lay
 
 
 def distinct(layout: struct.Struct) -> list[object]:

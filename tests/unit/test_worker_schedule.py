@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.workers.python_kit.worker_kit.schedule import Lateness, Schedule
-from harness.workers.python_kit.worker_kit.spec import lanes
+from workers.python_kit.worker_kit.schedule import Lateness, Schedule
+from workers.python_kit.worker_kit.spec import lanes
 
 rates = st.one_of(st.integers(1, 2_000_000).map(float), st.floats(0.5, 2e6))
 MS = 1_000_000
