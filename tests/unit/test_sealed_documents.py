@@ -1,4 +1,4 @@
-"""A plan, manifest or other document that judging reads and that is gone or changed proves nothing: it is under seal."""
+"""A document that judging reads is under seal: a plan or manifest that is gone or changed proves nothing."""
 
 from __future__ import annotations
 
