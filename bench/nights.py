@@ -23,11 +23,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from math import exp, sqrt
 from pathlib import Path
 from statistics import median
+from typing import Final
 
 from history.changes import Change, Story, story_of
 from history.page import write_suite_page
@@ -52,6 +54,7 @@ class Cell:
     rates: tuple[float, float] = (0.0, 0.0)
     slower: float = 1.0
     drift: float = 0.0  # of p99 a night
+    wanders: float = 0.0  # standard deviation of a level of its own that drifts from night to night
     is_control: bool = False
 
 
@@ -76,22 +79,59 @@ def night_of(number: int) -> str:
     return (FIRST + timedelta(days=number)).isoformat()
 
 
-def simulated(seed: int, *, nights: int = NIGHTS, rounds: int = 3) -> tuple[list[Cell], list[Round]]:
+@dataclass(frozen=True, slots=True)
+class World:
+    """What goes together: share of nights whose rounds share their fate; standard deviation of the machine's
+    speed, which drifts from night to night (AR(1), as ``Cell.wanders``)."""
+
+    fate: float = 0.0
+    machine: float = 0.0
+    persistence: float = 0.8
+
+
+INDEPENDENT: Final = World()
+
+
+def wandering(dice: random.Random, spread: float, persistence: float) -> Iterator[float]:
+    """A stationary AR(1) of that standard deviation."""
+    level = dice.gauss(0, spread)
+    while True:
+        yield level
+        level = persistence * level + dice.gauss(0, spread * sqrt(1 - persistence**2))
+
+
+def simulated(
+    seed: int,
+    *,
+    nights: int = NIGHTS,
+    rounds: int = 3,
+    world: World = INDEPENDENT,
+    every: Sequence[Cell] = (),
+) -> tuple[list[Cell], list[Round]]:
     """(cells with their truth, every round)."""
     dice = random.Random(seed)
-    every = cells(dice, nights)
+    every = list(every) or cells(dice, nights)
+    # Of their own dice: an independent world is drawn as it always was.
+    apart = random.Random(f"{seed} drift")
+    levels = {cell.name: wandering(apart, cell.wanders, world.persistence) for cell in every}
+    of_machine = wandering(apart, world.machine, world.persistence)
     made = []
     for night in range(nights):
-        machine = 1.6 if night % 40 in (20, 21, 22) else 1.0
+        machine = (1.6 if night % 40 in (20, 21, 22) else 1.0) * exp(next(of_machine))
         for cell in every:
             odd = 5.0 if dice.random() < 0.02 else 1.0
-            made += [_round(dice, cell, night, number, machine, odd) for number in range(1, rounds + 1)]
+            level = machine * exp(next(levels[cell.name]))
+            fate = apart.random() if apart.random() < world.fate else None
+            made += [_round(dice, cell, night, number, level, odd, fate) for number in range(1, rounds + 1)]
     return every, made
 
 
-def _round(dice: random.Random, cell: Cell, night: int, number: int, machine: float, odd: float) -> Round:
+def _round(
+    dice: random.Random, cell: Cell, night: int, number: int, machine: float, odd: float, fate: float | None
+) -> Round:
     has_turned = night >= cell.turn and cell.turn > 0
-    hit = dice.random() < cell.rates[has_turned]
+    luck = dice.random()
+    hit = (luck if fate is None else fate) < cell.rates[has_turned]
     slower = (cell.slower if has_turned else 1.0) * (1 + cell.drift) ** max(0, night - cell.turn)
     p99 = 80.0 * slower * machine * dice.lognormvariate(0, 0.08 * odd)
     lost = Found(

@@ -20,6 +20,8 @@ _CLEARLY: Final = 0.05
 _SHARE: Final = 0.5
 #: Nights of a control cell on either side that a shift can be seen in.
 _NIGHTS: Final = 2
+#: A night of a control cell is odd when it lies this many median deviations from its level.
+_ODD: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,19 @@ class Controls:
         return self._offsets[key]
 
     def _offset(self, metric: Metric, nights: Sequence[str]) -> np.ndarray:
-        """By night, what the machine adds to the logarithm of a metric: the steps of the control cells, on
-        average; zero where there is no control."""
+        """By night, what the machine adds to the logarithm of a metric: the steps of the control cells and
+        their odd nights, on average; zero where there is no control."""
         added = np.zeros((max(1, len(self.cells)), len(nights)))
         for row, control in zip(added, sorted(self.cells), strict=False):
             known = self.levels.get((control, metric.name), {})
             common = [index for index, night in enumerate(nights) if night in known]
             if common:
-                steps = steps_of(logs_of([known[nights[index]] for index in common], metric))
-                row[:] = np.interp(range(len(nights)), common, steps - np.median(steps))
+                logs = logs_of([known[nights[index]] for index in common], metric)
+                steps = steps_of(logs)
+                rest = logs - steps
+                is_odd = np.abs(rest) > _ODD * max(float(np.median(np.abs(rest))), 0.01)
+                curve = np.where(is_odd, logs, steps) - np.median(steps)
+                row[:] = np.interp(range(len(nights)), common, curve)
         mean: np.ndarray = added.mean(axis=0)
         return mean
 

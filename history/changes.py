@@ -4,7 +4,8 @@ The history is read night by night, as if each morning's page were written again
 depends on that morning's history alone, so a page says the same when it is made twice.
 
 Of all series that are tested on a morning, Holm's method keeps the chance of telling any false change at
-`ALPHA` for classes and for figures; bench/nights.py measures what is left of it.
+`ALPHA` for classes and for figures; bench/nights.py measures what is left of it. What would be told if rounds
+and nights were independent is tested again with what the history says of that (`history.dependence`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache, partial
 from math import exp
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ import numpy as np
 
 from analysis.verdict.statistics import clopper_pearson, holm
 from history.blame import Controls, differences
+from history.dependence import Drift, Within
 from history.detect import LONGEST, Split, logs_of, split_of_hits, split_of_level
 from history.rounds import Round
 from history.series import METRICS, Metric, Tally, figures, tallies, total
@@ -123,6 +126,7 @@ class _Series:
     nights: list[str]
     values: list[Any]
     start: int = 0
+    running: list[Within] = field(default_factory=list)  # of hits, over its first nights
     direction: int = 0  # of the last change: +1 up, -1 down
 
     def stretch(self, night: str, longest: int | None = None) -> tuple[int, list[Any]] | None:
@@ -133,28 +137,27 @@ class _Series:
         start = self.start if longest is None else max(self.start, end + 1 - longest)
         return start, self.values[start : end + 1]
 
+    def within(self, before: str) -> Within:
+        """How its rounds went together on the nights before one."""
+        return self.running[bisect_left(self.nights, before)]
+
 
 def story_of(rounds: Sequence[Round]) -> Story:
     """Read a suite's rounds night by night. Pure: the same rounds, the same story."""
     nights = sorted({row.night for row in rounds})
-    hits = [_Series(*key, list(n), list(n.values())) for key, n in tallies(rounds).items()]
+    hits = [
+        _Series(*key, list(n), list(n.values()), running=Within.running([*n.values()]))
+        for key, n in tallies(rounds).items()
+    ]
     levels = [_Series(*key, list(n), list(n.values())) for key, n in figures(rounds).items()]
     controls = Controls.of(rounds)
     metrics = {metric.name: metric for metric in METRICS}
     changes: list[Change] = []
     comparisons = {"class": 0, "figure": 0}
     for night in nights:
-        told, comparisons["class"] = _told(
-            hits, night, "class", None, lambda _, __, stretch: split_of_hits(stretch)
-        )
+        told, comparisons["class"] = _classes_told(hits, night)
         changes += [_class_change(*each, night=night, controls=controls, rounds=rounds) for each in told]
-        told, comparisons["figure"] = _told(
-            levels,
-            night,
-            "figure",
-            LONGEST,
-            lambda series, first, values: _split_of_figures(series, first, values, metrics, controls),
-        )
+        told, comparisons["figure"] = _figures_told(levels, night, metrics, controls)
         changes += [
             _figure_change(
                 *each, night=night, metric=metrics[each[0].subject], controls=controls, rounds=rounds
@@ -168,38 +171,85 @@ def story_of(rounds: Sequence[Round]) -> Story:
 _Told = tuple[_Series, int, list[Any], Split]
 
 
-def _told(
-    every: Sequence[_Series],
-    night: str,
-    kind: str,
-    longest: int | None,
-    split: Callable[[_Series, int, list[Any]], Split | None],
-) -> tuple[list[_Told], int]:
-    """The series that change this morning, with the stretch's first index; and how many were tested."""
+def _classes_told(every: Sequence[_Series], night: str) -> tuple[list[_Told], int]:
+    """The series of hits that change this morning, with the stretch's first index; how many were tested."""
     tested: list[_Told] = []
     for series in every:
-        stretch = series.stretch(night, longest)
-        found = split(series, *stretch) if stretch else None
+        stretch = series.stretch(night)
+        found = split_of_hits(stretch[1]) if stretch else None
         if stretch and found:
             tested.append((series, *stretch, found))
+
+    def careful() -> Callable[[_Told], Split]:
+        within = {id(series): series.within(night) for series in every}
+        pooled = sum(within.values(), Within())
+
+        def split(each: _Told) -> Split:
+            series, first, values, _ = each
+            others = pooled - within[id(series)]
+
+            def correlation(width: int) -> float:
+                return series.running[first + len(values) - width].correlation(others)
+
+            return split_of_hits(values, correlation) or each[3]
+
+        return split
+
+    return _proved(tested, ALPHA["class"], careful), len(tested)
+
+
+def _figures_told(
+    every: Sequence[_Series], night: str, metrics: Mapping[str, Metric], controls: Controls
+) -> tuple[list[_Told], int]:
+    """As `_classes_told`, of figures: without what the machine added to them."""
+    logs: dict[int, np.ndarray] = {}
+    tested: list[_Told] = []
+    for series in every:
+        if stretch := series.stretch(night, LONGEST):
+            metric = metrics[series.subject]
+            logs[id(series)] = _own_logs(series, *stretch, metric, controls)
+            if found := split_of_level(logs[id(series)], metric.least):
+                tested.append((series, *stretch, found))
+
+    def careful() -> Callable[[_Told], Split]:
+        by_metric = {
+            name: [id(each) for each in every if each.subject == name and id(each) in logs]
+            for name in metrics
+        }
+
+        @cache
+        def drift(metric: str) -> Drift:
+            return Drift([logs[each] for each in by_metric[metric]])
+
+        def split(each: _Told) -> Split:
+            own, metric = id(each[0]), each[0].subject
+            variogram = partial(drift(metric).variogram, by_metric[metric].index(own))
+            return split_of_level(logs[own], metrics[metric].least, variogram) or each[3]
+
+        return split
+
+    return _proved(tested, ALPHA["figure"], careful), len(tested)
+
+
+def _proved(
+    tested: Sequence[_Told], alpha: float, careful: Callable[[], Callable[[_Told], Split]]
+) -> list[_Told]:
+    """Those that Holm's method leaves; what it leaves is tested again with what the history says of how far
+    rounds and nights go together, which raises p."""
+    told = _left(tested, alpha)
+    if not told:
+        return []
+    again, candidates = careful(), {id(each[0]) for each in told}
+    return _left([(*each[:3], again(each)) if id(each[0]) in candidates else each for each in tested], alpha)
+
+
+def _left(tested: Sequence[_Told], alpha: float) -> list[_Told]:
     adjusted = holm([each[3].p for each in tested])
     return [
         (series, first, values, Split(found.at, p))
         for (series, first, values, found), p in zip(tested, adjusted, strict=True)
-        if p <= ALPHA[kind]
-    ], len(tested)
-
-
-def _split_of_figures(
-    series: _Series,
-    first: int,
-    stretch: list[float],
-    metrics: Mapping[str, Metric],
-    controls: Controls,
-) -> Split | None:
-    """The split of a cell's figures, without what the machine added to them."""
-    metric = metrics[series.subject]
-    return split_of_level(_own_logs(series, first, stretch, metric, controls), metric.least)
+        if p <= alpha
+    ]
 
 
 def _own_logs(

@@ -10,10 +10,10 @@ through one series; `analysis.verdict.statistics.holm` then corrects for the num
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log, sqrt
+from math import ceil, floor, log, sqrt
 from typing import Final
 
 import numpy as np
@@ -43,8 +43,12 @@ class Split:
     p: float
 
 
-def split_of_hits(nights: Sequence[Tally]) -> Split | None:
-    """The most telling split of a stretch; None where no split can tell anything (no hit, or only hits)."""
+def split_of_hits(nights: Sequence[Tally], correlation: Callable[[int], float] | None = None) -> Split | None:
+    """The most telling split of a stretch; None where no split can tell anything (no hit, or only hits).
+
+    Args:
+        correlation: last nights -> that of two rounds of a night, as the nights before say; None = 0.
+    """
     whole = total(nights)
     if whole.hits in (0, whole.rounds):
         return None
@@ -56,10 +60,29 @@ def split_of_hits(nights: Sequence[Tally]) -> Split | None:
     for width in windows:
         after = total([after, *nights[len(nights) - width : len(nights) - taken]])
         taken = width
-        p_values.append(
-            _fisher(after.hits, after.rounds, whole.hits - after.hits, whole.rounds - after.rounds)
-        )
+        before = Tally(whole.hits - after.hits, whole.rounds - after.rounds)
+        p = _fisher(after.hits, after.rounds, before.hits, before.rounds)
+        if correlation is not None:
+            p = max(p, _of_nights(p, before, after, len(nights) - width, width, correlation(width)))
+        p_values.append(p)
     return Split(_likeliest(nights), min(1.0, min(p_values) * len(windows)))
+
+
+def _of_nights(p: float, before: Tally, after: Tally, nights: int, width: int, correlation: float) -> float:
+    """p where rounds of a night go together: between that of rounds and that of whole nights.
+
+    The rounds of a night are worth 1 + (rounds - 1) x correlation times less (the design effect), and the
+    logarithm of p is in proportion to what they are worth.
+    """
+    rounds = (before.rounds + after.rounds) / (nights + width)
+    if rounds <= 1.0 or correlation <= 0.0:
+        return p
+    share = (1 - 1 / (1 + (rounds - 1) * correlation)) / (1 - 1 / rounds)
+    old, new = before.hits * nights / before.rounds, after.hits * width / after.rounds
+    is_up = after.hits * before.rounds > before.hits * after.rounds
+    least = (ceil(old), floor(new)) if is_up else (floor(old), ceil(new))
+    of_nights = _fisher(least[1], width, least[0], nights)
+    return float(p ** (1 - share) * of_nights**share)
 
 
 def _likeliest(nights: Sequence[Tally]) -> int:
@@ -80,12 +103,17 @@ def _log_likelihood(tally: Tally) -> float:
     return sum(n * log(n / tally.rounds) for n in (hits, misses) if n)
 
 
-def split_of_level(logs: np.ndarray, least: float) -> Split | None:
+def split_of_level(
+    logs: np.ndarray, least: float, variogram: Callable[[int], np.ndarray] | None = None
+) -> Split | None:
     """The best split of a stretch of logarithms, one a night; None where the stretch is too short.
 
     Levels that differ by less than the factor ``least`` are no change, whatever the test says: p is 1.
 
     The later nights are tested without the one that stands out most: no single odd night makes a change.
+
+    Args:
+        variogram: split -> as of `history.dependence.Drift`; None = nights are independent.
     """
     found = _best_split(logs, BEFORE)
     if found is None:
@@ -93,10 +121,15 @@ def split_of_level(logs: np.ndarray, least: float) -> Split | None:
     at, splits = found
     before, after = logs[:at], logs[at:]
     is_up = after.mean() > before.mean()
-    rest = np.delete(after, int(np.argmax(after) if is_up else np.argmin(after)))
+    odd = int(np.argmax(after) if is_up else np.argmin(after))
+    rest = np.delete(after, odd)
     if (rest.mean() - before.mean()) * (1 if is_up else -1) < log(least):
         return Split(at, 1.0)
-    return Split(at, min(1.0, _t_test(before, rest) * splits))
+    p = _t_test(before, rest)
+    if variogram is not None:
+        nights = np.delete(np.arange(len(logs)), at + odd)
+        p = max(p, _t_test_of_drift(logs[nights], at, nights, variogram(at)))
+    return Split(at, min(1.0, p * splits))
 
 
 def steps_of(logs: np.ndarray) -> np.ndarray:
@@ -128,6 +161,31 @@ def shift_p(logs: np.ndarray, at: int) -> tuple[float, float]:
 def logs_of(values: Sequence[float], metric: Metric) -> np.ndarray:
     made: np.ndarray = np.log(np.maximum(np.asarray(values, dtype=float), metric.floor))
     return made
+
+
+def _t_test_of_drift(logs: np.ndarray, at: int, nights: np.ndarray, variogram: np.ndarray) -> float:
+    """Two-sided p of the two-sample t where the level wanders: the variance of the difference of the means
+    and that within the parts are what the variogram says, the degrees of freedom those of Satterthwaite.
+
+    Args:
+        nights: when each of ``logs`` was measured.
+    """
+    parts = np.zeros(len(logs), dtype=int)
+    parts[at:] = 1
+    likeness = -variogram[np.abs(nights[:, None] - nights[None, :])]  # a covariance, but for a constant
+    weights = np.where(parts, 1 / (len(logs) - at), -1 / at)
+    averaging = np.where(parts[:, None] == parts[None, :], np.abs(weights)[:, None], 0.0)
+    centring = np.eye(len(logs)) - averaging
+    # Neighbours differ by what is not drift: as many degrees of freedom as independent nights have, nearly.
+    steps = np.diff(centring, axis=0)[np.diff(parts) == 0]
+    of_steps, of_levels = steps @ likeness @ steps.T, centring @ likeness @ centring.T
+    degrees = float(of_steps.trace() ** 2 / (of_steps * of_steps).sum())
+    spread = max(
+        float(((each @ logs) ** 2).sum() / made.trace())
+        for each, made in ((steps, of_steps), (centring, of_levels))
+    )
+    error = sqrt(max(spread, _LEAST_SPREAD**2) * float(weights @ likeness @ weights))
+    return student_p(float(weights @ logs) / error, degrees)
 
 
 def _t_test(before: np.ndarray, after: np.ndarray) -> float:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
-from bench.nights import Score, simulated
-from history.changes import Change, Standing, Story, story_of
+from bench.nights import Cell, Score, World, simulated
+from history.changes import ALPHA, Change, Standing, Story, story_of
+from history.dependence import Drift, Within
 from history.rounds import Round
+from history.series import Tally
 from tests.history_samples import LOST, a_night, a_round, noisy
 
 NIGHTS = 20
@@ -178,6 +182,44 @@ def test_a_page_of_an_earlier_morning_is_told_again_as_it_was() -> None:
     assert later == earlier
 
 
+CELLS = [*(Cell(f"c{n}", "", rates=(0.05, 0.05)) for n in range(9)), Cell("control", "", is_control=True)]
+WANDERING = [replace(cell, rates=(0.0, 0.0), wanders=0.0 if cell.is_control else 0.3) for cell in CELLS]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("cells", "world"),
+    [
+        pytest.param(CELLS, World(fate=1.0), id="the rounds of a night share their fate"),
+        pytest.param(CELLS, World(fate=0.5), id="those of every other night do"),
+        pytest.param(WANDERING, World(), id="figures drift from night to night"),
+        pytest.param(CELLS, World(machine=0.3), id="the machine drifts, and the control cell with it"),
+    ],
+)
+def test_false_alarms_stay_below_what_is_promised(cells: list[Cell], world: World) -> None:
+    """Of mornings, in worlds where nothing changes; with independence taken for granted up to 85 of 100 cry."""
+    mornings, told = 0, {"class": 0, "figure": 0}
+    for seed in range(2):
+        story = story_of(simulated(seed, world=world, every=cells)[1])
+        mornings += len(story.nights)
+        for kind in told:
+            own = {change.told for change in story.changes if change.kind == kind and not change.machine}
+            told[kind] += len(own)
+    assert told["class"] <= ALPHA["class"] * mornings
+    assert told["figure"] <= ALPHA["figure"] * mornings
+
+
+def test_independent_rounds_and_nights_are_seen_to_be() -> None:
+    dice = Random(3)
+    nights = [Tally(sum(dice.random() < 0.3 for _ in range(3)), 3) for _ in range(400)]
+    together = [Tally(3 * (each.hits > 1), 3) for each in nights]
+    assert Within.running(nights)[-1].correlation(Within()) < 0.1
+    assert Within.running(together)[-1].correlation(Within()) > 0.9
+    level = np.array([dice.gauss(0, 1) for _ in range(60)])
+    assert Drift([level]).variogram(0, 0)[1:].max() < 1.5
+    assert Drift([level.cumsum()]).variogram(0, 0)[8] > 4
+
+
 @pytest.mark.long
 def test_of_a_simulated_season_the_true_changes_are_told_and_hardly_any_other() -> None:
     """Whole figures, over many seasons: docs/explanation/what-changed.md."""
@@ -185,4 +227,6 @@ def test_of_a_simulated_season_the_true_changes_are_told_and_hardly_any_other() 
     cells, rounds = simulated(1, nights=80)
     score.add(cells, story_of(rounds))
     assert score.missed.total() - score.missed["p99 drifts 1 % a night"] <= 2
+    assert score.delays["regression to 100 %"] == [1, 1]
+    assert max(score.delays["p99 doubles"]) <= 4
     assert len(score.false) <= 2
