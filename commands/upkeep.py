@@ -149,7 +149,8 @@ def _fetch_images(
 ) -> dict[str, str]:
     """The compose plugin, an image a cluster, and that of a proxy between nodes; name -> what it is."""
     from harness.clusters import spec_of
-    from harness.clusters.docker import compose_plugin, engine, standin
+    from harness.clusters.docker import engine
+    from harness.clusters.images import compose_plugin, standin
 
     with closing(engine.connect()) as client:
         found = {"compose plugin": compose_plugin.ensure(on_progress=report).text}

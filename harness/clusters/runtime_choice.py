@@ -13,9 +13,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from harness.clusters.assembly import why_no_containers
-from harness.clusters.docker import compose_plugin
 from harness.clusters.docker.engine import connect
 from harness.clusters.docker.images import can_pull, missing
+from harness.clusters.images import compose_plugin
 from harness.clusters.layout.addresses import state_folder
 from harness.clusters.layout.compose import ClusterSpec
 from harness.errors import BrokerstormError

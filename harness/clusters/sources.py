@@ -134,7 +134,8 @@ class ContainerSource(Source):
 
     @classmethod
     def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
-        from harness.clusters.docker import compose_plugin, engine, images
+        from harness.clusters.docker import engine, images
+        from harness.clusters.images import compose_plugin
 
         if reason := why_no_containers(spec):
             raise UsageError(f"no containers: {reason}", hint="use --runtime process")

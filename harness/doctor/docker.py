@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters import spec_of
-from harness.clusters.docker import compose_plugin, engine, images, standin
+from harness.clusters.docker import engine, images
+from harness.clusters.images import compose_plugin, standin
 from harness.clusters.layout.compose import ClusterSpec
 from harness.doctor.machine import Check
 from harness.errors import EnvironmentNotReady

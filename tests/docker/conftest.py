@@ -14,8 +14,8 @@ import pytest
 from filelock import FileLock
 
 from harness.clusters import spec_of
-from harness.clusters.docker import compose_plugin, standin
 from harness.clusters.docker import engine as docker_engine
+from harness.clusters.images import compose_plugin, standin
 from harness.errors import EnvironmentNotReady
 from tests.docker import engine_rig
 from tests.machine import alone

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from harness.clusters import spec_of
-from harness.clusters.docker import images, standin
+from harness.clusters.docker import images
+from harness.clusters.images import standin
 from harness.errors import EnvironmentNotReady
 from harness.waiting import wait_until
 

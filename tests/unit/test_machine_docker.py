@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from harness.clusters import spec_of
-from harness.clusters.docker import base_image, compose_plugin, standin
 from harness.clusters.docker import engine as docker_engine
 from harness.clusters.docker import images as docker_images
+from harness.clusters.images import base_image, compose_plugin, standin
 from harness.doctor import docker, machine
 from harness.errors import EnvironmentNotReady, Exit
 

@@ -22,6 +22,8 @@ from harness.waiting import wait_while
 
 LABEL = "brokerstorm.run"
 SERVICE_LABEL = "com.docker.compose.service"
+#: Of an image that we made.
+STANDIN_LABEL = "brokerstorm.standin"
 START_HINT = "start it (`systemctl start docker`, or `dockerd`), or use --runtime process"
 _DEFAULT_SOCKET = "/var/run/docker.sock"
 _TIMEOUT_S = 30

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.clusters.docker import engine, namespaces
-from harness.clusters.docker.base_image import STANDIN_LABEL
-from harness.clusters.docker.engine import asking
+from harness.clusters.docker.engine import STANDIN_LABEL, asking
 from harness.clusters.docker.mesh_map import net_of
 from harness.clusters.network import toxiproxy
 from harness.clusters.nodes.node_process import NodeFolder, telling_lines

@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.clusters.docker.wiring import env_text
 from harness.clusters.layout.compose import ClusterSpec
@@ -63,20 +64,14 @@ def up(
         raise EnvironmentNotReady(f"cannot write {env_file}: {error.strerror}") from error
     # What a user's shell has under these names must not win over the file.
     inherited = {name: value for name, value in environment.items() if name not in values}
-    command = _command(files, env_file, spec.topology)
     try:
-        # A session of its own keeps Ctrl-C from reaching the plugin before we decided what to do; the run id
-        # in its environment is how `clean` finds it when we are killed.
-        subprocess.run(
-            [*command, "up", "--detach", *services],
-            capture_output=True,
-            check=True,
-            cwd=folder,
-            env={**inherited, RUN_ID: values["BROKERSTORM_RUN_ID"]},
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            timeout=_UP_S,
-        )
+        _compose(
+            [str(file) for file in files],
+            env_file,
+            spec.topology,
+            list(services),
+            {**inherited, RUN_ID: values["BROKERSTORM_RUN_ID"]},
+        ).start()
     except subprocess.CalledProcessError as error:
         raise _refused(
             error.stderr.decode(errors="replace") + error.stdout.decode(errors="replace")
@@ -91,18 +86,36 @@ def up(
         ) from None
 
 
-def _command(files: Sequence[Path], env_file: Path, topology: str) -> list[str]:
-    """The plugin's command as testcontainers writes it, for these files and profile."""
+def _compose(
+    files: list[str], env_file: Path, topology: str, services: list[str], environment: Mapping[str, str]
+) -> Any:
+    """testcontainers' `DockerCompose` of these files, which runs the plugin as we need it."""
     from testcontainers.compose import DockerCompose
 
-    command: list[str] = DockerCompose(
+    class Compose(DockerCompose):  # type: ignore[misc]
+        def _run_command(self, cmd: list[str], context: str | None = None) -> Any:
+            # A session of its own keeps Ctrl-C from reaching the plugin before we decided what to do; the run
+            # id in its environment is how `clean` finds it when we are killed.
+            return subprocess.run(
+                cmd,
+                capture_output=True,
+                check=True,
+                cwd=context or self.context,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                timeout=_UP_S,
+            )
+
+    return Compose(
         context=env_file.parent,
-        compose_file_name=[str(file) for file in files],
+        compose_file_name=files,
         env_file=str(env_file),
         profiles=[topology] if topology else None,
         docker_command_path="docker",
-    ).docker_compose_command()
-    return command
+        services=services or None,
+        wait=False,
+    )
 
 
 def _refused(output: str) -> CannotCompose:

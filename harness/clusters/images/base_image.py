@@ -17,12 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.clusters.docker.engine import asking
+from harness.clusters.docker.engine import STANDIN_LABEL, asking
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.jars import Progress
 
 REPOSITORY = "brokerstorm/base"
-STANDIN_LABEL = "brokerstorm.standin"
 #: What the official images have and our compose files use: bash is in every minimal system.
 PACKAGES = ("netcat-openbsd", "procps")
 JAVA_PACKAGES = {17: "openjdk-17-jre-headless", 21: "openjdk-21-jre-headless", 25: "openjdk-25-jre-headless"}

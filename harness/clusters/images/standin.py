@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.clusters.docker import base_image
-from harness.clusters.docker.base_image import STANDIN_LABEL
-from harness.clusters.docker.engine import asking
+from harness.clusters.docker.engine import STANDIN_LABEL, asking
+from harness.clusters.images import base_image
 from harness.clusters.layout.compose import ClusterSpec
 from harness.errors import EnvironmentNotReady
 from harness.toolchains import jars as artifacts

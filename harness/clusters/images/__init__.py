@@ -1,0 +1,1 @@
+"""Builds images and the compose plugin where no registry answers."""
