@@ -90,7 +90,7 @@ def refuse_two_messages(path: Path, streams: Sequence[str]) -> None:
     Raises:
         UsageError: the place.
     """
-    place, message = _columns(path, _PLACE), _columns(path, (*_IDENTITY, "check"))
+    place, message = _columns(path, _PLACE), _columns(path, (*_IDENTITY, "kind", "check"))
     place[-1] = np.maximum(place[-1], 0)  # -1 is no batch, and so is 0
     order, same = _equal_in(place)
     differs = np.zeros(len(same), np.bool_)
@@ -103,7 +103,8 @@ def refuse_two_messages(path: Path, streams: Sequence[str]) -> None:
         where = f"{ledger}:{position}" if ledger else str(position)
         raise UsageError(
             f"log: {streams[stream - 1]} holds both {first} and {second} at position {where}",
-            hint="a log has one message at a position; is the position of another partition, or made up?",
+            hint="a log has one message at a position (Pulsar: and index in the batch, column batch); is it "
+            "that of another partition, or made up?",
         )
 
 
