@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import duckdb
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.records import SEALED
 from harness.rundir import RunDir
 

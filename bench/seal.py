@@ -27,7 +27,7 @@ MAX_BYTES_A_SEND: Final = 15
 _SEAL: Final = """
 import json, sys
 from pathlib import Path
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.rundir import RunDir
 from harness.seal.seal import seal
 

@@ -15,7 +15,7 @@ from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import is_own
 
 if TYPE_CHECKING:
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
 #: Of a fresh seed.

@@ -34,7 +34,7 @@ from harness.rundir import RunDir, new_run
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
     from harness.run.campaign import Campaign
 

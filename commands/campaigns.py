@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
     from harness.clusters.external import Stranger
     from harness.clusters.runtime_choice import Choice
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
     from harness.protocols.cluster import Cluster
     from harness.protocols.faulting import FaultInjector

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from commands.preflight import Preflight
     from faults import Timeline
-    from harness.plan.model import ConsumerPlan, Plan, ProducerPlan, TopicPlan
+    from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan, TopicPlan
 
 
 Rows = list[list[str]]

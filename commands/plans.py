@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.clusters import BrokerCluster
     from harness.clusters.external import Stranger
     from harness.connections.security import Security
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
 #: A client version that is a folder of jars (`harness.workers.java_build`).
@@ -194,8 +194,8 @@ def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
         ScenarioError: they ask for a cluster that is made for them.
         UsageError: a client that cannot do what the cluster asks.
     """
+    from harness.contracts.plan import ExternalPlan
     from harness.plan.build import with_tag
-    from harness.plan.model import ExternalPlan
 
     if stranger is None:
         return [plan.model_copy(update={"external": None}) for plan in plans]
@@ -279,7 +279,7 @@ def read_plan(run: RunDir) -> Plan:
         UsageError: unreadable, or of another version.
     """
     from harness.contracts import read_document
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
 
     return read_document(run.plan, Plan)
 

@@ -18,9 +18,9 @@ from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
 if TYPE_CHECKING:
     from faults import Timeline
     from harness.clusters.external import Examined, Stranger
+    from harness.contracts.plan import Plan
     from harness.doctor.machine import Check
     from harness.plan.estimate import Estimate
-    from harness.plan.model import Plan
 
 _MB = 1_000_000
 #: Limits that let nothing happen when they are 0; ``call`` and the stalls have a meaning of their own there.

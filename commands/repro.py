@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.verdict.campaign import Campaign as Summary
     from analysis.verdict.campaign import Question, VariantResult
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
     from harness.run.campaign import Campaign
     from harness.scenario.model import Scenario

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.verdict.campaign import Campaign as Summary
     from harness.clusters.external import Stranger
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.run.campaign import Campaign, Round
 
 MAX_SEED = 1_000_000

@@ -15,7 +15,7 @@ from harness.rundir import RunDir, find_run, read_json
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
 CLEAN = "clean"

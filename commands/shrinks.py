@@ -25,7 +25,7 @@ from harness.scenario.bundled import from_anywhere
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
     from harness.run.campaign import Campaign
     from harness.scenario.model import Scenario

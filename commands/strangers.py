@@ -22,8 +22,8 @@ from harness.rundir import RunDir
 
 if TYPE_CHECKING:
     from harness.clusters.external import Examined, MadeBy, Stranger
+    from harness.contracts.plan import Plan
     from harness.doctor.machine import Check
-    from harness.plan.model import Plan
 
 
 def clean_stranger(

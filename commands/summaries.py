@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
     from analysis.verdict.campaign import Campaign, Question, RunSummary, VariantResult
     from analysis.verdict.reproduction import Answer, Asked
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.rundir import RunDir
 
 

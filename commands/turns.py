@@ -25,7 +25,7 @@ from suites.night import Ended, Night, NightDir, Turn
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
     from harness.run.campaign import Campaign
     from history.rounds import Round

@@ -22,7 +22,7 @@ from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from harness.clusters.leftovers import Leftover
-    from harness.plan.model import Plan
+    from harness.contracts.plan import Plan
     from harness.toolchains.jars import Progress
 
 DEFAULT_SCENARIO = "kafka-quick"

@@ -30,7 +30,7 @@ REDELIVERY_ORDER = "redelivery-order"
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a producer's settings promise (`harness.plan.model.PromisePlan`) and what the scenario requires.
+    """What a producer's settings promise (`contracts.plan.PromisePlan`) and what the scenario asks for.
 
     Attributes:
         delivery: durable, leader, none or unknown.

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from harness.importing.columns import SETTLEMENTS
-from harness.importing.facts import Facts, Routing
-from harness.importing.model import AllProducers, GroupSettings, ImportFile, Statement
-from harness.importing.values import Names
-from harness.plan.model import (
+from harness.contracts.plan import (
     ConsumerPlan,
     ConsumerPromise,
     LaneGroup,
@@ -18,6 +14,10 @@ from harness.plan.model import (
     PromisePlan,
     TopicPlan,
 )
+from harness.importing.columns import SETTLEMENTS
+from harness.importing.facts import Facts, Routing
+from harness.importing.model import AllProducers, GroupSettings, ImportFile, Statement
+from harness.importing.values import Names
 from harness.records import Event
 from harness.systems import System, system_of
 

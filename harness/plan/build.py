@@ -10,9 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from harness.errors import ScenarioError
-from harness.plan.load import load_fields, own_profile, threshold_plans, topic_shares, with_lives
-from harness.plan.model import (
+from harness.contracts.plan import (
     ConsumerPlan,
     LaneGroup,
     LaneMode,
@@ -20,6 +18,8 @@ from harness.plan.model import (
     ProducerPlan,
     TopicPlan,
 )
+from harness.errors import ScenarioError
+from harness.plan.load import load_fields, own_profile, threshold_plans, topic_shares, with_lives
 from harness.plan.profile import combined
 from harness.plan.rates import shared_out
 from harness.plan.settings import (

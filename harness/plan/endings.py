@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.systems import SYSTEMS
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from harness.contracts.plan import Plan
 from harness.plan.build import UNLIMITED_GUESS_PER_S
-from harness.plan.model import Plan
 from harness.plan.profile import mean_rate_per_s
 from harness.plan.rates import is_open
 from harness.records import RAW, TableId

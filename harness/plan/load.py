@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.plan.model import LifePlan, ProducerPlan, RateChoice, ThresholdPlan, TopicPlan
+from harness.contracts.plan import LifePlan, ProducerPlan, RateChoice, ThresholdPlan, TopicPlan
 from harness.scenario.model import ComesAndGoes, LoadSpec, Scenario
 from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
 from harness.scenario.profile import Table

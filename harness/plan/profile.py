@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from harness.plan.model import Plan, ProducerPlan
+from harness.contracts.plan import Plan, ProducerPlan
 
 Rows = Sequence[tuple[float, float]]
 

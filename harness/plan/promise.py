@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from harness.contracts.plan import ConsumerPromise, PromisePlan, TopicPlan
 from harness.durations import parse_seconds
 from harness.errors import ScenarioError
-from harness.plan.model import ConsumerPromise, PromisePlan, TopicPlan
 from harness.scenario.model import RequireSpec
 from harness.workers.facts import Implied, SettingFacts, TimeFacts
 from harness.workers.spec import FILE, Role, WorkerSpec

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.contracts.plan import Plan, RateStep
 from harness.errors import ScenarioError
-from harness.plan.model import Plan, RateStep
 
 
 def shared_out(rate: int, shares: Sequence[float]) -> list[int]:

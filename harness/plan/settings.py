@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.plan.model import ConsumerPromise
+from harness.contracts.plan import ConsumerPromise
 from harness.plan.promise import (
     ClientSettings,
     Consuming,

@@ -10,8 +10,8 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
+from harness.contracts.plan import Plan, ProducerPlan
 from harness.errors import ScenarioError
-from harness.plan.model import Plan, ProducerPlan
 
 #: Turns of a table: what is rarer than one in so many messages comes as often as that all the same.
 TURNS: Final = 16_384

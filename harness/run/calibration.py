@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from harness.contracts.plan import Plan, RateStep
 from harness.errors import BrokerstormError, WorkerError
 from harness.plan.build import with_tag
-from harness.plan.model import Plan, RateStep
 from harness.plan.rates import at_rate, decided, is_open
 from harness.protocols.cluster import Cluster, Progress
 from harness.run.interrupts import Interrupts

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from harness.contracts.plan import Plan, RateStep
 from harness.errors import BrokerstormError, HealError
-from harness.plan.model import Plan, RateStep
 from harness.plan.rates import is_open, rate_words
 from harness.protocols.cluster import Cluster, Progress
 from harness.protocols.faulting import FaultInjector

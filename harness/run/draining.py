@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError
-from harness.plan.model import Plan
 from harness.protocols.cluster import Admin, HasBacklogs
 from harness.run.worker_specs import group_id
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
+from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError
-from harness.plan.model import Plan
 from harness.protocols.cluster import Admin, HasLeaderships, HasPlacement
 from harness.run.periodic import PeriodicThread
 from harness.rundir import RunDir, write_jsonl

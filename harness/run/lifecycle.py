@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
-from harness.plan.model import Plan
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
 from harness.run.draining import DrainCheck

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
 from harness.errors import BrokerstormError
-from harness.plan.model import ConsumerPlan, Plan, ProducerPlan
 from harness.run.liveness import SendSegments
 from harness.run.worker_pool import NUMBER_KEYS, WorkerPool
 from harness.run.worker_process import WorkerProcess

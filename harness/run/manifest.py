@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from harness import __version__
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.rundir import RunDir, write_json
 from harness.toolchains.own_builds import own_build
 

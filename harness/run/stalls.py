@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError
 from harness.faultlog import read_faults
-from harness.plan.model import Plan
 from harness.protocols.cluster import Admin, HasBacklogs
 from harness.run.draining import waiting_for
 from harness.run.liveness import Stall, StallDetector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.protocols.cluster import Admin, HasNamespaces, SharesCluster, TopicSettings
 from harness.run.worker_specs import group_id
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.plan.model import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
 from harness.protocols.cluster import Progress
 from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
 from harness.run.liveness import Hang, HangDetector, SendSegments, Stall

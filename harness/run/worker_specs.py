@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.connections.security import Security
-from harness.plan.model import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
 from harness.plan.profile import spans_ns
 from harness.plan.turns import turns_of
 from harness.protocols.cluster import Cluster

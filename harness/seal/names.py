@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.rundir import read_jsonl
 
 _UNKNOWN: Final = -1

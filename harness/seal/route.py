@@ -14,8 +14,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from harness.contracts.plan import LaneGroup, Plan
 from harness.errors import BrokerstormError
-from harness.plan.model import LaneGroup, Plan
 
 IntArray = npt.NDArray[np.int64]
 _NO_LANE = -1

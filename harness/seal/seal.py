@@ -30,8 +30,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
 
+from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.plan.model import Plan
 from harness.records import TABLE_NAMES, TableId
 from harness.rundir import (
     MOST_ROWS_BYTES,

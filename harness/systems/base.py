@@ -49,7 +49,7 @@ class System:
         copies_default: whose number of copies counts there when its file has none.
         ask_id: what tells the id of a cluster, for people.
         mechanisms: how its clients can prove who they are (`harness.connections.security`).
-        subscription, order: how consumers read of which a plan says nothing (`harness.plan.model`).
+        subscription, order: how consumers read of which a plan says nothing (`harness.contracts.plan`).
     """
 
     name: ClassVar[str]

@@ -7,8 +7,8 @@ import time
 from collections import defaultdict
 from typing import Any, Final
 
+from harness.contracts.plan import Plan
 from harness.faultlog import FaultLog, FaultRecord
-from harness.plan.model import Plan
 from harness.plan.profile import share_at
 from harness.rundir import RunDir
 from harness.telemetry.instruments import (

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from harness.plan.model import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
 from harness.records import Check, Event, Kind, Outcome, TableId
 from harness.rundir import RunDir
 from harness.telemetry.instruments import (
@@ -37,8 +37,8 @@ NO_ANSWER: Final = "no_answer"
 MOST_TOPICS: Final = 50
 _OUTCOMES: Final = {Outcome.OK: "ok", Outcome.FAIL: "fail", Outcome.INFO: "info"}
 _ERROR_BITS: Final = 32
-#: By `harness.plan.model.ConsumerPromise.subscription`: the attribute that names who shares the messages, and
-#: what the client calls its receiving.
+#: By `ConsumerPromise.subscription`: the attribute that names who shares the messages, and what the client
+#: calls its receiving.
 _GROUPS: Final = {"group": ("messaging_consumer_group_name", "poll"), "queue": ("", "receive")}
 _SUBSCRIPTION: Final = ("messaging_destination_subscription_name", "receive")
 

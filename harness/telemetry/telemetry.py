@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.run.periodic import PeriodicThread
 from harness.rundir import RunDir
 from harness.telemetry.instruments import Now, Values

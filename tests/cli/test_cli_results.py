@@ -15,8 +15,8 @@ from cli import main
 from commands.plans import read_plan
 from commands.reading import planned_rounds
 from commands.summaries import JudgedRun, summarize
+from harness.contracts.plan import Plan
 from harness.plan.build import build_plans
-from harness.plan.model import Plan
 from harness.rundir import RunDir, point_latest, write_json
 from harness.scenario.file import load_scenario
 from tests.report_samples import failing, passing

@@ -14,7 +14,7 @@ from analysis.capture.context import Context
 from analysis.kernels import history as indexed
 from analysis.kernels.labels import place_text
 from analysis.verdict.untested import untested
-from harness.plan.model import PromisePlan
+from harness.contracts.plan import PromisePlan
 from harness.records import Check, Kind, Txn
 from tests.oracles import Facts, Hit, judge
 from tests.oracles.judging import Label, context_from, judged_tables, labels

@@ -7,8 +7,8 @@ from pathlib import Path
 from analysis.report.documents import write_result
 from analysis.report.html import write_run_page
 from commands.summaries import JudgedRun, summarize
+from harness.contracts.plan import Plan
 from harness.plan.build import build_plans
-from harness.plan.model import Plan
 from harness.rundir import RunDir, point_latest
 from harness.scenario.bundled import bundled_scenarios
 from harness.scenario.file import load_scenario

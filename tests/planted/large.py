@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.records import SEALED, Outcome, TableId
 from harness.rundir import RunDir, write_json, write_jsonl
 from tests.planted import emitting, journals, sending

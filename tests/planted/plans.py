@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.plan.model import (
+from harness.contracts.plan import (
     ConsumerPlan,
     ConsumerPromise,
     LaneGroup,

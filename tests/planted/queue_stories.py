@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.plan.model import ConsumerPromise
+from harness.contracts.plan import ConsumerPromise
 from harness.records import Event
 from tests.planted.plans import DURABLE
 from tests.planted.tiny import History

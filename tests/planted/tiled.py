@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.records import SEALED
 from harness.rundir import RunDir
 from tests.planted.pairs import Found

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.plan.model import ConsumerPromise, Plan, PromisePlan
+from harness.contracts.plan import ConsumerPromise, Plan, PromisePlan
 from harness.records import SEALED, Check, Kind, Outcome
 from harness.rundir import RunDir
 from tests.planted.plans import DURABLE, build_plan

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.records import SEALED, Check, Event
 from harness.rundir import RunDir, write_json, write_jsonl
 from harness.seal.parquet import BucketFile

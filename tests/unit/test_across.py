@@ -14,7 +14,7 @@ from analysis.capture.context_files import load_context
 from analysis.findings import Status, Verdict
 from analysis.kernels.across import FEW_ROWS, Split, judge_split, splits_of, stream_rows
 from analysis.kernels.partial import Episode
-from harness.plan.model import ConsumerPromise
+from harness.contracts.plan import ConsumerPromise
 from harness.rundir import RunDir
 from tests.planted.judged import judge_here
 from tests.planted.tiny import History

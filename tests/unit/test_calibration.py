@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.contracts.plan import Plan, RateStep
 from harness.errors import ScenarioError
 from harness.plan.build import build_plans
-from harness.plan.model import Plan, RateStep
 from harness.plan.rates import as_recorded, decided, is_open, rate_words
 from harness.run.calibration import HEADROOM, rounded, step_words, with_rates
 from harness.scenario.model import Scenario

@@ -13,7 +13,7 @@ from analysis.classes import status_of
 from analysis.findings import Status
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial, RawWitness
-from harness.plan.model import PromisePlan
+from harness.contracts.plan import PromisePlan
 from tests.oracles.judging import context_from, judged, judged_tables, labels, plain
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History

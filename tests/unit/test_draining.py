@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady
 from harness.plan.build import build_plan
-from harness.plan.model import Plan
 from harness.run import draining
 from harness.run.draining import DrainCheck, caught_up
 from harness.run.lifecycle import LiveRun

@@ -21,9 +21,9 @@ from harness.clusters.external.made import Made, made_on
 from harness.connections.file import Connection, ConnectionFile, read_connection
 from harness.connections.schema import connection_schema, new_connection
 from harness.connections.security import Security
+from harness.contracts.plan import ExternalPlan
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.build import with_tag
-from harness.plan.model import ExternalPlan
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
 from harness.rundir import RunDir, read_json

@@ -12,8 +12,8 @@ import pytest
 from analysis.findings import Result
 from analysis.kernels import episodes
 from analysis.verdict.hits_file import require_writable, write_hits
+from harness.contracts.plan import ConsumerPromise
 from harness.errors import UsageError
-from harness.plan.model import ConsumerPromise
 from harness.rundir import RunDir
 from tests.planted.judged import hits_here, judge_here
 from tests.planted.large import plant

@@ -17,9 +17,9 @@ from analysis.report.trace import trace
 from bundling.secrets import Redactor
 from commands.inventory import _run as listed
 from harness.contracts import read_document, read_rows
+from harness.contracts.plan import Plan
 from harness.errors import UsageError
 from harness.importing.source import Source
-from harness.plan.model import Plan
 from harness.rundir import RunDir, read_json, read_jsonl, write_json
 from harness.seal.seal import load_report
 from tests.planted.judged import judge_here

@@ -12,10 +12,10 @@ from analysis.findings import Result, Status, Verdict
 from analysis.report.charts import charts
 from analysis.report.terminal import latency_line
 from analysis.report.trace import trace
+from harness.contracts.plan import Plan
 from harness.errors import UsageError
 from harness.importing.capture import import_run
 from harness.importing.source import Source
-from harness.plan.model import Plan
 from harness.records import SEALED, Event
 from harness.rundir import RunDir, read_json
 from tests.planted.foreign import COLUMNS, KNOWN, description, rows_of, write_import

@@ -14,10 +14,10 @@ import faults
 from analysis.capture.context_files import context_of
 from analysis.verdict.coverage import Check, coverage
 from analysis.verdict.intended import absences_of, intended_of
+from harness.contracts.plan import Plan
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
 from harness.plan.endings import endings
-from harness.plan.model import Plan
 from harness.run.lives import ComingAndGoing, with_rest_of_load
 from harness.scenario.model import Scenario
 from harness.waiting import wait_until

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.contracts.plan import Plan
 from harness.plan.build import build_plan
 from harness.plan.estimate import estimate
-from harness.plan.model import Plan
 from harness.run.worker_specs import Endpoints, producer_spec
 from harness.rundir import RunDir
 from harness.scenario.model import Scenario

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.contracts.plan import Plan
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan, build_plans, with_tag
-from harness.plan.model import Plan
 from harness.scenario.bundled import bundled_scenarios
 from harness.scenario.file import load_scenario, variants
 from harness.scenario.model import Scenario

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.findings import Result
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.rundir import RunDir
 from harness.seal.seal import seal
 from tests.planted.judged import judge_here

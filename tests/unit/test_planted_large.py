@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.records import SEALED, Check, Event, Outcome
 from harness.rundir import RunDir, read_jsonl
 from harness.seal.seal import load_report, seal

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis.spark.task import judge_bucket
-from harness.plan.model import ConsumerPromise
+from harness.contracts.plan import ConsumerPromise
 from harness.records import Event
 from harness.rundir import RunDir
 from tests.oracles.judging import all_witnesses

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.records import SEALED, Check, Event, Outcome
 from harness.rundir import read_json, read_jsonl
 from tests.planted.streams import MESSAGES, STREAMS, PlantedStream

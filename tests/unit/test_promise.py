@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from harness.contracts.plan import PromisePlan, TopicPlan
 from harness.errors import ScenarioError
-from harness.plan.model import PromisePlan, TopicPlan
 from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
 from harness.scenario.model import RequireSpec
 from harness.workers import load_worker

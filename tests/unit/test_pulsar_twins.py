@@ -8,7 +8,7 @@ import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
-from harness.plan.model import ConsumerPromise
+from harness.contracts.plan import ConsumerPromise
 from harness.records import Event
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Found, Pair, found

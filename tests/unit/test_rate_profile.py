@@ -18,10 +18,10 @@ from analysis.verdict.intended import Intended
 from analysis.verdict.rate import rate_of
 from commands.plan_text import show_plans
 from commands.plans import timeline_of
+from harness.contracts.plan import Plan
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
 from harness.plan.estimate import messages
-from harness.plan.model import Plan
 from harness.plan.profile import mean_rate_per_s, share_at, shares_over, spans_ns
 from harness.progress.view import RunView, load_figures
 from harness.scenario.file import load_scenario

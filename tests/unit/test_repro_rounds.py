@@ -16,8 +16,8 @@ from commands.plans import read_scenario
 from commands.repro import Reproduction
 from commands.repro_options import ReproRequest, replaced_versions
 from commands.summaries import arm_versions, client_version
+from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.plan.model import Plan
 from harness.progress.view import BaseProgress
 from harness.run.campaign import Campaign, Round
 from harness.run.lifecycle import RunOutcome

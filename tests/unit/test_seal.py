@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.contracts.plan import LaneGroup, LaneMode, Plan
 from harness.errors import BrokerstormError, UsageError
-from harness.plan.model import LaneGroup, LaneMode, Plan
 from harness.records import RAW, SEALED, TABLE_NAMES, Check, Event, TableId
 from harness.rundir import RunDir
 from harness.seal.seal import SealReport, drop_segments, load_report, seal

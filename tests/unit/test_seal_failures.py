@@ -29,7 +29,7 @@ SEGMENT_ROWS = 4096
 _SEAL_AND_STOP_AT = """
 import sys
 from pathlib import Path
-from harness.plan.model import Plan
+from harness.contracts.plan import Plan
 from harness.rundir import RunDir
 from harness.seal.seal import seal
 

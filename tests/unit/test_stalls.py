@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady
 from harness.plan.build import build_plan
-from harness.plan.model import Plan
 from harness.progress.plain import PlainProgress
 from harness.run.draining import waiting_for
 from harness.run.hangs import stall_sentence

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.contracts.plan import Plan
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
-from harness.plan.model import Plan
 from harness.plan.turns import TURNS, turns_of
 from harness.scenario.checks import problems
 from harness.scenario.model import Scenario

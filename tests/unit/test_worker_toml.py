@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.contracts.plan import ConsumerPromise, PromisePlan, TopicPlan
 from harness.errors import ScenarioError, UsageError
 from harness.plan.build import build_plan
-from harness.plan.model import ConsumerPromise, PromisePlan, TopicPlan
 from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
 from harness.scenario.file import load_scenario
 from harness.scenario.model import RequireSpec

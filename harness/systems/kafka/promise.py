@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from harness.contracts.plan import ConsumerPromise, TopicPlan
 from harness.errors import ScenarioError
-from harness.plan.model import ConsumerPromise, TopicPlan
 from harness.plan.promise import (
     CALL_SLACK_S,
     ClientSettings,

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from harness.contracts.plan import ConsumerPromise, TopicPlan
 from harness.errors import ScenarioError
-from harness.plan.model import ConsumerPromise, TopicPlan
 from harness.plan.promise import TRUE, ClientSettings, Consuming, Delivery, ProducerSettings, PromiseContext
 
 Subscription = Literal["exclusive", "failover", "shared", "key_shared"]

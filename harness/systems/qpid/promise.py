@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from harness.contracts.plan import ConsumerPromise, TopicPlan
 from harness.errors import ScenarioError
-from harness.plan.model import ConsumerPromise, TopicPlan
 from harness.plan.promise import ClientSettings, Consuming, Delivery, ProducerSettings, PromiseContext
 
 _PERSISTENT: Final = {"persistent": True, "2": True, "non_persistent": False, "1": False, "transient": False}

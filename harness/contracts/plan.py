@@ -1,7 +1,7 @@
-"""Scenario + seed -> Plan: everything a run needs to know, decided before anything starts.
+"""plan.json: everything a run needs to know, decided before anything starts.
 
-Pure: the same scenario and seed give the same bytes. `Plan` is what run.py interprets, what seal.py
-takes buckets from and what analysis reads (as plan.json, without importing this module).
+`harness.plan.build` makes a `Plan` of a scenario and a seed, a run goes by it, sealing takes buckets from it,
+analysis judges by it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LaneMode = Literal["partition", "key", "routed"]
 
 
 class PlanPart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class TopicPlan(PlanPart):
