@@ -1,88 +1,85 @@
-"""docs/reference/faults.md, made from the registry of fault kinds."""
+"""docs/reference/faults.md, made from the registry of fault kinds: keys of several kinds stand once."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from docs.markdown import MADE, item, paragraph
+from docs.markdown import MADE, item
 from faults.kinds import KINDS
-from faults.kit.cluster_view import ability_text
 from faults.kit.params import Schedule, in_units
 from faults.schedule.mix import MixParams
 from faults.schedule.reference import MIX_ABOUT, keys
 
+#: A key that so many kinds have with the same meaning stands in a list of its own.
+_SEVERAL = 3
+
+_HEAD = f"""# Faults
+
+{MADE}
+
+A scenario's `faults:` is a list of steps. Times count from the start of load. [The matrix](matrix.md) says
+on which systems, runtimes and clusters each kind works; `brokerstorm plan SCENARIO` prints every firing
+with its time and the commands that it would send. How those of the network work: [cut the
+network](../howto/cut-the-network.md); what those on CPU, memory and disk need of the machine: [resource
+faults](../explanation/resource-faults.md).
+
+```yaml
+faults:
+  - {{fault: kill, target: leader-of:orders, at: 10s, for: 5s}}
+  - {{fault: leader-move, topic: orders, partitions: 6, every: 5s, jitter: 1s, from: 5s, until: 40s}}
+  - {{fault: leader-move, topic: orders, at: 20s, storm: {{times: 3, gap: [20ms, 200ms]}}}}
+  - mix: {{of: [{{fault: kill, weight: 2}}, {{fault: pause, for: 3s}}], every: 8s, jitter: 2s}}
+```
+
+## When: keys of every step
+"""
+_WHEN = """
+A step needs either `at` or `every`. Every random choice comes from the run's seed, the step's place in the
+list and the number of the firing. A firing that meets a node which another fault still holds, or that would
+take a second node away without `together: true`, is skipped and recorded, after `wait`.
+
+## Keys that several kinds have
+"""
+_MIX = f"""
+## mix: random draws
+
+{MIX_ABOUT} A draw becomes a firing with its place in the timeline before the run starts: the same seed
+gives the same mix, and `run --replay` repeats it. What could not be healed before the next quiet period or
+the end of the load is not drawn, nor is a fault that takes a node away while another one does. Kinds that
+take an unknown time (rolling-restart, unload-storm) cannot be part of a mix.
+
+```yaml
+  - mix:
+      of:
+        - {{fault: kill, target: random, for: 5s, weight: 3}}
+        - {{fault: leader-move, topic: orders, weight: 5}}
+      every: 4s
+      jitter: 2s
+      quiet: {{every: 30s, for: 10s}}
+      from: 5s
+```
+"""
+
 
 def faults_page() -> str:
     """docs/reference/faults.md."""
-    lines = [
-        "# Faults",
-        "",
-        MADE,
-        "",
-        "A scenario's `faults:` is a list of steps. Times count from the start of load.",
-        "",
-        "```yaml",
-        "faults:",
-        "  - {fault: kill, target: leader-of:orders, at: 10s, for: 5s}",
-        "  - {fault: leader-move, topic: orders, partitions: 6, every: 5s, jitter: 1s, from: 5s, until: 40s}",
-        "  - {fault: leader-move, topic: orders, at: 20s, storm: {times: 3, gap: [20ms, 200ms]}}",
-        "  - mix: {of: [{fault: kill, weight: 2}, {fault: pause, for: 3s}], every: 8s, jitter: 2s}",
-        "```",
-        "",
-        "`brokerstorm plan SCENARIO` prints every firing with its time and the commands that it would send.",
-        "What faults on CPU, memory and disk need of the machine, and what to expect of them:",
-        "[resource faults](../explanation/resource-faults.md).",
-        "",
-        "## When: keys of every step",
-        "",
-        *_list(keys(Schedule)),
-        "",
-        "A step needs either `at` or `every`. Every random choice comes from the run's seed, the step's",
-        "place in the list and the number of the firing. A firing that meets a node which another fault",
-        "still holds, or that would take a second node away without `together: true`, is skipped and",
-        "recorded, after `wait`.",
-        *_mix_page(),
-    ]
+    rows = [row for kind in KINDS.values() for row in keys(kind.params)]
+    counts = Counter((row["key"], row["about"]) for row in rows)
+    shared = {key for key, count in counts.items() if count >= _SEVERAL}
+    lines = [*_HEAD.splitlines(), "", *_list(keys(Schedule)), *_WHEN.splitlines(), ""]
+    first = {(row["key"], row["about"]): {**row, "default": None} for row in reversed(rows)}
+    lines += _list([first[key] for key in counts if key in shared])
+    lines += [*_MIX.splitlines(), "", *_list(keys(MixParams))]
     for kind in KINDS.values():
         lines += ["", f"## {kind.kind}", "", kind.doc(), ""]
-        lines += [*_list(keys(kind.params)), ""]
-        able = "; ".join(map(ability_text, kind.abilities))
-        lines += paragraph(
-            f"The cluster must be able to: {able}." if able else "Needs nothing of the cluster."
-        )
-        if kind.needs:
-            lines.append(f"It must be started with {', '.join(f'`{need}`' for need in sorted(kind.needs))}.")
+        own = keys(kind.params)
+        lines += _list([row for row in own if (row["key"], row["about"]) not in shared])
+        also = [f"`{row['key']}`{_default_text(row)}" for row in own if (row["key"], row["about"]) in shared]
+        lines += item(f"as above: {', '.join(also)}") if also else []
     return "\n".join(lines) + "\n"
-
-
-def _mix_page() -> list[str]:
-    return [
-        "",
-        "## mix: random draws",
-        "",
-        MIX_ABOUT,
-        "",
-        "```yaml",
-        "  - mix:",
-        "      of:",
-        "        - {fault: kill, target: random, for: 5s, weight: 3}",
-        "        - {fault: leader-move, topic: orders, weight: 5}",
-        "      every: 4s",
-        "      jitter: 2s",
-        "      quiet: {every: 30s, for: 10s}",
-        "      from: 5s",
-        "```",
-        "",
-        *_list(keys(MixParams)),
-        "",
-        "A draw becomes a firing with its place in the timeline before the run starts: the same seed gives",
-        "the same mix, and `run --replay` repeats it. What could not be healed before the next quiet period",
-        "or the end of the load is not drawn, nor is a fault that takes a node away while another one does.",
-        "Kinds that take an unknown time (rolling-restart, unload-storm) cannot be part of a",
-        "mix.",
-    ]
 
 
 def _list(rows: list[dict[str, Any]]) -> list[str]:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import click
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -19,13 +16,13 @@ sys.path.insert(0, str(ROOT))
 import history.summary  # noqa: E402
 import suites.document  # noqa: E402
 import suites.file  # noqa: E402
-from cli import cli  # noqa: E402 - run as a script, the tree is not on the path before
-from commands.console import Command, Group  # noqa: E402
-from docs.anomalies_page import anomalies_page  # noqa: E402
+from docs.anomalies_page import anomalies_page  # noqa: E402 - the tree is not on the path before
+from docs.cli_page import cli_page  # noqa: E402
 from docs.fault_page import faults_page  # noqa: E402
 from docs.history_page import history_page  # noqa: E402
 from docs.import_page import import_page  # noqa: E402
 from docs.markdown import MADE, item  # noqa: E402
+from docs.matrix_page import matrix_page  # noqa: E402
 from docs.model_keys import key_item, models  # noqa: E402
 from docs.suite_page import suite_page  # noqa: E402
 from faults.schedule.reference import schema  # noqa: E402
@@ -50,6 +47,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "exit-codes.md": exit_codes_page(),
         REFERENCE / "suite.md": suite_page(),
         REFERENCE / "faults.md": faults_page(),
+        REFERENCE / "matrix.md": matrix_page(),
         REFERENCE / "exposure.md": exposure_page(),
         REFERENCE / "import.md": import_page(),
         REFERENCE / "history.md": history_page(),
@@ -61,38 +59,6 @@ def pages() -> dict[Path, str]:
         SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
         IMPORT_SCHEMA_FILE: json.dumps(import_schema(), indent=1) + "\n",
     }
-
-
-# ----- commands ---------------------------------------------------------------------------------------
-
-
-def cli_page() -> str:
-    """docs/reference/cli.md: the help of every command."""
-    parts = ["# Commands", "", MADE, "", *_help(cli, "brokerstorm")]
-    for name, command in _commands(cli):
-        parts += ["", f"## {name}", "", *_help(command, f"brokerstorm {name}")]
-    parts += ["", "Global options are accepted before and after the command."]
-    return "\n".join(parts) + "\n"
-
-
-def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Every command below a group, those of its parts behind each part."""
-    for name, command in group.commands.items():
-        yield f"{before}{name}", command
-        if isinstance(command, click.Group):
-            yield from _commands(command, f"{before}{name} ")
-
-
-def _help(command: click.Command, path: str) -> list[str]:
-    context = click.Context(
-        command,
-        info_name=path,
-        terminal_width=100,
-        max_content_width=100,
-        help_option_names=["-h", "--help"],
-    )
-    assert isinstance(command, Command | Group)
-    return ["```text", command.get_help(context).rstrip(), "```"]
 
 
 # ----- scenario keys ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 MADE = "Made from the code by `make docs`; do not edit."
-WIDTH = 110
+WIDTH = 118
 
 
 def paragraph(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from harness.admin.http_clock import clock_apart
-from harness.clusters.external.cluster import Examined, External, Found, SharedAdmin, clocks, named_nodes
+from harness.clusters.external.cluster import Examined, External, Found, clocks, named_nodes
 from harness.clusters.external.made import Made
 from harness.connections.file import Connection
 from harness.connections.security import Access
@@ -103,7 +103,7 @@ class _Qpid(External):
         own = {node.name: hosts[str(node.client)].node for node in nodes}
         return _FoundHosts(hosts[masters[0]].id, version, nodes, hosts=own)
 
-    def admin(self, connection: Connection, found: Found, made: Made) -> SharedAdmin:
+    def admin(self, connection: Connection, found: Found, made: Made) -> SharedQpidAdmin:
         assert isinstance(found, _FoundHosts)
         site = _site(connection)
         urls = {node.name: site.urls[str(node.client)] for node in found.nodes}

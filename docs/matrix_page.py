@@ -1,0 +1,162 @@
+"""docs/reference/matrix.md: which fault works where and what each client can do, asked of the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_type_hints
+
+import faults
+from docs.markdown import MADE
+from faults.kinds import KINDS
+from faults.kit.injection import FaultKind
+from harness.clusters import describe_cluster, spec_of
+from harness.clusters.drivers.driven import KillableNodes, PausableNodes, StoppableNodes
+from harness.errors import EnvironmentNotReady, ScenarioError
+from harness.protocols.cluster import TopicSettings
+from harness.scenario.checks import SUPPORTED
+from harness.systems import SYSTEMS
+from harness.workers import is_ours, known_workers
+from harness.workers.spec import WorkerSpec
+
+_RUNTIMES = ("process", "docker")
+#: Of a producer or consumer, with values of their own by client.
+_KEYS = ("calls", "results", "receive", "settle", "threads")
+_DRIVEN = (KillableNodes, StoppableNodes, PausableNodes)
+
+_HEAD = f"""# What works where
+
+{MADE}
+
+## Faults by system and cluster
+
+*yes*: on every topology, as processes and in containers; else where. *Own* is a [cluster of your
+own](../howto/your-own-cluster.md): by its admin protocol, by a
+[driver](../howto/faults-on-your-own-cluster.md), or not at all. *Started with* is what a cluster of ours
+that is kept needs (`up --needs`); runs see to it themselves. What the machine needs (root, iptables,
+control groups, an engine): [network](../howto/cut-the-network.md#what-it-needs),
+[resources](../explanation/resource-faults.md#what-it-needs). Producers and consumers are hit whatever the
+cluster. [Keys](faults.md) of each kind.
+"""
+_CLIENTS = """
+## Clients
+
+Names are those of `client:` in a scenario, values those of its keys ([scenario
+files](scenario.md#loadproducersname)); *proof* is what a secure cluster may ask of it. *Lacks*: sizes,
+fillings, headers, rates or turns that others can and it cannot. *Dies*: the roles in which it says that it
+gave itself up. `brokerstorm list workers` has what each is.
+"""
+
+
+def matrix_page() -> str:
+    """The whole page."""
+    return "\n".join([*_HEAD.splitlines(), "", *_faults(), *_CLIENTS.splitlines(), "", *_clients()]) + "\n"
+
+
+# ----- faults -----------------------------------------------------------------------------------------
+
+
+def _faults() -> Iterator[str]:
+    yield f"| fault | {' | '.join(SYSTEMS)} | own | with `--secure` | started with |"
+    yield "|---|" + "---|" * (len(SYSTEMS) + 3)
+    for kind in KINDS.values():
+        cells = [_cell(_where(name, kind)) for name in SYSTEMS]
+        places = [(name, each) for name in SYSTEMS for each in _topologies(name)]
+        secure = any(_can(name, each, "process", kind, secure=True) for name, each in places)
+        needs = ", ".join(f"`{need}`" for need in sorted(kind.needs))
+        yield f"| `{kind.kind}` | {' | '.join(cells)} | {_own(kind)} | {'yes' if secure else 'no'} | {needs} |"
+
+
+def _where(system: str, kind: FaultKind[Any]) -> dict[str, set[str]]:
+    """Topology -> runtimes on which a kind works."""
+    return {
+        each: {one for one in _RUNTIMES if _can(system, each, one, kind)} for each in _topologies(system)
+    }
+
+
+def _topologies(system: str) -> tuple[str, ...]:
+    return SYSTEMS[system].topologies or ("",)
+
+
+def _can(system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secure: bool = False) -> bool:
+    """Whether `plan` takes a step of the kind there, started with what it needs."""
+    nodes = {node.name: tuple(node.roles) for node in spec_of(system, "", topology).nodes}
+    topics = [TopicSettings("orders", SYSTEMS[system].partitions, 3)]
+    needs = frozenset(kind.needs)
+    cluster = describe_cluster(system, topology=topology, runtime=runtime, needs=needs, secure=secure)
+    try:
+        step = {"fault": kind.kind, "at": 1}
+        timeline = faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes)
+        faults.refuse_unsupported(timeline, cluster)
+    except EnvironmentNotReady:
+        return True  # this machine lacks something, not the cluster
+    except ScenarioError:
+        return False
+    return True
+
+
+def _cell(where: Mapping[str, set[str]]) -> str:
+    if not any(where.values()):
+        return "no"
+    everywhere = set.intersection(*(found for found in where.values() if found))
+    runtimes = "yes" if everywhere == set(_RUNTIMES) else ", ".join(sorted(everywhere))
+    some = [topology for topology, found in where.items() if found]
+    return runtimes if len(some) == len(where) else ", ".join(f"`{each}`" for each in some)
+
+
+def _own(kind: FaultKind[Any]) -> str:
+    """How it reaches a cluster that somebody else started."""
+    if kind.needs:
+        return "no"
+    by_admin = by_driver = False
+    for ability in kind.abilities:
+        if any(_has(admin, ability) for name in SYSTEMS for admin in _external_admins(name)):
+            by_admin = True
+        elif any(_has(driven, ability) for driven in _DRIVEN):
+            by_driver = True
+        else:
+            return "no"
+    return "driver" if by_driver else "admin" if by_admin else "yes"
+
+
+def _external_admins(system: str) -> list[type]:
+    """The class of the admin there, and what it becomes with newer brokers."""
+    admin = get_type_hints(type(SYSTEMS[system].external()).admin)["return"]
+    return [admin, *admin.__subclasses__()]
+
+
+def _has(cls: type, ability: type) -> bool:
+    """Whether instances have all methods of a protocol."""
+    return all(hasattr(cls, name) for name in vars(ability) if not name.startswith("_"))
+
+
+# ----- clients ----------------------------------------------------------------------------------------
+
+
+def _clients() -> Iterator[str]:
+    yield f"| client | system | versions | roles | {' | '.join(_KEYS)} | proof | lacks | dies |"
+    yield "|---" * (len(_KEYS) + 7) + "|"
+    workers = {name: each for name, each in sorted(known_workers().items()) if is_ours(each)}
+    ours = list(workers.values())
+    for library, worker in workers.items():
+        yield f"| [{library}](../howto/choose-the-brokers.md) | {' | '.join(_client(worker, ours))} |"
+
+
+def _client(worker: WorkerSpec, ours: Sequence[WorkerSpec]) -> Iterator[str]:
+    yield worker.system
+    yield re.sub(r", .*", "", worker.versions)
+    yield ", ".join(worker.roles)
+    for key in _KEYS:
+        yield ", ".join(_able(worker, key))
+    yield ", ".join([*(["TLS"] if worker.security.tls else []), *worker.security.auth])
+    yield ", ".join(
+        f"{key}: {value}"
+        for key in ("payload", "filling", "headers", "rate", "turns")
+        for value in dict.fromkeys(value for other in ours for value in _able(other, key))
+        if value not in _able(worker, key)
+    )
+    yield ", ".join(worker.says_died)
+
+
+def _able(worker: WorkerSpec, key: str) -> Sequence[str]:
+    return {**SUPPORTED, **worker.supports}[key]
