@@ -64,7 +64,8 @@ def _faults() -> Iterator[str]:
         places = [(name, each) for name in SYSTEMS for each in _topologies(name)]
         secure = any(_can(name, each, "process", kind, secure=True) for name, each in places)
         needs = ", ".join(f"`{need}`" for need in sorted(kind.needs))
-        yield f"| `{kind.kind}` | {' | '.join(cells)} | {_own(kind)} | {'yes' if secure else 'no'} | {needs} |"
+        cells += [_own(kind), "yes" if secure else "no", needs]
+        yield f"| `{kind.kind}` | {' | '.join(cells)} |"
 
 
 def _where(system: str, kind: FaultKind[Any]) -> dict[str, set[str]]:
