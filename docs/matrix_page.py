@@ -70,9 +70,7 @@ def _faults() -> Iterator[str]:
 
 def _where(system: str, kind: FaultKind[Any]) -> dict[str, set[str]]:
     """Topology -> runtimes on which a kind works."""
-    return {
-        each: {one for one in _RUNTIMES if _can(system, each, one, kind)} for each in _topologies(system)
-    }
+    return {each: {one for one in _RUNTIMES if _can(system, each, one, kind)} for each in _topologies(system)}
 
 
 def _topologies(system: str) -> tuple[str, ...]:
