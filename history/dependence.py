@@ -1,4 +1,4 @@
-"""How far rounds of one night, and nights that follow each other, go together: estimated from the history.
+"""Estimates from the history how far rounds of one night, and nights that follow each other, go together.
 
 A test that takes a night's rounds for independent is wrong where they share their fate (a disk that fills, a
 seed that is unlucky for all), and one that takes nights for independent where a figure drifts. Both are

@@ -52,7 +52,8 @@ def test_each_command_of_a_page_on_the_run_that_it_began_with(
     for owner, name in STARTS:
         if name != "start":  # Spark judges again
             monkeypatch.setattr(owner, name, refuse_to_start)
-    (ran / "mine.yaml").unlink(missing_ok=True)
+    for written in [*ran.glob("*.yaml"), *ran.glob("*.tar.gz")]:  # by the page before
+        written.unlink()
     lost = re.search(r"first acked-lost in unsafe: (\S+) on", brokerstorm("show").out)
     assert lost is not None
     for program, *words in commands_of(page):

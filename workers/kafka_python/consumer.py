@@ -83,8 +83,8 @@ class ConsumerRole:
         """Wait for the topics' metadata between subscribing and the first `poll`, which joins the group.
 
         A leader (seen with 3.0.0 and 3.0.12) that joins without joins again when the metadata have come; if
-        a `poll` ends during that second join, its answer is lost, and the member never reads. The whole
-        story: docs/explanation/how-the-bugs-were-found.md.
+        a `poll` ends during that second join, its answer is lost, and the member never reads
+        (docs/known-bugs.md).
         """
         try:
             self.consumer.topics()
