@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from docs.markdown import MADE, item
+from docs.markdown import MADE, item, paragraph
 from faults.kinds import KINDS
 from faults.kit.params import Schedule, in_units
 from faults.schedule.mix import MixParams
@@ -43,22 +43,23 @@ take a second node away without `together: true`, is skipped and recorded, after
 
 ## Keys that several kinds have
 """
-_MIX = f"""
-## mix: random draws
-
-{MIX_ABOUT} A draw becomes a firing with its place in the timeline before the run starts: the same seed
-gives the same mix, and `run --replay` repeats it. What could not be healed before the next quiet period or
-the end of the load is not drawn, nor is a fault that takes a node away while another one does. Kinds that
-take an unknown time (rolling-restart, unload-storm) cannot be part of a mix.
-
+_MIX_HEAD = ("", "## mix: random draws", "")
+_MIX_RULES = (
+    " A draw becomes a firing with its place in the timeline before the run starts: the same seed"
+    " gives the same mix, and `run --replay` repeats it. What could not be healed before the next"
+    " quiet period or the end of the load is not drawn, nor is a fault that takes a node away while"
+    " another one does. Kinds that take an unknown time (rolling-restart, unload-storm) cannot be"
+    " part of a mix."
+)
+_MIX_EXAMPLE = """
 ```yaml
   - mix:
       of:
-        - {{fault: kill, target: random, for: 5s, weight: 3}}
-        - {{fault: leader-move, topic: orders, weight: 5}}
+        - {fault: kill, target: random, for: 5s, weight: 3}
+        - {fault: leader-move, topic: orders, weight: 5}
       every: 4s
       jitter: 2s
-      quiet: {{every: 30s, for: 10s}}
+      quiet: {every: 30s, for: 10s}
       from: 5s
 ```
 """
@@ -72,7 +73,13 @@ def faults_page() -> str:
     lines = [*_HEAD.splitlines(), "", *_list(keys(Schedule)), *_WHEN.splitlines(), ""]
     first = {(row["key"], row["about"]): {**row, "default": None} for row in reversed(rows)}
     lines += _list([first[key] for key in counts if key in shared])
-    lines += [*_MIX.splitlines(), "", *_list(keys(MixParams))]
+    lines += [
+        *_MIX_HEAD,
+        *paragraph(MIX_ABOUT + _MIX_RULES),
+        *_MIX_EXAMPLE.splitlines(),
+        "",
+        *_list(keys(MixParams)),
+    ]
     for kind in KINDS.values():
         lines += ["", f"## {kind.kind}", "", kind.doc(), ""]
         own = keys(kind.params)
