@@ -69,9 +69,9 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
         "cluster": [["cluster", cluster]],
         "topics": _topics(plan),
         "load": loads,
-        "required": _thresholds(plan),
+        "required": _required(plan),
         "producers": [row for producer in plan.producers for row in _producer(producer, plan)],
-        "consumers": [row for consumer in plan.consumers for row in _consumer(consumer)],
+        "consumers": [row for consumer in plan.consumers for row in _consumer(consumer, plan)],
         "faults": _faults(timeline, commands),
     }
 
@@ -104,13 +104,27 @@ def _profile(plan: Plan) -> Rows:
     return [["", f"  {levels}"], ["", f"  {words}"]]
 
 
-def _thresholds(plan: Plan) -> Rows:
+#: What an application may need whatever its settings promise (``require``), by key and value of the promise.
+_NEEDED = {
+    ("delivery", "durable"): "no acknowledged message lost, whatever is promised",
+    ("order", True): "order kept in each lane",
+    ("dedup", True): "none stored twice",
+}
+
+
+def _required(plan: Plan) -> Rows:
+    """What decides the verdict beside the promises of the clients."""
     from analysis.verdict.thresholds import in_words
 
-    return [
-        ["required" if not i else "", in_words(each.name, each.at_most, outside_faults=each.outside_faults)]
-        for i, each in enumerate(plan.thresholds)
+    needed = {item for producer in plan.producers for item in producer.promise.required.items()}
+    texts = [text for item, text in _NEEDED.items() if item in needed]
+    if plan.rate_ratio and plan.rate_per_s:
+        texts.append(f"{plan.rate_ratio * 100:g} % of the rate")
+    texts = ["; ".join(texts)] if texts else []
+    texts += [
+        in_words(each.name, each.at_most, outside_faults=each.outside_faults) for each in plan.thresholds
     ]
+    return [["required" if not i else "", text] for i, text in enumerate(texts)]
 
 
 def show_preflight(checked: Preflight, rounds: int) -> None:
@@ -189,7 +203,12 @@ def _client(worker: ProducerPlan | ConsumerPlan) -> str:
     return f"{worker.client} {in_words(worker.client_version)}".rstrip()
 
 
-def _consumer(consumer: ConsumerPlan) -> Rows:
+def _read(consumer: ConsumerPlan, plan: Plan) -> str:
+    declared = {topic.name: topic.declared or topic.name for topic in plan.topics}
+    return ", ".join(dict.fromkeys(declared[name] for name in consumer.topics))
+
+
+def _consumer(consumer: ConsumerPlan, plan: Plan) -> Rows:
     work = f", {consumer.work_s * 1000:g} ms per message" if consumer.work_s else ""
     how = f", {consumer.receive}" if consumer.receive != "loop" else ""
     how += f", joins {consumer.joins_s:g} s into the load" if consumer.joins_s else ""
@@ -198,8 +217,9 @@ def _consumer(consumer: ConsumerPlan) -> Rows:
     order = {"stream": "of each partition", "key": "of each key", "none": "not kept"}[promise.order]
     order = "unknown" if "order" in promise.unknown else order
     why = promise.because.get("order", "")
+    head = f"{consumer.name} from {_read(consumer, plan)}"
     rows = [
-        ["consumer", f"{consumer.name}: {_client(consumer)}, group {consumer.group}{how}{work}{settings}"],
+        ["consumer", f"{head}: {_client(consumer)}, group {consumer.group}{how}{work}{settings}"],
         ["", f"  order {order}: {why}"],
     ]
     if promise.ack_timeout_s:
@@ -216,15 +236,33 @@ def _producer(producer: ProducerPlan, plan: Plan) -> Rows:
     threads += ", a profile of its own" if producer.profile else ""
     threads += f", {_count(len(producer.lives) + 1, 'life', 'lives')}" if producer.lives else ""
     threads += f", keys skewed by {producer.skew:g}" if producer.skew else ""
+    settings = _settings(producer.options)
     promised: dict[str, list[str]] = {}  # by the setting that decides it
     promised.setdefault(because["delivery"], []).append(f"delivery {promise.delivery}")
     promised.setdefault(because["order"], []).append(_ORDER[promise.order])
     promised.setdefault(because["dedup"], []).append(_DEDUP[promise.dedup])
     return [
-        ["producer", f"{producer.name}: {_client(producer)}{rate}{threads}{_settings(producer.options)}"],
+        [
+            "producer",
+            f"{producer.name} to {_written(producer, plan)}: {_client(producer)}{rate}{threads}{settings}",
+        ],
         *(["", f"  {', '.join(texts)}: {why}"] for why, texts in promised.items()),
         *_content(producer, plan),
     ]
+
+
+def _written(producer: ProducerPlan, plan: Plan) -> str:
+    """Topics that it writes, and what each of their lanes is: ``orders (600 keys)``."""
+    declared = {topic.name: topic.declared or topic.name for topic in plan.topics}
+    lanes = {"partition": "by partition", "key": "{} keys", "routed": "routed by the client"}
+    if SYSTEMS[plan.system].is_queue:
+        lanes = {"partition": "", "key": "", "routed": ""}
+    texts = {}
+    for number in producer.groups:
+        group = plan.lane_groups[number]
+        how = lanes[group.mode].format(f"{group.count:,}")
+        texts[declared[group.topic]] = f"{declared[group.topic]} ({how})" if how else declared[group.topic]
+    return ", ".join(texts.values())
 
 
 def _content(producer: ProducerPlan, plan: Plan) -> Rows:

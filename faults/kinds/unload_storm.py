@@ -112,6 +112,8 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
     def target(self, params: UnloadStormParams) -> str:
         return params.target
 
+    said = FaultKind.said | {"times", "pairs"}
+
     def choices(self, params: UnloadStormParams) -> list[str]:
         return [f"{params.times} {'pairs' if params.pairs else 'times'}"]
 

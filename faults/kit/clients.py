@@ -21,7 +21,7 @@ class ClientParams(Params):
     target: str = Field(
         "client",
         description="`client` (every producer and consumer), `client:producer`, "
-        "`client:consumer` or one of them, such as `client:producer-1`",
+        "`client:consumer` or one of them by its name in the scenario, such as `client:shop`",
     )
 
 
@@ -34,9 +34,9 @@ class ClientFault(FaultKind[C], Generic[C]):
     abilities: ClassVar[tuple[type, ...]] = ()
 
     def complete(self, params: C, inventory: Inventory) -> C:
-        if params.target != _ALL and not params.target.removeprefix(_ONE).startswith(_WORKERS):
+        if params.target != _ALL and not params.target.startswith((_ONE, *_WORKERS)):
             raise StepProblem(
-                "target", f"must be client, client:producer-1 or the like, got {params.target!r}"
+                "target", f"must be client, client:producer, client:NAME or the like, got {params.target!r}"
             )
         return params
 
@@ -55,8 +55,13 @@ def is_target(target: str, client: str) -> bool:
 
 
 def is_named(worker: str, name: str) -> bool:
-    """Whether a worker is the named producer or consumer, or one of several with that name (``p-2``)."""
-    return worker == name or (worker.rpartition("-")[0] == name and worker.rpartition("-")[2].isdigit())
+    """Whether a worker is the named producer or consumer, with its role (``producer-shop``) or without, one
+    of several with that name (``shop-2``), or any of a role."""
+    role, _, own = worker.partition("-")
+    if name in (role, worker, own):
+        return True
+    several, _, number = worker.rpartition("-")
+    return number.isdigit() and name in (several, several.partition("-")[2])
 
 
 def worker_names(view: ClusterView) -> str:

@@ -117,6 +117,8 @@ class FaultKind(ABC, Generic[P]):
     #: It takes nodes away, or may do so: the draws of a mix keep two of those apart.
     takes_nodes: ClassVar[bool] = False
     params: ClassVar[type[Params]]
+    #: Keys that `target` and `choices` say.
+    said: ClassVar[frozenset[str]] = frozenset({"target", "topic", "partitions", "moves", "to"})
     #: Before the time that it lasts, in `sentence`.
     lasts_word: ClassVar[str] = "for"
 
@@ -141,9 +143,12 @@ class FaultKind(ABC, Generic[P]):
         return []
 
     def sentence(self, params: P, for_s: float | None) -> str:
-        """A firing for people: ``kill leader-of:orders for 5 s``. ``for_s``: how long it stays applied."""
+        """A firing for people: ``latency random for 5 s (link clients, delay 100 ms)``. ``for_s``: how long
+        it stays applied."""
         lasts = [f"{self.lasts_word} {for_s:g} s"] if for_s else []
-        return " ".join([self.kind, self.target(params), *self.choices(params), *lasts])
+        more = params.in_words({*self.said, "for_", "down"})
+        rest = [f"({', '.join(more)})"] if more else []
+        return " ".join([self.kind, self.target(params), *self.choices(params), *lasts, *rest])
 
     def lasts_s(self, params: P) -> float | None:
         """Seconds from applied to heal; None when it ends by itself."""

@@ -171,9 +171,6 @@ class NodeFault(FaultKind[N], Generic[N]):
     def target(self, params: N) -> str:
         return params.target
 
-    def sentence(self, params: N, for_s: float | None) -> str:
-        return super().sentence(params, for_s) + (" (together with others)" if params.together else "")
-
     def prepare(self, params: N, view: ClusterView, draw: int) -> Injection:
         # Checked when compiled; parsed again with the names of the cluster that runs.
         target = parse(params.target, view.inventory)

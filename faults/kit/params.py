@@ -10,11 +10,12 @@ Times are relative to the start of load.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Protocol, Self
+from typing import Annotated, Final, Protocol, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic.fields import FieldInfo
 
 from harness.durations import Seconds
 
@@ -87,6 +88,32 @@ class Params(BaseModel):
     """Base of a kind's parameters: frozen, unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def in_words(self, besides: Collection[str]) -> list[str]:
+        """``delay 100 ms``, ``way in``: every key but those said otherwise, and those that are off."""
+        made = []
+        for name, field_ in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name in besides or value in (None, "", False, 0) or value == {}:
+                continue
+            values = value if isinstance(value, tuple) else (value,)
+            said = " to ".join(_value_words(each, field_) for each in values if each is not True)
+            made.append("together with others" if name == "together" else f"{name} {said}".rstrip())
+        return made
+
+
+def _value_words(value: object, of_key: FieldInfo) -> str:
+    """A value with its unit."""
+    units = [*of_key.metadata, *(part for each in get_args(of_key.annotation) for part in get_args(each))]
+    if _READS_SIZE in units:
+        return in_units(float(str(value)))
+    if _READS_SECONDS in units:
+        seconds = float(str(value))
+        return f"{seconds:g} s" if seconds >= 1 else f"{seconds * 1e3:g} ms"
+    return str(value)
+
+
+_READS_SIZE, _READS_SECONDS = get_args(Size)[1], get_args(Seconds)[1]
 
 
 class Burst(Params):

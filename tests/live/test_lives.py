@@ -25,9 +25,9 @@ load:
   consumers:
     billing: {group: billing, CONSUMER}
 faults:
-  - {fault: client-kill, target: "client:producer-1", at: 2s, for: 1s}
-  - {fault: client-restart, target: "client:producer-2", at: 3s}
-  - {fault: client-kill, target: "client:consumer-1", at: 5s, for: 1s}
+  - {fault: client-kill, target: "client:shop-1", at: 2s, for: 1s}
+  - {fault: client-restart, target: "client:shop-2", at: 3s}
+  - {fault: client-kill, target: "client:billing", at: 5s, for: 1s}
 require: {rate_ratio: 0.5}
 """
 
@@ -60,9 +60,13 @@ def test_every_life_is_a_client_of_its_own(tmp_path: Path, system: tuple[str, st
         workers = {w["name"]: w for w in read_json(RunDir(live.root).manifest)["workers"]}
         lives = {name: w.get("instance") for name, w in workers.items() if w["role"] == "producer"}
         assert len(set(lives.values())) == len(lives) == 7, "two of the shop's, three of the job's"
-        assert {"producer-1.2", "producer-2.2", "producer-3.2", "producer-3.3", "consumer-1.2"} <= set(
-            workers
-        )
+        assert {
+            "producer-shop-1.2",
+            "producer-shop-2.2",
+            "producer-job.2",
+            "producer-job.3",
+            "consumer-billing.2",
+        } <= set(workers)
         killed = {name for name, w in workers.items() if w.get("killed")}
-        assert killed == {"producer-1", "consumer-1"}
+        assert killed == {"producer-shop-1", "consumer-billing"}
         assert all(w["done"] for name, w in workers.items() if name not in killed)

@@ -68,7 +68,7 @@ def test_the_same_faults_again_and_a_producer_that_dies_makes_the_run_unknown(
         [fault["target"].split()[0] for fault in each["faults"]] for each in (passed.document(), document)
     ]
     assert targets[0] == targets[1]
-    assert any("producer-1" in reason for reason in document["reasons"]), document["reasons"]
+    assert any("producer-shop" in reason for reason in document["reasons"]), document["reasons"]
     sends = document["sends"]
     assert sends["ok"] + sends["fail"] + sends["info"] == sends["attempted"] > 0
     assert not [f for f in document["findings"] if f["status"] == "violation"]

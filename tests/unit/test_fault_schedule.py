@@ -217,7 +217,7 @@ def test_description() -> None:
     assert lines == [
         "+ 2.0 s  leader-move orders 4 partitions",
         "+10.0 s  kill leader-of:orders for 5 s",
-        "+30.0 s  restart random down 2 s (together with others)",
+        "+30.0 s  restart random down 2 s (together with others, stop_within 30 s)",
     ]
 
 

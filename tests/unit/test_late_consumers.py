@@ -25,9 +25,9 @@ def test_the_plan_says_when_each_joins(tmp_path: Path) -> None:
     file.write_text(TEXT)
     (plan,) = build_plans(load_scenario(file), seed=1)
     assert [(c.name, c.joins_s) for c in plan.consumers] == [
-        ("consumer-1", 0.0),
-        ("consumer-2", 5.0),
-        ("consumer-3", 5.0),
+        ("consumer-first", 0.0),
+        ("consumer-second-1", 5.0),
+        ("consumer-second-2", 5.0),
     ]
 
 

@@ -33,16 +33,17 @@ def plan_of(**load: Any) -> Plan:
 
 WORKERS = [
     {
-        "name": "producer-1", "role": "producer", "instance": 1, "done": False, "killed": True, "life_of": "",
-        "t_start_ns": S, "t_end_ns": 15 * S, "offers_from_ns": 0, "offers_until_ns": 15 * S, "open_sends": 7,
+        "name": "producer-p-1", "role": "producer", "instance": 1, "done": False, "killed": True,
+        "life_of": "", "t_start_ns": S, "t_end_ns": 15 * S, "offers_from_ns": 0, "offers_until_ns": 15 * S,
+        "open_sends": 7,
     },
     {
-        "name": "producer-1.2", "role": "producer", "instance": 3, "done": True, "killed": False,
-        "life_of": "producer-1", "t_start_ns": 16 * S, "t_end_ns": 40 * S, "offers_from_ns": 17 * S,
+        "name": "producer-p-1.2", "role": "producer", "instance": 3, "done": True, "killed": False,
+        "life_of": "producer-p-1", "t_start_ns": 16 * S, "t_end_ns": 40 * S, "offers_from_ns": 17 * S,
         "offers_until_ns": 0, "open_sends": 0,
     },
     {
-        "name": "producer-2", "role": "producer", "instance": 2, "done": True, "t_start_ns": S,
+        "name": "producer-p-2", "role": "producer", "instance": 2, "done": True, "t_start_ns": S,
         "t_end_ns": 40 * S,
     },
 ]  # fmt: skip
@@ -70,8 +71,8 @@ def test_a_later_life_is_judged_by_the_plan_of_its_client() -> None:
     plan = plan_of(producers={"p": {"count": 2}}).model_dump(mode="json")
     context = context_of(plan, {"workers": WORKERS, "epoch_ns": 10 * S})
     first, later = context.instances[1], context.instances[3]
-    assert (first.name, first.end_ns, first.complete) == ("producer-1", 15 * S, True), "killed by the run"
-    assert (later.name, later.complete) == ("producer-1.2", True)
+    assert (first.name, first.end_ns, first.complete) == ("producer-p-1", 15 * S, True), "killed by the run"
+    assert (later.name, later.complete) == ("producer-p-1.2", True)
     assert later.promise == first.promise
     assert later.deadline_ns == first.deadline_ns
 
@@ -130,10 +131,10 @@ def test_lives_end_and_begin_when_the_plan_says_so_until_the_load_is_over() -> N
     begins = [life.instance for life in plan.producers[0].lives]
     assert begins == [2, 3, 4, 5]
     assert lives.told[:5] == [
-        ("stop", "producer-1", 0), ("begin", "producer-1", 2), ("stop", "producer-1", 0),
-        ("begin", "producer-1", 3), ("stop", "producer-1", 0),
+        ("stop", "producer-p", 0), ("begin", "producer-p", 2), ("stop", "producer-p", 0),
+        ("begin", "producer-p", 3), ("stop", "producer-p", 0),
     ]  # fmt: skip
-    assert ("begin", "producer-1", 5) not in lives.told
+    assert ("begin", "producer-p", 5) not in lives.told
 
 
 def compiled(plan: Plan, **step: Any) -> faults.Timeline:
@@ -150,7 +151,7 @@ def queue_plan(settle: str) -> Plan:
 
 
 def test_a_consumer_that_settles_by_taking_is_not_ended() -> None:
-    with pytest.raises(ScenarioError, match="target: consumer-1 settles messages by taking them"):
+    with pytest.raises(ScenarioError, match="target: consumer-c settles messages by taking them"):
         compiled(queue_plan("auto"), fault="client-kill", target="client:consumer")
     assert compiled(queue_plan("auto"), fault="client-kill", target="client:producer").firings
     assert compiled(queue_plan("transacted"), fault="client-restart", target="client").firings

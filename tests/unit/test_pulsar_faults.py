@@ -151,7 +151,7 @@ def injection(view: ClusterView, step: dict[str, Any], draw: int = 1) -> Any:
         ({"fault": "transfer", "target": "namespace"}, "must be random, bundle-of:TOPIC"),
         ({"fault": "transfer", "to": "bookie-1"}, "no broker 'bookie-1'. Allowed: other, broker-1, broker-2"),
         ({"fault": "split-bundle", "target": "topic:orders"}, "must be random, bundle-of:TOPIC"),
-        ({"fault": "client-freeze", "target": "clients"}, "must be client, client:producer-1"),
+        ({"fault": "client-freeze", "target": "clients"}, "must be client, client:producer, client:NAME"),
         ({"fault": "client-freeze", "freeze": "1s"}, "longer than `freeze`"),
         ({"fault": "kill", "target": "role:bookies"}, "did you mean role:bookie"),
     ],
@@ -164,7 +164,7 @@ def test_a_bad_step_names_the_key_and_what_is_allowed(step: dict[str, Any], said
 def test_a_timeline_says_what_a_storm_does() -> None:
     steps = [{"fault": "unload-storm", "times": 9, "pairs": True}, {"fault": "transfer", "to": "broker-2"}]
     assert faults.describe(timeline(*steps)) == [
-        "+0.0 s  unload-storm topics 9 pairs",
+        "+0.0 s  unload-storm topics 9 pairs (gap 20 ms to 200 ms, pair_gap 20 ms to 150 ms)",
         "+0.0 s  transfer random to broker-2",
     ]
 

@@ -123,12 +123,12 @@ def test_a_stall_is_told_once_and_its_end_too(tmp_path: Path) -> None:
     rig = Rig(tmp_path, plan_of(), Ends(a_0=50, a_1=0))
     rig.pool.consumers[0].stats = {"delivered": 40, "epoch": 1, "positions": {"a-0": 40}}
     assert rig.look(7) == [], "seen once"
-    assert rig.look() == [("consumer-1", 10)], "limit and three looks"
-    assert rig.look(20) == [("consumer-1", 10)]
+    assert rig.look() == [("consumer-c", 10)], "limit and three looks"
+    assert rig.look(20) == [("consumer-c", 10)]
     assert rig.pool.went_on == []
     rig.pool.consumers[0].stats["delivered"] = 41
     rig.look(3)
-    assert rig.pool.went_on == ["consumer-1"]
+    assert rig.pool.went_on == ["consumer-c"]
 
 
 def test_nothing_waits_nothing_stalls(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_time_of_faults_is_left_out(tmp_path: Path) -> None:
     assert rig.look(5) == [], "not whole yet"
     rig.fault("healed", ok=True)
     assert rig.look(6) == []
-    assert rig.look(2) == [("consumer-1", 50)]
+    assert rig.look(2) == [("consumer-c", 50)]
 
 
 def test_a_fault_that_is_undone_is_over_though_the_cluster_recovered_too_slowly(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_fault_that_is_undone_is_over_though_the_cluster_recovered_too_slowly(
     rig.fault("healed", ok=False, undone=False)
     assert rig.look(30) == [], "still applied"
     rig.fault("healed", ok=False, undone=True)
-    assert rig.look(8) == [("consumer-1", 50)]
+    assert rig.look(8) == [("consumer-c", 50)]
 
 
 def test_a_consumer_that_is_frozen_or_dead_does_not_stall(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_consumer_that_is_frozen_or_dead_does_not_stall(tmp_path: Path) -> Non
 def test_work_of_the_application_is_no_silence(tmp_path: Path) -> None:
     rig = Rig(tmp_path, plan_of(c={"work": "20s"}), Ends(a_0=50, a_1=0))
     assert rig.look(25) == []
-    assert rig.look(5) == [("consumer-1", 50)]
+    assert rig.look(5) == [("consumer-c", 50)]
 
 
 def test_a_member_without_partitions_does_not_stall_for_those_of_others() -> None:
@@ -214,7 +214,7 @@ def test_the_one_that_waits_in_reserve_does_not_stall(tmp_path: Path) -> None:
     for _ in range(30):
         rig.pool.consumers[0].stats["delivered"] += 1
         assert rig.look() == []
-    assert sorted(rig.look(9)) == [("consumer-1", 7), ("consumer-2", 7)]
+    assert sorted(rig.look(9)) == [("consumer-c-1", 7), ("consumer-c-2", 7)]
 
 
 def test_the_sentence_tells_since_when_and_what_waits() -> None:
