@@ -13,6 +13,7 @@ import click
 from commands import completion
 from commands.console import Settings, command, write
 from harness.errors import Exit, UsageError
+from harness.rundir import NIGHT_FILE
 
 if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
@@ -198,10 +199,11 @@ def _draw_pages(root: RunDir) -> None:
 @click.argument("run_a", metavar="RUN", shell_complete=completion.runs)
 @click.argument("run_b", metavar="RUN", shell_complete=completion.runs)
 def compare(settings: Settings, run_a: str, run_b: str) -> int:
-    """Show what changed between two runs, or two campaigns.
+    """Show what changed between two runs, campaigns or nights.
 
     Of campaigns each variant is compared with the one of the same name: counts are sums over its rounds,
-    rates and latencies their medians.
+    rates and latencies their medians. Of nights each cell is, as the history has it; whether a difference
+    is more than chance `suite report` says.
     """
     from analysis.report.compare import compare as of_runs
     from analysis.report.compare import compare_campaigns
@@ -209,6 +211,13 @@ def compare(settings: Settings, run_a: str, run_b: str) -> int:
     from analysis.report.terminal import console
     from analysis.report.terminal_lookups import print_comparison
 
+    nights = [name for name in (run_a, run_b) if (settings.run_dir / name / NIGHT_FILE).is_file()]
+    if len(nights) == 2:
+        return _compare_nights(settings, *nights)
+    if nights:
+        raise UsageError(
+            f"{nights[0]} is a night and the other is none", hint="`brokerstorm list nights` names nights"
+        )
     one, other = _find(settings, run_a), _find(settings, run_b)
     several = [(name, run) for name, run in ((run_a, one), (run_b, other)) if run.campaign.exists()]
     if len(several) == 1:
@@ -222,6 +231,27 @@ def compare(settings: Settings, run_a: str, run_b: str) -> int:
         comparison = compare_campaigns(read_campaign(one), read_campaign(other))
     else:
         comparison = of_runs(read_result(one), read_result(other))
+    settings.show(
+        comparison_document(comparison),
+        lambda: print_comparison(console(sys.stdout, color=settings.color), comparison),
+    )
+    return Exit.PASS
+
+
+def _compare_nights(settings: Settings, a: str, b: str) -> int:
+    from analysis.report.documents import comparison_document
+    from analysis.report.terminal import console
+    from analysis.report.terminal_lookups import print_comparison
+    from history.compare import compare_nights
+    from history.store import History
+    from suites.night import NightDir
+
+    sides = []
+    for name in (a, b):
+        night = NightDir(settings.run_dir / name).load()
+        with History.open(Path(night.history)) as history:
+            sides.append((name, history.rounds(night.suite, since=name, until=name)))
+    comparison = compare_nights(*sides)
     settings.show(
         comparison_document(comparison),
         lambda: print_comparison(console(sys.stdout, color=settings.color), comparison),

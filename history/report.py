@@ -223,7 +223,7 @@ def word_of(row: Round) -> str:
     return "pass" if classes else "unknown"
 
 
-def _word_of_night(rows: Sequence[Round]) -> str:
+def word_of_night(rows: Sequence[Round]) -> str:
     """The worst word of a cell's rounds. A variant need not show in all of them what it is expected to."""
     words = [word_of(row) for row in rows]
     if "pass" in words and all(row.expect not in ("", CLEAN) for row in rows):
@@ -261,9 +261,9 @@ def _cells(rounds: Sequence[Round], night: str, strip: Sequence[str]) -> list[Ce
                 broker_version=latest.broker_version,
                 runtime=latest.runtime,
                 is_control=latest.is_control,
-                word=_word_of_night(tonight),
+                word=word_of_night(tonight),
                 counts=False,  # `Decision` says
-                strip=[_word_of_night(nights.get(each, [])) for each in strip],
+                strip=[word_of_night(nights.get(each, [])) for each in strip],
                 rounds=[_round_row(row) for row in tonight],
                 duration_s=round(sum(map(_took_s, tonight)), 3),
                 rate_per_s=value["rate"],

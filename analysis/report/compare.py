@@ -54,7 +54,7 @@ class Comparison:
 def compare(a: Result, b: Result) -> Comparison:
     """Every row, also the equal ones."""
     rows = [
-        _row("verdict", "verdict", "text", a.verdict.value, b.verdict.value),
+        row_of("verdict", "verdict", "text", a.verdict.value, b.verdict.value),
         *_class_rows(a, b),
         *_number_rows("sends", "count", _SENDS, a.sends, b.sends),
         *_number_rows("rate", "per_s", _shared(a.rate, b.rate, "_per_s"), a.rate, b.rate),
@@ -65,7 +65,8 @@ def compare(a: Result, b: Result) -> Comparison:
     return Comparison(a=a.run_id, b=b.run_id, cautions=tuple(_cautions(a, b)), rows=tuple(rows))
 
 
-def _row(section: str, name: str, unit: Unit, a: Value, b: Value) -> Row:
+def row_of(section: str, name: str, unit: Unit, a: Value, b: Value) -> Row:
+    """A row with its change, where both are numbers."""
     change = b - a if isinstance(a, int | float) and isinstance(b, int | float) else None
     return Row(section=section, name=name, unit=unit, a=a, b=b, change=change)
 
@@ -81,7 +82,7 @@ def _number_rows(
     a: Mapping[str, float],
     b: Mapping[str, float],
 ) -> list[Row]:
-    return [_row(section, name, unit, a.get(name), b.get(name)) for name in names if name in a or name in b]
+    return [row_of(section, name, unit, a.get(name), b.get(name)) for name in names if name in a or name in b]
 
 
 def _class_rows(a: Result, b: Result) -> list[Row]:
@@ -95,7 +96,7 @@ def _class_rows(a: Result, b: Result) -> list[Row]:
         counts.append(found)
     keys = dict.fromkeys([*counts[0], *counts[1]])
     return [
-        _row("classes", f"{cls} ({status.value})", "count", counts[0].get(key, 0), counts[1].get(key, 0))
+        row_of("classes", f"{cls} ({status.value})", "count", counts[0].get(key, 0), counts[1].get(key, 0))
         for key in keys
         for cls, status in [key]
         if counts[0].get(key) or counts[1].get(key)
@@ -111,16 +112,16 @@ def _fault_rows(a: Result, b: Result) -> list[Row]:
 
     ours, theirs = fired(a), fired(b)
     return [
-        _row("faults", "fired", "count", len(ours), len(theirs)),
-        _row("faults", "took effect", "count", sum(e for *_, e in ours), sum(e for *_, e in theirs)),
-        _row(
+        row_of("faults", "fired", "count", len(ours), len(theirs)),
+        row_of("faults", "took effect", "count", sum(e for *_, e in ours), sum(e for *_, e in theirs)),
+        row_of(
             "faults",
             "longest outage",
             "s",
             longest([o for o, _, _ in ours]),
             longest([o for o, _, _ in theirs]),
         ),
-        _row(
+        row_of(
             "faults",
             "slowest recovery",
             "s",
@@ -146,7 +147,7 @@ def compare_campaigns(a: Campaign, b: Campaign) -> Comparison:
 
 def _variant_rows(name: str, a: VariantResult | None, b: VariantResult | None) -> list[Row]:
     def row(label: str, unit: Unit, of: Callable[[VariantResult], Value]) -> Row:
-        return _row(name, label, unit, of(a) if a else None, of(b) if b else None)
+        return row_of(name, label, unit, of(a) if a else None, of(b) if b else None)
 
     def median(
         part: Callable[[RunSummary], Mapping[str, float]], key: str

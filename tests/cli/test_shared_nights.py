@@ -112,3 +112,16 @@ def test_a_night_that_is_not_there_is_one_line(
     assert main(["--run-dir", str(tmp_path), "list", "runs", "20261122"]) == 2
     assert "no night '20261122' in" in " ".join(capsys.readouterr().err.split())
     assert main(["list", "faults", "20261122"]) == 2
+
+
+def test_two_nights_are_compared_by_their_names(
+    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for night in ("20261122", "20261123"):
+        assert play(suite, "m1", "--only", "kafka-quick", "--night", night) == 0
+    run_dir = ("--run-dir", tmp_path / "m1")
+    code, found = answer(capsys, *run_dir, "compare", "20261122", "20261123")
+    assert (code, found["a"], found["b"]) == (0, "20261122", "20261123")
+    assert {row["name"] for row in found["rows"]} >= {"result", "rounds", "p99"}
+    assert main([*map(str, run_dir), "compare", "20261122", "other"]) == 2
+    assert "20261122 is a night and the other is none" in " ".join(capsys.readouterr().err.split())

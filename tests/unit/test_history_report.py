@@ -13,6 +13,7 @@ import pytest
 
 from harness.errors import FailOn
 from history.changes import Standing
+from history.compare import compare_nights
 from history.decision import Decision
 from history.page import suite_page
 from history.report import SuiteReport, night_of, read_report, report_of, word_of
@@ -253,3 +254,22 @@ def test_an_earlier_night_is_told_as_it_was_that_morning(tmp_path: Path) -> None
         early = [row for row in rounds if row.night <= a_night(10)]
         alone = report_of("nightly", a_night(10), early, {})
         assert facts(read_report(history, *night_of(history, night=a_night(10)))) == facts(alone)
+
+
+def test_two_nights_are_compared_cell_by_cell() -> None:
+    before = [a_round(0, number, latency_ms={"p99": 80.0}, versions={"lib": "2.1"}) for number in (1, 2, 3)]
+    after = [
+        a_round(1, number, hit=number < 3, latency_ms={"p99": 160.0}, versions={"lib": "2.2"})
+        for number in (1, 2, 3)
+    ]
+    new = [a_round(1, cell="fresh")]
+    found = compare_nights((a_night(0), before), (a_night(1), [*after, *new]))
+    assert found.cautions == ("lib of a differs: 2.1 and 2.2",)
+    assert [(row.section, row.name, row.a, row.b, row.change) for row in found.rows] == [
+        ("a", "result", "pass", "fail", None),
+        ("a", "rounds", 3, 3, 0),
+        ("a", LOST, 0, 2, 2),
+        ("a", "p99", 80.0, 160.0, 80.0),
+        ("fresh", "result", None, "pass", None),
+        ("fresh", "rounds", None, 1, None),
+    ]
