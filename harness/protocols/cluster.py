@@ -197,6 +197,14 @@ class SharesCluster(Protocol):
 
 
 @runtime_checkable
+class AnswersOwned(Protocol):
+    """Can ask every broker what it owns (Pulsar)."""
+
+    def ask_owned(self) -> dict[str, float | None]:
+        """Broker -> seconds until it answered, None when it did not."""
+
+
+@runtime_checkable
 class HasBundles(HasPlacement, Protocol):
     """Can unload and split bundles of topics (Pulsar).
 

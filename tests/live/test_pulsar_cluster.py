@@ -101,6 +101,15 @@ def test_a_killed_owner_is_missed_and_comes_back(
     assert None not in {state.leader for state in whole.admin.partition_states(NAMES).values()}
 
 
+def test_brokers_are_asked_what_they_own_only_when_a_scenario_says_so(
+    whole: PulsarCluster, inject: Callable[..., dict[str, Any]]
+) -> None:
+    effect = inject({"fault": "admin-question", "at": "0s", "for": "1s", "gap": "200ms"})
+    assert effect["effective"], effect
+    assert effect["details"]["answers"] >= 3, "each of three brokers"
+    assert set(whole.admin.bundle_owners().values()) <= {"broker-1", "broker-2", "broker-3"}
+
+
 def test_a_bookie_that_stands_still_answers_nobody(inject: Callable[..., dict[str, Any]]) -> None:
     effect = inject({"fault": "pause", "target": "role:bookie", "for": "2s"})
     assert effect["effective"], effect

@@ -56,7 +56,11 @@ class Pulsar(System):
     mechanisms = ("token", "oauth2")
     log_leader = "Created topic {stream} "  # a broker loaded it
     term = "ledger"
-    broker_config = {"defaultRetentionTimeInMinutes": _WHOLE_LOG, "defaultRetentionSizeInMB": _WHOLE_LOG}
+    broker_config = {
+        "defaultRetentionTimeInMinutes": _WHOLE_LOG,
+        "defaultRetentionSizeInMB": _WHOLE_LOG,
+        "loadManagerClassName": "owners are read in ZooKeeper, where no other load manager writes them",
+    }
 
     def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterator[Problem]:
         """Of a ledger: ensemble >= write quorum >= ack quorum, and no more bookies than there are."""

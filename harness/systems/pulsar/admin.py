@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Leadership, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.pulsar.ledgers import ledgers_of
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
+from harness.systems.pulsar.owners import Owners
 from harness.systems.pulsar.probe import probe_topics, what_to_probe
 from harness.systems.pulsar.rest import Rest
 from harness.systems.pulsar.storage import answers
@@ -72,6 +73,8 @@ class PulsarAdmin:
         self._ids = dict(ids or {node.name: str(node.admin) for node in self._brokers})
         self._security = security
         self._rest = Rest(self._brokers, is_reachable, self._ids, security)
+        zookeeper = next((node for node in self._storage if "zookeeper" in node.roles), None)
+        self._owners = None if zookeeper is None else Owners(zookeeper, self._ids, cluster)
         self._current = ""
         self._partitions: dict[str, int] = {}
 
@@ -277,26 +280,33 @@ class PulsarAdmin:
         return {stream: bundle_of(self.address(stream), bundles) for stream in streams}
 
     def bundle_owners(self) -> dict[str, str | None]:
-        """Bundles of the current namespace -> who owns each; None when no broker in reach says that it does.
+        """Bundles of the current namespace -> who owns each; None when no broker in reach does.
 
-        Every broker tells what it owns: asking one of them where a topic is would make it decide that.
+        No broker is asked: one that is asked where a topic is would decide it, and one that is asked what it
+        owns may hang (`ask_owned`). A broker that died owns nothing, though its session lasts on.
         """
-        owners: dict[str, str | None] = dict.fromkeys(self.bundles())
-        prefix = f"{self.namespace}/"
-        here = [node for node in self._brokers if self._is_reachable(node.name)]
-        for node, owned in zip(here, self._each(self._owned_by, here), strict=True):
-            for name in owned:
-                bundle = name.removeprefix(prefix)
-                if name.startswith(prefix) and bundle in owners:
-                    owners[bundle] = node.name
-        return owners
+        assert self._owners is not None, "a cluster of ours has a ZooKeeper"
+        owners = self._owners.of(self.namespace)
+        here = {bundle: name for bundle, name in owners.items() if self._is_reachable(name)}
+        return {bundle: here.get(bundle) for bundle in self.bundles()}
 
-    def _owned_by(self, node: Node) -> Iterable[str]:
+    def ask_owned(self) -> dict[str, float | None]:
+        """Ask every broker in reach for its bundles (`pulsar-admin brokers namespaces`), as operators and
+        their tools do: broker -> seconds until it answered, None when it did not within three.
+
+        Nothing here needs the answer; it is a fault of its own, `admin-question`.
+        """
+        here = [node for node in self._brokers if self._is_reachable(node.name)]
+        return dict(zip((node.name for node in here), self._each(self._asked_owned, here), strict=True))
+
+    def _asked_owned(self, node: Node) -> float | None:
         path = f"/brokers/{self._cluster}/{self._ids[node.name]}/ownedNamespaces"
+        begun = time.monotonic()
         try:
-            return list(self._rest.get(path, only=node.name, within_s=_ONE_LOOK_S))
+            self._rest.get(path, only=node.name, within_s=_ONE_LOOK_S)
         except EnvironmentNotReady:
-            return []
+            return None
+        return time.monotonic() - begun
 
     def unload_stream(self, stream: str) -> None:
         """Close it at its owner and disconnect its clients; returns when done."""
@@ -391,6 +401,8 @@ class PulsarAdmin:
     def close(self) -> None:
         """Drop all connections. Idempotent; a later call opens them again."""
         self._rest.close()
+        if self._owners is not None:
+            self._owners.close()
 
     def _each(self, call: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """``call`` for each item, several at a time; the first error is raised."""
