@@ -37,7 +37,7 @@ COMPLETE = "_BROKERSTORM_COMPLETE"
 #: Shown of a file name that is too long: every such name comes from the command line.
 _NAME_SHOWN = 60
 #: A module of these that is missing is a bug; any other is a library that is not installed.
-_OURS = ("analysis", "bundling", "cli", "commands", "faults", "harness", "history", "shrinking", "suites")
+_OURS = ("analysis", "cli", "commands", "experiments", "faults", "harness")
 
 
 @click.group(

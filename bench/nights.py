@@ -31,10 +31,10 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from history.changes import Change, Story, story_of
-from history.page import write_suite_page
-from history.report import report_of
-from history.rounds import Found, Round
+from experiments.history.changes import Change, Story, story_of
+from experiments.history.page import write_suite_page
+from experiments.history.report import report_of
+from experiments.history.rounds import Found, Round
 
 ROOT = Path(__file__).resolve().parents[1]
 CELLS, CONTROLS, NIGHTS = 50, 2, 200

@@ -87,9 +87,9 @@ def bisect(settings: Settings, resume: str | None, budget: float | None, **given
     build or does not run is skipped. The exit code is 0 if the version is found, 1 if an end is not what it
     was said to be, 3 if skipped versions or the budget leave it open.
     """
-    from commands.bisect_question import BisectRequest
-    from commands.bisect_state import resumed
-    from commands.bisecting import begin, play
+    from experiments.bisect.question import BisectRequest
+    from experiments.bisect.rounds import begin, play
+    from experiments.bisect.state import resumed
 
     if resume is not None:
         _refuse_others()
@@ -195,7 +195,7 @@ def _rows(document: dict[str, Any], is_commit: bool) -> list[list[str]]:
 
 
 def _short(version: str, is_commit: bool) -> str:
-    from commands.bisect_question import label_of
+    from experiments.bisect.question import label_of
 
     return label_of(version, is_commit)
 

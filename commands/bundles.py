@@ -52,9 +52,9 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
     The archive holds scenario, plan, manifest, results, the capture, logs, stacks, versions and issue.md, a
     report to paste. Values of options named as secrets are taken out. `open` unpacks it.
     """
-    from bundling.archive import SUFFIX
-    from bundling.making import make_bundle, megabytes
-    from bundling.opening import run_of
+    from experiments.bundle.archive import SUFFIX
+    from experiments.bundle.making import make_bundle, megabytes
+    from experiments.bundle.opening import run_of
 
     root = run_of(settings.run_dir, run)
     target = output or Path(f"{root.run_id}{SUFFIX}")
@@ -92,7 +92,7 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
     files below DIR are written, and no more of them than a bundle may hold. `show`, `trace`, `analyze` and
     `run --replay` take the folder, and the archive itself.
     """
-    from bundling.opening import folder_of, open_bundle
+    from experiments.bundle.opening import folder_of, open_bundle
 
     opened = open_bundle(bundle, folder or settings.run_dir / folder_of(bundle))
     if folder is None:

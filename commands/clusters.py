@@ -13,7 +13,7 @@ import click
 from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import cluster_option, needs_option, offline_option, runtime_option, secure_option
-from commands.plans import choose_plans, needs_of, read_scenario
+from experiments.plans import choose_plans, needs_of, read_scenario
 from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
 from harness.rundir import RunDir, new_run
 from harness.systems import DEFAULT, SYSTEMS
@@ -52,7 +52,7 @@ def up(
     SCENARIO gives version and broker settings, and what its faults need; without it the defaults. `down`
     stops the cluster. With --secure a connection file says how to reach it.
     """
-    from commands.campaigns import choose_runtime, process_if
+    from experiments.player import choose_runtime, process_if
     from harness.clusters import open_cluster
 
     loaded = read_scenario(scenario) if scenario else None

@@ -15,15 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
+from experiments.context import Context
 from harness.invocation import for_terminal
-
-if TYPE_CHECKING:
-    from harness.progress.view import BaseProgress
-    from harness.run.interrupts import Interrupts
 
 SCHEMA_VERSION = 1
 DEFAULT_RUN_DIR = "runs"
@@ -31,22 +28,12 @@ _META = "brokerstorm."
 FIRST = "Start with `brokerstorm run kafka-quick`: two minutes, a verdict and a report."
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(Context):
     """What the global options say."""
 
     json: bool
-    quiet: bool
     verbose: int
-    color: bool
-    run_dir: Path
-    interrupts: Interrupts
-
-    def progress(self) -> BaseProgress:
-        """The view of a long command, on stderr."""
-        from harness.progress.choose import open_progress
-
-        return open_progress("quiet" if self.quiet else "auto", color=self.color)
 
     def show(self, document: Mapping[str, Any], text: Callable[[], None]) -> None:
         """Write the JSON document, or call ``text`` to write for people."""

@@ -17,9 +17,9 @@ from commands.tables import paragraph
 from harness.errors import Exit, FailOn, UsageError
 
 if TYPE_CHECKING:
-    from history.report import SuiteReport
-    from history.store import History
-    from suites.night import Night, NightDir
+    from experiments.history.report import SuiteReport
+    from experiments.history.store import History
+    from experiments.nights.night import Night, NightDir
 
 
 def history_option(function: Any) -> Any:
@@ -39,7 +39,7 @@ def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[His
     Raises:
         UsageError: there is none, and none is to be made.
     """
-    from history.store import DEFAULT_NAME, History
+    from experiments.history.store import DEFAULT_NAME, History
 
     path = file or settings.run_dir / DEFAULT_NAME
     if not make and not path.exists():
@@ -81,9 +81,9 @@ def report(
     file that GITHUB_STEP_SUMMARY names. --to writes a folder to publish: the runs' reports that the page
     links are in it too. Ends with the exit code of the night.
     """
-    from history.report import night_of, read_report
-    from history.summary import document, write_report
-    from suites.night import NightDir
+    from experiments.history.report import night_of, read_report
+    from experiments.history.summary import document, write_report
+    from experiments.nights.night import NightDir
 
     with opened(settings, file, make=False) as history:
         suite, told = night_of(history, name, night)
@@ -108,8 +108,8 @@ def _show(made: SuiteReport, page: Path) -> None:
 
 def report_night(history: History, folder: NightDir, night: Night) -> SuiteReport:
     """Write the report of a night that is over into its folder."""
-    from history.report import read_report
-    from history.summary import write_report
+    from experiments.history.report import read_report
+    from experiments.history.summary import write_report
 
     made = read_report(history, night.suite, folder.id, fail_on=night.fail_on)
     write_report(made, folder.root)
@@ -138,8 +138,8 @@ def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int
     RUN is an id from `list runs` or a folder. A run that is there already stays as it is; one that was not
     judged is told and left out.
     """
+    from experiments.history.exchange import import_run
     from harness.rundir import find_run
-    from history.exchange import import_run
 
     found = [find_run(settings.run_dir, name) for name in runs]
     added = there = 0
@@ -222,7 +222,7 @@ def export(settings: Settings, target: Path, file: Path | None) -> int:
 
     DuckDB, Spark and pandas read it: docs/howto/ask-the-history.md.
     """
-    from history.exchange import export_parquet
+    from experiments.history.exchange import export_parquet
 
     with opened(settings, file, make=False) as known:
         rows = export_parquet(known, target)

@@ -72,7 +72,7 @@ def bugs(settings: Settings) -> list[Row]:
 
 
 def suites(settings: Settings) -> list[Row]:
-    from suites.file import bundled_suites, load_suite
+    from experiments.nights.file import bundled_suites, load_suite
 
     rows = []
     for name, path in bundled_suites().items():
@@ -154,8 +154,8 @@ def _run(run: RunDir) -> Row:
 
 
 def nights(settings: Settings) -> list[Row]:
+    from experiments.nights.night import nights as every_night
     from harness.rundir import read_json
-    from suites.night import nights as every_night
 
     rows = []
     for night in every_night(settings.run_dir):
@@ -182,8 +182,8 @@ def runs_of(settings: Settings, night: str) -> list[Row]:
     Raises:
         UsageError: there is no such night.
     """
-    from suites.night import NightDir
-    from suites.night import nights as every_night
+    from experiments.nights.night import NightDir
+    from experiments.nights.night import nights as every_night
 
     found = NightDir(settings.run_dir / night)
     if not found.plan.exists():

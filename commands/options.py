@@ -112,3 +112,9 @@ keep_up_option = click.option(
 
 
 master_option = click.option("--master", metavar="URL", help="Spark master that judges; default local.")
+otlp_option = click.option(
+    "--otlp", metavar="URL", help="Send metrics to this OpenTelemetry collector, by HTTP."
+)
+prometheus_option = click.option(
+    "--prometheus", metavar="[HOST:]PORT", help="Serve metrics for Prometheus; HOST is 127.0.0.1."
+)

@@ -18,13 +18,13 @@ from harness.rundir import NIGHT_FILE
 if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
     from analysis.verdict.campaign import Question
-    from commands.summaries import JudgedRun
+    from experiments.judging import JudgedRun
     from harness.progress.view import BaseProgress
     from harness.rundir import RunDir
 
 
 def _find(settings: Settings, name: str | None) -> RunDir:
-    from bundling.opening import run_of
+    from experiments.bundle.opening import run_of
 
     return run_of(settings.run_dir, name)
 
@@ -56,7 +56,8 @@ def analyze(
     from analysis.spark.session import WarmSession
     from analysis.verdict.hits_file import require_writable
     from commands import summaries
-    from commands.plans import read_plan
+    from experiments.judging import summarize
+    from experiments.plans import read_plan
     from harness.rundir import read_json
 
     if hits is not None:
@@ -82,7 +83,7 @@ def analyze(
             progress.close()
             return summaries.show_result(settings, root, result)
         judged = [_judge(settings, each, session, progress) for each in captured]
-        campaign = summaries.summarize(
+        campaign = summarize(
             root,
             [read_plan(each) for each in rounds],
             judged,
@@ -145,8 +146,8 @@ def _judge(
     hits: Path | None = None,
 ) -> JudgedRun:
     """Seal what is not sealed yet, and judge."""
-    from commands.plans import read_plan
-    from commands.summaries import JudgedRun, judge_run
+    from experiments.judging import JudgedRun, judge_run
+    from experiments.plans import read_plan
     from harness.seal.seal import seal
 
     plan = read_plan(run)
@@ -242,9 +243,9 @@ def _compare_nights(settings: Settings, a: str, b: str) -> int:
     from analysis.report.documents import comparison_document
     from analysis.report.terminal import console
     from analysis.report.terminal_lookups import print_comparison
-    from history.compare import compare_nights
-    from history.store import History
-    from suites.night import NightDir
+    from experiments.history.compare import compare_nights
+    from experiments.history.store import History
+    from experiments.nights.night import NightDir
 
     sides = []
     for name in (a, b):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from commands import completion
-from commands.console import Settings, command
+from commands.console import SCHEMA_VERSION, Settings, command
 from commands.options import (
     FileToWrite,
     master_option,
@@ -17,7 +18,12 @@ from commands.options import (
     seed_option,
     set_option,
 )
-from harness.errors import UsageError
+from commands.tables import paragraph
+from harness.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from experiments.shrink.search import Search
+    from harness.rundir import RunDir
 
 
 @command(
@@ -56,7 +62,8 @@ def shrink(settings: Settings, target: str | None, budget: float | None, **given
     needs. TARGET is a scenario, a known bug or a run. Each question is asked in two rounds or more; the best
     so far is always in a file. Exit code 0: it was found; 3: TARGET does not show the class.
     """
-    from commands.shrinks import ShrinkRequest, find_search, shrink_request
+    from experiments.shrink.rounds import ShrinkRequest, find_search
+    from experiments.shrink.rounds import shrink as play
 
     resume = given["resume"]
     if (target is None) == (resume is None):
@@ -66,4 +73,50 @@ def shrink(settings: Settings, target: str | None, budget: float | None, **given
         if any(each or each == 0 for each in asked):
             raise UsageError("--resume goes on with what was asked", hint="leave out the other options")
         given["resume"] = find_search(settings.run_dir, resume)
-    return shrink_request(settings, ShrinkRequest(target=target or "", budget_s=budget, **given))
+    root, search, out = play(settings, ShrinkRequest(target=target or "", budget_s=budget, **given))
+    return _show(settings, search, root, out)
+
+
+def _show(settings: Settings, search: Search, root: RunDir, out: Path) -> int:
+    from experiments.shrink.document import left_out, not_tried
+    from experiments.shrink.reductions import cost
+
+    code = Exit.PASS if search.shows else Exit.UNKNOWN
+    (seconds, messages), (less_s, fewer) = cost(search.shape.data), cost(search.smallest)
+    steps = list(search.record.steps.values())
+    played = sum(map(len, search.record.played.values()))
+    untried = not_tried(search) if search.shows else 0
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "exit_code": int(code),
+        "class": search.cls,
+        "shown": search.shows,
+        "is_whole": search.is_whole,
+        "file": str(out) if search.shows else "",
+        "folder": str(root.root),
+        "scenario": search.smallest,
+        "left_out": left_out(search),
+        "not_tried": untried,
+        "rounds": played,
+        "steps": [{"tried": each.tried, "said": each.said, "shown": each.shown} for each in steps],
+    }
+
+    def text() -> None:
+        if not search.shows:
+            said = steps[0].said if steps else "no round was played"
+            paragraph(f"{search.cls or 'a class'} cannot be kept: the scenario as it is: {said}")
+            return
+        paragraph(f"{search.cls} still shows without:")
+        nothing = "nothing: all of it is needed" if search.is_whole else "nothing so far"
+        for line in left_out(search) or [nothing]:
+            paragraph(line, indent="  ")
+        paragraph(
+            f"a round: {less_s:g} s and {fewer:,} messages, was {seconds:g} s and {messages:,}"
+            f" · {len(steps)} steps, {played} rounds"
+        )
+        if not search.is_whole:
+            paragraph(f"not tried: {untried} parts; `brokerstorm shrink --resume {root.run_id}` goes on")
+        paragraph(f"{out} written; `brokerstorm run {out}` runs it")
+
+    settings.show(document, text)
+    return int(code)

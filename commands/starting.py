@@ -16,6 +16,8 @@ from commands.options import (
     keep_up_option,
     master_option,
     offline_option,
+    otlp_option,
+    prometheus_option,
     runtime_option,
     seconds,
     secure_option,
@@ -24,10 +26,10 @@ from commands.options import (
     variant_option,
 )
 from commands.tables import paragraph
-from commands.telemetry import metrics_request, otlp_option, prometheus_option
 from harness.errors import Exit, UsageError
 from harness.scenario.bundled import bundled_bugs
 from harness.systems import DEFAULT, SYSTEMS
+from harness.telemetry.request import metrics_request
 
 KINDS = ("scenarios", "bugs", "suites", "faults", "workers", "systems", "runs", "nights", "classes")
 
@@ -109,11 +111,11 @@ def _new_file(
     path: Path, system: str, ready: str | None, *, suite: bool, cluster: bool
 ) -> tuple[str, Path, str]:
     """What to write, its published schema, and the command that comes next with what it does."""
+    from experiments.nights.file import SCHEMA_FILE as SUITE_SCHEMA_FILE
+    from experiments.nights.file import new_suite
     from harness.connections import schema as connections
     from harness.scenario.bundled import SCHEMA_FILE
     from harness.scenario.schema import copied_scenario, new_scenario
-    from suites.file import SCHEMA_FILE as SUITE_SCHEMA_FILE
-    from suites.file import new_suite
 
     if cluster:
         text = connections.new_connection(path, system)
@@ -165,7 +167,7 @@ def plan(
     is listed. With -v, what each fault sends.
     """
     from commands.plan_text import show_plans, show_preflight
-    from commands.plans import (
+    from experiments.plans import (
         choose_plans,
         on_stranger,
         read_scenario,
@@ -173,7 +175,7 @@ def plan(
         timeline_of,
         timeline_rows,
     )
-    from commands.preflight import preflight
+    from experiments.preflight import preflight
 
     stranger = stranger_of(cluster_file)
     loaded = read_scenario(scenario, overrides, stranger=stranger)
@@ -231,8 +233,9 @@ def run(
     a name from `list scenarios` or a file. The exit code is the verdict: 0 pass (or every variant as
     expected), 1 fail, 3 unknown.
     """
-    from bundling.opening import run_of
-    from commands.running import RunRequest, run_request
+    from commands.rounds import run_request
+    from experiments.bundle.opening import run_of
+    from experiments.variants import RunRequest
 
     replayed = run_of(settings.run_dir, replay) if replay else None
     if given["scenario"] is None and replayed is None:
@@ -297,8 +300,8 @@ def repro(settings: Settings, otlp: str | None, prometheus: str | None, **given:
     the affected version and not in the fixed one), 1 if it is not, 3 if that could not be decided. With
     --until-hit it is 0 if it was seen, 1 if it was not, and then the summary bounds its rate.
     """
-    from commands.repro import repro_request
-    from commands.repro_options import ReproRequest, as_in_run
+    from commands.rounds import repro_request
+    from experiments.repro.request import ReproRequest, as_in_run
 
     request = ReproRequest(metrics=metrics_request(otlp, prometheus), **given)
     return repro_request(settings, as_in_run(settings, request))

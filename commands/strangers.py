@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.console import SCHEMA_VERSION, Settings, write
-from commands.plans import (
+from commands.plan_text import show_checks
+from experiments.plans import (
     choose_plans,
     on_stranger,
     read_scenario,
@@ -16,7 +17,7 @@ from commands.plans import (
     stranger_of,
     timeline_of,
 )
-from commands.preflight import preflight, show_checks
+from experiments.preflight import preflight
 from harness.errors import BrokerstormError, Exit, HealError, ScenarioError
 from harness.rundir import RunDir
 

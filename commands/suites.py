@@ -19,10 +19,10 @@ from harness.errors import EnvironmentNotReady, Exit, Interrupted, UsageError
 from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
-    from commands.suite_plans import PlannedNight, SuiteRequest
-    from history.report import SuiteReport
-    from history.store import History
-    from suites.night import Night, NightDir, Turn
+    from experiments.history.report import SuiteReport
+    from experiments.history.store import History
+    from experiments.nights.night import Night, NightDir, Turn
+    from experiments.nights.planning import PlannedNight, SuiteRequest
 
 _SHOWN_LEFT_OUT = 20
 
@@ -73,8 +73,8 @@ def _narrowing(function: Any) -> Any:
 
 
 def _request(given: dict[str, Any]) -> SuiteRequest:
-    from commands.suite_plans import SuiteRequest
-    from suites.choice import Shard
+    from experiments.nights.choice import Shard
+    from experiments.nights.planning import SuiteRequest
 
     values = {**given, "budget_s": given["budget"], "suite": given["file"]}
     values["shard"] = Shard.parse(given["shard"]) if given["shard"] else None
@@ -94,7 +94,7 @@ def _history(path: Path, *, make: bool) -> Iterator[History | None]:
     if not make and not path.exists():
         yield None
         return
-    from history.store import History
+    from experiments.history.store import History
 
     with History.open(path) as history:
         for note in history.notes:
@@ -110,7 +110,7 @@ def plan(settings: Settings, file: str, **given: Any) -> int:
 
     FILE is a suite file, or the name of a ready one. Versions such as `latest` are resolved now.
     """
-    from commands.suite_plans import history_path, plan_night
+    from experiments.nights.planning import history_path, plan_night
 
     request = _request({"file": file, **given})
     path = history_path(settings, request.history)
@@ -190,7 +190,7 @@ def run(settings: Settings, file: str, night: str | None, resume: bool, **given:
     cells are run again the next nights, beside new ones. The exit code is 1 for what --fail-on says, else
     that of a cell that broke, else 3 if a cell is unknown, else 0.
     """
-    from commands.suite_plans import history_path
+    from experiments.nights.planning import history_path
 
     request = _request({"file": file, **given})
     if resume:
@@ -202,9 +202,9 @@ def run(settings: Settings, file: str, night: str | None, resume: bool, **given:
 
 
 def _begin(settings: Settings, request: SuiteRequest, history: History, path: Path, name: str | None) -> int:
-    from commands.suite_plans import plan_night
+    from experiments.nights.night import NightDir, night_named
+    from experiments.nights.planning import plan_night
     from harness.rundir import new_run
-    from suites.night import NightDir, night_named
 
     planned = plan_night(request, history, path, _tell)
     run_dir, suite = settings.run_dir.resolve(), planned.night.suite
@@ -218,8 +218,8 @@ def _begin(settings: Settings, request: SuiteRequest, history: History, path: Pa
 
 
 def _resume(settings: Settings, request: SuiteRequest, name: str | None) -> int:
-    from suites.file import load_suite
-    from suites.night import unfinished
+    from experiments.nights.file import load_suite
+    from experiments.nights.night import unfinished
 
     planned = (request.only, request.shard, name, request.budget_s, request.seed)
     if any(each not in (None, ()) for each in planned):
@@ -240,12 +240,12 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
     """Play what is left of a night, keep its document, show it; the exit code."""
     from filelock import FileLock, Timeout
 
-    from commands.nights import NightRun
-    from commands.suite_plans import tidy
-    from commands.turns import LivePlayer
-    from commands.upkeep import end_leftovers
+    from experiments.leftovers import end_leftovers
+    from experiments.nights.document import not_run_of, summarize
+    from experiments.nights.planning import tidy
+    from experiments.nights.playing import NightRun
+    from experiments.nights.turns import LivePlayer
     from harness.rundir import write_json
-    from suites.document import not_run_of, summarize
 
     try:
         lock = FileLock(night_dir.root / "night.lock").acquire(timeout=0)

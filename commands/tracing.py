@@ -51,7 +51,7 @@ def trace(
     from analysis.report.terminal_lookups import print_trace
     from analysis.report.trace import trace as look_up
     from analysis.report.trace_logs import LOG_LINES
-    from bundling.opening import run_of
+    from experiments.bundle.opening import run_of
     from harness.invocation import for_terminal
 
     if first:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,14 +13,16 @@ from commands import completion
 from commands.clusters import heal_kept, kept_clusters
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import connection_option, set_option
-from commands.plans import choose_plans, needs_of, read_scenario
-from commands.preflight import clients_of, preflight, show_checks
+from commands.plan_text import show_checks
 from commands.strangers import clean_stranger, doctor_stranger
 from commands.tables import table
+from experiments.downloads import fetch_files, fetch_proxy_image, fetch_spark
+from experiments.leftovers import end_leftovers, remove
+from experiments.plans import choose_plans, read_scenario
+from experiments.preflight import preflight
 from harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from harness.clusters.leftovers import Leftover
     from harness.contracts.plan import Plan
     from harness.toolchains.jars import Progress
 
@@ -115,35 +116,6 @@ def _refuse_mixture(
         raise UsageError(f"--set {overrides[0]} is of a scenario", hint="leave --system out")
 
 
-def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
-    """Jars and clients; name -> where it is."""
-    from harness.clusters import fetch_cluster, spec_of
-    from harness.toolchains.own_builds import in_words
-    from harness.workers import launch, load_worker
-
-    folders: dict[str, str] = fetch_proxy(plans, report)
-    for plan in plans:
-        spec = spec_of(plan.system, plan.version)
-        folders[f"{plan.system} {spec.version}"] = str(
-            fetch_cluster(plan.system, plan.version, on_progress=report)
-        )
-        for name, version in clients_of(plan):
-            worker = load_worker(name, plan.workers)
-            argv, _ = launch(worker, version, on_progress=report)
-            # Python, Go: the program itself; Java: compiled classes and the client's jars
-            where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
-            folders[f"{name} {in_words(version or worker.default_version)}"] = where
-    return folders
-
-
-def fetch_spark(report: Progress) -> None:
-    """The archive of Spark's classes, once for this machine."""
-    from analysis.spark.session import record_classes
-
-    report("class archive of Spark, so that it starts in half the time", None)
-    record_classes()
-
-
 def _fetch_images(
     clusters: Sequence[tuple[str, str]], plans: Sequence[Plan], report: Progress
 ) -> dict[str, str]:
@@ -162,34 +134,6 @@ def _fetch_images(
             found[image.tag] = f"{image.kind}, {image.size_mb} MB"
         found |= fetch_proxy_image(client, plans, report)
     return found
-
-
-def fetch_proxy(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
-    """Build the proxy when the faults of these plans need it; name -> where it is.
-
-    Raises:
-        EnvironmentNotReady: no Go, or it does not build.
-    """
-    from harness.clusters.network import toxiproxy
-    from harness.clusters.sources import ProcessSource
-
-    if not needs_of(plans) & ProcessSource.proxied:
-        return {}
-    return {f"toxiproxy {toxiproxy.VERSION}": str(toxiproxy.fetch(on_progress=report))}
-
-
-def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> dict[str, str]:
-    """As `fetch_proxy`, the image for clusters in containers; tag -> what it is.
-
-    Args:
-        client: of the Docker engine (`docker.DockerClient`).
-    """
-    from harness.clusters.docker import proxy
-    from harness.protocols.network import PEER_DETOURS
-
-    if PEER_DETOURS not in needs_of(plans):
-        return {}
-    return {proxy.provide(client, on_progress=report): "the network proxy"}
 
 
 @command("clean", example="brokerstorm clean --dry-run\nbrokerstorm clean")
@@ -230,7 +174,7 @@ def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dr
     healed: list[str] = []
     if not dry_run:
         with settings.interrupts.deferred():
-            _remove(found)
+            remove(found)
             healed = [claim.run_id for claim in kept if heal_kept(claim)]
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -253,29 +197,3 @@ def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dr
 
     settings.show(document, text)
     return Exit.PASS
-
-
-def end_leftovers(run_id: str) -> None:
-    """End what a run of this id left behind.
-
-    Raises:
-        HealError, EnvironmentNotReady: as `harness.clusters.leftovers.remove`.
-    """
-    from harness.clusters import leftovers
-
-    _remove(leftovers.find(run_id))
-
-
-def _remove(found: Sequence[Leftover]) -> None:
-    """Continue what is paused, end every process, drop the brokers' data; logs and captures stay."""
-    import faults
-    from harness.clusters import leftovers
-    from harness.rundir import RunDir
-
-    # What needs no Docker engine first, to its end: there may be none any more.
-    for group in ([one for one in found if not one.is_in_engine], [one for one in found if one.is_in_engine]):
-        leftovers.remove(group)
-        for folder in {Path(claim.folder) for one in group for claim in one.claims}:
-            faults.heal_from_ledger(None, RunDir(folder.parent))
-            for data in folder.glob("*/data"):
-                shutil.rmtree(data, ignore_errors=True)

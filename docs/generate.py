@@ -13,9 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import history.summary  # noqa: E402
-import suites.document  # noqa: E402
-import suites.file  # noqa: E402
+import experiments.history.summary  # noqa: E402
+import experiments.nights.document  # noqa: E402
+import experiments.nights.file  # noqa: E402
 from docs.anomalies_page import anomalies_page  # noqa: E402 - the tree is not on the path before
 from docs.cli_page import cli_page  # noqa: E402
 from docs.fault_page import faults_page  # noqa: E402
@@ -52,9 +52,9 @@ def pages() -> dict[Path, str]:
         REFERENCE / "import.md": import_page(),
         REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),
-        suites.file.SCHEMA_FILE: suites.file.schema_text(),
-        suites.document.SCHEMA_FILE: suites.document.schema_text(),
-        history.summary.SCHEMA_FILE: history.summary.schema_text(),
+        experiments.nights.file.SCHEMA_FILE: experiments.nights.file.schema_text(),
+        experiments.nights.document.SCHEMA_FILE: experiments.nights.document.schema_text(),
+        experiments.history.summary.SCHEMA_FILE: experiments.history.summary.schema_text(),
         connections.SCHEMA_FILE: connections.schema_text(),
         SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
         IMPORT_SCHEMA_FILE: json.dumps(import_schema(), indent=1) + "\n",

@@ -1,9 +1,9 @@
-"""docs/reference/history.md: the tables of the history file, from `history.schema`."""
+"""docs/reference/history.md: the tables of the history file, from `experiments.history.schema`."""
 
 from __future__ import annotations
 
 from docs.markdown import MADE
-from history.schema import COLUMNS, VERSION
+from experiments.history.schema import COLUMNS, VERSION
 
 _HEAD = f"""# The history file
 

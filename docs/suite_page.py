@@ -1,10 +1,10 @@
-"""docs/reference/suite.md: every key of a suite file, from `suites.model`."""
+"""docs/reference/suite.md: every key of a suite file, from `experiments.nights.model`."""
 
 from __future__ import annotations
 
 from docs.markdown import MADE
 from docs.model_keys import key_item, models
-from suites.model import Suite
+from experiments.nights.model import Suite
 
 _HEAD = f"""# Suite files
 

@@ -35,7 +35,7 @@ LATEST = "latest"
 MOST_BYTES = 64 << 20
 MOST_ROWS_BYTES = 1 << 30
 MOST_DEPTH = 64
-#: What makes a folder a night of a suite (`suites.night`).
+#: What makes a folder a night of a suite (`experiments.nights.night`).
 NIGHT_FILE = "night.json"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from history.rounds import Found, Round
+from experiments.history.rounds import Found, Round
 
 LOST = "acked-lost"
 

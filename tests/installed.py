@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Names of our modules at the top of the tree.
-NAMES = ("analysis", "bundling", "cli", "commands", "faults", "harness", "history", "suites", "workers")
+NAMES = ("analysis", "cli", "commands", "experiments", "faults", "harness", "workers")
 TIMEOUT_S = 300.0
 
 

@@ -10,7 +10,11 @@ import pytest
 
 from analysis.spark.session import WarmSession
 from cli import main
-from commands import bisecting, clusters, contract, repro, running, shrinks, suites, upkeep
+from commands import clusters, contract, suites, upkeep
+from experiments import variants as running
+from experiments.bisect import rounds as bisecting
+from experiments.repro import rounds as repro
+from experiments.shrink import rounds as shrinks
 from harness.errors import Exit
 
 CPU_S = 2.0

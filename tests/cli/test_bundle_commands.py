@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from analysis.spark.session import WarmSession
-from bundling.archive import write_archive
 from cli import main
 from commands import starting
-from commands.repro_options import ReproRequest, as_in_run
-from commands.running import RunRequest
+from experiments.bundle.archive import write_archive
+from experiments.repro.request import ReproRequest, as_in_run
+from experiments.variants import RunRequest
 from harness.errors import Exit, UsageError
 from harness.rundir import RunDir, find_run, read_json, write_json
 from tests.cli.answers import refuse_to_start
@@ -95,7 +95,7 @@ def test_run_replay_takes_a_round_of_an_opened_bundle_and_the_file_of_one(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[RunRequest] = []
-    monkeypatch.setattr("commands.running.run_request", lambda _settings, request: asked.append(request) or 0)
+    monkeypatch.setattr("commands.rounds.run_request", lambda _, request: asked.append(request) or 0)
     own, opened = str(runs / "runs"), str(runs / "there" / "runs")
     file = tmp_path / "1.tar.gz"
     assert told(capsys, "--run-dir", own, "bundle", f"{CAMPAIGN}/unsafe-1", "-o", str(file))[0] == 0

@@ -12,9 +12,9 @@ import pytest
 from analysis.findings import Result
 from analysis.report.documents import schemas, write_result
 from cli import main
-from commands.plans import read_plan
 from commands.reading import planned_rounds
-from commands.summaries import JudgedRun, summarize
+from experiments.judging import JudgedRun, summarize
+from experiments.plans import read_plan
 from harness.contracts.plan import Plan
 from harness.plan.build import build_plans
 from harness.rundir import RunDir, point_latest, write_json

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from cli import main
-from history.store import History
+from experiments.history.store import History
 from tests.history_samples import regressed
 from tests.unit.test_history_rounds import finished_run
 

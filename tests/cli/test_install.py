@@ -47,14 +47,12 @@ def test_the_wheel_puts_one_package_into_site_packages(wheel: Path) -> None:
 def test_the_wheel_holds_every_file_that_a_command_reads(wheel: Path) -> None:
     folders = (
         "analysis",
-        "bundling",
         "commands",
         "compose",
+        "experiments",
         "faults",
         "harness",
-        "history",
         "scenarios",
-        "suites",
         "workers",
     )
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]

@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from analysis.verdict.campaign import Question
-from commands import repro, running, shrinks
 from commands.console import Settings
-from commands.preflight import Preflight
-from commands.repro_options import ReproRequest
-from commands.running import RunRequest
-from commands.shrinks import ShrinkRequest
-from commands.suite_plans import SuiteRequest, plan_night
+from experiments import variants as running
+from experiments.nights.planning import SuiteRequest, plan_night
+from experiments.preflight import Preflight
+from experiments.repro import rounds as repro
+from experiments.repro.request import ReproRequest
+from experiments.shrink import rounds as shrinks
+from experiments.shrink.rounds import ShrinkRequest
+from experiments.variants import RunRequest
 from harness.plan.estimate import Estimate
 from harness.run.interrupts import Interrupts
 from harness.rundir import RunDir

@@ -16,8 +16,8 @@ import pytest
 
 from analysis.findings import Timeline
 from analysis.report.html import campaign_page, run_page
-from history.page import suite_page
-from history.report import report_of
+from experiments.history.page import suite_page
+from experiments.history.report import report_of
 from tests.history_samples import a_night, regressed
 from tests.report_samples import HOSTILE, campaign, failing, passing, unknown
 

@@ -18,7 +18,7 @@ NIGHT = "20261122-shared"
 
 @pytest.fixture
 def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("commands.turns.LivePlayer", Scripted)
+    monkeypatch.setattr("experiments.nights.turns.LivePlayer", Scripted)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     path = tmp_path / "ten.yaml"
     path.write_text(SUITE)

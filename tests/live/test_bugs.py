@@ -76,7 +76,7 @@ def test_a_known_bug_is_seen_in_the_affected_version_only(
 
 
 def every_pair() -> list[tuple[str, str]]:
-    from commands.plans import read_scenario
+    from experiments.plans import read_scenario
 
     found = []
     for name in bundled_bugs():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analysis.report.documents import write_result
 from analysis.report.html import write_run_page
-from commands.summaries import JudgedRun, summarize
+from experiments.judging import JudgedRun, summarize
 from harness.contracts.plan import Plan
 from harness.plan.build import build_plans
 from harness.rundir import RunDir, point_latest

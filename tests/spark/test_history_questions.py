@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from history.exchange import export_parquet
-from history.store import History
+from experiments.history.exchange import export_parquet
+from experiments.history.store import History
 from tests.history_samples import regressed
 
 pytestmark = pytest.mark.spark

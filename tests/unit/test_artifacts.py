@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 import harness.clusters
-from commands.campaigns import ClusterOpener
+from experiments.player import ClusterOpener
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.build import build_plan
 from harness.progress.view import BaseProgress

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from analysis.verdict.bisection import Look, UnusableVersionError
-from commands.bisect_commits import ordered_ends
-from commands.bisect_state import BisectDir
-from commands.bisecting import commits_of, conclude
+from experiments.bisect.commits import ordered_ends
+from experiments.bisect.rounds import commits_of, conclude
+from experiments.bisect.state import BisectDir
 from harness.errors import Interrupted, UsageError
 from harness.rundir import RunDir
 from tests.unit.test_bisection import question

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from analysis.verdict.bisection import ErrorBudget, Look, UnusableVersionError, expected_answers, search
-from commands.bisect_question import BisectQuestion
-from commands.bisect_state import FILE, BisectDir
-from commands.bisecting import OutOfTimeError, conclude
+from experiments.bisect.question import BisectQuestion
+from experiments.bisect.rounds import OutOfTimeError, conclude
+from experiments.bisect.state import FILE, BisectDir
 from harness.errors import UsageError
 from harness.rundir import RunDir
 

@@ -87,7 +87,7 @@ def test_a_wrong_bug_file_is_one_line_that_names_the_key(
 @pytest.mark.long
 @pytest.mark.parametrize("name", bundled_bugs())
 def test_every_bundled_bug_can_be_used(name: str) -> None:
-    from commands.plans import choose_plans, read_scenario
+    from experiments.plans import choose_plans, read_scenario
 
     scenario = read_scenario(name)
     assert scenario.name == name

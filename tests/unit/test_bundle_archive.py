@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bundling import archive as bundle
-from bundling.archive import unpack, write_archive
+from experiments.bundle import archive as bundle
+from experiments.bundle.archive import unpack, write_archive
 from harness.errors import UsageError
 
 

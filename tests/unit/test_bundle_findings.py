@@ -14,10 +14,10 @@ import pytest
 from analysis.findings import Result, Status, Verdict
 from analysis.report.documents import write_result
 from analysis.report.trace import trace
-from bundling import making
-from bundling.archive import unpack
-from bundling.fitting import choices
-from bundling.making import Made, make_bundle
+from experiments.bundle import making
+from experiments.bundle.archive import unpack
+from experiments.bundle.fitting import choices
+from experiments.bundle.making import Made, make_bundle
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json
 from tests.planted.judged import judge_here

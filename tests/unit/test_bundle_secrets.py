@@ -11,9 +11,9 @@ import pytest
 
 from analysis.findings import Verdict
 from analysis.report.documents import write_result
-from bundling.archive import unpack
-from bundling.making import make_bundle
-from bundling.secrets import REDACTED, Redactor, is_secret
+from experiments.bundle.archive import unpack
+from experiments.bundle.making import make_bundle
+from experiments.bundle.secrets import REDACTED, Redactor, is_secret
 from harness.rundir import RunDir, read_json, write_json, write_jsonl
 from tests.planted.judged import judge_here
 from tests.planted.tiny import History

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from experiments import campaign as module
+from experiments.campaign import Campaign, CampaignHooks
 from harness.errors import Interrupted
-from harness.run import campaign as module
-from harness.run.campaign import Campaign, CampaignHooks
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import RunOutcome
 from harness.rundir import RunDir

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cli import cli
-from suites.file import load_suite
+from experiments.nights.file import load_suite
 from tests.howto import files_of
 from tests.unit.test_imports import ROOT
 

@@ -15,8 +15,8 @@ from tests.unit.test_imports import ROOT, imports, module_file, name_of, sources
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PARTS = (
-    *("analysis", "bench", "bundling", "commands", "compose", "docs"),
-    *("faults", "harness", "history", "scenarios", "suites", "tests"),
+    *("analysis", "bench", "commands", "compose", "docs", "experiments"),
+    *("faults", "harness", "scenarios", "tests"),
 )
 #: Files that readers of a how-to make.
 WRITTEN = {name for page in PAGES if page.parent.name == "howto" for name in files_of(page)}
@@ -25,7 +25,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(rf"(?<![\w/.<>-])((?:{'|'.join(PARTS)})/[\w./*<>-]*[\w*>/])")
 #: A module, class or function by its whole name.
 DOTTED = re.compile(
-    r"`((?:analysis|bundling|commands|faults|harness|history|suites)(?:\.\w+)+)(?<!\.jsonl)(?<!\.sqlite)`"
+    r"`((?:analysis|commands|experiments|faults|harness)(?:\.\w+)+)(?<!\.jsonl)(?<!\.sqlite)`"
 )
 
 
@@ -119,18 +119,9 @@ def imports_between_packages() -> Iterator[tuple[Path, str]]:
 
 
 def test_the_architecture_page_lists_every_package() -> None:
-    parts = (
-        "analysis/",
-        "bundling/",
-        "commands/",
-        "faults/",
-        "harness/",
-        "history/",
-        "shrinking/",
-        "suites/",
-    )
+    parts = ("analysis/", "commands/", "experiments/", "faults/", "harness/")
     packages = {package_of(path) for path in sources() if name_of(path).startswith(parts)}
-    assert sorted(rooms()) == sorted(packages - {"analysis", "faults", "harness"})
+    assert sorted(rooms()) == sorted(packages - {"analysis", "experiments", "faults", "harness"})
 
 
 def test_the_architecture_page_names_every_module_beside_packages() -> None:

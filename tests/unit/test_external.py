@@ -15,7 +15,7 @@ import pytest
 import yaml
 from confluent_kafka import KafkaError, KafkaException
 
-from commands.plans import choose_plans, read_scenario
+from experiments.plans import choose_plans, read_scenario
 from harness.clusters.external import cluster as external
 from harness.clusters.external.made import Made, made_on
 from harness.connections.file import Connection, ConnectionFile, read_connection

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import faults
-from commands import plans
 from commands.plan_text import show_plans
+from experiments import plans
 from harness.protocols.cluster import TopicSettings
 
 ROLES = {

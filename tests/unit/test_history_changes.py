@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from bench.nights import Cell, Score, World, simulated
-from history.changes import ALPHA, Change, Standing, Story, story_of
-from history.dependence import Drift, Within
-from history.rounds import Round
-from history.series import Tally
+from experiments.history.changes import ALPHA, Change, Standing, Story, story_of
+from experiments.history.dependence import Drift, Within
+from experiments.history.rounds import Round
+from experiments.history.series import Tally
 from tests.history_samples import LOST, a_night, a_round, noisy
 
 NIGHTS = 20

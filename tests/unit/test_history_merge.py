@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments.history.schema import VERSION
+from experiments.history.store import History
 from harness.errors import UsageError
-from history.schema import VERSION
-from history.store import History
 from tests.history_samples import a_round
 
 

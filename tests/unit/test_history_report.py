@@ -11,15 +11,15 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
+from experiments.history.changes import Standing
+from experiments.history.compare import compare_nights
+from experiments.history.decision import Decision
+from experiments.history.page import suite_page
+from experiments.history.report import SuiteReport, night_of, read_report, report_of, word_of
+from experiments.history.rounds import Found
+from experiments.history.store import History
+from experiments.history.summary import SCHEMA_FILE, document, junit_xml, markdown, schema, write_report
 from harness.errors import FailOn
-from history.changes import Standing
-from history.compare import compare_nights
-from history.decision import Decision
-from history.page import suite_page
-from history.report import SuiteReport, night_of, read_report, report_of, word_of
-from history.rounds import Found
-from history.store import History
-from history.summary import SCHEMA_FILE, document, junit_xml, markdown, schema, write_report
 from tests.history_samples import LOST, a_night, a_round, regressed
 from tests.report_samples import HOSTILE
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from analysis.report.documents import write_result
+from experiments.history.rounds import Labels, broken_round, derived_labels, fingerprint, round_of, rounds_of
 from harness.errors import UsageError
 from harness.rundir import RunDir, append_jsonl, write_json
-from history.rounds import Labels, broken_round, derived_labels, fingerprint, round_of, rounds_of
 from tests.report_samples.results import failing, passing
 
 LABELS = Labels(night="2026-11-20", suite="nightly", cell="kafka-acks1 confluent-kafka", settings={"acks": 1})

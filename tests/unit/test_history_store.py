@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
+from experiments.history.rounds import Found, Round
+from experiments.history.schema import VERSION
+from experiments.history.store import History
 from harness.errors import EnvironmentNotReady, UsageError
-from history.rounds import Found, Round
-from history.schema import VERSION
-from history.store import History
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Adds rounds for ever, and says each one's number when `add` has returned.
 WRITER = """
 import sys, itertools
 from pathlib import Path
-from history.rounds import Round
-from history.store import History
+from experiments.history.rounds import Round
+from experiments.history.store import History
 name, file = sys.argv[1:]
 with History.open(Path(file)) as history:
     for number in itertools.count():

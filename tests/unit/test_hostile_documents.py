@@ -14,8 +14,8 @@ import pytest
 
 from analysis.report.documents import read_campaign, read_result, write_result
 from analysis.report.trace import trace
-from bundling.secrets import Redactor
 from commands.inventory import _run as listed
+from experiments.bundle.secrets import Redactor
 from harness.contracts import read_document, read_rows
 from harness.contracts.plan import Plan
 from harness.errors import UsageError

@@ -16,8 +16,8 @@ from tests.howto import files_of
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "howto" / "add-a-fault.md"
 COPIED = (
-    *("analysis", "commands", "compose", "docs", "faults"),
-    *("harness", "history", "scenarios", "suites", "tests", "workers", "cli.py"),
+    *("analysis", "commands", "compose", "docs", "experiments", "faults"),
+    *("harness", "scenarios", "tests", "workers", "cli.py"),
 )
 MADE = {"docs/reference/faults.md", "docs/reference/matrix.md", "scenarios/scenario.schema.json"}
 COPIED_TOO = ("pyproject.toml", "brokerstorm", "README.md", "CHANGELOG.md")

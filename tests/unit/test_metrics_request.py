@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from commands import telemetry
-from commands.telemetry import MetricsRequest, metrics_request
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.telemetry import request as telemetry
+from harness.telemetry.request import MetricsRequest, metrics_request
 
 NOTHING = MetricsRequest()
 LOCAL = "http://localhost:4318/v1/metrics"

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from commands.nights import NightRun, Played
+from experiments.history.rounds import Labels, Round, broken_round
+from experiments.history.store import History
+from experiments.nights.document import SCHEMA_FILE, not_run_of, summarize
+from experiments.nights.matrix import Cell
+from experiments.nights.model import Keep
+from experiments.nights.night import Ended, Night, NightDir, Turn, turns_of, unfinished
+from experiments.nights.playing import NightRun, Played
 from harness.errors import EnvironmentNotReady, Exit, Interrupted, UsageError
 from harness.run.interrupts import Interrupts
 from harness.rundir import RunDir, write_json
-from history.rounds import Labels, Round, broken_round
-from history.store import History
-from suites.document import SCHEMA_FILE, not_run_of, summarize
-from suites.matrix import Cell
-from suites.model import Keep
-from suites.night import Ended, Night, NightDir, Turn, turns_of, unfinished
 
 JUDGED = "judged.json"
 Script = Callable[[Turn, int], int]

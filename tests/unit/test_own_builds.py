@@ -270,7 +270,7 @@ def test_paths_are_relative_to_the_file_and_to_the_user(
 
 
 def test_a_build_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> None:
-    from commands.plans import read_scenario
+    from experiments.plans import read_scenario
 
     file = tmp_path / "mine.yaml"
     file.write_text(
@@ -281,9 +281,9 @@ def test_a_build_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> None
 
 
 def test_a_suite_has_builds_of_your_own_beside_it(checkout: Path, tmp_path: Path) -> None:
-    from commands.suite_plans import axes_of
-    from suites.file import load_suite
-    from suites.matrix import expand
+    from experiments.nights.file import load_suite
+    from experiments.nights.matrix import expand
+    from experiments.nights.planning import axes_of
 
     (tmp_path / "suite").mkdir()
     (tmp_path / "suite" / "mine.yaml").write_text("name: mine\nload: {producers: {p: {client: sarama}}}\n")
@@ -295,8 +295,8 @@ def test_a_suite_has_builds_of_your_own_beside_it(checkout: Path, tmp_path: Path
 
 
 def test_a_run_tells_what_was_built_and_what_is_not_known_of_it(checkout: Path, tmp_path: Path) -> None:
-    from commands.plans import choose_plans, read_scenario
-    from commands.preflight import _of_builds
+    from experiments.plans import choose_plans, read_scenario
+    from experiments.preflight import _of_builds
     from harness.run.manifest import own_builds
 
     git(checkout, "tag", "--delete", "v1.2.0")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli import main
-from commands.plans import choose_plans, read_scenario
-from commands.preflight import Preflight, preflight
+from experiments.plans import choose_plans, read_scenario
+from experiments.preflight import Preflight, preflight
 from harness import workers
 from harness.clusters.network import packets
 from harness.doctor import machine

@@ -17,7 +17,7 @@ from analysis.verdict.coverage import coverage
 from analysis.verdict.intended import Intended
 from analysis.verdict.rate import rate_of
 from commands.plan_text import show_plans
-from commands.plans import timeline_of
+from experiments.plans import timeline_of
 from harness.contracts.plan import Plan
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan

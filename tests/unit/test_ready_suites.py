@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from commands.suite_plans import facts_of
+from experiments.nights.file import load_suite
+from experiments.nights.matrix import Axes, Cell, expand
+from experiments.nights.planning import facts_of
+from experiments.nights.versions import Chosen
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 from harness.systems import SYSTEMS
 from harness.workers import known_workers
-from suites.file import load_suite
-from suites.matrix import Axes, Cell, expand
-from suites.versions import Chosen
 
 
 def as_asked(name: str, asked: str) -> list[Chosen]:
@@ -33,7 +33,7 @@ def test_the_nightly_covers_every_ready_scenario_and_every_bug(nightly: list[Cel
 
 
 def test_no_cell_of_the_nightly_needs_jars_of_the_user(nightly: list[Cell]) -> None:
-    from commands.plans import JARS, choose_plans, read_scenario
+    from experiments.plans import JARS, choose_plans, read_scenario
 
     for cell in nightly:
         if cell.pair:

@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 import yaml
 
-from commands.plans import read_scenario
 from docs import generate, model_keys
+from experiments.nights.model import Suite
+from experiments.plans import read_scenario
 from faults.kinds import KINDS
 from harness.errors import EXIT_MEANING, Exit
 from harness.scenario.bundled import IMPORT_SCHEMA_FILE, SCHEMA_FILE, bundled_bugs, bundled_scenarios
@@ -20,7 +21,6 @@ from harness.scenario.file import load_scenario
 from harness.scenario.model import Part, Scenario
 from harness.scenario.schema import copied_scenario, new_scenario
 from harness.systems import SYSTEMS
-from suites.model import Suite
 
 
 @pytest.fixture(scope="module")

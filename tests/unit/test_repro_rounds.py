@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 
 from analysis.findings import Result
-from commands import repro
-from commands.plans import read_scenario
-from commands.repro import Reproduction
-from commands.repro_options import ReproRequest, replaced_versions
-from commands.summaries import arm_versions, client_version
+from experiments.campaign import Campaign, Round
+from experiments.judging import arm_versions, client_version
+from experiments.plans import read_scenario
+from experiments.repro import rounds as repro
+from experiments.repro.request import ReproRequest, replaced_versions
+from experiments.repro.rounds import Reproduction
 from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.progress.view import BaseProgress
-from harness.run.campaign import Campaign, Round
 from harness.run.lifecycle import RunOutcome
 from harness.rundir import RunDir
 from harness.scenario.file import variants

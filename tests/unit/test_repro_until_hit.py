@@ -9,12 +9,14 @@ from typing import Any, cast
 import pytest
 
 from analysis.findings import Result
-from commands import repro
 from commands.console import Settings
-from commands.repro import Reproduction
-from commands.repro_options import refuse_mixture
+from commands.rounds import repro_request
+from experiments.campaign import Campaign
+from experiments.context import Context
+from experiments.repro import rounds as repro
+from experiments.repro.request import refuse_mixture
+from experiments.repro.rounds import Reproduction
 from harness.errors import Interrupted, UsageError
-from harness.run.campaign import Campaign
 from harness.run.interrupts import Interrupts
 from tests.report_samples import passing
 from tests.unit.test_repro_rounds import CLEAN, HIT, NOT_MET, TEXT, Notes, Played, request
@@ -38,7 +40,7 @@ def hunt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
     monkeypatch.setattr(repro, "preflight", lambda *_, **_more: Checked())
     file = tmp_path / "lost.yaml"
     file.write_text(TEXT)
-    settings = Settings(True, True, 0, False, tmp_path / "runs", Interrupts())
+    settings = Context(run_dir=tmp_path / "runs", interrupts=Interrupts())
 
     def run(script: Callable[[int], Result], **changes: Any) -> tuple[Reproduction, Campaigned]:
         asked = repro.prepare(settings, request(file, until_hit=True, **changes))
@@ -90,9 +92,11 @@ def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
         repro._play(cast("Campaign[Result]", Campaigned(play)), asked, Notes())
 
     monkeypatch.setattr(repro, "_run", stopped)
-    settings = Settings(False, True, 0, False, tmp_path / "runs", Interrupts())
+    settings = Settings(
+        json=False, verbose=0, color=False, run_dir=tmp_path / "runs", interrupts=Interrupts()
+    )
     with pytest.raises(Interrupted):
-        repro.repro_request(settings, request(tmp_path / "lost.yaml", until_hit=True, affected="2.16.0"))
+        repro_request(settings, request(tmp_path / "lost.yaml", until_hit=True, affected="2.16.0"))
     out = capsys.readouterr().out
     assert "not seen in 2 rounds with faults_effective 6: rate below 78 %" in out
     assert "repeat " in out

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from analysis.report.documents import write_result
-from commands.plans import choose_plans, read_scenario
-from commands.shrink_targets import Target, pinned_data, read_target
+from experiments.plans import choose_plans, read_scenario
+from experiments.shrink.targets import Target, pinned_data, read_target
 from harness.errors import UsageError
 from harness.rundir import RunDir, write_json
 from harness.systems import SYSTEMS

@@ -13,15 +13,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commands.plans import read_scenario
-from commands.shrinks import seen_of
+from experiments.plans import read_scenario
+from experiments.shrink.ddmin import ddmin, single
+from experiments.shrink.document import not_tried, smallest_text
+from experiments.shrink.record import Record, Seen, key_of
+from experiments.shrink.reductions import KEPT, SIZES, Reduction, Shape, cost, pinned, shape_of
+from experiments.shrink.rounds import seen_of
+from experiments.shrink.search import Search
 from harness.errors import Interrupted, UsageError
 from harness.rundir import RunDir, write_json
-from shrinking.ddmin import ddmin, single
-from shrinking.document import not_tried, smallest_text
-from shrinking.record import Record, Seen, key_of
-from shrinking.reductions import KEPT, SIZES, Reduction, Shape, cost, pinned, shape_of
-from shrinking.search import Search
 from tests.report_samples import failing, fault_rows, unknown
 
 CLS = "acked-lost"
@@ -276,7 +276,7 @@ def _is_there(shape: Shape, data: Data, each: Reduction) -> bool:
     "name", ["kafka-storm", "kafka-mix", "pulsar-key-shared", "pulsar-storm", "kafka-network", "qpid-storm"]
 )
 def test_a_scenario_as_it_is_and_with_one_reduction_is_read_again(name: str, tmp_path: Path) -> None:
-    from shrinking.words import file_text
+    from experiments.shrink.words import file_text
 
     scenario = read_scenario(name)
     shape = shape_of(scenario, pinned(scenario))

@@ -13,12 +13,12 @@ import jsonschema
 import pytest
 import yaml
 
+from experiments.nights.choice import Shard, choose, narrowed
+from experiments.nights.file import SCHEMA_FILE, SuiteFile, bundled_suites, load_suite, new_suite
+from experiments.nights.matrix import Axes, Cell, Facts, expand
+from experiments.nights.versions import Chosen, Releases
+from experiments.nights.versions import choose as choose_version
 from harness.errors import EnvironmentNotReady, UsageError
-from suites.choice import Shard, choose, narrowed
-from suites.file import SCHEMA_FILE, SuiteFile, bundled_suites, load_suite, new_suite
-from suites.matrix import Axes, Cell, Facts, expand
-from suites.versions import Chosen, Releases
-from suites.versions import choose as choose_version
 
 SCENARIO = Facts(
     system="kafka", version="4.1.2", cluster="", pairs={}, variants=(), round_s=10.0,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.nights.matrix import Cell
+from experiments.nights.model import Keep
+from experiments.nights.night import Night, NightDir, turns_of
+from experiments.nights.retention import apply, removals
+from experiments.nights.sticky import evidence, open_seeds
 from harness.rundir import write_json
-from suites.matrix import Cell
-from suites.model import Keep
-from suites.night import Night, NightDir, turns_of
-from suites.retention import apply, removals
-from suites.sticky import evidence, open_seeds
 from tests.unit.test_nights import an_end
 
 NOW = datetime(2026, 6, 30, tzinfo=UTC)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from commands.console import Settings
-from commands.suite_plans import SuiteRequest, plan_night, tidy
-from commands.turns import LivePlayer, with_whole_time
+from experiments.history.rounds import Round
+from experiments.history.store import History
+from experiments.nights.choice import Shard
+from experiments.nights.night import NightDir
+from experiments.nights.planning import SuiteRequest, plan_night, tidy
+from experiments.nights.turns import LivePlayer, with_whole_time
 from harness.run.interrupts import Interrupts
-from history.rounds import Round
-from history.store import History
-from suites.choice import Shard
-from suites.night import NightDir
 from tests.unit.test_nights import an_end
 
 SUITE = """

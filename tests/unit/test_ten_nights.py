@@ -57,7 +57,7 @@ class Scripted:
         yield self
 
     def play(self, turn: Any, root: RunDir) -> Any:
-        from commands.nights import Played
+        from experiments.nights.playing import Played
 
         root.root.mkdir()
         lost = self._loses(turn)
@@ -101,7 +101,7 @@ def one_meaning(document: dict[str, Any]) -> tuple[int, str]:
 def test_ten_nights_tell_a_regression_and_a_slowdown_on_their_nights_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("commands.turns.LivePlayer", Scripted)
+    monkeypatch.setattr("experiments.nights.turns.LivePlayer", Scripted)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     file = tmp_path / "ten.yaml"
     file.write_text(SUITE)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from commands.preflight import fault_checks
-from commands.upkeep import fetch_proxy
+from experiments.downloads import fetch_proxy
+from experiments.preflight import fault_checks
 from harness.clusters.docker import namespaces
 from harness.clusters.network import toxiproxy
 from harness.errors import EnvironmentNotReady, Exit, UsageError

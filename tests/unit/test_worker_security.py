@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.plans import refuse_unspoken
+from experiments.plans import refuse_unspoken
 from harness.connections.redaction import Redactor
 from harness.connections.secret import HIDDEN, Secret
 from harness.connections.security import Auth, Security, Tls

@@ -1,0 +1,49 @@
+"""Plays what `run` and `repro` ask for, and shows what came out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analysis.findings import Result
+from commands.console import Settings
+from commands.summaries import show_campaign, show_result, show_stopped
+from experiments import variants
+from experiments.repro import rounds as reproductions
+
+if TYPE_CHECKING:
+    from analysis.verdict.campaign import Campaign
+    from experiments.judging import TellStopped
+    from experiments.repro.request import ReproRequest
+    from harness.rundir import RunDir
+
+
+def run_request(settings: Settings, request: variants.RunRequest) -> int:
+    """Run all rounds, print the summary, return the exit code.
+
+    Raises:
+        BrokerstormError: it could not be started or was interrupted.
+    """
+    prepared = variants.prepare(settings, request)
+    found = variants.play(settings, request, prepared, _tell_stopped(settings))
+    if isinstance(found, Result):
+        return show_result(settings, prepared.root, found)
+    return show_campaign(settings, prepared.root, found)
+
+
+def repro_request(settings: Settings, request: ReproRequest) -> int:
+    """Compare, print the summary, return the exit code.
+
+    Raises:
+        BrokerstormError: it could not be started or was interrupted.
+    """
+    asked = reproductions.prepare(settings, request)
+    found = reproductions.play(settings, request, asked, _tell_stopped(settings))
+    return show_campaign(settings, asked.root, found)
+
+
+def _tell_stopped(settings: Settings) -> TellStopped:
+    def tell(root: RunDir, so_far: Campaign) -> None:
+        if not settings.json:  # its one document is the error
+            show_stopped(settings, root, so_far)
+
+    return tell

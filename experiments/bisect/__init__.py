@@ -1,0 +1,1 @@
+"""Where a class begins or ends: between two releases, or between two commits."""

@@ -1,0 +1,313 @@
+"""Checks what a bisection asks, and makes the plan of each of its rounds; nothing is started."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from experiments.plans import read_scenario
+from harness.errors import UsageError, did_you_mean
+from harness.toolchains.cache import cache_folder
+from harness.toolchains.own_builds import is_own
+
+if TYPE_CHECKING:
+    from harness.contracts.plan import Plan
+    from harness.scenario.model import Scenario
+
+#: Of a fresh seed.
+MAX_SEED: Final = 1_000_000
+CLEAN: Final = "clean"
+_SIDES: Final = ("producers", "consumers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectRequest:
+    """The command line of `bisect`. Empty texts: as the bug file says."""
+
+    scenario: str
+    client: str
+    good: str
+    bad: str
+    repo: Path | None
+    pair: str
+    variant: str
+    cls: str
+    error: float
+    rate: float
+    seed: int | None
+    overrides: tuple[str, ...]
+    offline: bool
+    runtime: str
+    master: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectQuestion:
+    """What is asked, written down before the first round.
+
+    Attributes:
+        variant: of the scenario, with another version of the client; empty = it has none.
+        expect: the class; ``clean`` = any violation.
+        counter, floor: exposure that a round needs to count; no counter = as the verdict says.
+        versions: the ends and what is released between them, oldest first; of a repository only its ends.
+        repo: the checkout; empty = releases.
+        is_fix: the older end is the bad one.
+        witness: what tells the bug from others of its class; empty = the class does.
+        error: chance at most that any of the answers is wrong.
+        rate: share of rounds from which on the class is called present.
+    """
+
+    scenario: str
+    overrides: tuple[str, ...]
+    client: str
+    variant: str
+    expect: str
+    counter: str
+    floor: int
+    good: str
+    bad: str
+    versions: tuple[str, ...]
+    repo: str
+    is_fix: bool
+    error: float
+    rate: float
+    seed: int
+    runtime: str
+    master: str | None
+    command: str
+    witness: str = ""
+
+    @property
+    def direction(self) -> str:
+        return "first fixed" if self.is_fix else "first bad"
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def question_of(request: BisectRequest, scenario: Scenario, tell: Callable[[str], None]) -> BisectQuestion:
+    """Everything that is decided before anything is started.
+
+    Args:
+        tell: gets one line when an older list of releases had to do.
+
+    Raises:
+        UsageError: what is asked does not fit the scenario, the client or its releases.
+        EnvironmentNotReady: the package index does not answer.
+    """
+    variant, expect, arms = _asked_variant(request, scenario)
+    merged = _merged(scenario)
+    client = request.client or _client_of(merged, arms or (variant,))
+    _refuse_unused(client, merged[variant])
+    bad = request.bad or (_version_in(merged[arms[0]], client) if arms else "")
+    good = request.good or (_version_in(merged[arms[1]], client) if arms else "")
+    if not (bad and good):
+        missing = " and ".join(name for name, end in (("--good", good), ("--bad", bad)) if not end)
+        raise UsageError(f"{scenario.name} does not say where to begin: {missing} is missing")
+    if request.repo is None:
+        (bad, good), versions = _released(client, (bad, good), scenario, request.offline, tell)
+    else:
+        from experiments.bisect.commits import ordered_ends
+
+        bad, good, versions = ordered_ends(request.repo, bad, good)
+    bug = scenario.bug if arms else None
+    exposure = bug.exposure if bug else None
+    seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
+    return BisectQuestion(
+        scenario=request.scenario,
+        overrides=request.overrides,
+        client=client,
+        variant=variant,
+        expect=expect,
+        counter=exposure.counter if exposure else "",
+        floor=exposure.floor if exposure else 0,
+        witness=bug.witness if bug and not request.cls else "",
+        good=good,
+        bad=bad,
+        versions=tuple(versions),
+        repo=str(request.repo.resolve()) if request.repo else "",
+        is_fix=versions[0] == bad,
+        error=request.error,
+        rate=request.rate,
+        seed=seed,
+        runtime=request.runtime,
+        master=request.master,
+        command=_repeat_command(request, client, good, bad, seed),
+    )
+
+
+def _asked_variant(request: BisectRequest, scenario: Scenario) -> tuple[str, str, tuple[str, ...]]:
+    """The variant, the class, and of a known bug the affected and the fixed variant."""
+    from analysis.classes import CLASSES
+
+    if request.cls and request.cls not in CLASSES:
+        raise UsageError(f"--class {request.cls}: no such class; {did_you_mean(request.cls, CLASSES)}")
+    bug, variants = scenario.bug, scenario.variants
+    if bug is not None and not request.variant:
+        pair = request.pair or next(iter(bug.pairs))
+        if pair not in bug.pairs:
+            raise UsageError(
+                f"{scenario.name} has no pair {pair!r}", hint=f"its pairs: {', '.join(bug.pairs)}"
+            )
+        arms = bug.pairs[pair]
+        return arms.affected, request.cls or variants[arms.affected].expect, (arms.affected, arms.fixed)
+    if request.pair:
+        raise UsageError(f"--pair {request.pair}: pairs are those of a known bug; --variant names a variant")
+    if request.variant and request.variant not in variants:
+        known = ", ".join(variants) or "none"
+        raise UsageError(f"{scenario.name} has no variant {request.variant!r}", hint=f"its variants: {known}")
+    if variants and not request.variant:
+        raise UsageError(
+            f"{scenario.name} has variants: which one?", hint=f"--variant, one of {', '.join(variants)}"
+        )
+    expect = variants[request.variant].expect if request.variant else CLEAN
+    return request.variant, request.cls or expect, ()
+
+
+def _merged(scenario: Scenario) -> dict[str, Scenario]:
+    from harness.scenario.file import variants
+
+    return {name: merged for name, merged, _ in variants(scenario)}
+
+
+def _uses(merged: Scenario) -> list[tuple[str, str, str, str]]:
+    """Side, name, client and version of everything that has a client."""
+    return [
+        (side, name, spec.client, spec.client_version)
+        for side in _SIDES
+        for name, spec in getattr(merged.load, side).items()
+    ]
+
+
+def _client_of(merged: dict[str, Scenario], arms: Sequence[str]) -> str:
+    """The client whose version makes the difference, or the only one.
+
+    Raises:
+        UsageError: there are several.
+    """
+    uses = [set(_uses(merged[name])) for name in arms]
+    every = {client for side in uses for _, _, client, _ in side}
+    differing = {client for _, _, client, _ in uses[0] ^ uses[-1]}
+    for found in (differing, every):
+        if len(found) == 1:
+            return found.pop()
+    raise UsageError("which client?", hint=f"--client, one of {', '.join(sorted(every))}")
+
+
+def _refuse_unused(client: str, merged: Scenario) -> None:
+    used = sorted({each for _, _, each, _ in _uses(merged)})
+    if client not in used:
+        raise UsageError(f"--client {client}: the scenario does not use it; {did_you_mean(client, used)}")
+
+
+def _version_in(merged: Scenario, client: str) -> str:
+    """The version of a client that a variant names, if it names one."""
+    named = {version for _, _, each, version in _uses(merged) if each == client}
+    return named.pop() if len(named) == 1 else ""
+
+
+def _released(
+    client: str, ends: tuple[str, str], scenario: Scenario, offline: bool, tell: Callable[[str], None]
+) -> tuple[tuple[str, str], list[str]]:
+    """The ends, ``latest`` resolved, and the releases between them."""
+    from experiments.nights.versions import Releases, between, choose, is_open
+    from harness.workers import load_worker, released
+
+    worker = load_worker(client, scenario.worker_folders)
+    family = next((end.rpartition(" ")[0] for end in ends if " " in end), "")
+    name = f"{client} {family}".strip() if family else client
+    named = next((end for end in ends if not is_open(end)), "")
+    known = Releases(cache_folder() / "releases", offline=offline, tell=tell).of(
+        name, lambda: released(worker, named)
+    )
+    bad, good = (
+        choose(end, named or worker.default_version, known)[-1].version if is_open(end) else end
+        for end in ends
+    )
+    return (bad, good), between((bad, good), known)
+
+
+def _repeat_command(request: BisectRequest, client: str, good: str, bad: str, seed: int) -> str:
+    from experiments.variants import repeat_command, set_words
+    from harness.scenario.bundled import from_anywhere
+
+    words: list[str | Path] = [
+        "bisect",
+        from_anywhere(request.scenario),
+        "--client",
+        client,
+        "--good",
+        good,
+        "--bad",
+        bad,
+    ]
+    given = {
+        "--repo": request.repo,
+        "--pair": request.pair,
+        "--variant": request.variant,
+        "--class": request.cls,
+        "--error": f"{request.error:g}",
+        "--rate": f"{request.rate:g}",
+        "--seed": seed,
+        "--runtime": "" if request.runtime == "auto" else request.runtime,
+        "--master": request.master,
+    }
+    for name, value in given.items():
+        if value or value == 0:
+            words += [name, value if isinstance(value, Path) else str(value)]
+    return repeat_command([*words, *set_words(request.overrides)])
+
+
+# ----- plans ------------------------------------------------------------------------------------------
+
+
+class VersionPlans:
+    """The plans of a question: one scenario, in which only the version of the client changes."""
+
+    def __init__(self, question: BisectQuestion) -> None:
+        self._question = question
+        self._scenario = read_scenario(question.scenario, question.overrides)
+        self._uses = _uses(_merged(self._scenario)[question.variant])
+
+    @property
+    def scenario(self) -> Scenario:
+        return self._scenario
+
+    def plan(self, label: str, client_version: str, number: int) -> Plan:
+        """The plan of round ``number``, from 1; every version has the same seeds and so the same faults.
+
+        Args:
+            label: names the version in folders and views.
+        """
+        from harness.plan.build import build_plan
+        from harness.scenario.file import deep_merge, variants
+        from harness.scenario.model import VariantSpec
+
+        question = self._question
+        load: dict[str, dict[str, Any]] = {side: {} for side in _SIDES}
+        for side, name, client, _ in self._uses:
+            if client == question.client:
+                load[side][name] = {"client_version": client_version}
+        given = self._scenario.variants.get(question.variant) or VariantSpec(about=self._scenario.about)
+        override = deep_merge(
+            given.override, {"load": {side: names for side, names in load.items() if names}}
+        )
+        expect = given.expect if given.expect != CLEAN else question.expect
+        made = given.model_copy(update={"override": override, "expect": expect})
+        only = self._scenario.model_copy(update={"variants": {label: made}})
+        ((_, merged, _),) = variants(only)
+        # A build of the user's is pinned to what is there.
+        named = {version for _, _, client, version in _uses(merged) if client == question.client}
+        if named != {client_version} and not is_own(client_version):
+            raise UsageError(f"--set decides the version of {question.client}, which is what is bisected")
+        seed = question.seed + number - 1
+        return build_plan(merged, seed=seed, variant=label, expect=expect, about=made.about)
+
+
+def label_of(version: str, is_commit: bool) -> str:
+    """A version as folders and views name it."""
+    return version[:12] if is_commit else re.sub(r"[^A-Za-z0-9._-]+", "-", version)

@@ -1,0 +1,303 @@
+"""Writes issue.md of a bundle: a bug report ready to paste, made of results and of nothing else."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from analysis.findings import FaultRow, Finding, Result, Witness
+from analysis.report import words
+from analysis.report.story import grave
+from analysis.report.terminal import (
+    console,
+    finding_heading,
+    is_message,
+    rate_line,
+    sends_line,
+    witness_facts,
+)
+from analysis.report.terminal_lookups import print_trace
+from analysis.report.terminal_repro import reproduction_rows
+from analysis.report.trace import trace
+from analysis.verdict.campaign import CLEAN, Campaign, VariantResult
+from experiments.bundle.contents import Judged, JudgedRound
+from harness.errors import UsageError
+from harness.rundir import read_json
+from harness.scenario.bundled import bundled_bugs, bundled_scenarios
+
+MOST_FAULTS: Final = 12
+MOST_LEFT_OUT: Final = 10
+_WIDTH: Final = 96
+#: The fence of code blocks: longer than any that a text of a client is likely to hold.
+_FENCE: Final = "````"
+
+
+def issue_text(judged: Judged, archive: str, left_out: Sequence[str]) -> str:
+    """The report in Markdown.
+
+    Args:
+        archive: name of the bundle that it comes with.
+        left_out: sentences on what the bundle does not hold.
+    """
+    told = _told(judged)
+    parts = [
+        f"# {_title(judged, told)}",
+        *_expected(judged, told),
+        *_happened(judged, told),
+        *_sequence(judged, told),
+        *_hit_rate(judged),
+        *_versions(judged, told),
+        *_repeat(judged, told, archive),
+        *_bundle(judged, archive, left_out),
+    ]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _told(judged: Judged) -> JudgedRound:
+    """The round that the report is about: the first with something grave of the class that was expected."""
+    expected = [v.expect for v in judged.campaign.variants if v.expect != CLEAN] if judged.campaign else []
+
+    def weight(each: JudgedRound) -> tuple[bool, bool]:
+        found = {finding.cls for finding in grave(each.result)}
+        return (not found.intersection(expected), not found)
+
+    return min(judged.rounds, key=weight)
+
+
+def _main(result: Result) -> Finding | None:
+    return next(iter(result.violations()), None) or next(iter(grave(result)), None)
+
+
+def _first(result: Result) -> Witness | None:
+    found = _main(result)
+    return min(found.witnesses, key=lambda w: w.t_s, default=None) if found else None
+
+
+def _title(judged: Judged, told: JudgedRound) -> str:
+    found = _main(told.result)
+    what = f"{found.cls}: {found.sentence}" if found else "nothing was found"
+    return f"{_clients(told)}: {what} ({judged.root.run_id})"
+
+
+def _clients(told: JudgedRound) -> str:
+    """``kafka-clients 3.9.1``: the clients of the load, as the plan and the workers name them."""
+    producers = [
+        text.partition(";")[0]
+        for name, text in told.result.environment.items()
+        if name.startswith("producer")
+    ]
+    consumers = [
+        " ".join(filter(None, (str(c.get("client") or ""), str(c.get("client_version") or ""))))
+        for c in told.plan.get("consumers") or ()
+    ]
+    return (
+        ", ".join(dict.fromkeys(words.plain(text) for text in (*producers, *consumers) if text))
+        or told.plan["system"]
+    )
+
+
+def _expected(judged: Judged, told: JudgedRound) -> Iterator[str]:
+    yield "## What was expected"
+    found = _main(told.result)
+    promises = [
+        f"- {words.plain(name)}: {words.plain(text)}"
+        for name, text in told.result.environment.items()
+        if name.startswith("producer")
+    ]
+    if found and found.promise:
+        promises.append(f"- for `{found.cls}`: {words.plain(found.promise)}")
+    yield "\n".join([_about(judged, told), "", *promises]) if promises else _about(judged, told)
+
+
+def _about(judged: Judged, told: JudgedRound) -> str:
+    bug = judged.campaign.reproduction if judged.campaign else None
+    if bug is not None:
+        return f"Known as {bug.question.bug} ({bug.question.report}): {words.plain(judged.campaign.about)}"  # type: ignore[union-attr]
+    about = told.result.about or (judged.campaign.about if judged.campaign else "")
+    return words.plain(about) or f"Every promise that the settings of `{told.result.scenario}` make."
+
+
+def _happened(judged: Judged, told: JudgedRound) -> Iterator[str]:
+    yield "## What happened"
+    result = told.result
+    of = f" of `{told.run.run_id}`" if judged.campaign else ""
+    lines = [f"The verdict{of} is **{result.verdict}**:", ""]
+    lines += [f"- {words.plain(reason)}" for reason in result.reasons] or ["- every validity check passed"]
+    lines += ["", f"{sends_line(result.sends)}; {rate_line(result.rate)}."]
+    yield "\n".join(lines)
+    found, witness = _main(result), _first(result)
+    if found and witness:
+        shown = [words.witness_line(witness, found.sentence)]
+        shown += [words.sequence(witness.around, _WIDTH)] if witness.around else []
+        shown += [line for line in (witness_facts(witness), words.plain(witness.error)) if line]
+        yield f"The first of {finding_heading(found)}:\n\n{_code(shown)}"
+    for hang in result.hangs:
+        stack = [f"waits in {hang.where}"] if hang.where else []
+        stack += [words.frame(line) for line in hang.stack]
+        yield (
+            f"{words.plain(hang.worker)}, {hang.kind} at {words.clock(hang.t_s)}: {words.plain(hang.text)}"
+            + (f"\n\n{_code(stack)}" if stack else "")
+        )
+
+
+def _sequence(judged: Judged, told: JudgedRound) -> Iterator[str]:
+    """What was done to the cluster, and the life of the first witness."""
+    fired = [fault for fault in told.result.faults if not fault.skipped]
+    witness = _first(told.result)
+    is_one = witness is not None and is_message(witness)
+    life = _life(_opened(judged, told), told, witness.message) if witness and is_one else []
+    if not fired and not life:
+        return
+    yield "## The sequence"
+    if fired:
+        yield _faults(_nearest(fired, witness), len(fired))
+    if witness and life:
+        yield f"The life of {words.plain(witness.message)}:\n\n{_code(life)}"
+
+
+def _nearest(fired: Sequence[FaultRow], witness: Witness | None) -> list[FaultRow]:
+    """The faults around the witness, in order of time."""
+    at_s = witness.t_s if witness else 0.0
+    near = sorted(fired, key=lambda fault: abs(fault.t_s - at_s))[:MOST_FAULTS]
+    return sorted(near, key=lambda fault: fault.t_s)
+
+
+def _faults(shown: Sequence[FaultRow], fired: int) -> str:
+    rows = [
+        f"| {words.clock(f.t_s)} | #{f.id} {f.kind} {_cell(f.target)} "
+        f"| {words.clock(f.until_s) if f.until_s is not None else '–'} | {_cell(f.evidence) or '–'} |"
+        for f in shown
+    ]
+    more = f"\n\nThese are {len(shown)} of {fired} faults, those nearest to it." if fired > len(shown) else ""
+    return "\n".join(["| into the load | fault | healed | took effect |", "|---|---|---|---|", *rows]) + more
+
+
+def _opened(judged: Judged, told: JudgedRound) -> str:
+    """The round as it is named where the bundle was opened."""
+    return f"{judged.root.run_id}/{told.run.run_id}" if judged.campaign else judged.root.run_id
+
+
+def _life(opened: str, told: JudgedRound, message: str) -> list[str]:
+    """`trace` of the message; nothing where the capture is damaged."""
+    out = io.StringIO()
+    try:
+        more_with = f"brokerstorm trace {message} {opened} --log-lines 200"
+        print_trace(console(out, color=False), trace(told.run, message), more_with=more_with)
+    except UsageError:
+        return []
+    return out.getvalue().rstrip().split("\n")
+
+
+def _hit_rate(judged: Judged) -> Iterator[str]:
+    if judged.campaign is None:
+        return
+    yield "## Hit rate"
+    campaign = judged.campaign
+    if campaign.reproduction is not None:
+        labels = reproduction_rows(campaign, campaign.reproduction)
+        head = " | ".join(f"{arm.role}: {_cell(arm.name)}" for arm in campaign.variants)
+        rows = [f"| {label} | {' | '.join(map(_cell, cells))} |" for label, cells in labels]
+        yield "\n".join([f"| | {head} |", "|---" * (1 + len(campaign.variants)) + "|", *rows])
+        outcome, why = campaign.reproduction.outcome.value, words.plain(campaign.reproduction.why)
+        yield (
+            f"{why.removeprefix(f'{outcome} ').capitalize()}."
+            if why.startswith(outcome)
+            else f"{outcome}: {why}."
+        )
+        return
+    yield "\n".join(_rounds_of(campaign))
+
+
+def _rounds_of(campaign: Campaign) -> Iterator[str]:
+    for variant in campaign.variants:
+        yield f"- {_cell(variant.name)}, expected {variant.expect}: {_hits(variant)}"
+
+
+def _hits(variant: VariantResult) -> str:
+    what = "with a violation" if variant.expect == CLEAN else f"with {variant.expect}"
+    return f"{variant.hits} of {words.plural(variant.counted, 'round')} {what}"
+
+
+def _versions(judged: Judged, told: JudgedRound) -> Iterator[str]:
+    yield "## Versions and machine"
+    facts = dict(words.fact(name, value) for name, value in told.result.environment.items())
+    rows = [
+        f"| {_cell(name)} | {_cell(value)} |"
+        for name, value in facts.items()
+        if not name.startswith("producer")
+    ]
+    rows += [f"| {_cell(name)} | {_cell(told_of)} |" for name, told_of in _artifacts(judged)]
+    for each in judged.rounds if judged.campaign else ():
+        if (other := _clients(each)) != _clients(told):
+            rows.append(f"| clients of {_cell(each.run.run_id)} | {_cell(other)} |")
+    yield "\n".join(["| what | version |", "|---|---|", f"| clients | {_cell(_clients(told))} |", *rows])
+
+
+def _artifacts(judged: Judged) -> Iterator[tuple[str, str]]:
+    """Each client of any round, and the hash of the files that it ran from."""
+    workers = [
+        worker for each in judged.rounds for worker in read_json(each.run.manifest).get("workers") or ()
+    ]
+    found = {
+        f"files of {worker.get('client')} {worker.get('client_version')}": str(worker["artifact"])
+        for worker in workers
+        if worker.get("artifact")
+    }
+    yield from found.items()
+
+
+def _repeat(judged: Judged, told: JudgedRound, archive: str) -> Iterator[str]:
+    yield "## Repeat"
+    command = judged.campaign.command if judged.campaign else told.result.command
+    yield _code([repeat_command(command, archive, judged.root.run_id)])
+    if any(not fault.skipped for fault in told.result.faults):
+        replay = shlex.join(["brokerstorm", "run", "--replay", _opened(judged, told)])
+        yield (
+            "The same faults on the same nodes at the same times, after "
+            f"`{shlex.join(['brokerstorm', 'open', archive])}`: `{replay}`"
+        )
+
+
+def repeat_command(command: str, archive: str, run_id: str) -> str:
+    """One line that does the same again; a scenario that is a file of the user's comes out of the bundle."""
+    try:
+        parts = shlex.split(command)
+    except ValueError:
+        return command
+    is_ready = len(parts) > 2 and parts[2] in {*bundled_scenarios(), *bundled_bugs()}
+    if is_ready or len(parts) < 3 or parts[1] not in ("run", "repro") or parts[2].startswith("-"):
+        return command
+    parts[2] = str(Path("runs") / run_id / "scenario.yaml")
+    return f"{shlex.join(['brokerstorm', 'open', archive])} && {shlex.join(parts)}"
+
+
+def _bundle(judged: Judged, archive: str, left_out: Sequence[str]) -> Iterator[str]:
+    yield "## What is attached"
+    opened = shlex.join(["brokerstorm", "open", archive])
+    lines = [
+        f"`{archive}` holds scenario, plan, manifest, results, faults, logs and the capture. Open it with",
+        "",
+        _code([opened, shlex.join(["brokerstorm", "analyze", judged.root.run_id])]),
+    ]
+    if left_out:
+        shown = [f"- {words.plain(text)}" for text in left_out[:MOST_LEFT_OUT]]
+        more = len(left_out) - MOST_LEFT_OUT
+        lines += [
+            "",
+            "It does not hold:",
+            "",
+            *shown,
+            *([f"- and {more} more, in bundle.json"] if more > 0 else []),
+        ]
+    yield "\n".join(lines)
+
+
+def _code(lines: Sequence[str]) -> str:
+    return "\n".join([_FENCE, *lines, _FENCE])
+
+
+def _cell(text: str) -> str:
+    return words.plain(str(text)).replace("|", "\\|")

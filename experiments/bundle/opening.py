@@ -1,0 +1,83 @@
+"""Opens a bundle: unpacks it into a run folder that every command reads as any other."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.bundle.archive import SUFFIX, entries, unpack
+from experiments.bundle.cover import read_cover
+from harness.errors import UsageError
+from harness.rundir import RunDir, find_run
+
+#: Below the folder of runs, bundles that a command was given as a file.
+OPENED: Final = "bundles"
+_DIGITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An opened bundle: its run folder, and what bundle.json says."""
+
+    run: RunDir
+    cover: Mapping[str, Any]
+
+
+def folder_of(archive: Path) -> str:
+    """The folder that a bundle unpacks to, which is the id of its run.
+
+    Raises:
+        UsageError: it is no bundle.
+    """
+    for entry in entries(archive):
+        return entry.folder
+    raise UsageError(f"{archive} is no bundle: it is empty")
+
+
+def open_bundle(archive: Path, target: Path) -> Opened:
+    """Unpack into ``target``; `show --html` draws the pages, which takes most of a second each.
+
+    Raises:
+        UsageError: no bundle, not a harmless one, of another version, or ``target`` has something in it.
+    """
+    unpack(archive, target, check=_require_a_run)
+    run = RunDir(target.resolve())
+    return Opened(run, read_cover(run))
+
+
+def _require_a_run(folder: Path) -> None:
+    run = RunDir(folder)
+    read_cover(run)
+    if not (run.manifest.exists() or run.campaign.exists()):
+        raise UsageError("it holds no manifest.json and no campaign.json")
+
+
+def is_bundle(name: str) -> bool:
+    """Whether a name is that of a file that may be a bundle."""
+    path = Path(name)
+    return path.suffix == Path(SUFFIX).suffix and path.is_file()
+
+
+def run_of(base: Path, name: str | None) -> RunDir:
+    """The run that the user means, as `harness.rundir.find_run`; of a bundle's file, the run inside.
+
+    It is unpacked once, into ``base``.
+
+    Raises:
+        UsageError: no such run, or the file is no bundle.
+    """
+    if name is None or not is_bundle(name):
+        return find_run(base, name)
+    archive = Path(name)
+    with archive.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
+    target = base / OPENED / f"{folder_of(archive)}-{digest}"
+    run = RunDir(target.resolve())
+    if not (run.manifest.exists() or run.campaign.exists()):
+        shutil.rmtree(target, ignore_errors=True)
+        open_bundle(archive, target)
+    return run

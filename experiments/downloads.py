@@ -1,0 +1,70 @@
+"""Downloads and builds what plans need, before or apart from a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from experiments.plans import needs_of
+from experiments.preflight import clients_of
+
+if TYPE_CHECKING:
+    from harness.contracts.plan import Plan
+    from harness.toolchains.jars import Progress
+
+
+def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+    """Jars and clients; name -> where it is."""
+    from harness.clusters import fetch_cluster, spec_of
+    from harness.toolchains.own_builds import in_words
+    from harness.workers import launch, load_worker
+
+    folders: dict[str, str] = fetch_proxy(plans, report)
+    for plan in plans:
+        spec = spec_of(plan.system, plan.version)
+        folders[f"{plan.system} {spec.version}"] = str(
+            fetch_cluster(plan.system, plan.version, on_progress=report)
+        )
+        for name, version in clients_of(plan):
+            worker = load_worker(name, plan.workers)
+            argv, _ = launch(worker, version, on_progress=report)
+            # Python, Go: the program itself; Java: compiled classes and the client's jars
+            where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
+            folders[f"{name} {in_words(version or worker.default_version)}"] = where
+    return folders
+
+
+def fetch_spark(report: Progress) -> None:
+    """The archive of Spark's classes, once for this machine."""
+    from analysis.spark.session import record_classes
+
+    report("class archive of Spark, so that it starts in half the time", None)
+    record_classes()
+
+
+def fetch_proxy(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+    """Build the proxy when the faults of these plans need it; name -> where it is.
+
+    Raises:
+        EnvironmentNotReady: no Go, or it does not build.
+    """
+    from harness.clusters.network import toxiproxy
+    from harness.clusters.sources import ProcessSource
+
+    if not needs_of(plans) & ProcessSource.proxied:
+        return {}
+    return {f"toxiproxy {toxiproxy.VERSION}": str(toxiproxy.fetch(on_progress=report))}
+
+
+def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+    """As `fetch_proxy`, the image for clusters in containers; tag -> what it is.
+
+    Args:
+        client: of the Docker engine (`docker.DockerClient`).
+    """
+    from harness.clusters.docker import proxy
+    from harness.protocols.network import PEER_DETOURS
+
+    if PEER_DETOURS not in needs_of(plans):
+        return {}
+    return {proxy.provide(client, on_progress=report): "the network proxy"}

@@ -1,0 +1,170 @@
+"""Judges runs: the result of one, or of several, written beside the capture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from experiments.context import Context
+from harness.toolchains.own_builds import own_build
+
+if TYPE_CHECKING:
+    from analysis.findings import Result
+    from analysis.spark.session import WarmSession
+    from analysis.verdict.campaign import Campaign, Question, RunSummary, VariantResult
+    from analysis.verdict.reproduction import Answer, Asked
+    from harness.contracts.plan import Plan
+    from harness.rundir import RunDir
+
+
+#: Folder and summary of rounds that were stopped before their end.
+TellStopped: TypeAlias = "Callable[[RunDir, Campaign], None]"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """A run with its plan and what judging said of it."""
+
+    plan: Plan
+    run: RunDir
+    result: Result
+
+
+def judge_run(
+    context: Context,
+    run: RunDir,
+    session: WarmSession,
+    *,
+    in_campaign: bool = False,
+    hits: Path | None = None,
+) -> Result:
+    """Judge a sealed run; writes result.json, report.html and junit.xml, and every hit to ``hits``."""
+    from analysis.report.html import write_run_page
+    from analysis.report.junit import write_run_xml
+    from analysis.spark.judge import judge
+
+    result = judge(run, session.get(), hits=hits, stopped=context.interrupts.raise_if_stopped)
+    write_run_page(run, result, up="../report.html" if in_campaign else "")
+    write_run_xml(run, result)
+    return result
+
+
+def summarize(
+    root: RunDir,
+    plans: Sequence[Plan],
+    judged: Sequence[JudgedRun],
+    *,
+    command: str,
+    about: str,
+    duration_s: float,
+    names: Sequence[str] = (),
+    question: Question | None = None,
+) -> Campaign:
+    """All rounds of all variants; writes campaign.json, report.html and junit.xml.
+
+    Args:
+        plans: what was asked for, also rounds that were never run.
+        names: the folder of each plan, by which those that were not played are told; without a question.
+        question: of a known bug: what `repro` was asked.
+    """
+    from analysis.report.documents import write_campaign
+    from analysis.report.html import write_campaign_page
+    from analysis.report.junit import write_campaign_xml
+    from analysis.verdict.campaign import Campaign
+
+    found = answer_of(question, plans, judged) if question else None
+    campaign = Campaign(
+        campaign_id=root.run_id,
+        scenario=plans[0].scenario,
+        about=about,
+        seed=min(plan.seed for plan in plans),
+        variants=_arms_of(found, question) if found and question else _variants(plans, judged, names),
+        duration_s={"all": round(duration_s, 3)},
+        command=command,
+        reproduction=found.reproduction if found else None,
+    )
+    write_campaign(root, campaign)
+    write_campaign_page(root, campaign, {each.run.run_id: each.result for each in judged})
+    write_campaign_xml(root, campaign, [(each.plan.variant, each.result) for each in judged])
+    return campaign
+
+
+def _arms_of(found: Answer, question: Question) -> list[VariantResult]:
+    """The arms that were asked for: a hunt has no fixed one."""
+    return list(found.arms)[: 1 if question.until_hit else None]
+
+
+def _variants(
+    plans: Sequence[Plan], judged: Sequence[JudgedRun], names: Sequence[str]
+) -> list[VariantResult]:
+    from analysis.verdict.campaign import VariantResult
+
+    variants = []
+    played = {each.run.run_id for each in judged}
+    folders = zip(plans, names, strict=True) if names else ()
+    missing = [(plan.variant, folder) for plan, folder in folders if folder not in played]
+    for name in dict.fromkeys(plan.variant for plan in plans):
+        plan = next(plan for plan in plans if plan.variant == name)
+        runs = [_summary(each, plans) for each in judged if each.plan.variant == name]
+        left = [folder for variant, folder in missing if variant == name]
+        variants.append(VariantResult.of(name, plan.expect, runs, about=plan.about, not_played=left))
+    return variants
+
+
+def _summary(each: JudgedRun, plans: Sequence[Plan], question: Question | None = None) -> RunSummary:
+    """Rounds count from 1; the seed of a round tells which it is, also when it was run again."""
+    from analysis.verdict.campaign import RunSummary
+
+    number = each.plan.seed - min(plan.seed for plan in plans) + 1
+    sighting = sighting_of(each, question)
+    return RunSummary.of(each.result, path=each.run.run_id, round_number=number, sighting=sighting)
+
+
+def sighting_of(each: JudgedRun, question: Asked | None) -> tuple[str, str] | None:
+    """Where the witness text of a bug is, and what could not be read; None: it has none."""
+    from analysis.verdict.sightings import look_for
+
+    if question is None or not question.witness:
+        return None
+    told = {finding.cls for finding in (*each.result.violations(), *each.result.excused())}
+    if question.expect not in told:  # nothing was found that could be another bug
+        return "", ""
+    found = look_for(each.run, question.witness)
+    return found.where, found.unread
+
+
+def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[JudgedRun]) -> Answer:
+    """What the rounds so far say of a known bug."""
+    from analysis.verdict.reproduction import answer
+
+    def arm(name: str) -> list[RunSummary]:
+        return [_summary(each, plans, question) for each in judged if each.plan.variant == name]
+
+    first = {plan.variant: plan for plan in reversed(plans)}
+    bad = first[question.affected]
+    good = first.get(question.fixed, bad)  # of an early stop there may be none
+    # Without a line of its own, an arm has that of the scenario.
+    about = (bad.about, good.about) if bad.about != good.about else ("", "")
+    versions = arm_versions(bad, good)
+    return answer(question, arm(question.affected), arm(question.fixed), versions=versions, about=about)
+
+
+def client_version(plan: Plan) -> str:
+    """The versions of client libraries that a plan names: ``2.8.1``; empty when it names none."""
+    named = [p.client_version for p in plan.producers] + [c.client_version for c in plan.consumers]
+    return ", ".join(dict.fromkeys(_shown(version) for version in named if version))
+
+
+def _shown(version: str) -> str:
+    own = own_build(version)
+    return own.short if own else version
+
+
+def arm_versions(affected: Plan, fixed: Plan) -> tuple[str, str]:
+    """What the arms of a known bug are versions of: clients, or the brokers where only these differ."""
+    clients = client_version(affected), client_version(fixed)
+    if clients[0] == clients[1] and affected.version != fixed.version:
+        return f"{affected.system} {_shown(affected.version)}", f"{fixed.system} {_shown(fixed.version)}"
+    return clients

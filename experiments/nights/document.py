@@ -1,0 +1,127 @@
+"""A night as one document for programs: suite.json, and what ``suite run --json`` prints.
+
+The JSON Schema in ``schemas/suite.json`` is made from these classes; a change that would break a reader
+raises ``schema_version``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from pydantic import TypeAdapter
+
+from experiments.nights.night import SCHEMA_VERSION, Ended, Night, NightDir, Word
+from harness.errors import FailOn
+
+SCHEMA_FILE: Final = Path(__file__).with_name("schemas") / "suite.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellDocument:
+    """A cell with how each of its rounds ended; versions are what they resolved to that night."""
+
+    id: str
+    scenario: str
+    pair: str
+    client: str
+    client_version: str
+    broker: str
+    broker_version: str
+    settings: str
+    runtime: str
+    priority: int
+    is_control: bool
+    rounds: list[Ended]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRun:
+    """A cell, or rounds of it, that did not run."""
+
+    cell: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteDocument:
+    """One night. ``verdict``: as ``fail_on`` decides; ``counts``: cells of the history by word, as text.
+    ``verdicts``: pass, fail, unknown, broken -> rounds, by what `run` or `repro` of them alone says."""
+
+    kind: Literal["suite"] = "suite"
+    night: str
+    suite: str
+    verdict: str
+    exit_code: int
+    fail_on: FailOn
+    counts: str
+    seed: int
+    shard: str
+    started: str
+    ended: str
+    verdicts: dict[str, int]
+    cells: list[CellDocument]
+    not_run: list[NotRun]
+    command: str
+    schema_version: int = SCHEMA_VERSION
+
+    def document(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"schema_version": self.schema_version, **asdict(self)}
+
+
+def not_run_of(folder: NightDir, night: Night) -> list[NotRun]:
+    """Cells that did not run, and those of which rounds did not; with the reason."""
+    late = dict.fromkeys(turn.cell for turn in night.turns if folder.ended(turn) is None)
+    return [
+        *(NotRun(cell=cell, why=why) for cell, why in night.left_out.items()),
+        *(NotRun(cell=cell, why="the budget was used up") for cell in late),
+    ]
+
+
+def summarize(folder: NightDir, night: Night, *, verdict: str, exit_code: int, counts: str) -> SuiteDocument:
+    """A night whose turns are over, and what its report decided."""
+    finished = [ended for turn in night.turns if (ended := folder.ended(turn)) is not None]
+    return SuiteDocument(
+        night=folder.id,
+        suite=night.suite,
+        verdict=verdict,
+        exit_code=exit_code,
+        fail_on=night.fail_on,
+        counts=counts,
+        seed=night.seed,
+        shard=night.shard,
+        started=night.started,
+        ended=max((each.ended for each in finished), default=night.started),
+        verdicts={word: sum(each.verdict == word for each in finished) for word in get_args(Word)},
+        cells=[
+            CellDocument(
+                id=cell.id,
+                scenario=cell.scenario,
+                pair=cell.pair,
+                client=cell.client,
+                client_version=cell.client_version,
+                broker=cell.system,
+                broker_version=cell.broker_version,
+                settings=cell.settings,
+                runtime=cell.runtime,
+                priority=cell.priority,
+                is_control=cell.is_control,
+                rounds=[each for each in finished if each.cell == cell.id],
+            )
+            for cell in night.cells
+        ],
+        not_run=not_run_of(folder, night),
+        command=night.command,
+    )
+
+
+def schema_text() -> str:
+    """The published JSON Schema as it stands in its file."""
+    made = TypeAdapter(SuiteDocument).json_schema(mode="serialization")
+    made["required"] = sorted(made["properties"])
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "brokerstorm suite"}
+    rest = {key: value for key, value in made.items() if key != "title"}
+    return json.dumps({**head, **rest}, indent=1) + "\n"

@@ -1,0 +1,115 @@
+"""Reads suite files, every problem as one line with its place; finds those that come with brokerstorm."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from experiments.nights.model import Suite
+from harness.errors import UsageError, did_you_mean
+from harness.scenario.bundled import BUNDLED
+from harness.scenario.yaml_lines import parse, read
+from harness.validation import Location, dotted, problem_of
+
+FOLDER: Final = BUNDLED / "suites"
+SCHEMA_FILE: Final = FOLDER / "suite.schema.json"
+_SCHEMA_KEY: Final = "$schema"
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteFile:
+    """A suite with the file it came from: problems found later name the line too."""
+
+    suite: Suite
+    path: Path
+    text: str
+    places: Mapping[Location, str]
+
+    def error(self, location: Location, problem: str, *, hint: str = "") -> UsageError:
+        """A problem of the nearest key that was written."""
+        found = (self.places.get(location[:length]) for length in range(len(location), -1, -1))
+        place = next((text for text in found if text), str(self.path))
+        return UsageError(f"{place}: {dotted(location, 'suite')}: {problem}", hint=hint)
+
+    def scenario(self, name: str) -> str:
+        """What is to be run: the whole path of a file beside this one, else the name."""
+        beside = self.path.parent.absolute() / name
+        return str(beside) if beside.is_file() else name
+
+
+def bundled_suites() -> dict[str, Path]:
+    """Ready suites, by name."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def load_suite(name_or_path: str | Path) -> SuiteFile:
+    """Read and check a suite.
+
+    Raises:
+        UsageError: one line with place, key, value and what is allowed.
+    """
+    path = _find(str(name_or_path))
+    text = read(path)
+    data, places = parse(path, text)
+    data.pop(_SCHEMA_KEY, None)
+    return suite_of(path, text, data, places)
+
+
+def suite_of(path: Path, text: str, data: dict[str, Any], places: Mapping[Location, str]) -> SuiteFile:
+    """A suite from the data of its file.
+
+    Raises:
+        UsageError: as `load_suite`.
+    """
+    try:
+        suite = Suite.model_validate(data)
+    except ValidationError as error:
+        location, problem, more = problem_of(Suite, error, data)
+        hint = f"{more} more after this one" if more else ""
+        empty = Suite.model_construct(name="", cells=[])
+        raise SuiteFile(empty, path, text, places).error(location, problem, hint=hint) from None
+    return SuiteFile(suite, path, text, places)
+
+
+def _find(text: str) -> Path:
+    known, path = bundled_suites(), Path(text)
+    if text in known:
+        return known[text]
+    if path.is_file():
+        return path
+    what = "is a folder, not a suite file" if path.is_dir() else "no such suite"
+    raise UsageError(
+        f"{what}: {text!r}",
+        hint=f"{did_you_mean(path.stem, known, label='suites')}; `brokerstorm new --suite FILE` writes one",
+    )
+
+
+def suite_schema() -> dict[str, Any]:
+    """JSON Schema of a suite file."""
+    document = Suite.model_json_schema(mode="validation")
+    document["properties"][_SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "brokerstorm suite",
+        "description": "One suite file; docs/reference/suite.md explains every key.",
+        **{key: value for key, value in document.items() if key not in {"title", "description"}},
+    }
+
+
+def new_suite(path: Path) -> str:
+    """A commented suite to edit, named after its file."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "mine"
+    text = (FOLDER / "new.template").read_text()
+    values = {"@NAME@": name, "@SCHEMA@": SCHEMA_FILE.name, "FILE": str(path)}
+    return re.sub("|".join(values), lambda found: values[found[0]], text)
+
+
+def schema_text() -> str:
+    """The published schema as it stands in its file."""
+    return json.dumps(suite_schema(), indent=1) + "\n"

@@ -1,0 +1,247 @@
+"""From a suite file to a night: cells, versions as they resolve now, expected times, seeds."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.context import Context
+from experiments.nights.choice import Choice, Shard, choose, narrowed
+from experiments.nights.file import SuiteFile, bundled_suites, load_suite
+from experiments.nights.matrix import SEEDS, Axes, Cell, Facts, expand
+from experiments.nights.night import Night, nights, turns_of
+from experiments.nights.retention import apply, removals
+from experiments.nights.sticky import evidence, open_seeds
+from experiments.nights.versions import Chosen, Releases, is_open
+from experiments.nights.versions import choose as choose_version
+from experiments.plans import read_scenario
+from harness.errors import FailOn, UsageError
+from harness.toolchains.cache import cache_folder
+from harness.toolchains.own_builds import is_own
+from harness.workers import known_workers, load_worker, pinned
+from harness.workers import released as released_clients
+
+if TYPE_CHECKING:
+    from experiments.history.rounds import Round
+    from experiments.history.store import History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteRequest:
+    """The command line of `suite plan` and `suite run`; None = as the suite says."""
+
+    suite: str
+    only: tuple[str, ...] = ()
+    shard: Shard | None = None
+    budget_s: float | None = None
+    seed: int | None = None
+    fail_on: FailOn | None = None
+    offline: bool = False
+    runtime: str = "auto"
+    history: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNight:
+    """A night before it has a folder."""
+
+    file: SuiteFile
+    choice: Choice
+    night: Night
+
+
+def plan_night(
+    request: SuiteRequest, history: History | None, path: Path, tell: Callable[[str], None]
+) -> PlannedNight:
+    """Everything that is decided before anything is started.
+
+    Args:
+        history: of earlier nights; None = there is none yet.
+        path: where it is, or will be.
+
+    Raises:
+        UsageError: the suite, or something it names, cannot be used; nothing is left to run.
+        EnvironmentNotReady: an open version, and its package index does not answer.
+    """
+    file = load_suite(request.suite)
+    suite = file.suite
+    every = [_on(cell, request.runtime) for cell in expand(file, axes_of(request.offline, tell))]
+    cells = narrowed(every, request.only, request.shard)
+    sticky = {cell.id: found for cell in cells if (found := _sticky(history, suite.name, cell))}
+    seed = request.seed if request.seed is not None else secrets.randbelow(SEEDS)
+    budget_s = suite.budget if request.budget_s is None else request.budget_s
+
+    def rounds(cell: Cell) -> int:
+        return len(set(cell.fresh_seeds(seed)) | set(sticky.get(cell.id, [])))
+
+    turn_s = {cell.id: _turn_s(history, suite.name, cell) for cell in cells}
+    choice = choose(cells, budget_s, lambda cell: turn_s[cell.id] * rounds(cell))
+    night = Night(
+        suite=suite.name,
+        about=suite.about,
+        file=str(file.path.resolve()),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=seed,
+        budget_s=budget_s,
+        fail_on=request.fail_on or suite.fail_on,
+        keep=suite.keep.rule() if suite.keep else None,
+        shard="" if request.shard is None else f"{request.shard.number}/{request.shard.of}",
+        offline=request.offline,
+        command=_command(request, seed),
+        history=str(path),
+        cells=list(choice.cells),
+        turns=turns_of(choice.cells, seed, sticky, turn_s),
+        left_out={cell.id: _over_budget(choice, cell) for cell in choice.left_out},
+    )
+    return PlannedNight(file, choice, night)
+
+
+def _on(cell: Cell, runtime: str) -> Cell:
+    """The cell on the runtime of the command line, if the suite leaves that open."""
+    return replace(cell, runtime=runtime) if cell.runtime == "auto" else cell
+
+
+def _over_budget(choice: Choice, cell: Cell) -> str:
+    return f"would not fit the budget: about {choice.expected_s[cell.id]:.0f} s"
+
+
+def _sticky(history: History | None, suite: str, cell: Cell) -> list[int]:
+    if history is None:
+        return []
+    names = cell.history_cells
+    return open_seeds([row for name in names for row in history.last_rounds(name, _NIGHTS, suite=suite)])
+
+
+#: Nights that are looked back for seeds that were red.
+_NIGHTS = 60
+
+
+def _turn_s(history: History | None, suite: str, cell: Cell) -> float:
+    """Expected time of one turn: of each variant what it took, else the guess of the plan."""
+    if history is None:
+        return cell.guess_s * len(cell.history_cells)
+    known = (history.expected_s(name, suite=suite) for name in cell.history_cells)
+    return sum(cell.guess_s if each is None else each for each in known)
+
+
+def _command(request: SuiteRequest, seed: int) -> str:
+    """The command that does the same again."""
+    suite = request.suite if request.suite in bundled_suites() else str(Path(request.suite).absolute())
+    words = ["brokerstorm", "suite", "run", suite, "--seed", str(seed)]
+    for pattern in request.only:
+        words += ["--only", pattern]
+    words += [] if request.runtime == "auto" else ["--runtime", request.runtime]
+    if request.shard:
+        words += ["--shard", f"{request.shard.number}/{request.shard.of}"]
+    return shlex.join(words)
+
+
+def tidy(run_dir: Path, night: Night, history: History) -> Iterator[str]:
+    """Apply what the suite keeps of its nights; yields a line for everything that was removed."""
+    if night.keep is None:
+        return
+    by_cell: dict[str, list[Round]] = {}
+    for row in history.rounds(night.suite):
+        by_cell.setdefault(row.cell, []).append(row)
+    protected = [Path(folder) for rows in by_cell.values() for folder in evidence(rows)]
+    found = list(nights(run_dir, night.suite))
+    yield from apply(removals(found, night.keep, protected, datetime.now(UTC)))
+
+
+# ----- what a matrix asks ------------------------------------------------------------------------------
+
+
+def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
+    """Scenarios as they are read, and versions as their package indexes have them now."""
+    from harness.systems import SYSTEMS
+
+    releases = Releases(cache_folder() / "releases", offline=offline, tell=tell)
+
+    def client(library: str, asked: str) -> list[Chosen]:
+        worker = load_worker(library)
+        if is_own(asked):
+            return [Chosen(asked, pinned(worker, asked), asked)]
+        return _versions(releases, library, asked, worker.default_version, lambda: released_clients(worker))
+
+    def broker(system: str, asked: str) -> list[Chosen]:
+        from harness.clusters import pinned as pinned_brokers
+        from harness.clusters import spec_of
+        from harness.toolchains import maven
+
+        if is_own(asked):
+            return [Chosen(asked, pinned_brokers(system, asked), asked)]
+        spec = spec_of(system, "" if is_open(asked) else asked)
+        group, name, _ = spec.artifacts.title.split(":")
+        found = _versions(
+            releases,
+            f"{system} brokers",
+            asked,
+            SYSTEMS[system].version,
+            lambda: maven.released(group, name),
+        )
+        return found
+
+    return Axes(
+        facts=cache(facts_of), client=client, broker=broker, clients=(*known_workers(),), systems=(*SYSTEMS,)
+    )
+
+
+def _versions(
+    releases: Releases, name: str, asked: str, default: str, ask: Callable[[], list[str]]
+) -> list[Chosen]:
+    if is_open(asked):
+        return choose_version(asked, default, releases.of(name, ask))
+    if near := releases.lack(name, asked, ask):
+        raise UsageError(f"there is no release {asked} of {name}", hint=f"near it: {', '.join(near)}")
+    return [Chosen(asked, asked, asked)]
+
+
+def facts_of(scenario: str, overrides: tuple[str, ...]) -> Facts:
+    """As much of a scenario as a matrix needs.
+
+    Raises:
+        ScenarioError: it cannot be used.
+    """
+    from harness.scenario.file import variants
+
+    read = read_scenario(scenario, overrides)
+    merged = [each for _, each, _ in variants(read)]
+    clients: dict[str, list[str]] = {}
+    for each in merged:
+        for side in ("producers", "consumers"):
+            for name, spec in getattr(each.load, side).items():
+                clients.setdefault(spec.client, []).append(f"load.{side}.{name}")
+    first = merged[0].cluster
+    pairs = read.bug.pairs if read.bug else {}
+    return Facts(
+        system=read.system,
+        version=first.version or _default_version(read.system),
+        cluster=f"{first.topology} {json.dumps(first.config, sort_keys=True)}",
+        clients={library: tuple(dict.fromkeys(keys)) for library, keys in clients.items()},
+        pairs={name: (pair.affected, pair.fixed) for name, pair in pairs.items()},
+        variants=tuple(read.variants),
+        round_s=sum(each.load.warm_up + each.load.duration for each in merged) / len(merged),
+    )
+
+
+def _default_version(system: str) -> str:
+    from harness.systems import SYSTEMS
+
+    return SYSTEMS[system].version
+
+
+# ----- the history -------------------------------------------------------------------------------------
+
+
+def history_path(context: Context, given: Path | None) -> Path:
+    """The history of a folder of runs, unless another is named."""
+    from experiments.history.store import DEFAULT_NAME
+
+    return given or context.run_dir / DEFAULT_NAME

@@ -1,0 +1,349 @@
+"""From a scenario to checked plans and their fault timelines; nothing is started or touched."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
+from harness.rundir import RunDir
+from harness.toolchains.own_builds import PREFIX
+
+if TYPE_CHECKING:
+    from faults import Timeline
+    from harness.clusters import BrokerCluster
+    from harness.clusters.external import Stranger
+    from harness.connections.security import Security
+    from harness.contracts.plan import Plan
+    from harness.scenario.model import Scenario
+
+#: A client version that is a folder of jars (`harness.workers.java_build`).
+JARS = "jars:"
+#: Jars that an error names.
+MOST_NAMED = 4
+
+
+def stranger_of(file: Path | None, *, all_there: bool = True) -> Stranger | None:
+    """The cluster of a connection file (``--cluster``), which was asked who it is; None without a file.
+
+    Args:
+        all_there: as of `meet`.
+
+    Raises:
+        BrokerstormError: as `read_connection` and `meet`.
+    """
+    if file is None:
+        return None
+    from harness.clusters.external import meet
+    from harness.connections.file import read_connection
+
+    return meet(read_connection(file), all_there=all_there)
+
+
+def read_scenario(name: str, overrides: Sequence[str] = (), *, stranger: Stranger | None = None) -> Scenario:
+    """A scenario checked against the workers, classes and fault kinds there are.
+
+    Args:
+        stranger: the cluster that it is to run on; None = one that we start.
+
+    Raises:
+        ScenarioError: one line with place, key, value and what is allowed.
+    """
+    import faults
+    from analysis.classes import CLASSES
+    from harness.plan.build import topic_plans
+    from harness.scenario.file import load_scenario
+    from harness.workers import known_workers
+
+    def check_faults(scenario: Scenario) -> None:
+        cluster = scenario.cluster
+        timeline = faults.compile(
+            scenario.faults,
+            seed=0,
+            load_s=scenario.load.duration,
+            topics=topic_plans(scenario),
+            nodes=stranger.roles
+            if stranger
+            else node_roles(scenario.system, cluster.version, cluster.topology),
+        )
+        if stranger:
+            return
+        with suppress(EnvironmentNotReady):  # of this machine: `experiments.preflight` says it
+            refuse_impossible(timeline, (scenario.system, cluster.version, cluster.topology), "process", {})
+
+    return load_scenario(
+        name,
+        overrides=overrides,
+        clients=known_workers,
+        classes=list(CLASSES),
+        check_faults=check_faults,
+        pin=pinned_version,
+    )
+
+
+def pinned_version(scenario: Scenario, client: str, version: str) -> str:
+    """A version of a client, or of the brokers, that means the same to the end of the command.
+
+    Raises:
+        UsageError: a build of the user's that is not there, or is another one's.
+        EnvironmentNotReady: git cannot be asked.
+    """
+    from harness.clusters import pinned as pinned_brokers
+    from harness.workers import load_worker
+    from harness.workers import pinned as pinned_client
+
+    if not client:
+        return pinned_brokers(scenario.system, version)
+    return pinned_client(load_worker(client, scenario.worker_folders), version)
+
+
+def refuse_on_stranger(timeline: Timeline, stranger: Stranger) -> None:
+    """Refuse what a cluster that we did not start cannot do.
+
+    Raises:
+        ScenarioError: a fault that it does not have the means for.
+    """
+    import faults
+
+    if needs := sorted(faults.needs_of([timeline])):
+        raise ScenarioError(
+            f"faults: {', '.join(needs)} can be given only to a cluster that brokerstorm starts",
+            hint="leave those faults out on --cluster",
+        )
+    faults.refuse_unsupported(timeline, stranger.cluster("described", Path("/nonexistent")))
+
+
+def refuse_impossible(
+    timeline: Timeline,
+    cluster: tuple[str, str, str],
+    runtime: str,
+    broker_config: Mapping[str, str],
+    *,
+    secure: bool = False,
+) -> None:
+    """Refuse what a cluster (system, version, topology) on a runtime could not do or would not take.
+
+    Raises:
+        ScenarioError: a fault that the cluster does not have the means for.
+        UsageError: a broker setting that cannot be laid over the template.
+        EnvironmentNotReady: a fault that this machine does not have the means for.
+    """
+    import faults
+
+    settings = tuple(sorted(broker_config.items()))
+    described = _described(cluster, runtime, settings, faults.needs_of([timeline]), secure)
+    faults.refuse_unsupported(timeline, described)
+
+
+@lru_cache(maxsize=64)  # a suite asks the same of a thousand cells
+def _described(
+    cluster: tuple[str, str, str],
+    runtime: str,
+    settings: tuple[tuple[str, str], ...],
+    needs: frozenset[str],
+    secure: bool,
+) -> BrokerCluster[Any]:
+    from harness.clusters import describe_cluster
+
+    system, version, topology = cluster
+    return describe_cluster(
+        system,
+        version=version,
+        topology=topology,
+        runtime=runtime,
+        broker_config=dict(settings),
+        needs=needs,
+        secure=secure,
+    )
+
+
+def node_roles(system: str, version: str = "", topology: str = "") -> dict[str, tuple[str, ...]]:
+    """Nodes of a system's cluster and what each is."""
+    from harness.clusters import spec_of
+
+    return {service.name: tuple(service.roles) for service in spec_of(system, version, topology).nodes}
+
+
+def choose_plans(
+    scenario: Scenario, *, seed: int, rounds: int | None = None, variant: str = ""
+) -> list[Plan]:
+    """The plans of a run; ``rounds`` and ``variant`` narrow the scenario.
+
+    Raises:
+        UsageError: no such variant.
+        ScenarioError: settings that the client refuses.
+    """
+    from harness.plan.build import build_plans
+
+    if variant and variant not in scenario.variants:
+        known = ", ".join(scenario.variants) or "none"
+        raise UsageError(f"{scenario.name} has no variant {variant!r}", hint=f"its variants: {known}")
+    wanted = scenario if rounds is None else scenario.model_copy(update={"rounds": rounds})
+    return [plan for plan in build_plans(wanted, seed=seed) if not variant or plan.variant == variant]
+
+
+def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
+    """The plans for a cluster that somebody else started; as they are without one.
+
+    Raises:
+        ScenarioError: they ask for a cluster that is made for them.
+        UsageError: a client that cannot do what the cluster asks.
+    """
+    from harness.contracts.plan import ExternalPlan
+    from harness.plan.build import with_tag
+
+    if stranger is None:
+        return [plan.model_copy(update={"external": None}) for plan in plans]
+    file = stranger.connection.file
+    for plan in plans:
+        if plan.system != file.system:
+            raise UsageError(f"{plan.scenario} is for {plan.system}, and --cluster is {file.system}")
+        if plan.broker_config:
+            given = ", ".join(plan.broker_config)
+            raise ScenarioError(
+                f"cluster.config: {given}: the brokers of --cluster are not ours to set",
+                hint="set it there, and leave it out here: --set cluster.config={}",
+            )
+    refuse_unspoken(plans, stranger.connection.security)
+    external = ExternalPlan(
+        file=str(stranger.connection.path.resolve()),
+        cluster_id=stranger.found.cluster_id,
+        prefix=file.topics.prefix,
+        nodes={name: list(roles) for name, roles in stranger.roles.items()},
+    )
+    copies = file.topics.replication or stranger.found.replication
+    found = [_replicated(plan.model_copy(update={"external": external}), copies) for plan in plans]
+    return [with_tag(plan, plan.run_tag) for plan in found]
+
+
+def refuse_unspoken(plans: Sequence[Plan], security: Security) -> None:
+    """Refuse clients that cannot do what a cluster asks of them; the reader of the audit is one of them.
+
+    Raises:
+        UsageError: the worker has no words for it.
+        EnvironmentNotReady: a file of keys or certificates cannot be read.
+    """
+    from harness.systems import SYSTEMS
+    from harness.workers import load_worker
+
+    for plan in plans:
+        clients = {producer.client for producer in plan.producers} | {each.client for each in plan.consumers}
+        for library in sorted({*clients, SYSTEMS[plan.system].audit[0]}):
+            load_worker(library, plan.workers).secure_options(security)
+
+
+def _replicated(plan: Plan, replication: int | None) -> Plan:
+    if replication is None:
+        return plan
+    topics = [topic.model_copy(update={"replication": replication}) for topic in plan.topics]
+    return plan.model_copy(update={"topics": topics})
+
+
+def for_a_new_run(plan: Plan) -> Plan:
+    """The plan with a tag that no other run has."""
+    from harness.plan.build import with_tag
+
+    return with_tag(plan, (plan.run_tag + 1 + secrets.randbelow(2**32 - 2)) % 2**32 or 1)
+
+
+def cluster_of(plan: Plan) -> tuple[str, str, str]:
+    """System, version and topology of the cluster that a plan needs."""
+    return plan.system, plan.version, plan.topology
+
+
+def timeline_of(plan: Plan) -> Timeline:
+    """The firings of a plan."""
+    import faults
+    from harness.plan.endings import endings
+
+    nodes = plan.external.nodes if plan.external else node_roles(*cluster_of(plan))
+    return faults.compile(
+        plan.faults,
+        seed=plan.seed,
+        load_s=plan.load_s,
+        topics=plan.topics,
+        nodes=nodes,
+        clients=endings(plan),
+    )
+
+
+def read_plan(run: RunDir) -> Plan:
+    """The plan that a run was made from.
+
+    Raises:
+        UsageError: unreadable, or of another version.
+    """
+    from harness.contracts import read_document
+    from harness.contracts.plan import Plan
+
+    return read_document(run.plan, Plan)
+
+
+def needs_of(plans: Iterable[Plan]) -> frozenset[str]:
+    """What a cluster must be started with for the faults of these plans."""
+    import faults
+
+    return faults.needs_of(timeline_of(plan) for plan in plans)
+
+
+def timeline_rows(timeline: Timeline) -> list[dict[str, Any]]:
+    """Firings as JSON, each with the commands that it would send."""
+    import faults
+
+    return [
+        {
+            "id": f.id,
+            "fault": f.kind,
+            "target": f.target,
+            "t_s": f.t_s,
+            "for_s": f.for_s,
+            "params": dict(f.params),
+            "commands": faults.commands_of(f, timeline),
+        }
+        for f in timeline.firings
+    ]
+
+
+def with_jars(plan: Plan, folder: Path | None) -> Plan:
+    """``jars:0.5`` of a bug file is folder 0.5 of ``--client-jars``.
+
+    Raises:
+        UsageError: a version that only the user can bring, and they did not, or brought another.
+    """
+
+    from harness.workers import load_worker, pinned
+
+    def found(client: str, version: str) -> dict[str, str]:
+        name = version.removeprefix(JARS)
+        if not version.startswith(JARS):
+            return {}
+        path = Path(name) if Path(name).is_absolute() else _jars_of(name, folder, plan.variant)
+        number = f" {path.name}" if path.name[:1].isdigit() else ""
+        return {"client_version": pinned(load_worker(client, plan.workers), f"{PREFIX}{path}{number}")}
+
+    producers = [p.model_copy(update=found(p.client, p.client_version)) for p in plan.producers]
+    consumers = [c.model_copy(update=found(c.client, c.client_version)) for c in plan.consumers]
+    return plan.model_copy(update={"producers": producers, "consumers": consumers})
+
+
+def _jars_of(version: str, folder: Path | None, variant: str) -> Path:
+    where = folder / version if folder else Path("DIR") / version
+    jars = sorted(path.name for path in where.glob("*.jar")) if folder else []
+    if not jars:
+        raise UsageError(
+            f"{variant} needs jars that no repository has: there are none in {where}",
+            hint=f"put the jars of version {version} into DIR/{version} and name DIR: --client-jars DIR",
+        )
+    # A pair of versions means nothing if both folders hold the same client.
+    if not any(re.search(rf"[-_]{re.escape(version)}(?![0-9]|\.[0-9])", name) for name in jars):
+        named = ", ".join(jars[:MOST_NAMED]) + (", ..." if len(jars) > MOST_NAMED else "")
+        raise UsageError(
+            f"{variant} is about version {version}, and no jar in {where} has it in its name: {named}",
+            hint=f"the client's own jar must be there under its own name, such as client-{version}.jar",
+        )
+    return where.resolve()

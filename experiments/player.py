@@ -1,0 +1,281 @@
+"""Runs the rounds of a command: clusters on the chosen runtime, one Spark session, one live view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from experiments.context import Context
+from experiments.judging import judge_run
+from experiments.plans import cluster_of, needs_of, refuse_impossible, timeline_of
+from harness.errors import BrokerstormError
+from harness.rundir import RunDir, point_latest
+from harness.telemetry.request import MetricsRequest, metrics_request, opened_telemetry
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from analysis.findings import Result
+    from analysis.spark.session import WarmSession
+    from experiments.campaign import Campaign, CampaignHooks
+    from harness.clusters.external import Stranger
+    from harness.clusters.runtime_choice import Choice
+    from harness.contracts.plan import Plan
+    from harness.progress.view import BaseProgress
+    from harness.protocols.cluster import Cluster
+    from harness.protocols.faulting import FaultInjector
+    from harness.telemetry.telemetry import Telemetry
+
+
+class RunOptions(Protocol):
+    """How the rounds are run: options that `run` and `repro` share."""
+
+    @property
+    def keep_up(self) -> bool: ...
+    @property
+    def offline(self) -> bool: ...
+    @property
+    def runtime(self) -> str: ...
+    @property
+    def master(self) -> str | None: ...
+
+
+@contextmanager
+def opened_campaign(
+    context: Context,
+    options: RunOptions,
+    root: RunDir,
+    plans: Sequence[Plan],
+    command: str,
+    *,
+    replay: RunDir | None = None,
+    session: WarmSession | None = None,
+    stranger: Stranger | None = None,
+    metrics: MetricsRequest | None = None,
+    secure: bool = False,
+    judges_cut: bool = False,
+) -> Iterator[tuple[Campaign[Result], BaseProgress]]:
+    """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
+
+    With ``--keep-up`` the cluster stays when all went well.
+
+    Args:
+        replay: the run whose fault times and targets are used.
+        stranger: the cluster that is used; None = one that we start.
+        secure: clusters have TLS and users.
+        session: of a night of several campaigns, which leaves it open; the latest run is then none of them.
+        metrics: where metrics of the runs go; None = as the environment says.
+        judges_cut: a round whose load a signal shortens is judged, too.
+    """
+    from analysis.spark.session import WarmSession
+    from experiments.campaign import Campaign
+
+    with ExitStack() as stack:
+        progress = stack.enter_context(closing(context.progress()))
+        telemetry = stack.enter_context(
+            opened_telemetry(metrics or metrics_request(None, None), progress.note)
+        )
+        spark = session or stack.enter_context(WarmSession(options.master))
+        opener = _opener(options, plans, stranger, progress, secure=secure)
+        given_up = context.interrupts.hurry if judges_cut else context.interrupts.stop
+        parts = (context, opener, progress, spark, root, replay, telemetry, given_up)
+        hooks = _hooks(*parts, is_latest=session is None)
+        campaign: Campaign[Result] = Campaign(
+            root,
+            hooks,
+            progress=progress,
+            interrupts=context.interrupts,
+            command=command,
+            offline=options.offline,
+            keep_up=options.keep_up,
+            judges_cut=judges_cut,
+        )
+        with campaign.opened():
+            yield campaign, progress
+            if options.keep_up:
+                _keep(campaign)
+
+
+def _opener(
+    options: RunOptions,
+    plans: Sequence[Plan],
+    stranger: Stranger | None,
+    progress: BaseProgress,
+    *,
+    secure: bool,
+) -> ClusterOpener | StrangerOpener:
+    if stranger:
+        return StrangerOpener(stranger)
+    runtime = process_if(secure, options.runtime)
+    return ClusterOpener(runtime, plans, offline=options.offline, secure=secure, progress=progress)
+
+
+def _keep(campaign: Campaign[Result]) -> None:
+    """Leave the cluster running."""
+    from harness.clusters import BrokerCluster
+
+    cluster = campaign.release()
+    if isinstance(cluster, BrokerCluster):
+        cluster.keep()
+
+
+def _hooks(
+    context: Context,
+    opener: ClusterOpener | StrangerOpener,
+    progress: BaseProgress,
+    session: WarmSession,
+    root: RunDir,
+    replay: RunDir | None,
+    telemetry: Telemetry,
+    given_up: Event,
+    *,
+    is_latest: bool,
+) -> CampaignHooks[Result]:
+    """Cluster, faults and judging of a campaign; ``given_up``: once set, heals no longer get their time."""
+    import faults
+    from experiments.campaign import CampaignHooks
+
+    def injector(plan: Plan, cluster: Cluster, run: RunDir) -> FaultInjector:
+        words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
+        progress.begin(
+            " · ".join(word for word in words if word),
+            rate_per_s=plan.rate_per_s,
+            warm_up_s=plan.warm_up_s,
+            load_s=plan.load_s,
+            at_most_per_s=plan.rate_choice.at_most_per_s if plan.rate_choice else 0.0,
+            profile=plan.profile,
+            judges_cut=given_up is context.interrupts.hurry,
+        )
+        timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
+        telemetry.begin(plan, run, run.root.relative_to(root.root.parent).as_posix())
+        progress.plan_faults([(t_s, text) for t_s, firing, text in faults.described(timeline) if firing])
+        hurry = context.interrupts.hurry
+        return faults.Injector(
+            timeline, cluster, run, on_event=progress.fault, stopping=given_up, hurry=hurry
+        )
+
+    def on_phase(name: str) -> None:
+        telemetry.phase(name)
+        if name == "ready" and is_latest:
+            point_latest(root)  # from here on there is something to show
+        if name == "drain":
+            session.start()
+
+    def judge(run: RunDir) -> Result:
+        telemetry.end()
+        return judge_run(context, run, session, in_campaign=run.root != root.root)
+
+    return CampaignHooks(opener.open, injector, judge, on_phase)
+
+
+def choose_runtime(
+    wanted: str,
+    cluster: tuple[str, str, str],
+    needs: frozenset[str],
+    *,
+    offline: bool,
+    tell: Callable[[str], None],
+    refuse: Callable[[str], None] = lambda runtime: None,
+) -> Choice:
+    """The runtime of a cluster (system, version, topology).
+
+    Args:
+        wanted: "auto", "process" or "docker".
+        needs: what faults need of the cluster's start.
+        tell: gets one line when it was for us to decide.
+        refuse: raises for a runtime that cannot do what is to be done; then "auto" means processes.
+    """
+    from harness.clusters import spec_of
+    from harness.clusters.runtime_choice import AUTO, DOCKER, PROCESS, Choice, choose
+
+    choice = choose(wanted, spec_of(*cluster), needs=needs, offline=offline)
+    if wanted != AUTO:
+        return choice
+    if choice.runtime == DOCKER:
+        try:
+            refuse(DOCKER)
+        except BrokerstormError as error:
+            choice = Choice(PROCESS, str(error))
+    tell(f"runtime {choice}")
+    return choice
+
+
+class StrangerOpener:
+    """Opens the cluster of a connection file, for the rounds of one command."""
+
+    def __init__(self, stranger: Stranger) -> None:
+        self._stranger = stranger
+
+    def open(self, plan: Plan, root: RunDir) -> Cluster:
+        """The cluster, on which nothing is made yet."""
+        return self._stranger.cluster(root.run_id, root.root)
+
+
+def process_if(secure: bool, runtime: str) -> str:
+    """The runtime that is wanted: only processes can be secure."""
+    return "process" if secure and runtime == "auto" else runtime
+
+
+class ClusterOpener:
+    """Opens the clusters of one command; each has what the faults of all plans need.
+
+    Args:
+        runtime: "auto", "process" or "docker".
+    """
+
+    def __init__(
+        self, runtime: str, plans: Sequence[Plan], *, offline: bool, secure: bool, progress: BaseProgress
+    ) -> None:
+        self._wanted = runtime
+        self._plans = plans
+        self._needs = needs_of(plans)
+        self._offline = offline
+        self._secure = secure
+        self._progress = progress
+        self._choices: dict[tuple[str, str, str], Choice] = {}
+
+    def open(self, plan: Plan, root: RunDir) -> Cluster:
+        """A cluster for a plan that is not up yet.
+
+        Raises:
+            UsageError, EnvironmentNotReady: as `harness.clusters.cluster.open_cluster`.
+        """
+        from harness.clusters import open_cluster
+
+        choice = self._choice(plan)
+        cluster = open_cluster(
+            plan.system,
+            run_id=root.run_id,
+            folder=root.cluster,
+            version=plan.version,
+            topology=plan.topology,
+            broker_config=plan.broker_config,
+            runtime=choice.runtime,
+            needs=self._needs,
+            offline=self._offline,
+            secure=self._secure,
+            on_progress=self._progress.download,
+        )
+        cluster.facts = {**cluster.facts, "runtime": str(choice)}
+        return cluster
+
+    def _choice(self, plan: Plan) -> Choice:
+        """Made once for each cluster, for all plans that it serves."""
+        cluster = cluster_of(plan)
+        if cluster not in self._choices:
+            served = [each for each in self._plans if cluster_of(each) == cluster]
+
+            def refuse(runtime: str) -> None:
+                for each in served:
+                    refuse_impossible(timeline_of(each), cluster, runtime, each.broker_config)
+
+            self._choices[cluster] = choose_runtime(
+                self._wanted,
+                cluster,
+                self._needs,
+                offline=self._offline,
+                tell=self._progress.note,
+                refuse=refuse,
+            )
+        return self._choices[cluster]

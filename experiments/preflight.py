@@ -1,0 +1,331 @@
+"""Checks a run before it starts: `plan`, `doctor`, `run` and `repro` make the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.plans import cluster_of, needs_of, refuse_impossible, refuse_on_stranger, timeline_of
+from harness.errors import EnvironmentNotReady, ScenarioError
+from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
+
+if TYPE_CHECKING:
+    from faults import Timeline
+    from harness.clusters.external import Stranger
+    from harness.contracts.plan import Plan
+    from harness.doctor.machine import Check
+    from harness.plan.estimate import Estimate
+
+_MB = 1_000_000
+#: Limits that let nothing happen when they are 0; ``call`` and the stalls have a meaning of their own there.
+_PHASES = ("ready", "recovery", "drain", "audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What is known of some plans before any is run.
+
+    Attributes:
+        checks: of the machine; each says what it found.
+        warnings: of what cannot be as expected, or would prove nothing.
+    """
+
+    checks: tuple[Check, ...]
+    warnings: tuple[str, ...]
+    estimate: Estimate
+
+    @property
+    def missing(self) -> list[Check]:
+        """The checks for which a run would be refused."""
+        return [check for check in self.checks if check.needed and not check.ok]
+
+    def require(self) -> Preflight:
+        """Refuse to go on when a check failed.
+
+        Raises:
+            EnvironmentNotReady: names every failed check and the remedies.
+        """
+        from harness.doctor.machine import require
+
+        require(self.checks)
+        return self
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        checks = [asdict(check) for check in self.checks]
+        return {"checks": checks, "warnings": list(self.warnings), "estimate": asdict(self.estimate)}
+
+
+def preflight(
+    plans: Sequence[Plan],
+    run_dir: Path,
+    runtime: str,
+    *,
+    tell_docker: bool = False,
+    ask_indexes: bool = False,
+    stranger: Stranger | None = None,
+    secure: bool = False,
+) -> Preflight:
+    """Check what every run checks before it starts.
+
+    Args:
+        plans: all rounds of all variants.
+        runtime: for "auto" it is checked what processes need: what Docker lacks is the reason to use those.
+        tell_docker: say, for "auto", what Docker lacks too.
+        stranger: the cluster that is used; None = one that we start.
+        secure: the clusters have TLS and users.
+        ask_indexes: warn of versions of clients that are not here and that no package index has.
+
+    Raises:
+        ScenarioError: a fault that no cluster of this system has the means for, or an option that a client
+            refuses.
+        UsageError: a version or a broker setting that there is not.
+    """
+    from harness.plan.estimate import estimate
+    from harness.workers import load_worker
+
+    kind = "docker" if runtime == "docker" else "process"
+    _refuse_options(plans)
+    total = estimate(plans, lambda client, folders: load_worker(client, folders).language)
+    timelines = [timeline_of(plan) for plan in plans]
+    checks = [
+        *_machine_checks(plans, run_dir, kind if stranger is None else "", total),
+        *_client_checks(plans),
+    ]
+    if stranger:
+        for timeline in timelines:
+            refuse_on_stranger(timeline, stranger)
+    else:
+        checks += [*fault_checks(plans, kind), *_described(plans, timelines, kind, secure)]
+        checks += _docker(plans, runtime, tell_docker=tell_docker)
+    warnings = [each for pair in zip(plans, timelines, strict=True) for each in _warnings(*pair)]
+    if ask_indexes:
+        warnings += _of_versions(plans)
+    return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), total)
+
+
+# ----- the machine ------------------------------------------------------------------------------------
+
+
+def _machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str, total: Estimate) -> list[Check]:
+    from harness.doctor import machine
+
+    return machine.checks(
+        *dict.fromkeys(map(cluster_of, plans)),
+        clients_mb=total.clients_mb,
+        disk_mb=total.disk_bytes // _MB,
+        folder=run_dir,
+        runtime=runtime,
+    )
+
+
+def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
+    """Two versions have an image each; engine and plugin they share."""
+    from harness.doctor.docker import docker_checks
+
+    found = [
+        check
+        for cluster in dict.fromkeys(map(cluster_of, plans))
+        for check in docker_checks(*cluster, needed=needed)
+    ]
+    return list({(check.name, check.name == "images" and check.text): check for check in found}.values())
+
+
+def _docker(plans: Sequence[Plan], runtime: str, *, tell_docker: bool) -> list[Check]:
+    if runtime == "docker" or (tell_docker and runtime == "auto"):
+        return _docker_checks(plans, needed=runtime == "docker")
+    return []
+
+
+def clients_of(plan: Plan) -> list[tuple[str, str]]:
+    """Library and version of every worker of a run, the readers of its log too."""
+    from harness.systems import SYSTEMS
+
+    producers = [(each.client, each.client_version) for each in plan.producers]
+    consumers = [(each.client, each.client_version) for each in plan.consumers]
+    return list(dict.fromkeys([*producers, *consumers, SYSTEMS[plan.system].audit]))
+
+
+def _clients(plans: Sequence[Plan]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Library, version and folders of other workers, once each."""
+    used = [(*pair, tuple(plan.workers)) for plan in plans for pair in clients_of(plan)]
+    return list(dict.fromkeys(used))
+
+
+def _client_checks(plans: Sequence[Plan]) -> list[Check]:
+    from harness.doctor.machine import Check
+    from harness.workers import load_worker, readiness
+
+    checks = []
+    for name, version, folders in _clients(plans):
+        found = readiness(load_worker(name, folders), version)
+        checks.append(Check(f"client {name}", found.ok, found.detail, found.remedy))
+    return checks
+
+
+def _refuse_options(plans: Sequence[Plan]) -> None:
+    """Ask every client that can be asked without a broker whether it takes its options.
+
+    Raises:
+        ScenarioError: the client's own words.
+    """
+    from harness.workers import load_worker, refused_options
+
+    asked = {f"{spec['role']} {spec['client']}": (plan, spec) for plan in plans for spec in _specs(plan)}
+
+    def refused(one: tuple[Plan, dict[str, Any]]) -> str:
+        plan, spec = one
+        client = spec["client"]
+        return refused_options(load_worker(client["library"], plan.workers), client["version"], spec)
+
+    with ThreadPoolExecutor(4) as pool:
+        for (_, spec), text in zip(asked.values(), pool.map(refused, asked.values()), strict=True):
+            if text:
+                raise ScenarioError(f"options of {spec['name']}: {text}")
+
+
+def _specs(plan: Plan) -> list[dict[str, Any]]:
+    """What the clients of a plan would be started with, on a cluster that is not there."""
+    from harness.clusters import describe_cluster
+    from harness.run.worker_specs import Endpoints, consumer_spec, producer_spec
+    from harness.rundir import RunDir
+
+    cluster = describe_cluster(plan.system, version=plan.version, topology=plan.topology)
+    where, run = Endpoints.of(cluster), RunDir(Path())
+    producers = [producer_spec(plan, run, producer, where) for producer in plan.producers]
+    return [*producers, *(consumer_spec(plan, run, consumer, where) for consumer in plan.consumers)]
+
+
+def fault_checks(plans: Sequence[Plan], runtime: str) -> list[Check]:
+    """Whether this machine can give what the faults of these plans need of a cluster's start."""
+    from harness.clusters.network import toxiproxy
+    from harness.clusters.sources import SOURCES
+    from harness.doctor.machine import Check
+
+    needs, source = needs_of(plans), SOURCES[runtime]
+    checks = []
+    if needs & source.proxied:
+        ok, text, remedy = toxiproxy.readiness()
+        checks.append(Check("network proxy", ok, text, remedy))
+    for need in sorted(needs & source.runtime_type().gives):
+        problem = source.runtime_type().why_not(need)
+        remedy = source.runtime_type().hint
+        checks.append(Check(f"fault needs {need}", not problem, problem or "can be given", remedy))
+    return checks
+
+
+def _described(
+    plans: Sequence[Plan], timelines: Sequence[Timeline], runtime: str, secure: bool
+) -> list[Check]:
+    """Whether the clusters, as far as they can be described, can do what the faults ask."""
+    from harness.doctor.machine import Check
+
+    problems: dict[str, str] = {}
+    for plan, timeline in zip(plans, timelines, strict=True):
+        try:
+            refuse_impossible(timeline, cluster_of(plan), runtime, plan.broker_config, secure=secure)
+        except EnvironmentNotReady as error:
+            problems[str(error)] = error.hint
+    return [Check("faults", False, text, hint) for text, hint in problems.items()]
+
+
+# ----- the scenario -----------------------------------------------------------------------------------
+
+
+def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
+    """What cannot be as expected, or would prove nothing."""
+    where = f"{plan.variant}: " if plan.variant else ""
+    of_plan = (*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan))
+    for text in (*of_plan, *_of_builds(plan)):
+        yield f"{where}{text}"
+
+
+def _of_versions(plans: Sequence[Plan]) -> list[str]:
+    """Versions of clients that are not here: not in the package index either, or that was not to be had."""
+    from harness.workers import load_worker, unknown_versions
+
+    versions: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, version, folders in _clients(plans):
+        versions.setdefault((name, folders), []).append(version)
+
+    def said(client: tuple[str, tuple[str, ...]]) -> list[str]:
+        return list(unknown_versions(load_worker(*client), versions[client]).values())
+
+    with ThreadPoolExecutor(4) as pool:
+        return list(chain.from_iterable(pool.map(said, versions)))
+
+
+def _of_limits(plan: Plan) -> Iterator[str]:
+    for name in _PHASES:
+        if not plan.limits[name]:
+            yield f"limits.{name} is 0: that phase ends before anything can happen in it"
+
+
+def _of_builds(plan: Plan) -> Iterator[str]:
+    for client, version in clients_of(plan):
+        own = own_build(version)
+        if own and own.number == UNKNOWN:
+            yield (
+                f"the version of {client} from {own.path} is not known: it is taken for the newest, whose "
+                f"defaults may promise more; state it: {PREFIX}{own.path} 1.2.0"
+            )
+
+
+def _of_sizes(plan: Plan) -> Iterator[str]:
+    from harness.systems import SYSTEMS
+
+    largest = plan.payload_max_bytes or plan.payload_bytes
+    for topic in plan.topics:
+        limit = SYSTEMS[plan.system].size_limit(topic.config, plan.broker_config)
+        if 0 < limit < largest:
+            yield (
+                f"load.payload is {largest:,} B and {topic.declared or topic.name} takes "
+                f"{limit:,} B at most: its brokers refuse every message"
+            )
+
+
+def _of_times(timeline: Timeline) -> Iterator[str]:
+    for firing in timeline.firings:
+        if firing.for_s and firing.t_s + firing.for_s > timeline.load_s:
+            yield (
+                f"faults[{firing.step}]: {firing.kind} at +{firing.t_s:g} s for {firing.for_s:g} s outlasts "
+                f"the load of {timeline.load_s:g} s: it is healed when the load ends"
+            )
+
+
+def _of_expectation(plan: Plan) -> Iterator[str]:
+    from analysis.classes import ASKS, CLASSES
+    from analysis.classes.entry import CAPTURE, INFORMATION
+
+    entry = CLASSES.get(plan.expect)
+    if entry is None:
+        return
+    if entry.breaks in ((INFORMATION,), (CAPTURE,)):
+        yield f"expect: {plan.expect} breaks no promise, so nothing found is counted as it"
+    has = _abilities(plan)
+    for ask in entry.asks:
+        if not has.get(ask, True):
+            yield f"expect: {plan.expect} cannot be shown: {ASKS[ask]}"
+
+
+def _abilities(plan: Plan) -> dict[str, bool]:
+    """By name in `analysis.classes.ASKS`: whether the run will have it, as far as the plan can tell."""
+    from harness.systems import SYSTEMS
+
+    handling = {producer.results for producer in plan.producers}
+    is_queue = SYSTEMS[plan.system].is_queue
+    return {
+        "consumers": bool(plan.consumers),
+        "log": not is_queue,
+        "queues": is_queue,
+        "fixed-lanes": any(group.mode != "routed" for group in plan.lane_groups),
+        "ignored-results": "ignored" in handling,
+        "resent": "resent" in handling,
+        "rollbacks": any(consumer.rollback_every for consumer in plan.consumers),
+        "self-reports": any(each.says_died for each in plan.producers)
+        or any(each.says_died for each in plan.consumers),
+    }

@@ -1,0 +1,1 @@
+"""A known bug: the affected version against the fixed one."""

@@ -1,0 +1,90 @@
+"""The scenario that a search ended with, as a file whose comments say what was needed and what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.shrink.reductions import BEFORE, BEHIND, Reduction
+from experiments.shrink.search import Search
+from experiments.shrink.words import file_text, lower_text, part_text, value_text
+from harness.validation import Location
+
+#: The one variant of the file: what it must show is kept with it.
+VARIANT = "smallest"
+
+
+def smallest_text(search: Search, *, command: str, day: str) -> str:
+    """The file.
+
+    Args:
+        command: what made it.
+        day: when, for people.
+    """
+    about = {"about": f"the smallest scenario found that shows {search.cls}"}
+    data: dict[str, Any] = {**search.smallest, **about, "variants": {VARIANT: {"expect": search.cls}}}
+    return file_text(data, _head(search, command, day), _comments(search))
+
+
+def left_out(search: Search) -> list[str]:
+    """What was not needed, a line each: parts that are gone, and numbers that are lower."""
+    shape, applied = search.shape, search.applied
+    gone = shape.gone(applied)
+    outer = [at for at in gone if not any(at[:n] in gone for n in range(len(at)))]
+    order = {each.at: number for number, each in enumerate(shape.reductions)}
+    lines = [part_text(shape.data, at, whole=True) for at in sorted(outer, key=lambda at: order[at])]
+    lower = {at: value for at, value in shape.chosen(applied).items() if not _is_inside(at, gone)}
+    return lines + [lower_text(at, value) for at, value in lower.items()]
+
+
+def not_tried(search: Search) -> int:
+    """Parts of the smallest scenario about which there was no time to ask."""
+    return sum(search.answer(each) is None for each in search.shape.left(search.applied))
+
+
+def _head(search: Search, command: str, day: str) -> Sequence[str]:
+    lines = [
+        f"The smallest scenario found that shows {search.cls}, made on {day} by",
+        f"  {command}",
+        *(["Not needed:", *(f"  {line}" for line in left_out(search))] if left_out(search) else []),
+    ]
+    if not search.is_whole:
+        lines.append("The time was over before all was tried; what was not is marked.")
+    return [*lines, ""]
+
+
+def _comments(search: Search) -> dict[Location, list[str]]:
+    """Above each part that is left, why."""
+    comments: dict[Location, list[str]] = {}
+    for each in search.shape.left(search.applied):
+        at = _place(search, each.at)
+        text = _why_left(search, each)
+        if text not in comments.setdefault(at, []):
+            comments[at].append(text)
+    return comments
+
+
+def _why_left(search: Search, reduction: Reduction) -> str:
+    answer = search.answer(reduction)
+    if reduction.step:
+        chosen = search.shape.chosen(search.applied | {reduction})
+        smaller = value_text(reduction.at, chosen[reduction.at])
+        return f"{smaller}: {answer.said}" if answer else f"not tried: {smaller}"
+    if answer is None:
+        return "not tried without it"
+    return f"needed: without it {answer.said}"
+
+
+def _place(search: Search, at: Location) -> Location:
+    """Where a part of the scenario stands in the smaller one: of a list, what was before it may be gone."""
+    if at in (BEFORE, BEHIND):
+        return at[:-1]
+    gone, place = search.shape.gone(search.applied), at[:2]
+    if at[0] != "faults":
+        return at
+    before = sum((*place[:1], index) in gone for index in range(int(place[1])))
+    return (place[0], int(place[1]) - before)
+
+
+def _is_inside(at: Location, gone: set[Location]) -> bool:
+    return any(at[:n] in gone for n in range(1, len(at) + 1))
