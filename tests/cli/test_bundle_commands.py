@@ -9,11 +9,12 @@ import pytest
 
 from analysis.spark.session import WarmSession
 from cli import main
-from commands import starting
 from experiments.bundle.archive import write_archive
+from experiments.context import Context
 from experiments.repro.request import ReproRequest, as_in_run
 from experiments.variants import RunRequest
 from harness.errors import Exit, UsageError
+from harness.run.interrupts import Interrupts
 from harness.rundir import RunDir, find_run, read_json, write_json
 from tests.cli.answers import refuse_to_start
 from tests.planted.campaign import LOST, leave_campaign
@@ -119,7 +120,7 @@ def test_repro_repeats_what_was_asked(runs: Path, tmp_path: Path) -> None:
         master=None,
         **given,  # type: ignore[arg-type]
     )
-    settings = starting.Settings(False, False, 0, False, tmp_path, None)  # type: ignore[arg-type]
+    settings = Context(run_dir=tmp_path, interrupts=Interrupts())
     with pytest.raises(UsageError, match="was not left by `repro`"):
         as_in_run(settings, request)
     document = read_json(run.campaign)
