@@ -136,7 +136,7 @@ def _workers(context: click.Context, typed: str) -> Names:
     """Those that come with brokerstorm; one's own is named by its folder."""
     import tomllib
 
-    files = sorted(Path(harness.__file__).parent.glob("workers/*/worker.toml"))
+    files = sorted(Path(harness.__file__).parent.parent.glob("workers/*/worker.toml"))
     found = [tomllib.loads(path.read_text()) for path in files]
     return {str(worker["library"]): str(worker["system"]) for worker in found}
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from experiments.preflight import Preflight
     from faults import Timeline
-    from harness.clusters.external import Examined
     from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan, TopicPlan
-    from harness.doctor.machine import Check
 
 
 Rows = list[list[str]]
@@ -284,18 +282,3 @@ def _content(producer: ProducerPlan, plan: Plan) -> Rows:
 
 def _settings(options: dict[str, str]) -> str:
     return "".join(f", {key}={value}" for key, value in options.items())
-
-
-def show_checks(what: str, checks: Sequence[Check | Examined], warnings: Sequence[str]) -> None:
-    """A line for each check, with the remedy where it failed, and a sum."""
-    for check in checks:
-        absent = "MISSING" if check.needed else "absent "
-        mark = "ok     " if check.ok else absent
-        paragraph(f"{mark}  {check.name}: {check.text}", hanging=" " * 9)
-        if not check.ok:
-            paragraph(check.remedy, indent=" " * 9)
-    for warning in warnings:
-        paragraph(f"warning  {warning}", hanging=" " * 9)
-    needed = sum(check.needed for check in checks)
-    missing = sum(check.needed and not check.ok for check in checks)
-    write(f"{what}: {f'{missing} of {needed} missing' if missing else 'ready'}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.console import SCHEMA_VERSION, Settings, write
-from commands.plan_text import show_checks
+from commands.tables import show_checks
 from experiments.plans import (
     choose_plans,
     on_stranger,

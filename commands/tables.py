@@ -7,9 +7,14 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from commands.console import write
 from harness.invocation import for_terminal
+
+if TYPE_CHECKING:
+    from harness.clusters.external import Examined
+    from harness.doctor.machine import Check
 
 #: Columns of text narrower than these are ladders: the last cell of a row then stands below the others.
 LEAST_TEXT, LEAST_LAST = 24, 36
@@ -47,6 +52,21 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
             first, *others = (cell for cell in row[:-1] if cell)
             paragraph(GAP.join([first, " · ".join(others)]).rstrip(), indent=indent, hanging=GAP * 2)
             paragraph(row[-1], indent=indent + GAP * 2)
+
+
+def show_checks(what: str, checks: Sequence[Check | Examined], warnings: Sequence[str]) -> None:
+    """A line for each check, with the remedy where it failed, and a sum."""
+    for check in checks:
+        absent = "MISSING" if check.needed else "absent "
+        mark = "ok     " if check.ok else absent
+        paragraph(f"{mark}  {check.name}: {check.text}", hanging=" " * 9)
+        if not check.ok:
+            paragraph(check.remedy, indent=" " * 9)
+    for warning in warnings:
+        paragraph(f"warning  {warning}", hanging=" " * 9)
+    needed = sum(check.needed for check in checks)
+    missing = sum(check.needed and not check.ok for check in checks)
+    write(f"{what}: {f'{missing} of {needed} missing' if missing else 'ready'}")
 
 
 def _shared(rows: Sequence[Sequence[str]], natural: Sequence[int], room: int) -> list[int]:

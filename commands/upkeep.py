@@ -13,9 +13,8 @@ from commands import completion
 from commands.clusters import heal_kept, kept_clusters
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import connection_option, set_option
-from commands.plan_text import show_checks
 from commands.strangers import clean_stranger, doctor_stranger
-from commands.tables import table
+from commands.tables import show_checks, table
 from experiments.downloads import fetch_files, fetch_proxy_image, fetch_spark
 from experiments.leftovers import end_leftovers, remove
 from experiments.plans import choose_plans, read_scenario
