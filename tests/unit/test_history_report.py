@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -49,6 +50,17 @@ def test_a_quiet_morning_says_so() -> None:
     quiet = report_of("nightly", a_night(1), [a_round(0), a_round(1)], {})
     assert (quiet.headline, quiet.verdict) == ("1 pass: nothing new", "pass")
     assert report_of("nightly", a_night(0), [a_round(0)], {}).headline == "1 pass: the first night"
+
+
+def test_the_page_says_why_a_cell_is_red_and_when_nothing_could_be_tested(tmp_path: Path) -> None:
+    red = a_round(0, verdict="fail", exit_code=1, reasons=["latency_max: 195 ms, at most 1 ms required"])
+    page = suite_page(report_of("nightly", a_night(0), [red], {}), tmp_path, {})
+    assert "latency_max: 195 ms, at most 1 ms required" in page
+    assert "Nothing could be tested this morning" in page
+    assert "last 1 night" not in page
+    later = [*regressed(), replace(red, night=a_night(11))]
+    tested = " ".join(suite_page(report_of("nightly", a_night(11), later, {}), tmp_path, {}).split())
+    assert "1 class of a cell and 3 figures were tested" in tested
 
 
 def test_on_the_first_night_nothing_is_still_there() -> None:
