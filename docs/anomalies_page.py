@@ -86,14 +86,12 @@ def _section(entry: AnomalyClass) -> Iterator[str]:
     """What the table above does not say of a class."""
     yield f"## {entry.name}"
     yield ""
-    yield from paragraph(f"`{entry.example}`: {entry.explanation}")
-    yield ""
-    facts = [f"Counted: {entry.unit}."]
-    facts += [f"Needs: {', '.join(entry.needs)}."] if entry.needs else []
+    facts = [f"`{entry.example}`: {entry.explanation}", f"*Counted*: {entry.unit}."]
+    facts += [f"*Needs*: {', '.join(entry.needs)}."] if entry.needs else []
     splits = [
-        f"*{name}*, {split.text}" + (f" ({split.status.value})" if split.status else "")
+        f"**{name}**, {split.text}" + (f" ({split.status.value})" if split.status else "")
         for name, split in entry.splits.items()
     ]
-    facts += [f"Split: {'; '.join(splits)}."] if splits else []
-    facts += [f"Split by {entry.split_by}."] if entry.split_by else []
+    facts += [f"*Split*: {'; '.join(splits)}."] if splits else []
+    facts += [f"*Split by* {entry.split_by}."] if entry.split_by else []
     yield from paragraph(" ".join(facts))

@@ -50,8 +50,8 @@ def _command(name: str, command: click.Command, shared: set[Option]) -> Iterator
         yield from (line for option in own for line in _option_item(option))
         yield from item(f"as above: {', '.join(also)}") if also else ()
     if example := getattr(command, "example", ""):
-        yield ""
-        yield from paragraph("Example: " + "; ".join(f"`{line.strip()}`" for line in example.splitlines()))
+        yield from () if own or also else ("",)
+        yield from item("example: " + "; ".join(f"`{line.strip()}`" for line in example.splitlines()))
 
 
 def _text(command: click.Command, usage: str = "") -> Iterator[str]:

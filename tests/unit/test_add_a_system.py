@@ -1,4 +1,4 @@
-"""docs/howto/add-a-system.md: its code blocks, written into a copy of the tree, add a system."""
+"""docs/howto/add-a-system.md: its example, copied over a copy of the tree, adds a system."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "howto" / "add-a-system.md"
-#: A block of the page; its first line is a comment that names the file.
-BLOCK = re.compile(r"^```\w+\n(?:# |<!-- )\./(\S+)(?: -->)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLE = ROOT / "examples" / "system"
 TREE = (
     "cli.py",
     "commands",
@@ -50,9 +49,7 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Call:
             shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, tree / name)
-    for name, text in BLOCK.findall(PAGE.read_text()):
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_text(text)
+    shutil.copytree(EXAMPLE, tree, dirs_exist_ok=True)
     (tree / "mine.yaml").write_text(SCENARIO)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -62,10 +59,9 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Call:
     return run
 
 
-def test_the_page_names_every_file_of_its_table() -> None:
-    names = [name for name, _ in BLOCK.findall(PAGE.read_text())]
+def test_the_example_has_every_file_of_the_table() -> None:
     for pattern in re.findall(r"^\| `([^`]*<name>[^`]*)`", PAGE.read_text(), re.MULTILINE):
-        assert pattern.replace("<name>", "artemis") in names
+        assert (EXAMPLE / pattern.replace("<name>", "artemis")).exists()
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""docs/howto/add-a-worker.md: its code blocks, written into a folder outside the tree, add a worker."""
+"""docs/howto/add-a-worker.md: its example, copied into a folder outside the tree, adds a worker."""
 
 from __future__ import annotations
 
