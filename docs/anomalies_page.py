@@ -19,8 +19,8 @@ them.
 
 A message is *(producer instance, lane, seq, attempt)*; a lane is the intended unit of order (a partition, a
 key, or a topic whose routing the client chooses). What the client said of the send ([**ok**, **fail**,
-**info**](verdicts.md#ok-fail-info)) is compared with what an independent reader found in the log and with what consumer
-groups were given.
+**info**](verdicts.md#ok-fail-info)) is compared with what an independent reader found in the log and with
+what consumer groups were given.
 
 - **Once, by root cause.** `1 [4] 2 3 4` could be called a gap, two late messages, a duplicate and a
   backward step. It is one message, 4, stored too early and repeated in its place; its symptoms are listed
