@@ -1,1 +1,1 @@
-"""What plays rounds: variants, reproductions, bisections, the search for the smallest, nights."""
+"""Plays rounds: variants, reproductions, bisections, the search for the smallest, nights."""

@@ -1,4 +1,4 @@
-"""What a command lends the experiment that it starts."""
+"""The things that a command lends the experiment that it starts."""
 
 from __future__ import annotations
 

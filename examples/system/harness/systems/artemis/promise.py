@@ -1,4 +1,4 @@
-"""What the settings of an Artemis client promise (STOMP 1.2)."""
+"""The promises of the settings of an Artemis client (STOMP 1.2)."""
 
 from __future__ import annotations
 
