@@ -1,6 +1,7 @@
 """The commands, by what they are about; cli.py collects them.
 
 console      global options, output as text or one JSON document; options: those that several commands share
+repeating    the command line that does the same again
 starting     list, new, plan, run, repro
 rounds       plays what `run` and `repro` ask for; summaries: results shown
 clusters     up, down, inject

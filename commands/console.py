@@ -14,11 +14,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import click
 
+from commands.repeating import repeat_command
 from experiments.context import Context
 from harness.invocation import for_terminal
 
@@ -123,6 +125,7 @@ def settings_of(context: click.Context) -> Settings:
         color=not given("no_color") and not os.environ.get("NO_COLOR"),
         run_dir=run_dir_of(context),
         interrupts=interrupts,
+        repeat=partial(repeat_command, context.find_root().command),
     )
     _set_up_logging(settings.verbose)
     return settings

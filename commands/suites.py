@@ -115,7 +115,7 @@ def plan(settings: Settings, file: str, **given: Any) -> int:
     request = _request({"file": file, **given})
     path = history_path(settings, request.history)
     with _history(path, make=False) as history:
-        planned = plan_night(request, history, path, _tell)
+        planned = plan_night(settings, request, history, path, _tell)
     settings.show(_plan_document(planned), lambda: _show_plan(planned))
     return Exit.PASS
 
@@ -206,7 +206,7 @@ def _begin(settings: Settings, request: SuiteRequest, history: History, path: Pa
     from experiments.nights.planning import plan_night
     from harness.rundir import new_run
 
-    planned = plan_night(request, history, path, _tell)
+    planned = plan_night(settings, request, history, path, _tell)
     run_dir, suite = settings.run_dir.resolve(), planned.night.suite
     if name is None:
         night_dir = NightDir(new_run(run_dir, suite).root)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -25,9 +24,7 @@ from experiments.player import opened_campaign
 from experiments.preflight import preflight
 from harness.errors import BrokerstormError, Interrupted, UsageError
 from harness.rundir import RunDir, new_run, write_json
-from harness.scenario.bundled import from_anywhere
 from harness.telemetry.request import MetricsRequest
-from harness.toolchains.own_builds import absolute
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -142,12 +139,12 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
         # Written before the first starts: a campaign that is cut short still says what it was to be.
         for plan, folder in zip(plans, round_names(plans), strict=True):
             write_json(RunDir(root.root / folder).plan, plan.model_dump(mode="json"))
-    command = _repeat_command(request, seed)
+    command = _repeated(context, request, seed)
 
     def command_of(plan: Plan) -> str:
         repeats = sum(each.variant == plan.variant for each in plans) > 1
         rounds, variant = 1 if repeats else request.rounds, plan.variant or request.variant
-        return _repeat_command(replace(request, rounds=rounds, variant=variant), plan.seed)
+        return _repeated(context, replace(request, rounds=rounds, variant=variant), plan.seed)
 
     return PreparedRun(root, plans, about, command, command_of, warnings, stranger)
 
@@ -173,40 +170,11 @@ def _replayed_plan(request: RunRequest) -> Plan:
     return read_plan(request.replay)
 
 
-def _repeat_command(request: RunRequest, seed: int) -> str:
-    """The command that does the same again."""
-    words: list[str | Path] = ["run"]
-    if request.scenario is not None:
-        words += [from_anywhere(request.scenario), "--seed", str(seed)]
-    words += set_words(request.overrides)
-    given: dict[str, object] = {
-        "--rounds": request.rounds,
-        "--variant": request.variant,
-        "--replay": request.replay.root if request.replay else None,
-        "--runtime": "" if request.runtime == "auto" else request.runtime,
-        "--master": request.master,
-        "--cluster": request.cluster_file,
-    }
-    for name, value in given.items():
-        if value:
-            words += [name, value if isinstance(value, Path) else str(value)]
-    words += ["--secure"] if request.secure else []
-    return repeat_command(words)
-
-
-def set_words(overrides: Sequence[str]) -> list[str]:
-    """``--set`` of each, so that it means the same from any folder."""
-    words = []
-    for override in overrides:
-        key, is_set, value = override.partition("=")
-        words += ["--set", f"{key}{is_set}{absolute(value, Path.cwd())}"]
-    return words
-
-
-def repeat_command(arguments: Sequence[str | Path]) -> str:
-    """The command that repeats a run, as a user would type it in any folder."""
-    words = (str(each.absolute()) if isinstance(each, Path) else each for each in arguments)
-    return shlex.join(["brokerstorm", *words])
+def _repeated(context: Context, request: RunRequest, seed: int) -> str:
+    """The command that does the same again; a replay has the seed of its run."""
+    replay = request.replay.root if request.replay else None
+    pinned = seed if request.scenario else None
+    return context.repeat_command("run", request, seed=pinned, replay=replay)
 
 
 def _run_rounds(

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from experiments.context import Context
 from experiments.plans import read_scenario
 from harness.errors import UsageError, did_you_mean
 from harness.toolchains.cache import cache_folder
@@ -89,7 +90,9 @@ class BisectQuestion:
         return asdict(self)
 
 
-def question_of(request: BisectRequest, scenario: Scenario, tell: Callable[[str], None]) -> BisectQuestion:
+def question_of(
+    context: Context, request: BisectRequest, scenario: Scenario, tell: Callable[[str], None]
+) -> BisectQuestion:
     """Everything that is decided before anything is started.
 
     Args:
@@ -136,7 +139,7 @@ def question_of(request: BisectRequest, scenario: Scenario, tell: Callable[[str]
         seed=seed,
         runtime=request.runtime,
         master=request.master,
-        command=_repeat_command(request, client, good, bad, seed),
+        command=context.repeat_command("bisect", request, client=client, good=good, bad=bad, seed=seed),
     )
 
 
@@ -229,37 +232,6 @@ def _released(
         for end in ends
     )
     return (bad, good), between((bad, good), known)
-
-
-def _repeat_command(request: BisectRequest, client: str, good: str, bad: str, seed: int) -> str:
-    from experiments.variants import repeat_command, set_words
-    from harness.scenario.bundled import from_anywhere
-
-    words: list[str | Path] = [
-        "bisect",
-        from_anywhere(request.scenario),
-        "--client",
-        client,
-        "--good",
-        good,
-        "--bad",
-        bad,
-    ]
-    given = {
-        "--repo": request.repo,
-        "--pair": request.pair,
-        "--variant": request.variant,
-        "--class": request.cls,
-        "--error": f"{request.error:g}",
-        "--rate": f"{request.rate:g}",
-        "--seed": seed,
-        "--runtime": "" if request.runtime == "auto" else request.runtime,
-        "--master": request.master,
-    }
-    for name, value in given.items():
-        if value or value == 0:
-            words += [name, value if isinstance(value, Path) else str(value)]
-    return repeat_command([*words, *set_words(request.overrides)])
 
 
 # ----- plans ------------------------------------------------------------------------------------------

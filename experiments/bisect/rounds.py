@@ -55,7 +55,7 @@ def begin(context: Context, request: BisectRequest, tell: Callable[[str], None])
     from experiments.preflight import preflight
 
     scenario = read_scenario(request.scenario, request.overrides)
-    question = question_of(request, scenario, tell)
+    question = question_of(context, request, scenario, tell)
     plans = VersionPlans(question)
     if not question.repo:
         ends = [plans.plan(label_of(end, False), end, 1) for end in (question.bad, question.good)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from experiments.context import Context
 from experiments.nights.choice import Choice, Shard, choose, narrowed
-from experiments.nights.file import SuiteFile, bundled_suites, load_suite
+from experiments.nights.file import SuiteFile, load_suite
 from experiments.nights.matrix import SEEDS, Axes, Cell, Facts, expand
 from experiments.nights.night import Night, nights, turns_of
 from experiments.nights.retention import apply, removals
@@ -58,7 +57,7 @@ class PlannedNight:
 
 
 def plan_night(
-    request: SuiteRequest, history: History | None, path: Path, tell: Callable[[str], None]
+    context: Context, request: SuiteRequest, history: History | None, path: Path, tell: Callable[[str], None]
 ) -> PlannedNight:
     """Everything that is decided before anything is started.
 
@@ -83,6 +82,7 @@ def plan_night(
 
     turn_s = {cell.id: _turn_s(history, suite.name, cell) for cell in cells}
     choice = choose(cells, budget_s, lambda cell: turn_s[cell.id] * rounds(cell))
+    shard = "" if request.shard is None else f"{request.shard.number}/{request.shard.of}"
     night = Night(
         suite=suite.name,
         about=suite.about,
@@ -92,9 +92,9 @@ def plan_night(
         budget_s=budget_s,
         fail_on=request.fail_on or suite.fail_on,
         keep=suite.keep.rule() if suite.keep else None,
-        shard="" if request.shard is None else f"{request.shard.number}/{request.shard.of}",
+        shard=shard,
         offline=request.offline,
-        command=_command(request, seed),
+        command=context.repeat_command("suite run", request, file=request.suite, seed=seed, shard=shard),
         history=str(path),
         cells=list(choice.cells),
         turns=turns_of(choice.cells, seed, sticky, turn_s),
@@ -129,18 +129,6 @@ def _turn_s(history: History | None, suite: str, cell: Cell) -> float:
         return cell.guess_s * len(cell.history_cells)
     known = (history.expected_s(name, suite=suite) for name in cell.history_cells)
     return sum(cell.guess_s if each is None else each for each in known)
-
-
-def _command(request: SuiteRequest, seed: int) -> str:
-    """The command that does the same again."""
-    suite = request.suite if request.suite in bundled_suites() else str(Path(request.suite).absolute())
-    words = ["brokerstorm", "suite", "run", suite, "--seed", str(seed)]
-    for pattern in request.only:
-        words += ["--only", pattern]
-    words += [] if request.runtime == "auto" else ["--runtime", request.runtime]
-    if request.shard:
-        words += ["--shard", f"{request.shard.number}/{request.shard.of}"]
-    return shlex.join(words)
 
 
 def tidy(run_dir: Path, night: Night, history: History) -> Iterator[str]:

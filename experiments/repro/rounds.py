@@ -20,10 +20,9 @@ from experiments.plans import for_a_new_run, read_scenario, with_jars
 from experiments.player import opened_campaign
 from experiments.preflight import preflight
 from experiments.repro.request import ReproRequest, refuse_mixture, replaced_versions
-from experiments.variants import MAX_SEED, close_run_folder, repeat_command, set_words
+from experiments.variants import MAX_SEED, close_run_folder
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.rundir import RunDir, new_run, write_json
-from harness.scenario.bundled import from_anywhere
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -134,7 +133,7 @@ def prepare(context: Context, request: ReproRequest, root: RunDir | None = None)
         question=question,
         plans=[(for_a_new_run(affected), for_a_new_run(fixed)) for affected, fixed in pairs],
         about=scenario.about,
-        command=_repeat_command(request, question, seed),
+        command=_repeated(context, request, question, seed),
         warnings=warnings,
         max_time_s=request.max_time_s,
     )
@@ -213,26 +212,15 @@ def _plans(
     return list(zip(affected, fixed, strict=True))
 
 
-def _repeat_command(request: ReproRequest, question: Question, seed: int) -> str:
-    words: list[str | Path] = [
+def _repeated(context: Context, request: ReproRequest, question: Question, seed: int) -> str:
+    return context.repeat_command(
         "repro",
-        from_anywhere(request.bug),
-        "--pair",
-        question.pair,
-        "--seed",
-        str(seed),
-    ]
-    if question.until_hit:
-        words += ["--until-hit"]
-        words += ["--max-time", f"{request.max_time_s:g}s"] if request.max_time_s is not None else []
-    else:
-        words += ["--quick"] if question.quick else ["--rounds", str(question.rounds)]
-    words += set_words(request.overrides)
-    words += ["--client-jars", request.client_jars] if request.client_jars else []
-    words += ["--affected", request.affected] if request.affected else []
-    words += ["--fixed", request.fixed] if request.fixed else []
-    words += [] if request.runtime == "auto" else ["--runtime", request.runtime]
-    return repeat_command([*words, *(["--master", request.master] if request.master else [])])
+        request,
+        pair=question.pair,
+        seed=seed,
+        rounds=None if question.quick else question.rounds,
+        quick=question.quick and not question.until_hit,
+    )
 
 
 # ----- the rounds -------------------------------------------------------------------------------------

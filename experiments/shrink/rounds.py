@@ -17,10 +17,9 @@ from experiments.plans import choose_plans, for_a_new_run, read_scenario
 from experiments.player import opened_campaign
 from experiments.preflight import preflight
 from experiments.shrink.targets import pinned_data, read_target, write_rate
-from experiments.variants import MAX_SEED, close_run_folder, repeat_command, set_words
+from experiments.variants import MAX_SEED, close_run_folder
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.rundir import RunDir, new_run
-from harness.scenario.bundled import from_anywhere
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -107,7 +106,7 @@ def _prepared(context: Context, request: ShrinkRequest) -> tuple[RunDir, Record]
     preflight(choose_plans(target.scenario, seed=seed, rounds=1), context.run_dir, request.runtime).require()
     root = new_run(context.run_dir, f"shrink-{target.scenario.name}")
     asked = {
-        "command": _repeat_command(request, seed),
+        "command": context.repeat_command("shrink", request, seed=seed),
         "cls": target.cls,
         "witness": target.witness,
         "seed": seed,
@@ -121,15 +120,6 @@ def _resumed(request: ShrinkRequest) -> tuple[RunDir, Record]:
 
     assert request.resume is not None
     return request.resume, Record.read(request.resume.root / RECORD)
-
-
-def _repeat_command(request: ShrinkRequest, seed: int) -> str:
-    words = ["shrink", from_anywhere(request.target), "--seed", str(seed)]
-    words += ["--class", request.cls] if request.cls else []
-    words += ["--variant", request.variant] if request.variant else []
-    words += set_words(request.overrides)
-    words += [] if request.runtime == "auto" else ["--runtime", request.runtime]
-    return repeat_command(words)
 
 
 # ----- the rounds -------------------------------------------------------------------------------------

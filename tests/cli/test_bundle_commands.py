@@ -10,13 +10,12 @@ import pytest
 from analysis.spark.session import WarmSession
 from cli import main
 from experiments.bundle.archive import write_archive
-from experiments.context import Context
 from experiments.repro.request import ReproRequest, as_in_run
 from experiments.variants import RunRequest
 from harness.errors import Exit, UsageError
-from harness.run.interrupts import Interrupts
 from harness.rundir import RunDir, find_run, read_json, write_json
 from tests.cli.answers import refuse_to_start
+from tests.lent import settings
 from tests.planted.campaign import LOST, leave_campaign
 
 CAMPAIGN = "20260101-000000-kafka-quick"
@@ -120,16 +119,15 @@ def test_repro_repeats_what_was_asked(runs: Path, tmp_path: Path) -> None:
         master=None,
         **given,  # type: ignore[arg-type]
     )
-    settings = Context(run_dir=tmp_path, interrupts=Interrupts())
     with pytest.raises(UsageError, match="was not left by `repro`"):
-        as_in_run(settings, request)
+        as_in_run(settings(tmp_path), request)
     document = read_json(run.campaign)
     write_json(run.campaign, document | {"reproduction": {"question": question}})
-    asked = as_in_run(settings, request)
+    asked = as_in_run(settings(tmp_path), request)
     assert (asked.bug, asked.pair, asked.seed, asked.quick) == (str(run.scenario), "a-b", 7, True)
     replaced = {"until_hit": True, "overrides": ["variants.a.override.load.producers.p.client_version=2.0"]}
     write_json(run.campaign, document | {"reproduction": {"question": question | replaced}})
-    hunt = as_in_run(settings, request)
+    hunt = as_in_run(settings(tmp_path), request)
     write_json(run.campaign, document)
     assert (hunt.until_hit, hunt.quick, hunt.rounds) == (True, False, None), "a hunt stays one"
     assert hunt.overrides == tuple(replaced["overrides"]), "with the versions that were compared"

@@ -24,6 +24,7 @@ from harness.run.lifecycle import RunOutcome
 from harness.rundir import RunDir
 from harness.scenario.file import variants
 from harness.toolchains.own_builds import own_build
+from tests.lent import settings
 from tests.report_samples import failing, passing, unknown
 
 TEXT = """
@@ -227,7 +228,7 @@ def test_a_version_of_the_user_takes_the_place_of_the_one_in_an_arm(tmp_path: Pa
     again = read_scenario(str(file), replaced)
     found = {name: each.load.producers["p"].client_version for name, each, _ in variants(again)}
     assert found == {"old": "1.0.0", "new": "2.4.0"}
-    assert "--fixed 2.4.0" in repro._repeat_command(wanted, repro._question(again, wanted), 7)
+    assert "--fixed 2.4.0" in repro._repeated(settings(tmp_path), wanted, repro._question(again, wanted), 7)
 
 
 def test_arms_that_differ_in_their_brokers_are_versions_of_these(tmp_path: Path) -> None:

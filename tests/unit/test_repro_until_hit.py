@@ -9,15 +9,13 @@ from typing import Any, cast
 import pytest
 
 from analysis.findings import Result
-from commands.console import Settings
 from commands.rounds import repro_request
 from experiments.campaign import Campaign
-from experiments.context import Context
 from experiments.repro import rounds as repro
 from experiments.repro.request import refuse_mixture
 from experiments.repro.rounds import Reproduction
 from harness.errors import Interrupted, UsageError
-from harness.run.interrupts import Interrupts
+from tests.lent import settings
 from tests.report_samples import passing
 from tests.unit.test_repro_rounds import CLEAN, HIT, NOT_MET, TEXT, Notes, Played, request
 
@@ -40,10 +38,10 @@ def hunt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
     monkeypatch.setattr(repro, "preflight", lambda *_, **_more: Checked())
     file = tmp_path / "lost.yaml"
     file.write_text(TEXT)
-    settings = Context(run_dir=tmp_path / "runs", interrupts=Interrupts())
+    lent = settings(tmp_path / "runs")
 
     def run(script: Callable[[int], Result], **changes: Any) -> tuple[Reproduction, Campaigned]:
-        asked = repro.prepare(settings, request(file, until_hit=True, **changes))
+        asked = repro.prepare(lent, request(file, until_hit=True, **changes))
         played = Campaigned(lambda plan, name: script(int(name.rpartition("-")[2])))
         repro._play(cast("Campaign[Result]", played), asked, Notes())
         return asked, played
@@ -60,7 +58,7 @@ def test_it_goes_on_with_fresh_seeds_until_it_shows(hunt: Callable[..., Any]) ->
     assert (whole.exit_code, whole.reproduction.outcome) == (0, "seen")
     assert whole.reproduction.why == "seen in round 5, after 4 without it with faults_effective 15"
     assert [arm.role for arm in whole.variants] == ["affected"]
-    assert whole.command.endswith("--seed 7 --until-hit")
+    assert whole.command.endswith("--until-hit --seed 7")
 
 
 def test_what_never_shows_is_bounded(hunt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +72,7 @@ def test_what_never_shows_is_bounded(hunt: Callable[..., Any], monkeypatch: pyte
         f"not seen in {counted} rounds with faults_effective {3 * counted}: "
         f"rate below {100 * (1 - 0.05 ** (1 / counted)):.2g} % with 95 %"
     )
-    assert whole.command.endswith("--until-hit --max-time 20s")
+    assert whole.command.endswith("--until-hit --max-time 20s --seed 7")
 
 
 def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
@@ -92,11 +90,9 @@ def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
         repro._play(cast("Campaign[Result]", Campaigned(play)), asked, Notes())
 
     monkeypatch.setattr(repro, "_run", stopped)
-    settings = Settings(
-        json=False, verbose=0, color=False, run_dir=tmp_path / "runs", interrupts=Interrupts()
-    )
+    hunted = request(tmp_path / "lost.yaml", until_hit=True, affected="2.16.0")
     with pytest.raises(Interrupted):
-        repro_request(settings, request(tmp_path / "lost.yaml", until_hit=True, affected="2.16.0"))
+        repro_request(settings(tmp_path / "runs"), hunted)
     out = capsys.readouterr().out
     assert "not seen in 2 rounds with faults_effective 6: rate below 78 %" in out
     assert "repeat " in out

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from commands.console import Settings
 from experiments.history.rounds import Round
 from experiments.history.store import History
 from experiments.nights.choice import Shard
 from experiments.nights.night import NightDir
 from experiments.nights.planning import SuiteRequest, plan_night, tidy
 from experiments.nights.turns import LivePlayer, with_whole_time
-from harness.run.interrupts import Interrupts
+from tests.lent import settings
 from tests.unit.test_nights import an_end
 
 SUITE = """
@@ -47,7 +46,7 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 def plan(suite: str, history: History | None, **changes: object):  # type: ignore[no-untyped-def]
     request = replace(SuiteRequest(suite=suite, seed=5), **changes)  # type: ignore[arg-type]
-    return plan_night(request, history, Path("history.sqlite"), lambda text: None)
+    return plan_night(settings(Path("runs")), request, history, Path("history.sqlite"), lambda text: None)
 
 
 def test_without_a_history_times_are_guessed_from_the_load(suite: str) -> None:
@@ -78,15 +77,12 @@ def test_the_command_line_decides_what_the_suite_leaves_open(suite: str) -> None
     night = plan(suite, None, runtime="process", shard=Shard(1, 3), fail_on="none").night
     assert {cell.runtime for cell in night.cells} == {"process"}
     assert (night.shard, night.fail_on, len(night.cells)) == ("1/3", "none", 1)
-    assert night.command.endswith("--seed 5 --runtime process --shard 1/3")
+    assert night.command.endswith("--shard 1/3 --seed 5 --runtime process")
 
 
 def test_a_broken_turn_has_a_row_in_every_cell_of_the_history(suite: str, tmp_path: Path) -> None:
     night = plan(suite, None).night
-    settings = Settings(
-        json=False, quiet=True, verbose=0, color=False, run_dir=tmp_path, interrupts=Interrupts()
-    )
-    player = LivePlayer(settings, NightDir(tmp_path / "n"), night)
+    player = LivePlayer(settings(tmp_path), NightDir(tmp_path / "n"), night)
     turn = next(turn for turn in night.turns if turn.cell == "kafka-acks1")
     rows = player.rows(turn, an_end(turn, verdict="broken", exit_code=4, reasons=["no memory"]))
     assert [(row.cell, row.exit_code, row.verdict, row.seed) for row in rows] == [
@@ -102,10 +98,7 @@ def test_what_comes_before_a_round_counts_in_its_time() -> None:
 
 def test_turns_on_the_same_brokers_share_a_cluster(suite: str, tmp_path: Path) -> None:
     night = plan(suite, None).night
-    settings = Settings(
-        json=False, quiet=True, verbose=0, color=False, run_dir=tmp_path, interrupts=Interrupts()
-    )
-    player = LivePlayer(settings, NightDir(tmp_path / "n"), night)
+    player = LivePlayer(settings(tmp_path), NightDir(tmp_path / "n"), night)
     assert len({player.bed(turn) for turn in night.turns}) == 1
 
 
