@@ -169,19 +169,19 @@ def plan(
     from commands.plan_text import show_plans, show_preflight
     from experiments.plans import (
         choose_plans,
-        on_stranger,
+        external_of,
+        on_external,
         read_scenario,
-        stranger_of,
         timeline_of,
         timeline_rows,
     )
     from experiments.preflight import preflight
 
-    stranger = stranger_of(cluster_file)
-    loaded = read_scenario(scenario, overrides, stranger=stranger)
+    external = external_of(cluster_file)
+    loaded = read_scenario(scenario, overrides, external=external)
     chosen = 0 if seed is None else seed
-    rounds = on_stranger(choose_plans(loaded, seed=chosen, variant=variant), stranger)
-    checked = preflight(rounds, settings.run_dir, runtime, ask_indexes=True, stranger=stranger)
+    rounds = on_external(choose_plans(loaded, seed=chosen, variant=variant), external)
+    checked = preflight(rounds, settings.run_dir, runtime, ask_indexes=True, external=external)
     plans = [each for each in rounds if each.seed == chosen]
     timelines = [timeline_of(each) for each in plans]
     document = {

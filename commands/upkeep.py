@@ -12,8 +12,8 @@ import click
 from commands import completion
 from commands.clusters import heal_kept, kept_clusters
 from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.external import clean_external, doctor_external
 from commands.options import connection_option, set_option
-from commands.strangers import clean_stranger, doctor_stranger
 from commands.tables import show_checks, table
 from experiments.downloads import fetch_files, fetch_proxy_image, fetch_spark
 from experiments.leftovers import end_leftovers, remove
@@ -48,7 +48,7 @@ def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, 
     cluster which is checked, on a topic that is made and deleted; SCENARIO may be left out.
     """
     if cluster_file:
-        return doctor_stranger(settings, cluster_file, scenario, runtime)
+        return doctor_external(settings, cluster_file, scenario, runtime)
     scenario = scenario or DEFAULT_SCENARIO
     plans = choose_plans(read_scenario(scenario), seed=0)
     found = preflight(plans, settings.run_dir, runtime, tell_docker=True, ask_indexes=True)
@@ -153,7 +153,7 @@ def clean(
     if cluster_file:
         if everything:
             raise UsageError("--all is about clusters that brokerstorm started", hint="leave out --cluster")
-        return clean_stranger(settings, cluster_file, name, end=end_leftovers, dry_run=dry_run)
+        return clean_external(settings, cluster_file, name, end=end_leftovers, dry_run=dry_run)
     return _clean_machine(settings, name, everything=everything, dry_run=dry_run)
 
 

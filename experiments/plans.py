@@ -17,7 +17,7 @@ from harness.toolchains.own_builds import PREFIX
 if TYPE_CHECKING:
     from faults import Timeline
     from harness.clusters import BrokerCluster
-    from harness.clusters.external import Stranger
+    from harness.clusters.external import External
     from harness.connections.security import Security
     from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
@@ -28,28 +28,28 @@ JARS = "jars:"
 MOST_NAMED = 4
 
 
-def stranger_of(file: Path | None, *, all_there: bool = True) -> Stranger | None:
+def external_of(file: Path | None, *, all_there: bool = True) -> External | None:
     """The cluster of a connection file (``--cluster``), which was asked who it is; None without a file.
 
     Args:
-        all_there: as of `meet`.
+        all_there: as of `identified`.
 
     Raises:
-        BrokerstormError: as `read_connection` and `meet`.
+        BrokerstormError: as `read_connection` and `identified`.
     """
     if file is None:
         return None
-    from harness.clusters.external import meet
+    from harness.clusters.external import identified
     from harness.connections.file import read_connection
 
-    return meet(read_connection(file), all_there=all_there)
+    return identified(read_connection(file), all_there=all_there)
 
 
-def read_scenario(name: str, overrides: Sequence[str] = (), *, stranger: Stranger | None = None) -> Scenario:
+def read_scenario(name: str, overrides: Sequence[str] = (), *, external: External | None = None) -> Scenario:
     """A scenario checked against the workers, classes and fault kinds there are.
 
     Args:
-        stranger: the cluster that it is to run on; None = one that we start.
+        external: the cluster that it is to run on; None = one that we start.
 
     Raises:
         ScenarioError: one line with place, key, value and what is allowed.
@@ -67,11 +67,11 @@ def read_scenario(name: str, overrides: Sequence[str] = (), *, stranger: Strange
             seed=0,
             load_s=scenario.load.duration,
             topics=topic_plans(scenario),
-            nodes=stranger.roles
-            if stranger
+            nodes=external.roles
+            if external
             else node_roles(scenario.system, cluster.version, cluster.topology),
         )
-        if stranger:
+        if external:
             return
         with suppress(EnvironmentNotReady):  # of this machine: `experiments.preflight` says it
             refuse_impossible(timeline, (scenario.system, cluster.version, cluster.topology), "process", {})
@@ -102,7 +102,7 @@ def pinned_version(scenario: Scenario, client: str, version: str) -> str:
     return pinned_client(load_worker(client, scenario.worker_folders), version)
 
 
-def refuse_on_stranger(timeline: Timeline, stranger: Stranger) -> None:
+def refuse_on_external(timeline: Timeline, external: External) -> None:
     """Refuse what a cluster that we did not start cannot do.
 
     Raises:
@@ -115,7 +115,7 @@ def refuse_on_stranger(timeline: Timeline, stranger: Stranger) -> None:
             f"faults: {', '.join(needs)} can be given only to a cluster that brokerstorm starts",
             hint="leave those faults out on --cluster",
         )
-    faults.refuse_unsupported(timeline, stranger.cluster("described", Path("/nonexistent")))
+    faults.refuse_unsupported(timeline, external.cluster("described", Path("/nonexistent")))
 
 
 def refuse_impossible(
@@ -187,7 +187,7 @@ def choose_plans(
     return [plan for plan in build_plans(wanted, seed=seed) if not variant or plan.variant == variant]
 
 
-def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
+def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
     """The plans for a cluster that somebody else started; as they are without one.
 
     Raises:
@@ -197,9 +197,9 @@ def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
     from harness.contracts.plan import ExternalPlan
     from harness.plan.build import with_tag
 
-    if stranger is None:
+    if external is None:
         return [plan.model_copy(update={"external": None}) for plan in plans]
-    file = stranger.connection.file
+    file = external.connection.file
     for plan in plans:
         if plan.system != file.system:
             raise UsageError(f"{plan.scenario} is for {plan.system}, and --cluster is {file.system}")
@@ -209,15 +209,15 @@ def on_stranger(plans: Sequence[Plan], stranger: Stranger | None) -> list[Plan]:
                 f"cluster.config: {given}: the brokers of --cluster are not ours to set",
                 hint="set it there, and leave it out here: --set cluster.config={}",
             )
-    refuse_unspoken(plans, stranger.connection.security)
-    external = ExternalPlan(
-        file=str(stranger.connection.path.resolve()),
-        cluster_id=stranger.found.cluster_id,
+    refuse_unspoken(plans, external.connection.security)
+    planned = ExternalPlan(
+        file=str(external.connection.path.resolve()),
+        cluster_id=external.found.cluster_id,
         prefix=file.topics.prefix,
-        nodes={name: list(roles) for name, roles in stranger.roles.items()},
+        nodes={name: list(roles) for name, roles in external.roles.items()},
     )
-    copies = file.topics.replication or stranger.found.replication
-    found = [_replicated(plan.model_copy(update={"external": external}), copies) for plan in plans]
+    copies = file.topics.replication or external.found.replication
+    found = [_replicated(plan.model_copy(update={"external": planned}), copies) for plan in plans]
     return [with_tag(plan, plan.run_tag) for plan in found]
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
     from experiments.campaign import Campaign, CampaignHooks
-    from harness.clusters.external import Stranger
+    from harness.clusters.external import External
     from harness.clusters.runtime_choice import Choice
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
@@ -51,7 +51,7 @@ def opened_campaign(
     *,
     replay: RunDir | None = None,
     session: WarmSession | None = None,
-    stranger: Stranger | None = None,
+    external: External | None = None,
     metrics: MetricsRequest | None = None,
     secure: bool = False,
     judges_cut: bool = False,
@@ -62,7 +62,7 @@ def opened_campaign(
 
     Args:
         replay: the run whose fault times and targets are used.
-        stranger: the cluster that is used; None = one that we start.
+        external: the cluster that is used; None = one that we start.
         secure: clusters have TLS and users.
         session: of a night of several campaigns, which leaves it open; the latest run is then none of them.
         metrics: where metrics of the runs go; None = as the environment says.
@@ -77,7 +77,7 @@ def opened_campaign(
             opened_telemetry(metrics or metrics_request(None, None), progress.note)
         )
         spark = session or stack.enter_context(WarmSession(options.master))
-        opener = _opener(options, plans, stranger, progress, secure=secure)
+        opener = _opener(options, plans, external, progress, secure=secure)
         given_up = context.interrupts.hurry if judges_cut else context.interrupts.stop
         parts = (context, opener, progress, spark, root, replay, telemetry, given_up)
         hooks = _hooks(*parts, is_latest=session is None)
@@ -100,13 +100,13 @@ def opened_campaign(
 def _opener(
     options: RunOptions,
     plans: Sequence[Plan],
-    stranger: Stranger | None,
+    external: External | None,
     progress: BaseProgress,
     *,
     secure: bool,
-) -> ClusterOpener | StrangerOpener:
-    if stranger:
-        return StrangerOpener(stranger)
+) -> ClusterOpener | ExternalOpener:
+    if external:
+        return ExternalOpener(external)
     runtime = process_if(secure, options.runtime)
     return ClusterOpener(runtime, plans, offline=options.offline, secure=secure, progress=progress)
 
@@ -122,7 +122,7 @@ def _keep(campaign: Campaign[Result]) -> None:
 
 def _hooks(
     context: Context,
-    opener: ClusterOpener | StrangerOpener,
+    opener: ClusterOpener | ExternalOpener,
     progress: BaseProgress,
     session: WarmSession,
     root: RunDir,
@@ -201,15 +201,15 @@ def choose_runtime(
     return choice
 
 
-class StrangerOpener:
+class ExternalOpener:
     """Opens the cluster of a connection file, for the rounds of one command."""
 
-    def __init__(self, stranger: Stranger) -> None:
-        self._stranger = stranger
+    def __init__(self, external: External) -> None:
+        self._external = external
 
     def open(self, plan: Plan, root: RunDir) -> Cluster:
         """The cluster, on which nothing is made yet."""
-        return self._stranger.cluster(root.run_id, root.root)
+        return self._external.cluster(root.run_id, root.root)
 
 
 def process_if(secure: bool, runtime: str) -> str:

@@ -9,13 +9,13 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.plans import cluster_of, needs_of, refuse_impossible, refuse_on_stranger, timeline_of
+from experiments.plans import cluster_of, needs_of, refuse_impossible, refuse_on_external, timeline_of
 from harness.errors import EnvironmentNotReady, ScenarioError
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
 
 if TYPE_CHECKING:
     from faults import Timeline
-    from harness.clusters.external import Stranger
+    from harness.clusters.external import External
     from harness.contracts.plan import Plan
     from harness.doctor.machine import Check
     from harness.plan.estimate import Estimate
@@ -67,7 +67,7 @@ def preflight(
     *,
     tell_docker: bool = False,
     ask_indexes: bool = False,
-    stranger: Stranger | None = None,
+    external: External | None = None,
     secure: bool = False,
 ) -> Preflight:
     """Check what every run checks before it starts.
@@ -76,7 +76,7 @@ def preflight(
         plans: all rounds of all variants.
         runtime: for "auto" it is checked what processes need: what Docker lacks is the reason to use those.
         tell_docker: say, for "auto", what Docker lacks too.
-        stranger: the cluster that is used; None = one that we start.
+        external: the cluster that is used; None = one that we start.
         secure: the clusters have TLS and users.
         ask_indexes: warn of versions of clients that are not here and that no package index has.
 
@@ -93,12 +93,12 @@ def preflight(
     total = estimate(plans, lambda client, folders: load_worker(client, folders).language)
     timelines = [timeline_of(plan) for plan in plans]
     checks = [
-        *_machine_checks(plans, run_dir, kind if stranger is None else "", total),
+        *_machine_checks(plans, run_dir, kind if external is None else "", total),
         *_client_checks(plans),
     ]
-    if stranger:
+    if external:
         for timeline in timelines:
-            refuse_on_stranger(timeline, stranger)
+            refuse_on_external(timeline, external)
     else:
         checks += [*fault_checks(plans, kind), *_described(plans, timelines, kind, secure)]
         checks += _docker(plans, runtime, tell_docker=tell_docker)

@@ -14,11 +14,11 @@ from experiments.context import Context
 from experiments.judging import JudgedRun, TellStopped, summarize
 from experiments.plans import (
     choose_plans,
+    external_of,
     for_a_new_run,
-    on_stranger,
+    on_external,
     read_plan,
     read_scenario,
-    stranger_of,
 )
 from experiments.player import opened_campaign
 from experiments.preflight import preflight
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.verdict.campaign import Campaign as Summary
     from experiments.campaign import Campaign, Round
-    from harness.clusters.external import Stranger
+    from harness.clusters.external import External
     from harness.contracts.plan import Plan
 
 MAX_SEED = 1_000_000
@@ -65,7 +65,7 @@ class PreparedRun:
     command: str
     command_of: Callable[[Plan], str]
     warnings: tuple[str, ...]
-    stranger: Stranger | None = None
+    external: External | None = None
 
 
 def play(
@@ -116,20 +116,20 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
         raise UsageError("--keep-up: the cluster of --cluster stays up anyway", hint="leave out --keep-up")
     if request.cluster_file and request.secure:
         raise UsageError("--secure: the cluster of --cluster is as it is", hint="leave out --secure")
-    stranger = stranger_of(request.cluster_file)
+    external = external_of(request.cluster_file)
     if request.scenario is None:
         plans = [_replayed_plan(request)]
         name, about, text, seed = plans[0].scenario, plans[0].about, "", plans[0].seed
     else:
-        scenario = read_scenario(request.scenario, request.overrides, stranger=stranger)
+        scenario = read_scenario(request.scenario, request.overrides, external=external)
         seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
         plans = choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
         name, about, text = scenario.name, scenario.about, scenario.text
         if request.replay is not None:
             plans = [as_recorded(plan, read_plan(request.replay)) for plan in plans]
-    plans = on_stranger(plans, stranger)
+    plans = on_external(plans, external)
     # Refused before a folder is made.
-    ready = preflight(plans, context.run_dir, request.runtime, stranger=stranger, secure=request.secure)
+    ready = preflight(plans, context.run_dir, request.runtime, external=external, secure=request.secure)
     warnings = ready.require().warnings
     root = root.create() if root else new_run(context.run_dir, name)
     plans = [for_a_new_run(plan) for plan in plans]
@@ -146,7 +146,7 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
         rounds, variant = 1 if repeats else request.rounds, plan.variant or request.variant
         return _repeated(context, replace(request, rounds=rounds, variant=variant), plan.seed)
 
-    return PreparedRun(root, plans, about, command, command_of, warnings, stranger)
+    return PreparedRun(root, plans, about, command, command_of, warnings, external)
 
 
 def _replayed_plan(request: RunRequest) -> Plan:
@@ -189,7 +189,7 @@ def _run_rounds(
         prepared.plans,
         prepared.command,
         replay=request.replay,
-        stranger=prepared.stranger,
+        external=prepared.external,
         metrics=request.metrics,
         secure=request.secure,
         judges_cut=True,

@@ -184,10 +184,10 @@ class HasNamespaces(HasBacklogs, Protocol):
 
 
 @runtime_checkable
-class SharesCluster(Protocol):
+class NamesTopics(Protocol):
     """Can keep the topics of a run apart from those of others."""
 
-    def call_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
+    def name_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
         """From now on a topic has a name of its own here, and another one at the brokers.
 
         Args:

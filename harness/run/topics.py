@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.contracts.plan import Plan
-from harness.protocols.cluster import Admin, HasNamespaces, SharesCluster, TopicSettings
+from harness.protocols.cluster import Admin, HasNamespaces, NamesTopics, TopicSettings
 from harness.run.worker_specs import group_id
 
 
@@ -14,9 +14,9 @@ def make_topics(admin: Admin, plan: Plan) -> None:
     Raises:
         UsageError, EnvironmentNotReady: as the admin's ``create_topics`` and ``wait_ready``.
     """
-    if isinstance(admin, SharesCluster):
+    if isinstance(admin, NamesTopics):
         groups = {group_id(plan, consumer.group) for consumer in plan.consumers}
-        admin.call_topics({topic.name: topic.address for topic in plan.topics}, sorted(groups))
+        admin.name_topics({topic.name: topic.address for topic in plan.topics}, sorted(groups))
     if isinstance(admin, HasNamespaces):
         admin.enter_namespace(plan.namespace)
     admin.create_topics([TopicSettings(t.name, t.partitions, t.replication, t.config) for t in plan.topics])

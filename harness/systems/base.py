@@ -86,8 +86,8 @@ class System:
         return self._module("assembly").ASSEMBLY
 
     def external(self) -> Any:
-        """How clusters that others started are asked: `harness.clusters.external.cluster.External`; None =
-        they cannot be."""
+        """How clusters that others started are asked (`harness.clusters.external.cluster.ExternalSystem`);
+        None = they cannot be."""
         found = find_spec(self._name_of("external")) and self._module("external")
         return found.EXTERNAL if found else None
 

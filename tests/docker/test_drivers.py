@@ -13,7 +13,7 @@ from harness.clusters import open_cluster
 from harness.clusters.docker import engine as docker_engine
 from harness.rundir import RunDir
 from harness.systems.kafka.assembly import KafkaCluster
-from tests.driver_rig.strangers import ORDERS, clean_heals, connection_file, killed_amid_a_kill, stranger
+from tests.driver_rig.external import ORDERS, clean_heals, connection_file, external, killed_amid_a_kill
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id
 
 #: A cluster of its own in containers, for what `tests/live/test_drivers.py` shows by day with processes.
@@ -44,7 +44,7 @@ def test_containers_are_killed_stopped_and_paused_by_label(
     file: Path, ours: KafkaCluster, tmp_path: Path
 ) -> None:
     run = RunDir(tmp_path / new_run_id()).create()
-    found = stranger(file, run)
+    found = external(file, run)
     try:
         for step, done in (
             ({"fault": "kill", "target": "kafka-1", "for": "1s"}, "kafka-1: no longer answers"),

@@ -1,4 +1,4 @@
-"""Faults on a cluster of ours that counts as a stranger's: reached by its connection file alone."""
+"""Faults on a cluster of ours that counts as somebody else's: reached by its connection file alone."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 
 from faults.engine.ledger import Ledger
-from harness.clusters.external import meet
+from harness.clusters.external import identified
 from harness.connections.file import read_connection
 from harness.errors import Exit, ScenarioError
 from harness.protocols.cluster import Endpoint
 from harness.rundir import RunDir
 from harness.systems.kafka.assembly import KafkaCluster
-from harness.systems.kafka.stranger import KafkaStranger
-from tests.driver_rig.kubernetes_api import KubernetesApi
-from tests.driver_rig.strangers import (
+from harness.systems.kafka.questions import KafkaQuestions
+from tests.driver_rig.external import (
     ACTIONS,
     ORDERS,
     clean_heals,
     commands,
     connection_file,
+    external,
     killed_amid_a_kill,
-    stranger,
 )
+from tests.driver_rig.kubernetes_api import KubernetesApi
 from tests.live.cluster_rig import ClusterPool, fire, injector_of, make_whole, new_run_id
 from tests.live.run_rig import brokerstorm
 
@@ -85,7 +85,7 @@ def ours(pool: ClusterPool) -> Iterator[KafkaCluster]:
 
 def test_an_operators_program_pauses_and_restarts_nodes(ours: KafkaCluster, tmp_path: Path) -> None:
     folder, run = ours.runtime.folder, RunDir(tmp_path / new_run_id()).create()
-    found = stranger(connection_file(ours, tmp_path, commands(folder, *ACTIONS)), run)
+    found = external(connection_file(ours, tmp_path, commands(folder, *ACTIONS)), run)
     try:
         rows = fire(found, run, [ORDERS], {"fault": "pause", "target": "kafka-1", "for": "2s"})  # type: ignore[arg-type]
         assert rows["effect"]["effective"], rows
@@ -94,7 +94,7 @@ def test_an_operators_program_pauses_and_restarts_nodes(ours: KafkaCluster, tmp_
         assert rows["effect"]["effective"], rows
         assert Ledger(run).entries() == []
         file = connection_file(ours, tmp_path, commands(folder, "pause", "resume", "check"))
-        only_pauses = meet(read_connection(file)).cluster(run.run_id, run.root)
+        only_pauses = identified(read_connection(file)).cluster(run.run_id, run.root)
         with pytest.raises(ScenarioError, match="kill needs a cluster that can kill a node") as caught:
             injector_of(only_pauses, run, [ORDERS], {"fault": "kill", "at": 0})  # type: ignore[arg-type]
         assert "drivers:" in caught.value.hint
@@ -108,7 +108,7 @@ def test_clean_heals_a_node_that_a_killed_run_left_dead(ours: KafkaCluster, tmp_
     killed_amid_a_kill(file, run, "kafka-3")
     assert not ours.admin.answers("kafka-3")
     for _ in range(10):  # brokers still take it for one that is there, and now and then for the controller
-        assert KafkaStranger(ours.bootstrap, {}).identity().cluster_id
+        assert KafkaQuestions(ours.bootstrap, {}).identity().cluster_id
     clean_heals(file, run, ours, "kafka-3")
 
 

@@ -23,7 +23,7 @@ from harness.clusters.security.made import CLIENT
 from harness.connections.redaction import Redactor
 from harness.systems.kafka.assembly import KafkaCluster
 from tests.certificates import written
-from tests.driver_rig.strangers import ACTIONS, commands
+from tests.driver_rig.external import ACTIONS, commands
 from tests.live.cluster_rig import ClusterPool, make_whole
 from tests.live.run_rig import BROKERSTORM, RUN_TIMEOUT_S, Said
 

@@ -30,8 +30,8 @@ from harness.rundir import RunDir, read_json
 from harness.seal.names import NameTable
 from harness.systems import SYSTEMS
 from harness.systems.kafka import KEEPS
-from harness.systems.kafka.shared import SharedKafkaAdmin
-from harness.systems.kafka.stranger import ASK_S, KafkaStranger
+from harness.systems.kafka.external_admin import ExternalKafkaAdmin
+from harness.systems.kafka.questions import ASK_S, KafkaQuestions
 
 FILE = {"system": "kafka", "yours": True, "cluster_id": "abc", "bootstrap": "127.0.0.1:1"}
 AT_THEIRS = {"orders": "storm-00000007-orders"}
@@ -58,7 +58,7 @@ def connection(**changed: Any) -> Connection:
 def test_only_the_cluster_that_the_file_calls_yours(
     changed: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Answers(external.External):
+    class Answers(external.ExternalSystem):
         asked = 0
 
         def find(self, connection: Connection) -> external.Found:
@@ -74,7 +74,7 @@ def test_only_the_cluster_that_the_file_calls_yours(
     answers = Answers()
     monkeypatch.setattr(external, "_external_of", lambda _name: answers)
     with pytest.raises(UsageError, match=reason):
-        external.meet(connection(**changed))
+        external.identified(connection(**changed))
     assert answers.asked == (reason.endswith("abc"))
 
 
@@ -121,9 +121,9 @@ class Kafka:
         self.deleted += groups
 
 
-def shared(kafka: Kafka, made: Made) -> SharedKafkaAdmin:
-    admin = SharedKafkaAdmin(kafka, kafka, made)  # type: ignore[arg-type]
-    admin.call_topics(AT_THEIRS, ["storm-00000007-app"])
+def shared(kafka: Kafka, made: Made) -> ExternalKafkaAdmin:
+    admin = ExternalKafkaAdmin(kafka, kafka, made)  # type: ignore[arg-type]
+    admin.name_topics(AT_THEIRS, ["storm-00000007-app"])
     return admin
 
 
@@ -199,24 +199,24 @@ class LateBroker:
 
 
 def test_settings_of_a_topic_that_was_just_made_are_asked_for_until_it_is_known() -> None:
-    stranger = KafkaStranger("127.0.0.1:1", {})
-    stranger._client = LateBroker(2, KafkaError.UNKNOWN_TOPIC_OR_PART)  # type: ignore[assignment]
-    assert stranger.settings(["orders"]) == {"orders": {}}
-    stranger._client = LateBroker(1, KafkaError.TOPIC_AUTHORIZATION_FAILED)  # type: ignore[assignment]
+    questions = KafkaQuestions("127.0.0.1:1", {})
+    questions._client = LateBroker(2, KafkaError.UNKNOWN_TOPIC_OR_PART)  # type: ignore[assignment]
+    assert questions.settings(["orders"]) == {"orders": {}}
+    questions._client = LateBroker(1, KafkaError.TOPIC_AUTHORIZATION_FAILED)  # type: ignore[assignment]
     with pytest.raises(EnvironmentNotReady, match="settings of orders cannot be had: Broker: Topic") as told:
-        stranger.settings(["orders"])
+        questions.settings(["orders"])
     assert "allowed to describe" in told.value.hint
 
 
 def test_a_closed_port_is_told_before_every_answer_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.systems.kafka.stranger._AWAY_S", 0.5)
+    monkeypatch.setattr("harness.systems.kafka.questions._AWAY_S", 0.5)
     begun = time.monotonic()
     with pytest.raises(EnvironmentNotReady, match="Connection refused"):
-        KafkaStranger("127.0.0.1:9", {}).identity()
+        KafkaQuestions("127.0.0.1:9", {}).identity()
     assert time.monotonic() - begun < ASK_S / 2
 
 
 def test_a_client_that_cannot_be_made_is_told_with_the_key_to_look_at() -> None:
     with pytest.raises(EnvironmentNotReady, match=r"127.0.0.1:1: .*ssl\.ca\.location failed") as told:
-        KafkaStranger("127.0.0.1:1", {"security.protocol": "SSL", "ssl.ca.location": "/nonexistent"})
+        KafkaQuestions("127.0.0.1:1", {"security.protocol": "SSL", "ssl.ca.location": "/nonexistent"})
     assert told.value.hint.startswith("look at tls of the connection file")

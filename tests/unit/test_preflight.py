@@ -64,7 +64,7 @@ def test_a_broker_setting_that_the_runtime_owns_is_refused(
     [
         (
             "name: x\nload: {producers: {p: {options: {lingr.ms: 5}}}}\n",
-            "options of producer-1: confluent-kafka refused its options: _INVALID_ARG: No such configuration "
+            "options of producer-p: confluent-kafka refused its options: _INVALID_ARG: No such configuration "
             'property: "lingr.ms"',
         ),
         (
@@ -73,7 +73,7 @@ def test_a_broker_setting_that_the_runtime_owns_is_refused(
         ),
         (
             "name: x\nsystem: pulsar\nload: {producers: {p: {client: pulsar-client, options: {batchin: 5}}}}",
-            "options of producer-1: ",
+            "options of producer-p: ",
         ),
         (
             "name: x\nsystem: qpid\nload: {producers: {p: {client: pika, options: {hartbeat: 5}}}}\n",

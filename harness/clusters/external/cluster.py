@@ -26,7 +26,7 @@ from harness.systems.base import Request
 _APART_S: Final = 1.0
 
 
-class SharedAdmin(Admin, Protocol):
+class ExternalAdmin(Admin, Protocol):
     """An admin that writes down what it makes; ``watch`` is called while it waits and may raise."""
 
     watch: Callable[[], None]
@@ -66,7 +66,7 @@ class Examined:
     needed: bool = True
 
 
-class External(ABC):
+class ExternalSystem(ABC):
     """How clusters of one system that others started are asked; `System.external` has it."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class External(ABC):
         """
 
     @abstractmethod
-    def admin(self, connection: Connection, found: Found, made: Made) -> SharedAdmin:
+    def admin(self, connection: Connection, found: Found, made: Made) -> ExternalAdmin:
         """The admin; nothing is asked yet."""
 
     @abstractmethod
@@ -118,7 +118,7 @@ class ExternalCluster:
     """protocols.Cluster over somebody else's brokers."""
 
     def __init__(
-        self, connection: Connection, found: Found, runtime: ExternalRuntime, admin: SharedAdmin, made: Made
+        self, connection: Connection, found: Found, runtime: ExternalRuntime, admin: ExternalAdmin, made: Made
     ) -> None:
         file = connection.file
         self.system = file.system
@@ -161,7 +161,7 @@ class ExternalCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class External:
     """A cluster that answered, and is the one that its file means."""
 
     connection: Connection
@@ -215,7 +215,7 @@ class Stranger:
         return self.cluster(made.run_id, Path(made.folder))
 
 
-def meet(connection: Connection, *, all_there: bool = True) -> Stranger:
+def identified(connection: Connection, *, all_there: bool = True) -> External:
     """Ask a cluster who it is; nothing is made on it.
 
     Args:
@@ -244,7 +244,7 @@ def meet(connection: Connection, *, all_there: bool = True) -> Stranger:
         )
     if all_there:
         _refuse_absent(connection, found)
-    return Stranger(connection, found)
+    return External(connection, found)
 
 
 def clocks(apart: Mapping[str, tuple[float, float] | None]) -> Examined:
@@ -297,11 +297,11 @@ def named_nodes(
     )
 
 
-def _external_of(system: str) -> External:
+def _external_of(system: str) -> ExternalSystem:
     found = system_of(system).external()
     if found is None:
         raise UsageError(
             f"system: {system}: --cluster cannot ask such clusters yet",
             hint=f"`brokerstorm up --system {system}` starts one",
         )
-    return cast("External", found)
+    return cast("ExternalSystem", found)

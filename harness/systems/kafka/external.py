@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from harness.clusters.external.cluster import Examined, External, Found, clocks, named_nodes
+from harness.clusters.external.cluster import Examined, ExternalSystem, Found, clocks, named_nodes
 from harness.clusters.external.made import Made
 from harness.connections.file import Connection
 from harness.connections.security import Access
@@ -15,19 +15,19 @@ from harness.protocols.cluster import Node, TopicSettings
 from harness.systems.kafka import KEEPS
 from harness.systems.kafka import SYSTEM as KAFKA
 from harness.systems.kafka.admin import KafkaAdmin
+from harness.systems.kafka.external_admin import ExternalKafkaAdmin
 from harness.systems.kafka.failover import KafkaFailover
+from harness.systems.kafka.questions import KafkaQuestions
 from harness.systems.kafka.security import probe_options
-from harness.systems.kafka.shared import SharedKafkaAdmin
-from harness.systems.kafka.stranger import KafkaStranger
 
 _READY_S: Final = 60.0
 _PROBED: Final = "doctor"
 _REPLICAS: Final = 3
 
 
-class _Kafka(External):
+class _Kafka(ExternalSystem):
     def find(self, connection: Connection) -> Found:
-        found = _stranger(connection).identity()
+        found = _questions(connection).identity()
         brokers = {f"kafka-{number}": (number, at) for number, at in found.brokers.items()}
         nodes = named_nodes(connection, brokers, {name: at for name, (_, at) in brokers.items()})
         ask = KafkaFailover(nodes, lambda _node: True, connection.admin)
@@ -37,17 +37,17 @@ class _Kafka(External):
             ask.close()
         return Found(found.cluster_id, version, nodes)
 
-    def admin(self, connection: Connection, found: Found, made: Made) -> SharedKafkaAdmin:
+    def admin(self, connection: Connection, found: Found, made: Made) -> ExternalKafkaAdmin:
         access = Access(connection.security, connection.admin)
-        return SharedKafkaAdmin(KafkaAdmin(found.nodes, access=access), _stranger(connection), made)
+        return ExternalKafkaAdmin(KafkaAdmin(found.nodes, access=access), _questions(connection), made)
 
     def examine(
-        self, connection: Connection, nodes: Sequence[Node], admin: SharedKafkaAdmin
+        self, connection: Connection, nodes: Sequence[Node], admin: ExternalKafkaAdmin
     ) -> Iterator[Examined]:
         topics = connection.file.topics
         address = KAFKA.address(_PROBED, secrets.randbits(32), topics.prefix)
         copies = topics.replication or min(_REPLICAS, len(nodes))
-        admin.call_topics({_PROBED: address}, ())
+        admin.name_topics({_PROBED: address}, ())
         stamped = {"message.timestamp.type": "LogAppendTime"}
         try:
             admin.create_topics([TopicSettings(_PROBED, len(nodes), copies, stamped)])
@@ -59,9 +59,9 @@ class _Kafka(External):
             return
         yield Examined("topics", True, f"{address} was made; {len(nodes)} partitions were written to")
         yield Examined("replication", True, f"{copies} replicas of each, all in sync")
-        stranger = _stranger(connection)
+        questions = _questions(connection)
         leaders = admin.leaders(_PROBED)
-        stamped_s = stranger.clocks(address, len(nodes))
+        stamped_s = questions.clocks(address, len(nodes))
         yield clocks({str(leaders.get(at)): found for at, found in sorted(stamped_s.items())})
         held = ", ".join(f"{key}={value}" for key, value in KEEPS.items())
         yield Examined("retention", True, f"topics of runs keep everything, as the brokers say: {held}")
@@ -82,8 +82,8 @@ def _quotas(connection: Connection, nodes: Sequence[Node]) -> Examined:
     )
 
 
-def _stranger(connection: Connection) -> KafkaStranger:
-    return KafkaStranger(connection.file.bootstrap, probe_options(connection.admin))
+def _questions(connection: Connection) -> KafkaQuestions:
+    return KafkaQuestions(connection.file.bootstrap, probe_options(connection.admin))
 
 
 EXTERNAL = _Kafka()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from harness.clusters.external.cluster import Examined, External, Found, clocks, named_nodes
+from harness.clusters.external.cluster import Examined, ExternalSystem, Found, clocks, named_nodes
 from harness.clusters.external.made import Made
 from harness.clusters.layout.compose import release_key
 from harness.connections.file import Connection
@@ -16,8 +16,8 @@ from harness.connections.security import Access
 from harness.errors import BrokerstormError, UsageError
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.pulsar import SYSTEM as PULSAR
-from harness.systems.pulsar.shared import KEEPS, SharedPulsarAdmin, TransferringSharedPulsarAdmin
-from harness.systems.pulsar.stranger import PulsarStranger, endpoint_of
+from harness.systems.pulsar.external_admin import KEEPS, ExternalPulsarAdmin, TransferringExternalPulsarAdmin
+from harness.systems.pulsar.questions import PulsarQuestions, endpoint_of
 from harness.systems.pulsar.transfers import TRANSFERS_SINCE
 
 _READY_S: Final = 60.0
@@ -46,19 +46,19 @@ _LIMITS: Final = {
 _MOVERS: Final = ("loadBalancerSheddingEnabled", "loadBalancerAutoBundleSplitEnabled")
 
 
-class _Pulsar(External):
+class _Pulsar(ExternalSystem):
     def find(self, connection: Connection) -> Found:
         _refuse_mixed(connection)
-        found = _stranger(connection).identity()
+        found = _questions(connection).identity()
         clients = {one: (n, at.client) for n, (one, at) in enumerate(found.brokers.items(), start=1)}
         nodes = named_nodes(connection, clients, {one: at.admin for one, at in found.brokers.items()})
         known = zip(nodes, found.brokers, strict=True)
         peers = tuple(replace(node, peer=endpoint_of(one)) for node, one in known)
         return Found(found.cluster_id, found.version, peers, found.write_quorum)
 
-    def admin(self, connection: Connection, found: Found, made: Made) -> SharedPulsarAdmin:
+    def admin(self, connection: Connection, found: Found, made: Made) -> ExternalPulsarAdmin:
         transfers = release_key(found.version or "0") >= TRANSFERS_SINCE
-        kind = TransferringSharedPulsarAdmin if transfers else SharedPulsarAdmin
+        kind = TransferringExternalPulsarAdmin if transfers else ExternalPulsarAdmin
         return kind(
             found.nodes,
             cluster=found.cluster_id.partition("@")[0],
@@ -68,11 +68,11 @@ class _Pulsar(External):
         )
 
     def examine(
-        self, connection: Connection, nodes: Sequence[Node], admin: SharedPulsarAdmin
+        self, connection: Connection, nodes: Sequence[Node], admin: ExternalPulsarAdmin
     ) -> Iterator[Examined]:
         prefix = connection.file.topics.prefix
         namespace = PULSAR.namespace(secrets.randbits(32), prefix)
-        settings = _stranger(connection).settings()
+        settings = _questions(connection).settings()
         copies = connection.file.topics.replication or int(settings["managedLedgerDefaultWriteQuorum"])
         try:
             admin.enter_namespace(namespace)
@@ -87,7 +87,7 @@ class _Pulsar(External):
         owners = sorted({owner for owner in admin.bundle_owners().values() if owner})
         text = f"{namespace} was made; every bundle of it was written to, on {', '.join(owners)}"
         yield Examined("topics", True, text)
-        yield _replication(copies, _stranger(connection).bookies())
+        yield _replication(copies, _questions(connection).bookies())
         yield clocks({node.name: admin.clock(node.name) for node in nodes})
         held = ", ".join(sorted(key for key in KEEPS if not key.startswith("auto")))
         yield Examined("retention", True, f"a run's namespace drops nothing, as its policies say: {held}")
@@ -147,8 +147,8 @@ def _doors(connection: Connection) -> list[Endpoint]:
         ) from None
 
 
-def _stranger(connection: Connection) -> PulsarStranger:
-    return PulsarStranger(_doors(connection), connection.admin)
+def _questions(connection: Connection) -> PulsarQuestions:
+    return PulsarQuestions(_doors(connection), connection.admin)
 
 
 EXTERNAL = _Pulsar()

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from harness.admin.http_clock import clock_apart
-from harness.clusters.external.cluster import Examined, External, Found, clocks, named_nodes
+from harness.clusters.external.cluster import Examined, ExternalSystem, Found, clocks, named_nodes
 from harness.clusters.external.made import Made
 from harness.connections.file import Connection
 from harness.connections.security import Access
@@ -17,9 +17,9 @@ from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.qpid import SYSTEM as QPID
 from harness.systems.qpid.admin import KEEPS, MASTER
+from harness.systems.qpid.external_admin import ExternalQpidAdmin
 from harness.systems.qpid.probe import Probe
 from harness.systems.qpid.rest import GUEST, LockedOut, Place, Rest, each
-from harness.systems.qpid.shared import SharedQpidAdmin
 
 _READY_S: Final = 60.0
 _PROBED: Final = "doctor"
@@ -82,7 +82,7 @@ class _Site:
         }
 
 
-class _Qpid(External):
+class _Qpid(ExternalSystem):
     def find(self, connection: Connection) -> Found:
         site = _site(connection)
         rest = site.rest(connection)
@@ -103,19 +103,19 @@ class _Qpid(External):
         own = {node.name: hosts[str(node.client)].node for node in nodes}
         return _FoundHosts(hosts[masters[0]].id, version, nodes, hosts=own)
 
-    def admin(self, connection: Connection, found: Found, made: Made) -> SharedQpidAdmin:
+    def admin(self, connection: Connection, found: Found, made: Made) -> ExternalQpidAdmin:
         assert isinstance(found, _FoundHosts)
         site = _site(connection)
         urls = {node.name: site.urls[str(node.client)] for node in found.nodes}
         access = Access(connection.security, connection.admin)
-        return SharedQpidAdmin(found.nodes, urls, access, Place(site.virtual_host, found.hosts), made)
+        return ExternalQpidAdmin(found.nodes, urls, access, Place(site.virtual_host, found.hosts), made)
 
     def examine(
-        self, connection: Connection, nodes: Sequence[Node], admin: SharedQpidAdmin
+        self, connection: Connection, nodes: Sequence[Node], admin: ExternalQpidAdmin
     ) -> Iterator[Examined]:
         prefix = connection.file.topics.prefix
         address = QPID.address(_PROBED, secrets.randbits(32), prefix)
-        admin.call_topics({_PROBED: address}, ())
+        admin.name_topics({_PROBED: address}, ())
         try:
             admin.create_topics([TopicSettings(_PROBED, 1, 1)])
             admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)

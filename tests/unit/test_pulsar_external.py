@@ -14,9 +14,9 @@ from harness.connections.security import Access, Security, Tls
 from harness.errors import UsageError
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.pulsar.external import EXTERNAL
+from harness.systems.pulsar.external_admin import MARK, ExternalPulsarAdmin
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name
-from harness.systems.pulsar.shared import MARK, SharedPulsarAdmin
-from harness.systems.pulsar.stranger import Identity, client_of, endpoint_of
+from harness.systems.pulsar.questions import Identity, client_of, endpoint_of
 
 OURS = "public/storm-00000007"
 AT = Endpoint("127.0.0.1", 1)
@@ -79,14 +79,14 @@ def brokers() -> Brokers:
 
 
 @pytest.fixture
-def admin(made: Made, brokers: Brokers) -> SharedPulsarAdmin:
-    found = SharedPulsarAdmin([BROKER], cluster="staging", copies=2, access=Access(), made=made)
+def admin(made: Made, brokers: Brokers) -> ExternalPulsarAdmin:
+    found = ExternalPulsarAdmin([BROKER], cluster="staging", copies=2, access=Access(), made=made)
     found._rest = brokers  # type: ignore[assignment]
     return found
 
 
 def test_a_run_has_a_namespace_which_is_in_the_ledger_before_and_out_of_it_after(
-    admin: SharedPulsarAdmin, brokers: Brokers, made: Made
+    admin: ExternalPulsarAdmin, brokers: Brokers, made: Made
 ) -> None:
     theirs = (dict(brokers.policies), {name: set(topics) for name, topics in brokers.topics.items()})
     noted: list[str] = []
@@ -96,14 +96,14 @@ def test_a_run_has_a_namespace_which_is_in_the_ledger_before_and_out_of_it_after
     admin.create_topics([TopicSettings("orders", 1, 2), TopicSettings("clicks", 1, 2)])
     assert brokers.topics[OURS] == {"orders", "clicks"}
     assert "persistence" not in brokers.policies[OURS]  # as the brokers have it anyway
-    again = SharedPulsarAdmin([BROKER], cluster="staging", copies=2, access=Access(), made=made)
+    again = ExternalPulsarAdmin([BROKER], cluster="staging", copies=2, access=Access(), made=made)
     assert again.namespace == OURS  # as `clean` finds it
     admin.delete_made({kind: list(names) for kind, names in made.names.items()})
     assert made.names == {"namespace": []}
     assert (brokers.policies, brokers.topics) == theirs
 
 
-def test_copies_are_those_that_were_asked_for(admin: SharedPulsarAdmin, brokers: Brokers) -> None:
+def test_copies_are_those_that_were_asked_for(admin: ExternalPulsarAdmin, brokers: Brokers) -> None:
     admin.enter_namespace(OURS)
     admin.create_topics([TopicSettings("orders", 1, 3)])
     kept = brokers.policies[OURS]["persistence"]
@@ -111,7 +111,7 @@ def test_copies_are_those_that_were_asked_for(admin: SharedPulsarAdmin, brokers:
 
 
 def test_a_namespace_that_is_there_already_is_never_ours(
-    admin: SharedPulsarAdmin, brokers: Brokers, made: Made
+    admin: ExternalPulsarAdmin, brokers: Brokers, made: Made
 ) -> None:
     with pytest.raises(UsageError, match="is there already, and not ours"):
         admin.enter_namespace("public/theirs")
@@ -121,7 +121,7 @@ def test_a_namespace_that_is_there_already_is_never_ours(
 
 
 def test_a_namespace_that_somebody_else_made_under_our_name_is_left_alone(
-    admin: SharedPulsarAdmin, brokers: Brokers, made: Made
+    admin: ExternalPulsarAdmin, brokers: Brokers, made: Made
 ) -> None:
     made.add("namespace", [OURS])
     brokers.policies[OURS] = {"properties": {MARK: "another run"}}
@@ -131,7 +131,7 @@ def test_a_namespace_that_somebody_else_made_under_our_name_is_left_alone(
 
 
 def test_brokers_that_make_it_otherwise_are_refused(
-    admin: SharedPulsarAdmin, brokers: Brokers, made: Made
+    admin: ExternalPulsarAdmin, brokers: Brokers, made: Made
 ) -> None:
     brokers.overruled = {"message_ttl_in_seconds": 60}
     with pytest.raises(UsageError, match="message_ttl_in_seconds=60: it may drop messages"):
@@ -184,7 +184,7 @@ def test_urls_and_tls_agree(changed: dict[str, str], tls: Tls | None, reason: st
 
 
 def test_owners_are_looked_up_by_a_topic_of_each_bundle(
-    admin: SharedPulsarAdmin, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    admin: ExternalPulsarAdmin, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What they own brokers must not be asked: one whose bundles come and go meanwhile may hang for good."""
     bounds, asked = ["0x00000000", "0x80000000", "0xffffffff"], []

@@ -1,6 +1,6 @@
-"""A cluster of ours as a stranger's, reached by a connection file alone; a harness that dies amid a fault.
+"""A cluster of ours as somebody else's, reached by a connection file alone; a harness that dies amid a fault.
 
-    python -m tests.driver_rig.strangers CONNECTION_FILE RUN NODE
+    python -m tests.driver_rig.external CONNECTION_FILE RUN NODE
 
 kills a node there and stays, until somebody kills this process.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient
 
 from faults.engine.ledger import Ledger
-from harness.clusters.external import ExternalCluster, meet
+from harness.clusters.external import ExternalCluster, identified
 from harness.connections.file import read_connection
 from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
@@ -51,10 +51,10 @@ def connection_file(cluster: KafkaCluster, folder: Path, drivers: dict[str, Any]
     return path
 
 
-def stranger(file: Path, run: RunDir) -> ExternalCluster:
+def external(file: Path, run: RunDir) -> ExternalCluster:
     """The cluster of a connection file, with the topic of a run."""
-    found = meet(read_connection(file)).cluster(run.run_id, run.root)
-    found.admin.call_topics({"orders": f"brokerstorm-{run.run_id}-orders"}, [])  # type: ignore[attr-defined]
+    found = identified(read_connection(file)).cluster(run.run_id, run.root)
+    found.admin.name_topics({"orders": f"brokerstorm-{run.run_id}-orders"}, [])  # type: ignore[attr-defined]
     found.admin.create_topics([ORDERS])
     found.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
     return found
@@ -62,7 +62,7 @@ def stranger(file: Path, run: RunDir) -> ExternalCluster:
 
 def killed_amid_a_kill(file: Path, run: RunDir, node: str) -> None:
     """A harness that killed a node, and was itself killed before it could heal that."""
-    words = [sys.executable, "-m", "tests.driver_rig.strangers", str(file), str(run.root), node]
+    words = [sys.executable, "-m", "tests.driver_rig.external", str(file), str(run.root), node]
     with subprocess.Popen(words, cwd=ROOT) as harness:
         try:
             wait_until(
@@ -92,7 +92,7 @@ def clean_heals(file: Path, run: RunDir, ours: KafkaCluster, node: str) -> None:
 def kill_and_wait(file: Path, run: RunDir, node: str) -> None:
     run.create()
     step = {"fault": "kill", "target": node, "at": 0, "for": 300}
-    injector_of(stranger(file, run), run, [ORDERS], step).start(time.monotonic_ns())  # type: ignore[arg-type]
+    injector_of(external(file, run), run, [ORDERS], step).start(time.monotonic_ns())  # type: ignore[arg-type]
     time.sleep(300)
 
 

@@ -48,7 +48,7 @@ class Identity:
     brokers: Mapping[int, Endpoint]
 
 
-class KafkaStranger:
+class KafkaQuestions:
     """Questions to a cluster. Not for several threads.
 
     Args:

@@ -46,7 +46,7 @@ _ANSWER_S: Final = 1.0
 _LOOK_S: Final = 3.0
 
 
-class SharedPulsarAdmin(PulsarAdmin):
+class ExternalPulsarAdmin(PulsarAdmin):
     """A `PulsarAdmin` that makes, changes and deletes nothing but namespaces of one run.
 
     Args:
@@ -203,7 +203,7 @@ class SharedPulsarAdmin(PulsarAdmin):
         return clock_apart(lambda: self._rest.date(node))
 
 
-class TransferringSharedPulsarAdmin(SharedPulsarAdmin, TransferringPulsarAdmin):
+class TransferringExternalPulsarAdmin(ExternalPulsarAdmin, TransferringPulsarAdmin):
     """With HasTransfers."""
 
 

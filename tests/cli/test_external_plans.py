@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli import main
-from harness.clusters.external.cluster import Found, Stranger
+from harness.clusters.external.cluster import External, Found
 from harness.errors import Exit
 from harness.protocols.cluster import Endpoint, Node
 from harness.systems.kafka.external import EXTERNAL
@@ -77,7 +77,7 @@ def test_a_fault_with_one_is_planned(plan: Any, fault: str, drivers: dict[str, A
 
 
 def test_doctor_says_what_a_scenario_lacks_there(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stranger, "examine", lambda _: iter(()))
+    monkeypatch.setattr(External, "examine", lambda _: iter(()))
     code, out, _ = plan({"fault": "kill", "at": "1s"}, {}, "doctor")
     assert code == Exit.ENVIRONMENT
     assert "MISSING faults: faults[0].fault: kill needs a cluster that can kill a node" in " ".join(

@@ -14,8 +14,8 @@ from harness.systems.qpid.admin import TAGGED, QpidAdmin
 from harness.systems.qpid.rest import AlreadyThere, Place
 
 
-class SharedQpidAdmin(QpidAdmin):
-    """A `QpidAdmin` that sees the queues and the clients of one run alone (SharesCluster)."""
+class ExternalQpidAdmin(QpidAdmin):
+    """A `QpidAdmin` that sees the queues and the clients of one run alone (NamesTopics)."""
 
     def __init__(
         self, nodes: Sequence[Node], urls: Mapping[str, str], access: Access, place: Place, made: MadeLedger
@@ -26,8 +26,8 @@ class SharedQpidAdmin(QpidAdmin):
         self._called: dict[str, str] = {}
         self._noted: set[str] = set()
 
-    def call_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
-        """As `SharesCluster.call_topics`; brokers know nothing of groups."""
+    def name_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
+        """As `NamesTopics.name_topics`; brokers know nothing of groups."""
         self._addresses = dict(addresses)
         self._called = {address: name for name, address in addresses.items()}
 

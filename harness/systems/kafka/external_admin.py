@@ -11,16 +11,16 @@ from harness.errors import UsageError
 from harness.protocols.cluster import Leadership, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.kafka import KEEPS
 from harness.systems.kafka.admin import KafkaAdmin
-from harness.systems.kafka.stranger import KafkaStranger
+from harness.systems.kafka.questions import KafkaQuestions
 
 
-class SharedKafkaAdmin:
-    """Admin, HasLeaders, HasLeaderships, HasHighWatermark, HasHealthProbe and SharesCluster over a
+class ExternalKafkaAdmin:
+    """Admin, HasLeaders, HasLeaderships, HasHighWatermark, HasHealthProbe and NamesTopics over a
     `KafkaAdmin`."""
 
-    def __init__(self, admin: KafkaAdmin, stranger: KafkaStranger, made: MadeLedger) -> None:
+    def __init__(self, admin: KafkaAdmin, questions: KafkaQuestions, made: MadeLedger) -> None:
         self._admin = admin
-        self._stranger = stranger
+        self._questions = questions
         self._made = made
         self._addresses: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -39,7 +39,7 @@ class SharedKafkaAdmin:
     def watch(self, look: Callable[[], None]) -> None:
         self._admin.watch = look
 
-    def call_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
+    def name_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
         self._addresses = dict(addresses)
         self._names = {address: name for name, address in addresses.items()}
         self._groups = tuple(groups)
@@ -81,7 +81,7 @@ class SharedKafkaAdmin:
         Raises:
             UsageError: a topic of ours would not keep everything.
         """
-        for address, settings in self._stranger.settings(addresses).items():
+        for address, settings in self._questions.settings(addresses).items():
             for key, wanted in KEEPS.items():
                 if settings.get(key) != wanted:
                     raise UsageError(
@@ -98,7 +98,7 @@ class SharedKafkaAdmin:
         topics, groups = made.get("topic", ()), made.get("group", ())
         self._admin.delete_topics(topics)
         self._made.remove("topic", topics)
-        self._stranger.delete_groups(groups)
+        self._questions.delete_groups(groups)
         self._made.remove("group", groups)
 
     def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:

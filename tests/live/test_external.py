@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.killed_strangers import STRANGERS, differences
+from bench.killed_external import SYSTEMS_OF_OTHERS, differences
 from harness.rundir import RunDir
 from tests.live.cluster_rig import ClusterPool
 from tests.live.run_rig import brokerstorm
@@ -26,7 +26,7 @@ SMALLER = ["--set", "load.rate=1000", "--set", "load.duration=5s"]
 def test_the_commands_of_the_page_leave_topics_of_others_as_they_were(
     pool: ClusterPool, system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs, cluster = STRANGERS[system], pool.get(system)
+    theirs, cluster = SYSTEMS_OF_OTHERS[system], pool.get(system)
     where = cluster.bootstrap, cluster.admin_url
     theirs.fill(*where)
     before = theirs.fingerprint(*where)

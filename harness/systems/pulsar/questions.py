@@ -50,7 +50,7 @@ class Identity:
         return f"{self.name}@{urlsplit(self.url).netloc}"
 
 
-class PulsarStranger:
+class PulsarQuestions:
     """Questions to a cluster; nothing is made there.
 
     Args:

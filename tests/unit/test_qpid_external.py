@@ -15,8 +15,8 @@ from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.qpid import external
+from harness.systems.qpid.external_admin import ExternalQpidAdmin
 from harness.systems.qpid.rest import AlreadyThere, LockedOut, NotThere, Place
-from harness.systems.qpid.shared import SharedQpidAdmin
 
 AT = Endpoint("127.0.0.1", 1)
 NODE = Node("left", 1, AT, AT, AT, Path("none"), ("broker",))
@@ -69,15 +69,15 @@ def broker(made: Made, monkeypatch: pytest.MonkeyPatch) -> Broker:
 
 
 @pytest.fixture
-def admin(broker: Broker, made: Made) -> SharedQpidAdmin:
+def admin(broker: Broker, made: Made) -> ExternalQpidAdmin:
     place = Place("prod/one", {"left": "vhn"})
-    found = SharedQpidAdmin([NODE], {"left": "http://h:1"}, ANYBODY, place, made)
-    found.call_topics({"orders": "storm-00000007-orders"}, ["app"])
+    found = ExternalQpidAdmin([NODE], {"left": "http://h:1"}, ANYBODY, place, made)
+    found.name_topics({"orders": "storm-00000007-orders"}, ["app"])
     return found
 
 
 def test_queues_of_others_are_neither_seen_nor_touched(
-    admin: SharedQpidAdmin, broker: Broker, made: Made
+    admin: ExternalQpidAdmin, broker: Broker, made: Made
 ) -> None:
     before = dict(broker.queues)
     admin.create_topics([TopicSettings("orders", 2, 1)])
@@ -92,7 +92,7 @@ def test_queues_of_others_are_neither_seen_nor_touched(
     assert not list(made.path.parent.iterdir())
 
 
-def test_a_queue_that_is_there_already_stays(admin: SharedQpidAdmin, broker: Broker, made: Made) -> None:
+def test_a_queue_that_is_there_already_stays(admin: ExternalQpidAdmin, broker: Broker, made: Made) -> None:
     broker.queues[OURS] = 3
     with pytest.raises(UsageError, match=f"queue {OURS} exists already"):
         admin.create_topics([TopicSettings("orders", 1, 1)])
@@ -100,14 +100,16 @@ def test_a_queue_that_is_there_already_stays(admin: SharedQpidAdmin, broker: Bro
     assert broker.queues[OURS] == 3
 
 
-def test_a_queue_that_would_drop_messages_is_refused_and_gone(admin: SharedQpidAdmin, broker: Broker) -> None:
+def test_a_queue_that_would_drop_messages_is_refused_and_gone(
+    admin: ExternalQpidAdmin, broker: Broker
+) -> None:
     broker.overruled = {"maximumDeliveryAttempts": 5}
     with pytest.raises(UsageError, match="maximumDeliveryAttempts=5: it may drop messages"):
         admin.create_topics([TopicSettings("orders", 1, 1)])
     assert OURS not in broker.queues
 
 
-def test_only_clients_that_bear_the_tag_of_the_run_are_ours(admin: SharedQpidAdmin) -> None:
+def test_only_clients_that_bear_the_tag_of_the_run_are_ours(admin: ExternalQpidAdmin) -> None:
     assert [(found.id, found.client_name) for found in admin.connections()] == [("[0]", "shop")]
 
 

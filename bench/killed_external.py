@@ -1,6 +1,6 @@
 """kill -9 of `run --cluster` at random moments on a cluster full of topics of others.
 
-    python -m bench.killed_strangers FOLDER --system pulsar --kills 10
+    python -m bench.killed_external FOLDER --system pulsar --kills 10
 
 A cluster of three brokers is started (`up`) and filled: topics with settings and messages of their own, a
 group with offsets. The first run against it goes to its end. Each of the others is to be killed at a random
@@ -24,14 +24,16 @@ from typing import Any, Final
 
 import psutil
 
-from bench import strangers_kafka, strangers_pulsar, strangers_qpid
+from bench import external_kafka as external_kafka
+from bench import external_pulsar as external_pulsar
+from bench import external_qpid as external_qpid
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: System -> what others have there, and how it is looked at.
-STRANGERS: Final[Mapping[str, Any]] = {
-    "kafka": strangers_kafka,
-    "pulsar": strangers_pulsar,
-    "qpid": strangers_qpid,
+SYSTEMS_OF_OTHERS: Final[Mapping[str, Any]] = {
+    "kafka": external_kafka,
+    "pulsar": external_pulsar,
+    "qpid": external_qpid,
 }
 #: A kill comes so many seconds after the start, or later: up to what a run takes here, evenly spread.
 FIRST_S = 1.0
@@ -80,12 +82,12 @@ def _left_running(folder: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--system", choices=STRANGERS, default="kafka")
+    parser.add_argument("--system", choices=SYSTEMS_OF_OTHERS, default="kafka")
     parser.add_argument("--kills", type=int, default=10)
     given = parser.parse_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    theirs = STRANGERS[given.system]
+    theirs = SYSTEMS_OF_OTHERS[given.system]
     words = _command(folder, "--json", "up", "--runtime", "process", "--system", given.system)
     cluster = json.loads(subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout)
     admins = [node["admin"] for node in cluster["nodes"] if node["client"] in cluster["bootstrap"]]

@@ -11,10 +11,10 @@ from commands.console import SCHEMA_VERSION, Settings, write
 from commands.tables import show_checks
 from experiments.plans import (
     choose_plans,
-    on_stranger,
+    external_of,
+    on_external,
     read_scenario,
-    refuse_on_stranger,
-    stranger_of,
+    refuse_on_external,
     timeline_of,
 )
 from experiments.preflight import preflight
@@ -22,12 +22,12 @@ from harness.errors import BrokerstormError, Exit, HealError, ScenarioError
 from harness.rundir import RunDir
 
 if TYPE_CHECKING:
-    from harness.clusters.external import Examined, MadeBy, Stranger
+    from harness.clusters.external import Examined, External, MadeBy
     from harness.contracts.plan import Plan
     from harness.doctor.machine import Check
 
 
-def clean_stranger(
+def clean_external(
     settings: Settings, file: Path, name: str | None, *, end: Callable[[str], None], dry_run: bool
 ) -> int:
     """Heal and remove what runs left on the cluster of a connection file whose harness is gone.
@@ -36,24 +36,24 @@ def clean_stranger(
         end: ends what runs on this machine of a run.
 
     Raises:
-        BrokerstormError: as `stranger_of`, or `HealError` when something is still there.
+        BrokerstormError: as `external_of`, or `HealError` when something is still there.
     """
     from harness.clusters.external import made_on
 
-    stranger = stranger_of(file, all_there=False)
-    assert stranger is not None
+    external = external_of(file, all_there=False)
+    assert external is not None
     wanted = Path(name).name if name else None
-    found = [made for made in made_on(stranger.found.cluster_id) if wanted in (None, made.run_id)]
+    found = [made for made in made_on(external.found.cluster_id) if wanted in (None, made.run_id)]
     failures: list[str] = []
     if not dry_run:
         with settings.interrupts.deferred():
             for made in found:
-                failures += _removed(stranger, made, end)
+                failures += _removed(external, made, end)
     lines = [made.describe() for made in found]
     document = {
         "schema_version": SCHEMA_VERSION,
         "dry_run": dry_run,
-        "cluster_id": stranger.found.cluster_id,
+        "cluster_id": external.found.cluster_id,
         "found": lines,
         "removed": [] if dry_run or failures else lines,
     }
@@ -64,18 +64,18 @@ def clean_stranger(
         for line in lines:
             write(f"{'found' if dry_run else 'removed'}  {line}")
         if not lines:
-            write(f"nothing was left behind on {stranger.found.cluster_id}")
+            write(f"nothing was left behind on {external.found.cluster_id}")
 
     settings.show(document, text)
     return Exit.PASS
 
 
-def _removed(stranger: Stranger, made: MadeBy, end: Callable[[str], None]) -> list[str]:
+def _removed(external: External, made: MadeBy, end: Callable[[str], None]) -> list[str]:
     """Workers first: a producer that lives makes its topic anew where brokers create what is asked for; then
     faults, then topics. What could not be done, as text."""
     import faults
 
-    cluster = stranger.left_by(made)
+    cluster = external.left_by(made)
     try:
         end(made.run_id)
         failures = faults.heal_from_ledger(cluster, RunDir(Path(made.folder)))
@@ -91,29 +91,29 @@ def _removed(stranger: Stranger, made: MadeBy, end: Callable[[str], None]) -> li
     return failures
 
 
-def doctor_stranger(settings: Settings, file: Path, scenario: str | None, runtime: str) -> int:
+def doctor_external(settings: Settings, file: Path, scenario: str | None, runtime: str) -> int:
     """Ask a cluster all that a run needs of it; with a scenario what that needs of this machine, too.
 
     Raises:
-        BrokerstormError: as `stranger_of`: nobody answers, or it is another cluster.
+        BrokerstormError: as `external_of`: nobody answers, or it is another cluster.
     """
-    stranger = stranger_of(file)
-    assert stranger is not None
-    examined = list(stranger.examine())
+    external = external_of(file)
+    assert external is not None
+    examined = list(external.examine())
     found = None
     if scenario:
-        plans = on_stranger(choose_plans(read_scenario(scenario, stranger=stranger), seed=0), stranger)
-        examined.append(_faults_check(plans, stranger))
+        plans = on_external(choose_plans(read_scenario(scenario, external=external), seed=0), external)
+        examined.append(_faults_check(plans, external))
         if not examined[-1].ok:  # the rest of what it needs is told all the same
             plans = [plan.model_copy(update={"faults": []}) for plan in plans]
-        found = preflight(plans, settings.run_dir, runtime, stranger=stranger)
+        found = preflight(plans, settings.run_dir, runtime, external=external)
     checks: list[Check | Examined] = [*examined, *(found.checks if found else ())]
     missing = [check for check in checks if check.needed and not check.ok]
     code = Exit.ENVIRONMENT if missing else Exit.PASS
     document = {
         "schema_version": SCHEMA_VERSION,
         "exit_code": int(code),
-        "cluster_id": stranger.found.cluster_id,
+        "cluster_id": external.found.cluster_id,
         "checks": [asdict(check) for check in checks],
         "warnings": list(found.warnings) if found else [],
     }
@@ -121,13 +121,13 @@ def doctor_stranger(settings: Settings, file: Path, scenario: str | None, runtim
     return code
 
 
-def _faults_check(plans: Sequence[Plan], stranger: Stranger) -> Examined:
+def _faults_check(plans: Sequence[Plan], external: External) -> Examined:
     """Whether the cluster and the drivers of its connection file can do what the faults of a scenario ask."""
     from harness.clusters.external import Examined
 
     try:
         for plan in plans:
-            refuse_on_stranger(timeline_of(plan), stranger)
+            refuse_on_external(timeline_of(plan), external)
     except ScenarioError as error:
         return Examined("faults", False, str(error), error.hint)
     return Examined("faults", True, "all can be done here", "")
