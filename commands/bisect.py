@@ -12,6 +12,7 @@ from commands.console import Settings, command, write
 from commands.options import (
     master_option,
     offline_option,
+    refuse_beside_resume,
     runtime_option,
     seconds,
     seed_option,
@@ -92,7 +93,7 @@ def bisect(settings: Settings, resume: str | None, budget: float | None, **given
     from experiments.bisect.state import resumed
 
     if resume is not None:
-        _refuse_others()
+        refuse_beside_resume("a bisection", "budget", "offline")
         kept = resumed(settings.run_dir, resume)
     elif given["scenario"] is None:
         raise UsageError("which scenario?", hint="`brokerstorm list bugs` and `list scenarios` show them")
@@ -101,28 +102,6 @@ def bisect(settings: Settings, resume: str | None, budget: float | None, **given
     document = play(settings, kept, offline=given["offline"], budget_s=budget)
     settings.show(document, lambda: _show(document, kept.root.root))
     return int(document["exit_code"])
-
-
-def _refuse_others() -> None:
-    """--resume goes on as it was begun.
-
-    Raises:
-        UsageError: something else was asked for, too.
-    """
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        asked = source is click.core.ParameterSource.COMMANDLINE
-        if asked and parameter.name in BEGUN_WITH:
-            name = parameter.opts[0] if parameter.opts[0].startswith("-") else str(parameter.name).upper()
-            raise UsageError("--resume goes on with a bisection as it was begun", hint=f"leave out {name}")
-
-
-#: What is decided when a bisection begins.
-BEGUN_WITH = (
-    *("scenario", "client", "good", "bad", "repo", "pair", "variant", "cls"),
-    *("error", "rate", "seed", "overrides", "runtime", "master"),
-)
 
 
 def _tell(text: str) -> None:

@@ -118,3 +118,27 @@ otlp_option = click.option(
 prometheus_option = click.option(
     "--prometheus", metavar="[HOST:]PORT", help="Serve metrics for Prometheus; HOST is 127.0.0.1."
 )
+
+
+def refuse_beside_resume(what: str, *free: str) -> None:
+    """--resume goes on with what was begun, as it was asked.
+
+    Args:
+        what: goes on.
+        free: parameters that may be given anew.
+
+    Raises:
+        UsageError: another one was given, too.
+    """
+    context = click.get_current_context()
+    given = [
+        each.opts[0] if isinstance(each, click.Option) else str(each.name).upper()
+        for each in context.command.params
+        if each.expose_value
+        and each.name not in ("resume", *free)
+        and context.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UsageError(
+            f"--resume goes on with {what} as it was begun", hint=f"leave out {', '.join(given)}"
+        )

@@ -18,7 +18,7 @@ from harness.rundir import NIGHT_FILE
 if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
     from analysis.verdict.campaign import Question
-    from experiments.judging import JudgedRun
+    from experiments.judging import RoundOutcome
     from harness.progress.view import BaseProgress
     from harness.rundir import RunDir
 
@@ -144,9 +144,9 @@ def _judge(
     session: WarmSession,
     progress: BaseProgress,
     hits: Path | None = None,
-) -> JudgedRun:
+) -> RoundOutcome:
     """Seal what is not sealed yet, and judge."""
-    from experiments.judging import JudgedRun, judge_run
+    from experiments.judging import RoundOutcome, judge_run
     from experiments.plans import read_plan
     from harness.seal.seal import seal
 
@@ -155,7 +155,7 @@ def _judge(
     seal(run, plan)
     progress.phase("judge", run.run_id)
     in_campaign = (run.root.parent / run.campaign.name).exists()
-    return JudgedRun(plan, run, judge_run(settings, run, session, in_campaign=in_campaign, hits=hits))
+    return RoundOutcome(plan, run, judge_run(settings, run, session, in_campaign=in_campaign, hits=hits))
 
 
 @command("show", example="brokerstorm show --html")

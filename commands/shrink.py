@@ -13,6 +13,7 @@ from commands.options import (
     FileToWrite,
     master_option,
     offline_option,
+    refuse_beside_resume,
     runtime_option,
     seconds,
     seed_option,
@@ -62,17 +63,16 @@ def shrink(settings: Settings, target: str | None, budget: float | None, **given
     needs. TARGET is a scenario, a known bug or a run. Each question is asked in two rounds or more; the best
     so far is always in a file. Exit code 0: it was found; 3: TARGET does not show the class.
     """
-    from experiments.shrink.rounds import ShrinkRequest, find_search
+    from experiments.experiment import begun
+    from experiments.shrink.rounds import RECORD, ShrinkRequest
     from experiments.shrink.rounds import shrink as play
 
     resume = given["resume"]
     if (target is None) == (resume is None):
         raise UsageError("which scenario or run?", hint="name one, or a search to --resume")
     if resume is not None:
-        asked = [given["cls"], given["variant"], given["overrides"], given["seed"]]
-        if any(each or each == 0 for each in asked):
-            raise UsageError("--resume goes on with what was asked", hint="leave out the other options")
-        given["resume"] = find_search(settings.run_dir, resume)
+        refuse_beside_resume("a search", "budget", "out", "offline", "runtime", "master")
+        given["resume"] = begun(settings.run_dir, resume, RECORD, "search")
     root, search, out = play(settings, ShrinkRequest(target=target or "", budget_s=budget, **given))
     return _show(settings, search, root, out)
 

@@ -13,9 +13,9 @@ import click
 from commands import completion
 from commands.console import SCHEMA_VERSION, Group, Settings, command, write
 from commands.histories import report, report_night
-from commands.options import offline_option, runtime_option, seconds
+from commands.options import offline_option, refuse_beside_resume, runtime_option, seconds
 from commands.tables import paragraph, table
-from harness.errors import EnvironmentNotReady, Exit, Interrupted, UsageError
+from harness.errors import Exit
 from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def run(settings: Settings, file: str, night: str | None, resume: bool, **given:
 
     request = _request({"file": file, **given})
     if resume:
-        return _resume(settings, request, night)
+        return _resume(settings, request)
     path = history_path(settings, request.history)
     with _history(path, make=True) as history:
         assert history is not None
@@ -217,16 +217,11 @@ def _begin(settings: Settings, request: SuiteRequest, history: History, path: Pa
     return _play(settings, night_dir, planned.night, history)
 
 
-def _resume(settings: Settings, request: SuiteRequest, name: str | None) -> int:
+def _resume(settings: Settings, request: SuiteRequest) -> int:
     from experiments.nights.file import load_suite
     from experiments.nights.night import unfinished
 
-    planned = (request.only, request.shard, name, request.budget_s, request.seed)
-    if any(each not in (None, ()) for each in planned):
-        raise UsageError(
-            "--resume goes on with a night as it was planned",
-            hint="leave out --only, --shard, --night, --budget, --seed",
-        )
+    refuse_beside_resume("a night", "file", "history", "offline", "runtime", "fail_on")
     night_dir = unfinished(settings.run_dir, load_suite(request.suite).suite.name)
     night = night_dir.load()
     fail_on, offline = request.fail_on or night.fail_on, request.offline or night.offline
@@ -238,29 +233,16 @@ def _resume(settings: Settings, request: SuiteRequest, name: str | None) -> int:
 
 def _play(settings: Settings, night_dir: NightDir, night: Night, history: History) -> int:
     """Play what is left of a night, keep its document, show it; the exit code."""
-    from filelock import FileLock, Timeout
-
-    from experiments.leftovers import end_leftovers
+    from experiments.experiment import playing
     from experiments.nights.document import not_run_of, summarize
     from experiments.nights.planning import tidy
     from experiments.nights.playing import NightRun
     from experiments.nights.turns import LivePlayer
     from harness.rundir import write_json
 
-    try:
-        lock = FileLock(night_dir.root / "night.lock").acquire(timeout=0)
-    except Timeout:
-        raise EnvironmentNotReady(
-            f"{night_dir.id} is still being run by another process", hint="wait for it, or end it"
-        ) from None
-    with lock:
-        end_leftovers(night_dir.id)
-        try:
-            with LivePlayer(settings, night_dir, night) as player:
-                NightRun(night_dir, night, history, player, settings.interrupts, _tell).play()
-        except Interrupted as error:
-            error.hint = f"`brokerstorm suite run {night.file} --resume` goes on"
-            raise
+    with playing(night_dir.run, f"brokerstorm suite run {night.file} --resume"):
+        with LivePlayer(settings, night_dir, night) as player:
+            NightRun(night_dir, night, history, player, settings.interrupts, _tell).play()
         for skipped in not_run_of(night_dir, night):
             history.skip(night_dir.id, night.suite, skipped.cell, skipped.why)
         told = report_night(history, night_dir, night)

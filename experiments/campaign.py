@@ -11,36 +11,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from experiments.judging import RoundOutcome
 from harness.contracts.plan import Plan, RateStep
-from harness.errors import BrokerstormError, HealError
+from harness.errors import BrokerstormError, EnvironmentNotReady, HealError
 from harness.plan.rates import is_open, rate_words
 from harness.protocols.cluster import Cluster, Progress
 from harness.protocols.faulting import FaultInjector
 from harness.run.calibration import Calibration, step_words, with_rates
 from harness.run.interrupts import Interrupts
-from harness.run.lifecycle import LiveRun, OnPhase, RunOutcome
+from harness.run.lifecycle import LiveRun, OnPhase
 from harness.run.topics import drop_topics
 from harness.rundir import RunDir, write_json
 from harness.seal.seal import drop_segments, seal
 from harness.toolchains.own_builds import in_words
 
-ResultT = TypeVar("ResultT")
+if TYPE_CHECKING:
+    from analysis.findings import Result
 
 
 @dataclass(frozen=True, slots=True)
-class Round(Generic[ResultT]):
-    """One finished round: its plan, its folder, how it ended and what judging said of it."""
-
-    plan: Plan
-    run: RunDir
-    outcome: RunOutcome
-    result: ResultT
-
-
-@dataclass(frozen=True, slots=True)
-class CampaignHooks(Generic[ResultT]):
+class CampaignHooks:
     """Functions that a campaign is given, so that it needs no fault kind and no Spark.
 
     Attributes:
@@ -52,17 +44,17 @@ class CampaignHooks(Generic[ResultT]):
 
     open_cluster: Callable[[Plan, RunDir], Cluster]
     injector: Callable[[Plan, Cluster, RunDir], FaultInjector]
-    judge: Callable[[RunDir], ResultT]
+    judge: Callable[[RunDir], Result]
     on_phase: OnPhase
 
 
-class Campaign(Generic[ResultT]):
+class Campaign:
     """Runs the rounds. ``close`` (or leaving the ``with`` block of `opened`) ends the cluster."""
 
     def __init__(
         self,
         root: RunDir,
-        hooks: CampaignHooks[ResultT],
+        hooks: CampaignHooks,
         *,
         progress: Progress,
         interrupts: Interrupts,
@@ -93,7 +85,7 @@ class Campaign(Generic[ResultT]):
         command: str = "",
         command_of: Callable[[Plan], str] | None = None,
         goes_on: bool = False,
-    ) -> Iterator[Round[ResultT]]:
+    ) -> Iterator[RoundOutcome]:
         """Run each plan in turn; yields a round as soon as it is judged, and ends with one that a signal cut.
 
         Args:
@@ -156,9 +148,7 @@ class Campaign(Generic[ResultT]):
         self._progress.note(step_words(step))
         return step
 
-    def run_round(
-        self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = ""
-    ) -> Round[ResultT]:
+    def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = "") -> RoundOutcome:
         """Run one plan in the folder ``run`` and judge it; ``is_last``: the cluster is not needed after it.
 
         ``command`` repeats it; empty = the campaign's own.
@@ -171,7 +161,7 @@ class Campaign(Generic[ResultT]):
         finally:
             self._interrupts.end_finishing()
 
-    def _run_round(self, plan: Plan, run: RunDir, *, is_last: bool, command: str) -> Round[ResultT]:
+    def _run_round(self, plan: Plan, run: RunDir, *, is_last: bool, command: str) -> RoundOutcome:
         cluster = self._cluster_for(plan)
         live = LiveRun(
             plan,
@@ -210,7 +200,7 @@ class Campaign(Generic[ResultT]):
             self._interrupts.raise_if_stopped()
             raise
         drop_segments(run)  # every row is in the sealed form, at a twentieth of the size
-        return Round(plan, run, outcome, result)
+        return RoundOutcome(plan, run, result)
 
     def _cluster_for(self, plan: Plan) -> Cluster:
         key = (plan.system, plan.version, plan.topology, tuple(sorted(plan.broker_config.items())))
@@ -247,7 +237,7 @@ class Campaign(Generic[ResultT]):
         return cluster
 
     @contextmanager
-    def opened(self) -> Iterator[Campaign[ResultT]]:
+    def opened(self) -> Iterator[Campaign]:
         try:
             yield self
         finally:
@@ -263,3 +253,20 @@ def round_names(plans: Sequence[Plan]) -> list[str]:
         seen[label] = seen.get(label, 0) + 1
         names.append(f"{label}-{seen[label]}")
     return names
+
+
+def try_round(
+    campaign: Campaign, plan: Plan, run: RunDir, *, command: str, is_first: bool
+) -> RoundOutcome | str:
+    """As `Campaign.run_round`, or why the round proves nothing: a cluster in trouble, which is replaced.
+
+    Raises:
+        BrokerstormError: as `Campaign.run`; of the very first round also that the cluster is not ready.
+    """
+    try:
+        return campaign.run_round(plan, run, command=command)
+    except EnvironmentNotReady as error:
+        if is_first:
+            raise
+        campaign.close()
+        return f"the cluster was not ready: {' '.join(str(error).split())}"

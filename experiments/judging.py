@@ -24,8 +24,8 @@ TellStopped: TypeAlias = "Callable[[RunDir, Campaign], None]"
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedRun:
-    """A run with its plan and what judging said of it."""
+class RoundOutcome:
+    """What came out of a round: its plan, its folder, and what judging said of it."""
 
     plan: Plan
     run: RunDir
@@ -54,7 +54,7 @@ def judge_run(
 def summarize(
     root: RunDir,
     plans: Sequence[Plan],
-    judged: Sequence[JudgedRun],
+    judged: Sequence[RoundOutcome],
     *,
     command: str,
     about: str,
@@ -97,7 +97,7 @@ def _arms_of(found: Answer, question: Question) -> list[VariantResult]:
 
 
 def _variants(
-    plans: Sequence[Plan], judged: Sequence[JudgedRun], names: Sequence[str]
+    plans: Sequence[Plan], judged: Sequence[RoundOutcome], names: Sequence[str]
 ) -> list[VariantResult]:
     from analysis.verdict.campaign import VariantResult
 
@@ -113,7 +113,7 @@ def _variants(
     return variants
 
 
-def _summary(each: JudgedRun, plans: Sequence[Plan], question: Question | None = None) -> RunSummary:
+def _summary(each: RoundOutcome, plans: Sequence[Plan], question: Question | None = None) -> RunSummary:
     """Rounds count from 1; the seed of a round tells which it is, also when it was run again."""
     from analysis.verdict.campaign import RunSummary
 
@@ -122,7 +122,7 @@ def _summary(each: JudgedRun, plans: Sequence[Plan], question: Question | None =
     return RunSummary.of(each.result, path=each.run.run_id, round_number=number, sighting=sighting)
 
 
-def sighting_of(each: JudgedRun, question: Asked | None) -> tuple[str, str] | None:
+def sighting_of(each: RoundOutcome, question: Asked | None) -> tuple[str, str] | None:
     """Where the witness text of a bug is, and what could not be read; None: it has none."""
     from analysis.verdict.sightings import look_for
 
@@ -135,7 +135,7 @@ def sighting_of(each: JudgedRun, question: Asked | None) -> tuple[str, str] | No
     return found.where, found.unread
 
 
-def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[JudgedRun]) -> Answer:
+def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[RoundOutcome]) -> Answer:
     """What the rounds so far say of a known bug."""
     from analysis.verdict.reproduction import answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from experiments.context import Context
@@ -41,6 +42,16 @@ class RunOptions(Protocol):
     def master(self) -> str | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`RunOptions` of what leaves no cluster."""
+
+    runtime: str
+    offline: bool
+    keep_up: bool = False
+    master: str | None = None
+
+
 @contextmanager
 def opened_campaign(
     context: Context,
@@ -55,7 +66,7 @@ def opened_campaign(
     metrics: MetricsRequest | None = None,
     secure: bool = False,
     judges_cut: bool = False,
-) -> Iterator[tuple[Campaign[Result], BaseProgress]]:
+) -> Iterator[tuple[Campaign, BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
 
     With ``--keep-up`` the cluster stays when all went well.
@@ -81,7 +92,7 @@ def opened_campaign(
         given_up = context.interrupts.hurry if judges_cut else context.interrupts.stop
         parts = (context, opener, progress, spark, root, replay, telemetry, given_up)
         hooks = _hooks(*parts, is_latest=session is None)
-        campaign: Campaign[Result] = Campaign(
+        campaign: Campaign = Campaign(
             root,
             hooks,
             progress=progress,
@@ -111,7 +122,7 @@ def _opener(
     return ClusterOpener(runtime, plans, offline=options.offline, secure=secure, progress=progress)
 
 
-def _keep(campaign: Campaign[Result]) -> None:
+def _keep(campaign: Campaign) -> None:
     """Leave the cluster running."""
     from harness.clusters import BrokerCluster
 
@@ -131,7 +142,7 @@ def _hooks(
     given_up: Event,
     *,
     is_latest: bool,
-) -> CampaignHooks[Result]:
+) -> CampaignHooks:
     """Cluster, faults and judging of a campaign; ``given_up``: once set, heals no longer get their time."""
     import faults
     from experiments.campaign import CampaignHooks

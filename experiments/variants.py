@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.context import Context
-from experiments.judging import JudgedRun, TellStopped, summarize
+from experiments.judging import RoundOutcome, TellStopped, summarize
 from experiments.plans import (
     choose_plans,
     external_of,
@@ -29,7 +29,7 @@ from harness.telemetry.request import MetricsRequest
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.verdict.campaign import Campaign as Summary
-    from experiments.campaign import Campaign, Round
+    from experiments.campaign import Campaign
     from harness.clusters.external import External
     from harness.contracts.plan import Plan
 
@@ -80,7 +80,7 @@ def play(
         BrokerstormError: interrupted, or it could not be run; what is finished can be shown and analysed.
     """
     began = time.monotonic()
-    rounds: list[Round[Result]] = []
+    rounds: list[RoundOutcome] = []
     try:
         _run_rounds(context, request, prepared, rounds)
     except BrokerstormError as error:
@@ -178,7 +178,7 @@ def _repeated(context: Context, request: RunRequest, seed: int) -> str:
 
 
 def _run_rounds(
-    context: Context, request: RunRequest, prepared: PreparedRun, rounds: list[Round[Result]]
+    context: Context, request: RunRequest, prepared: PreparedRun, rounds: list[RoundOutcome]
 ) -> None:
     """Play what was prepared, and add each round to ``rounds`` once it is judged."""
     several = len(prepared.plans) > 1
@@ -203,7 +203,7 @@ def _run_rounds(
                 progress.note(_one_line(each))
 
 
-def play_in(campaign: Campaign[Result], prepared: PreparedRun) -> int:
+def play_in(campaign: Campaign, prepared: PreparedRun) -> int:
     """Run what was prepared in a campaign that goes on after it; its exit code.
 
     Raises:
@@ -224,14 +224,13 @@ def play_in(campaign: Campaign[Result], prepared: PreparedRun) -> int:
     return _summarize(prepared, rounds, time.monotonic() - began).exit_code
 
 
-def _summarize(prepared: PreparedRun, rounds: Sequence[Round[Result]], duration_s: float) -> Summary:
+def _summarize(prepared: PreparedRun, rounds: Sequence[RoundOutcome], duration_s: float) -> Summary:
     from experiments.campaign import round_names
 
-    judged = [JudgedRun(each.plan, each.run, each.result) for each in rounds]
     return summarize(
         prepared.root,
         prepared.plans,
-        judged,
+        rounds,
         command=prepared.command,
         about=prepared.about,
         duration_s=duration_s,
@@ -239,7 +238,7 @@ def _summarize(prepared: PreparedRun, rounds: Sequence[Round[Result]], duration_
     )
 
 
-def _one_line(each: Round[Result]) -> str:
+def _one_line(each: RoundOutcome) -> str:
     found = ", ".join(f"{finding.cls} {finding.count:,}" for finding in each.result.violations())
     return f"{each.plan.variant or each.plan.scenario}: {each.result.verdict}" + (
         f" ({found})" if found else ""

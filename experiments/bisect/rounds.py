@@ -27,13 +27,13 @@ from experiments.bisect.commits import Commits
 from experiments.bisect.question import BisectQuestion, BisectRequest, VersionPlans, label_of, question_of
 from experiments.bisect.state import BisectDir
 from experiments.context import Context
-from experiments.judging import JudgedRun, sighting_of
+from experiments.experiment import playing
+from experiments.judging import sighting_of
 from experiments.plans import for_a_new_run, read_plan, read_scenario
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted
 from harness.rundir import RunDir, new_run
 
 if TYPE_CHECKING:
-    from analysis.findings import Result
     from experiments.campaign import Campaign
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
@@ -82,7 +82,7 @@ class LiveLooks:
         self,
         kept: BisectDir,
         plans: VersionPlans,
-        campaign: Campaign[Result],
+        campaign: Campaign,
         progress: BaseProgress,
         client_version: Callable[[str], str],
         *,
@@ -158,23 +158,23 @@ class LiveLooks:
     def _look(self, plan: Plan, run: RunDir, version: str, number: int, began: float) -> Look:
         from analysis.verdict.campaign import RunSummary
         from analysis.verdict.reproduction import why_not_counted
+        from experiments.campaign import try_round
 
         question = self._kept.question
         shown, why, met = False, "", None
         try:
-            result = self._campaign.run_round(plan, run, command=question.command).result
-            sighting = sighting_of(JudgedRun(plan, run, result), question)
-        except EnvironmentNotReady as error:
-            if not self._kept.looks:
-                raise
-            self._campaign.close()
-            why = f"the cluster was not ready: {_one_line(error)}"
-        except (Interrupted, HealError):
+            played = try_round(
+                self._campaign, plan, run, command=question.command, is_first=not self._kept.looks
+            )
+        except (Interrupted, HealError, EnvironmentNotReady):
             raise
         except BrokerstormError as error:
             raise UnusableVersionError(f"it does not run: {_one_line(error)}") from error
+        if isinstance(played, str):
+            why = played
         else:
-            summary = RunSummary.of(result, path=run.run_id, round_number=number, sighting=sighting)
+            sighting = sighting_of(played, question)
+            summary = RunSummary.of(played.result, path=run.run_id, round_number=number, sighting=sighting)
             shown, why = summary.shows(question.expect), why_not_counted(summary, question)
             met = summary.exposure.get(question.counter)
         return Look(
@@ -210,49 +210,23 @@ def play(context: Context, kept: BisectDir, *, offline: bool, budget_s: float | 
     Raises:
         BrokerstormError: interrupted, not healed, or the very first round could not start.
     """
-    from filelock import FileLock, Timeout
-
-    from experiments.leftovers import end_leftovers
-
-    try:
-        lock = FileLock(kept.root.root / "bisect.lock").acquire(timeout=0)
-    except Timeout:
-        raise EnvironmentNotReady(
-            f"{kept.root.run_id} is still being run by another process", hint="wait for it, or end it"
-        ) from None
-    with lock:
-        end_leftovers(kept.root.run_id)
-        try:
-            return _play(context, kept, offline=offline, budget_s=budget_s)
-        except Interrupted as error:
-            error.hint = f"`brokerstorm bisect --resume {kept.root.run_id}` goes on"
-            raise
-
-
-class _Options:
-    """As `experiments.player.RunOptions`."""
-
-    keep_up = False
-
-    def __init__(self, question: BisectQuestion, *, offline: bool) -> None:
-        self.runtime = question.runtime
-        self.master = question.master
-        self.offline = offline
+    with playing(kept.root, f"brokerstorm bisect --resume {kept.root.run_id}"):
+        return _play(context, kept, offline=offline, budget_s=budget_s)
 
 
 def _play(context: Context, kept: BisectDir, *, offline: bool, budget_s: float | None) -> dict[str, Any]:
     from analysis.spark.session import WarmSession
-    from experiments.player import opened_campaign
+    from experiments.player import Options, opened_campaign
 
     question = kept.question
     plans = VersionPlans(question)
+    options = Options(question.runtime, offline, master=question.master)
     commits = commits_of(kept) if question.repo else None
     first = plans.plan("first", question.bad if commits is None else "", 1)
     with (
         WarmSession(question.master) as session,
         opened_campaign(
-            context, _Options(question, offline=offline), kept.root, [first], question.command,
-            session=session,
+            context, options, kept.root, [first], question.command, session=session
         ) as (campaign, progress),
     ):  # fmt: skip
         looks = LiveLooks(

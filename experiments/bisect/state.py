@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 from analysis.findings import SCHEMA_VERSION
 from analysis.verdict.bisection import MOST_LEFT_OUT, Look, Outcome
 from experiments.bisect.question import BisectQuestion
+from experiments.experiment import begun, set_aside
 from experiments.plans import read_scenario
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json, write_json
@@ -96,7 +97,7 @@ class BisectDir:
 
     def fresh_folder(self, name: str) -> RunDir:
         """A folder for a round; what a killed process captured in it stays, under another name."""
-        self._put_away(name, "cut")
+        set_aside(self.root.root / name, "cut")
         return RunDir(self.root.root / name)
 
     def ask_again(self) -> None:
@@ -109,16 +110,7 @@ class BisectDir:
         again = [look for look in self.looks if look.not_counted and idle[look.version] > MOST_LEFT_OUT]
         for look in again:
             self.looks.remove(look)
-            self.set_aside.append(replace(look, folder=self._put_away(look.folder, "aside")))
-
-    def _put_away(self, name: str, why: str) -> str:
-        """Give the folder of a round another name, if there is one; the name."""
-        folder = self.root.root / name
-        names = (folder.with_name(f"{name}-{why}-{n}") for n in range(1, 10_000))
-        free = next(path for path in names if not path.exists())
-        if folder.exists():
-            folder.rename(free)
-        return free.name
+            self.set_aside.append(replace(look, folder=set_aside(self.root.root / look.folder, "aside")))
 
 
 def resumed(run_dir: Path, name: str) -> BisectDir:
@@ -127,11 +119,7 @@ def resumed(run_dir: Path, name: str) -> BisectDir:
     Raises:
         UsageError: there is none, or its scenario is no longer what it was.
     """
-    folder = next((path for path in (run_dir / name, Path(name)) if (path / FILE).exists()), None)
-    if folder is None:
-        have = ", ".join(sorted(path.parent.name for path in run_dir.glob(f"*/{FILE}")))
-        raise UsageError(f"no bisection {name!r} in {run_dir}", hint=f"there: {have or 'none'}")
-    kept = BisectDir.load(RunDir(folder.resolve()))
+    kept = BisectDir.load(begun(run_dir, name, FILE, "bisection"))
     now = read_scenario(kept.question.scenario, kept.question.overrides).text
     if now != kept.root.scenario.read_text():
         raise UsageError(

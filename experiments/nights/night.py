@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from experiments.experiment import set_aside
 from experiments.nights.matrix import Cell
 from experiments.nights.model import Keep
 from harness.contracts import read_document, typed
@@ -164,16 +165,11 @@ class NightDir:
     def _ended_file(self, turn: Turn) -> Path:
         return self.root / "turns" / f"{turn.folder}.json"
 
-    def set_aside(self, turn: Turn) -> None:
+    def make_room(self, turn: Turn) -> None:
         """Make room for a turn that was cut short: what it captured stays, under another name."""
         for name in (turn.folder, again(turn.folder)):
-            folder = self.root / name
-            if folder.exists():
-                number = next(n for n in range(1, 10_000) if not self._cut(name, n).exists())
-                folder.rename(self._cut(name, number))
-
-    def _cut(self, name: str, number: int) -> Path:
-        return self.root / f"{name}-cut-{number}"
+            if (self.root / name).exists():
+                set_aside(self.root / name, "cut")
 
 
 def again(folder: str) -> str:

@@ -112,7 +112,7 @@ class NightRun:
         left = [turn for turn, each in ended if each is None]
         left = [turn for turn in left if not self._adopt(turn)]
         for turn in left:
-            self._dir.set_aside(turn)
+            self._dir.make_room(turn)
         if not self._night.offline:
             self._player.fetch(left)
         for _, turns in groupby(left, self._player.bed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +17,7 @@ from experiments.nights.matrix import Cell
 from experiments.nights.night import Ended, Night, NightDir, Turn
 from experiments.nights.playing import Played
 from experiments.plans import choose_plans, needs_of, read_scenario
-from experiments.player import opened_campaign
+from experiments.player import Options, opened_campaign
 from experiments.preflight import clients_of
 from experiments.repro import rounds as repro
 from experiments.repro.request import ReproRequest
@@ -25,22 +25,11 @@ from harness.errors import BrokerstormError
 from harness.rundir import RunDir
 
 if TYPE_CHECKING:
-    from analysis.findings import Result
     from analysis.spark.session import WarmSession
     from experiments.campaign import Campaign
     from experiments.history.rounds import Round
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """As `experiments.player.RunOptions`."""
-
-    runtime: str
-    offline: bool
-    keep_up: bool = False
-    master: str | None = None
 
 
 class LivePlayer:
@@ -81,7 +70,7 @@ class LivePlayer:
 
     @contextmanager
     def opened(self, turns: Sequence[Turn]) -> Iterator[LiveBed]:
-        options = _Options(self._night.cell(turns[0]).runtime, self._night.offline)
+        options = Options(self._night.cell(turns[0]).runtime, self._night.offline)
         plans = [plan for turn in turns for plan in self._plans(turn)]
         opened = opened_campaign(
             self._context, options, self._dir.run, plans, self._night.command, session=self._session
@@ -173,7 +162,7 @@ class LiveBed:
         context: Context,
         night_dir: NightDir,
         night: Night,
-        campaign: Campaign[Result],
+        campaign: Campaign,
         progress: BaseProgress,
         session: WarmSession,
     ) -> None:

@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.context import Context
-from experiments.judging import JudgedRun, TellStopped, answer_of, arm_versions, summarize
+from experiments.judging import RoundOutcome, TellStopped, answer_of, arm_versions, summarize
 from experiments.plans import for_a_new_run, read_scenario, with_jars
 from experiments.player import opened_campaign
 from experiments.preflight import preflight
 from experiments.repro.request import ReproRequest, refuse_mixture, replaced_versions
 from experiments.variants import MAX_SEED, close_run_folder
-from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
+from harness.errors import BrokerstormError, UsageError, did_you_mean
 from harness.rundir import RunDir, new_run, write_json
 
 if TYPE_CHECKING:
-    from analysis.findings import Result
     from analysis.verdict.campaign import Campaign as Summary
     from analysis.verdict.campaign import Question, VariantResult
     from experiments.campaign import Campaign
@@ -58,7 +57,7 @@ class Reproduction:
     about: str
     command: str
     warnings: tuple[str, ...] = ()
-    judged: list[JudgedRun] = field(default_factory=list)
+    judged: list[RoundOutcome] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     further: Callable[[int], tuple[Plan, Plan]] | None = None
     max_time_s: float | None = None
@@ -236,7 +235,7 @@ def _run(context: Context, request: ReproRequest, asked: Reproduction) -> None:
         _play(campaign, asked, progress)
 
 
-def _play(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgress) -> None:
+def _play(campaign: Campaign, asked: Reproduction, progress: BaseProgress) -> None:
     plans = campaign.with_rates(asked.every_plan(), asked.root)
     asked.plans = list(zip(plans[::2], plans[1::2], strict=True))
     if asked.further is not None:
@@ -247,7 +246,7 @@ def _play(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgres
             break
 
 
-def play_in(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgress) -> int:
+def play_in(campaign: Campaign, asked: Reproduction, progress: BaseProgress) -> int:
     """Run what was prepared in a campaign that goes on after it; its exit code.
 
     Raises:
@@ -271,7 +270,7 @@ def _agenda(asked: Reproduction) -> Iterator[tuple[int, Plan]]:
             return
 
 
-def _hunt(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgress) -> None:
+def _hunt(campaign: Campaign, asked: Reproduction, progress: BaseProgress) -> None:
     """Rounds of the affected version, each with a fresh seed, until one shows the bug or the time is over.
 
     One that does not count is not run again: which seeds count was not decided by what they showed.
@@ -294,7 +293,7 @@ def _hunt(campaign: Campaign[Result], asked: Reproduction, progress: BaseProgres
 
 
 def _count_one(
-    campaign: Campaign[Result], asked: Reproduction, number: int, plan: Plan, progress: BaseProgress
+    campaign: Campaign, asked: Reproduction, number: int, plan: Plan, progress: BaseProgress
 ) -> bool:
     """Run a round until it counts; False when it did not in `MOST_AGAIN` more attempts."""
     for attempt in range(MOST_AGAIN + 1):
@@ -306,23 +305,21 @@ def _count_one(
     return False
 
 
-def _attempt(campaign: Campaign[Result], asked: Reproduction, plan: Plan, name: str) -> str:
+def _attempt(campaign: Campaign, asked: Reproduction, plan: Plan, name: str) -> str:
     """Run a round; why it does not count, or nothing. A cluster in trouble is replaced for the next one.
 
     Raises:
         BrokerstormError: interrupted, or the very first round could not start.
     """
+    from experiments.campaign import try_round
+
     asked.names.append(name)
     asked.save()
     run = RunDir(asked.root.root / name)
-    try:
-        each = campaign.run_round(plan, run, command=asked.command)
-    except EnvironmentNotReady as error:
-        if not asked.judged:
-            raise
-        campaign.close()
-        return f"the cluster was not ready: {error}"
-    asked.judged.append(JudgedRun(each.plan, each.run, each.result))
+    played = try_round(campaign, plan, run, command=asked.command, is_first=not asked.judged)
+    if isinstance(played, str):
+        return played
+    asked.judged.append(played)
     arm = next(arm for arm in asked.arms() if arm.name == plan.variant)
     return arm.runs[-1].not_counted
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.context import Context
+from experiments.experiment import playing
 from experiments.plans import choose_plans, for_a_new_run, read_scenario
 from experiments.player import opened_campaign
 from experiments.preflight import preflight
 from experiments.shrink.targets import pinned_data, read_target, write_rate
 from experiments.variants import MAX_SEED, close_run_folder
-from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, new_run
 
 if TYPE_CHECKING:
@@ -52,18 +53,6 @@ class ShrinkRequest:
     keep_up: bool = False
 
 
-def find_search(run_dir: Path, name: str) -> RunDir:
-    """The folder of a search.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
-    for path in (run_dir / name, Path(name)):
-        if (path / RECORD).exists():
-            return RunDir(path.resolve())
-    raise UsageError(f"no search {name!r} in {run_dir}: no folder of that name has a {RECORD}")
-
-
 def shrink(context: Context, request: ShrinkRequest) -> tuple[RunDir, Search, Path]:
     """Search and write the smallest scenario; folder, what was found and its file.
 
@@ -72,14 +61,13 @@ def shrink(context: Context, request: ShrinkRequest) -> tuple[RunDir, Search, Pa
     """
     root, record = _resumed(request) if request.resume else _prepared(context, request)
     out = request.out or root.root / SMALLEST
-    try:
-        return root, _search(context, request, root, record, out), out
-    except BrokerstormError as error:
-        close_run_folder(root, error)
-        if root.root.exists():
-            best = f"best so far: {out}; " if out.exists() else ""
-            error.hint = f"{best}`brokerstorm shrink --resume {root.run_id}` goes on"
-        raise
+    goes_on = f"brokerstorm shrink --resume {root.run_id}"
+    with playing(root, goes_on, lambda: f"best so far: {out}; " if out.exists() else ""):
+        try:
+            return root, _search(context, request, root, record, out), out
+        except BrokerstormError as error:
+            close_run_folder(root, error)
+            raise
 
 
 # ----- before anything is started ---------------------------------------------------------------------
@@ -194,7 +182,7 @@ class LivePlayer:
     """Plays candidates on live clusters; those with the same brokers follow each other on one."""
 
     files: Candidates
-    campaign: Campaign[Result]
+    campaign: Campaign
     progress: BaseProgress
     root: RunDir
     command: str
@@ -209,21 +197,18 @@ class LivePlayer:
         return ""
 
     def play(self, candidate: Mapping[str, Any], seed: int) -> Seen:
+        from experiments.campaign import try_round
         from experiments.shrink.record import Seen
 
         scenario = self.files.read(candidate)
         plan = for_a_new_run(choose_plans(scenario, seed=seed, rounds=1)[0])
         run = self._folder()
         run.scenario.write_text(scenario.text)
-        try:
-            result = self.campaign.run_round(plan, run, command=self.command).result
-        except EnvironmentNotReady as error:
-            if not self._is_warm:
-                raise
-            self.campaign.close()
-            return Seen({}, f"the cluster was not ready: {error}", run.run_id)
+        played = try_round(self.campaign, plan, run, command=self.command, is_first=not self._is_warm)
+        if isinstance(played, str):
+            return Seen({}, played, run.run_id)
         self._is_warm = True
-        return seen_of(result, run, self.witness)
+        return seen_of(played.result, run, self.witness)
 
     def _folder(self) -> RunDir:
         """The next free one: a search that goes on keeps the rounds of before."""

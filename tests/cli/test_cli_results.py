@@ -1,4 +1,4 @@
-"""JudgedRun runs as the command line shows them again: show, compare, list, and the summary of a campaign."""
+"""Judged runs as the command line shows them again: show, compare, list, and the summary of a campaign."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analysis.findings import Result
 from analysis.report.documents import schemas, write_result
 from cli import main
 from commands.reading import planned_rounds
-from experiments.judging import JudgedRun, summarize
+from experiments.judging import RoundOutcome, summarize
 from experiments.plans import read_plan
 from harness.contracts.plan import Plan
 from harness.plan.build import build_plans
@@ -28,13 +28,13 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     return code, out, err
 
 
-def judged(run: RunDir, plan: Plan, result: Result) -> JudgedRun:
+def judged(run: RunDir, plan: Plan, result: Result) -> RoundOutcome:
     run.create()
     write_json(run.plan, plan.model_dump())
     write_json(run.manifest, {"status": "complete"})
     named = replace(result, run_id=run.run_id, scenario=plan.scenario, variant=plan.variant)
     write_result(run, named)
-    return JudgedRun(plan, run, named)
+    return RoundOutcome(plan, run, named)
 
 
 @pytest.fixture

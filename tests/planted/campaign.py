@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analysis.report.documents import write_result
 from analysis.report.html import write_run_page
-from experiments.judging import JudgedRun, summarize
+from experiments.judging import RoundOutcome, summarize
 from harness.contracts.plan import Plan
 from harness.plan.build import build_plans
 from harness.rundir import RunDir, point_latest
@@ -31,7 +31,7 @@ def leave_campaign(runs: Path) -> RunDir:
     return root
 
 
-def _judged(root: RunDir, asked: Plan) -> JudgedRun:
+def _judged(root: RunDir, asked: Plan) -> RoundOutcome:
     history = History(partitions=3, buckets=3, sessions=0)
     same = ("scenario", "variant", "expect", "about", "seed")
     told = {name: getattr(asked, name) for name in same}
@@ -46,4 +46,4 @@ def _judged(root: RunDir, asked: Plan) -> JudgedRun:
     result = judge_here(run)
     write_result(run, result)
     write_run_page(run, result, up="../report.html")
-    return JudgedRun(history.plan, run, result)
+    return RoundOutcome(history.plan, run, result)

@@ -70,7 +70,7 @@ def rounds(
     hooks: Any = CampaignHooks(
         lambda *_: Opened(log), lambda *_: None, lambda run: judged.append("judged"), told.append
     )
-    campaign: Campaign[None] = Campaign(
+    campaign: Campaign = Campaign(
         RunDir(tmp_path), hooks, progress=Notes(), interrupts=interrupts, command="", **options
     )
     for number, _ in enumerate(outcomes, start=1):

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from analysis.findings import Result
-from experiments.campaign import Campaign, Round
-from experiments.judging import arm_versions, client_version
+from experiments.campaign import Campaign
+from experiments.judging import RoundOutcome, arm_versions, client_version
 from experiments.plans import read_scenario
 from experiments.repro import rounds as repro
 from experiments.repro.request import ReproRequest, replaced_versions
@@ -20,7 +20,6 @@ from experiments.repro.rounds import Reproduction
 from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.progress.view import BaseProgress
-from harness.run.lifecycle import RunOutcome
 from harness.rundir import RunDir
 from harness.scenario.file import variants
 from harness.toolchains.own_builds import own_build
@@ -54,10 +53,10 @@ class Played:
         self.names: list[str] = []
         self.closed = 0
 
-    def run_round(self, plan: Plan, run: RunDir, *, command: str = "") -> Round[Result]:
+    def run_round(self, plan: Plan, run: RunDir, *, command: str = "") -> RoundOutcome:
         self.plans.append(plan)
         self.names.append(run.run_id)
-        return Round(plan, run, RunOutcome("complete"), self.script(plan, run.run_id))
+        return RoundOutcome(plan, run, self.script(plan, run.run_id))
 
     def close(self) -> None:
         self.closed += 1
@@ -98,7 +97,7 @@ def asked(tmp_path: Path) -> Callable[..., Reproduction]:
 
 def go(asked: Reproduction, script: Script) -> tuple[Played, list[str]]:
     played, notes = Played(script), Notes()
-    campaign = cast("Campaign[Result]", played)
+    campaign = cast("Campaign", played)
     for number, plan in repro._agenda(asked):
         if not repro._count_one(campaign, asked, number, plan, notes):
             break

@@ -43,7 +43,7 @@ def hunt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
     def run(script: Callable[[int], Result], **changes: Any) -> tuple[Reproduction, Campaigned]:
         asked = repro.prepare(lent, request(file, until_hit=True, **changes))
         played = Campaigned(lambda plan, name: script(int(name.rpartition("-")[2])))
-        repro._play(cast("Campaign[Result]", played), asked, Notes())
+        repro._play(cast("Campaign", played), asked, Notes())
         return asked, played
 
     return run
@@ -87,7 +87,7 @@ def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
                 raise Interrupted("stopped by SIGTERM", signal_number=15)
             return CLEAN
 
-        repro._play(cast("Campaign[Result]", Campaigned(play)), asked, Notes())
+        repro._play(cast("Campaign", Campaigned(play)), asked, Notes())
 
     monkeypatch.setattr(repro, "_run", stopped)
     hunted = request(tmp_path / "lost.yaml", until_hit=True, affected="2.16.0")
