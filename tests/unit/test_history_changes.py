@@ -197,7 +197,7 @@ WANDERING = [replace(cell, rates=(0.0, 0.0), wanders=0.0 if cell.is_control else
     ],
 )
 def test_false_alarms_stay_below_what_is_promised(cells: list[Cell], world: World) -> None:
-    """Of mornings, in worlds where nothing changes; where independence is assumed up to 85 of 100 cry."""
+    """Of mornings, in worlds where nothing changes; where independence is assumed up to 82 of 100 cry."""
     mornings, told = 0, {"class": 0, "figure": 0}
     for seed in range(2):
         story = story_of(simulated(seed, world=world, every=cells)[1])
