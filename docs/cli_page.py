@@ -45,12 +45,9 @@ def _command(name: str, command: click.Command, shared: set[Option]) -> Iterator
     yield from _text(command, f"`{usage}`")
     own = [option for option in _options(command) if option not in shared]
     also = [f"`{option[0].split(', ')[-1]}`" for option in _options(command) if option in shared]
-    if own or also:
-        yield ""
-        yield from (line for option in own for line in _option_item(option))
-        yield from item(f"as above: {', '.join(also)}") if also else ()
+    yield from (line for option in own for line in _option_item(option))
+    yield from item(f"as above: {', '.join(also)}") if also else ()
     if example := getattr(command, "example", ""):
-        yield from () if own or also else ("",)
         yield from item("example: " + "; ".join(f"`{line.strip()}`" for line in example.splitlines()))
 
 

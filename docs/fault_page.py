@@ -69,7 +69,8 @@ def faults_page() -> str:
     """docs/reference/faults.md."""
     rows = [row for kind in KINDS.values() for row in keys(kind.params)]
     counts = Counter((row["key"], row["about"]) for row in rows)
-    shared = {key for key, count in counts.items() if count >= _SEVERAL}
+    most = {key: about for (key, about), count in reversed(counts.most_common()) if count >= _SEVERAL}
+    shared = set(most.items())  # one meaning of a key: what "as above" stands for
     lines = [*_HEAD.splitlines(), "", *_list(keys(Schedule)), *_WHEN.splitlines(), ""]
     first = {(row["key"], row["about"]): {**row, "default": None} for row in reversed(rows)}
     lines += _list([first[key] for key in counts if key in shared])
@@ -81,11 +82,11 @@ def faults_page() -> str:
         *_list(keys(MixParams)),
     ]
     for kind in KINDS.values():
-        lines += ["", f"## {kind.kind}", "", kind.doc(), ""]
+        lines += ["", f"## {kind.kind}", ""]
         own = keys(kind.params)
-        lines += _list([row for row in own if (row["key"], row["about"]) not in shared])
         also = [f"`{row['key']}`{_default_text(row)}" for row in own if (row["key"], row["about"]) in shared]
-        lines += item(f"as above: {', '.join(also)}") if also else []
+        lines += paragraph(f"{kind.doc()} As above: {', '.join(also)}." if also else kind.doc())
+        lines += _list([row for row in own if (row["key"], row["about"]) not in shared])
     return "\n".join(lines) + "\n"
 
 

@@ -21,7 +21,7 @@ from docs.cli_page import cli_page  # noqa: E402
 from docs.fault_page import faults_page  # noqa: E402
 from docs.history_page import history_page  # noqa: E402
 from docs.import_page import import_page  # noqa: E402
-from docs.markdown import MADE, item  # noqa: E402
+from docs.markdown import MADE, item, paragraph  # noqa: E402
 from docs.matrix_page import matrix_page  # noqa: E402
 from docs.model_keys import key_item, models  # noqa: E402
 from docs.suite_page import suite_page  # noqa: E402
@@ -86,7 +86,7 @@ def scenario_page() -> str:
         "Faults: [faults.md](faults.md).",
     ]
     for path, model in models(Scenario, ""):
-        lines += ["", f"## {path or 'top level'}", "", *(model.__doc__ or "").strip().splitlines(), ""]
+        lines += ["", f"## {path or 'top level'}", "", *paragraph(" ".join((model.__doc__ or "").split()))]
         lines += [line for name, field in model.model_fields.items() for line in key_item(name, field)]
     lines += [
         "",

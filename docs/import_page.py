@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.markdown import MADE, item
+from docs.markdown import MADE, item, paragraph
 from docs.model_keys import key_item, models
 from harness.importing.columns import TABLES
 from harness.importing.columns import Field as ImportField
@@ -32,7 +32,7 @@ def import_page() -> str:
         lines += ["", f"## {table}", "", *(line for field in fields for line in _column_item(field))]
     lines += ["", "## import.yaml"]
     for path, model in models(ImportFile, ""):
-        lines += ["", f"### {path or 'top level'}", "", *(model.__doc__ or "").strip().splitlines(), ""]
+        lines += ["", f"### {path or 'top level'}", "", *paragraph(" ".join((model.__doc__ or "").split()))]
         lines += [line for name, field in model.model_fields.items() for line in key_item(name, field)]
     return "\n".join(lines) + "\n"
 

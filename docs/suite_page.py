@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.markdown import MADE
+from docs.markdown import MADE, paragraph
 from docs.model_keys import key_item, models
 from experiments.nights.model import Suite
 
@@ -25,6 +25,6 @@ it was green three times in a row; of a cell, the two newest.
 def suite_page() -> str:
     lines = _HEAD.rstrip().splitlines()
     for path, model in models(Suite, ""):
-        lines += ["", f"## {path or 'top level'}", "", *(model.__doc__ or "").strip().splitlines(), ""]
+        lines += ["", f"## {path or 'top level'}", "", *paragraph(" ".join((model.__doc__ or "").split()))]
         lines += [line for name, field in model.model_fields.items() for line in key_item(name, field)]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What a command lends an experiment, for tests."""
+"""The things that a command lends an experiment, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/howto/add-a-fault.md, followed to the letter in a copy of the tree."""
+"""docs/howto/add-a-fault.md: its example in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.howto import files_of
-
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "howto" / "add-a-fault.md"
+EXAMPLE = ROOT / "examples" / "fault"
+WRITTEN = {
+    path.relative_to(EXAMPLE).as_posix() for path in EXAMPLE.rglob("*.*") if "__pycache__" not in path.parts
+}
 COPIED = (
     *("analysis", "commands", "compose", "docs", "experiments", "faults"),
     *("harness", "scenarios", "tests", "workers", "cli.py"),
@@ -25,7 +26,7 @@ COPIED_TOO = ("pyproject.toml", "brokerstorm", "README.md", "CHANGELOG.md")
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree with the files of the page in it, and the pages made anew."""
+    """A copy of the tree with the example in it, and the pages made anew."""
     copy = tmp_path_factory.mktemp("tree")
     for name in (*COPIED, *COPIED_TOO):
         source = ROOT / name
@@ -33,8 +34,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(source, copy / name)
-    for name, code in files_of(PAGE).items():
-        (copy / name).write_text(code)
+    shutil.copytree(EXAMPLE, copy, dirs_exist_ok=True)
     python(copy, "docs/generate.py")
     return copy
 
@@ -48,13 +48,13 @@ def python(tree: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_page_has_the_module_its_test_and_a_scenario() -> None:
-    assert [Path(name).name for name in files_of(PAGE)] == ["flap.py", "test_flap.py", "flap.yaml"]
+def test_the_example_is_the_module_its_test_and_a_scenario() -> None:
+    assert {Path(name).name for name in WRITTEN} == {"flap.py", "test_flap.py", "flap.yaml"}
 
 
 @pytest.mark.long
 def test_a_kind_is_one_module_and_made_pages(tree: Path) -> None:
-    """Nothing but the page's files and what `make docs` writes differs from the tree."""
+    """Nothing but the example's files and what `make docs` writes differs from the tree."""
     changed = {
         path.relative_to(tree).as_posix()
         for path in tree.rglob("*")
@@ -62,7 +62,7 @@ def test_a_kind_is_one_module_and_made_pages(tree: Path) -> None:
         if not (ROOT / path.relative_to(tree)).exists()
         or (ROOT / path.relative_to(tree)).read_bytes() != path.read_bytes()
     }
-    assert changed - files_of(PAGE).keys() == MADE
+    assert changed - WRITTEN == MADE
 
 
 @pytest.mark.long
@@ -79,5 +79,5 @@ def test_it_is_listed_planned_and_in_the_schema(tree: Path) -> None:
 
 @pytest.mark.long
 def test_its_test_passes_and_those_of_the_registry_do(tree: Path) -> None:
-    tests = [name for name in files_of(PAGE) if Path(name).name.startswith("test_")]
+    tests = [name for name in WRITTEN if Path(name).name.startswith("test_")]
     python(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "tests/unit/test_fault_registry.py")
