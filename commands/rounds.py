@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from analysis.findings import Result
 from commands.console import Settings
 from commands.summaries import show_campaign, show_result, show_stopped
-from experiments import variants
+from experiments import experiment, variants
 from experiments.repro import rounds as reproductions
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def run_request(settings: Settings, request: variants.RunRequest) -> int:
     """
     prepared = variants.prepare(settings, request)
     found = variants.play(settings, request, prepared, _tell_stopped(settings))
-    if isinstance(found, Result):
-        return show_result(settings, prepared.root, found)
-    return show_campaign(settings, prepared.root, found)
+    return _show(settings, prepared.root, found)
 
 
 def repro_request(settings: Settings, request: ReproRequest) -> int:
@@ -37,8 +35,14 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
         BrokerstormError: it could not be started or was interrupted.
     """
     asked = reproductions.prepare(settings, request)
-    found = reproductions.play(settings, request, asked, _tell_stopped(settings))
-    return show_campaign(settings, asked.root, found)
+    found = experiment.play(settings, request, asked, _tell_stopped(settings), metrics=request.metrics)
+    return _show(settings, asked.root, found)
+
+
+def _show(settings: Settings, root: RunDir, found: Result | Campaign) -> int:
+    if isinstance(found, Result):
+        return show_result(settings, root, found)
+    return show_campaign(settings, root, found)
 
 
 def _tell_stopped(settings: Settings) -> TellStopped:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
+#: Of a fresh seed.
+MAX_SEED = 1_000_000
 #: A client version that is a folder of jars (`harness.workers.java_build`).
 JARS = "jars:"
 #: Jars that an error names.
@@ -43,6 +45,11 @@ def external_of(file: Path | None, *, all_there: bool = True) -> External | None
     from harness.connections.file import read_connection
 
     return identified(read_connection(file), all_there=all_there)
+
+
+def drawn(seed: int | None) -> int:
+    """The seed that was asked for, or a fresh one."""
+    return secrets.randbelow(MAX_SEED) if seed is None else seed
 
 
 def read_scenario(name: str, overrides: Sequence[str] = (), *, external: External | None = None) -> Scenario:

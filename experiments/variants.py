@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments import experiment
 from experiments.context import Context
 from experiments.judging import RoundOutcome, TellStopped, summarize
 from experiments.plans import (
     choose_plans,
+    drawn,
     external_of,
     for_a_new_run,
     on_external,
     read_plan,
     read_scenario,
 )
-from experiments.player import opened_campaign
 from experiments.preflight import preflight
-from harness.errors import BrokerstormError, Interrupted, UsageError
+from harness.errors import UsageError
 from harness.rundir import RunDir, new_run, write_json
 from harness.telemetry.request import MetricsRequest
 
@@ -32,8 +30,7 @@ if TYPE_CHECKING:
     from experiments.campaign import Campaign
     from harness.clusters.external import External
     from harness.contracts.plan import Plan
-
-MAX_SEED = 1_000_000
+    from harness.progress.view import BaseProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """Everything decided before anything is started."""
+    """Everything decided before anything is started, and the rounds so far."""
 
     root: RunDir
     plans: list[Plan]
@@ -66,41 +63,50 @@ class PreparedRun:
     command_of: Callable[[Plan], str]
     warnings: tuple[str, ...]
     external: External | None = None
+    judged: list[RoundOutcome] = field(default_factory=list)
+
+    def every_plan(self) -> list[Plan]:
+        return self.plans
+
+    def play(self, campaign: Campaign, progress: BaseProgress, *, goes_on: bool) -> None:
+        """All variants in turn, round by round."""
+        rounds = campaign.run(
+            self.plans, root=self.root, command=self.command, command_of=self.command_of, goes_on=goes_on
+        )
+        for each in rounds:
+            self.judged.append(each)
+            if len(self.plans) > 1 and not goes_on:
+                progress.note(_one_line(each))
+
+    def summary(self, duration_s: float) -> Summary:
+        from experiments.campaign import round_names
+
+        return summarize(
+            self.root,
+            self.plans,
+            self.judged,
+            command=self.command,
+            about=self.about,
+            duration_s=duration_s,
+            names=round_names(self.plans),
+        )
 
 
 def play(
     context: Context, request: RunRequest, prepared: PreparedRun, tell_stopped: TellStopped
 ) -> Result | Summary:
-    """Run all rounds: the result of the only one, or the summary of several.
-
-    Args:
-        tell_stopped: gets what the finished rounds of several had found when a signal ended them.
-
-    Raises:
-        BrokerstormError: interrupted, or it could not be run; what is finished can be shown and analysed.
-    """
-    began = time.monotonic()
-    rounds: list[RoundOutcome] = []
-    try:
-        _run_rounds(context, request, prepared, rounds)
-    except BrokerstormError as error:
-        if rounds and len(prepared.plans) > 1:
-            so_far = _summarize(prepared, rounds, time.monotonic() - began)
-            if isinstance(error, Interrupted):
-                tell_stopped(prepared.root, so_far)
-        close_run_folder(prepared.root, error)
-        raise
-    if len(prepared.plans) == 1:
-        return rounds[0].result
-    return _summarize(prepared, rounds, time.monotonic() - began)
-
-
-def close_run_folder(root: RunDir, error: BrokerstormError) -> None:
-    """Say what can still be had of a run that was cut short; nothing at all leaves no folder."""
-    if not any(root.root.rglob("manifest.json")) and not root.cluster.exists():
-        shutil.rmtree(root.root)
-    elif not error.hint and (root.raw.exists() or root.campaign.exists()):
-        error.hint = f"what was captured until then: `brokerstorm analyze {root.run_id}`"
+    """Run all rounds; as `experiments.experiment.play`."""
+    return experiment.play(
+        context,
+        request,
+        prepared,
+        tell_stopped,
+        replay=request.replay,
+        external=prepared.external,
+        metrics=request.metrics,
+        secure=request.secure,
+        judges_cut=True,
+    )
 
 
 def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -> PreparedRun:
@@ -122,7 +128,7 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
         name, about, text, seed = plans[0].scenario, plans[0].about, "", plans[0].seed
     else:
         scenario = read_scenario(request.scenario, request.overrides, external=external)
-        seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
+        seed = drawn(request.seed)
         plans = choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
         name, about, text = scenario.name, scenario.about, scenario.text
         if request.replay is not None:
@@ -175,67 +181,6 @@ def _repeated(context: Context, request: RunRequest, seed: int) -> str:
     replay = request.replay.root if request.replay else None
     pinned = seed if request.scenario else None
     return context.repeat_command("run", request, seed=pinned, replay=replay)
-
-
-def _run_rounds(
-    context: Context, request: RunRequest, prepared: PreparedRun, rounds: list[RoundOutcome]
-) -> None:
-    """Play what was prepared, and add each round to ``rounds`` once it is judged."""
-    several = len(prepared.plans) > 1
-    opened = opened_campaign(
-        context,
-        request,
-        prepared.root,
-        prepared.plans,
-        prepared.command,
-        replay=request.replay,
-        external=prepared.external,
-        metrics=request.metrics,
-        secure=request.secure,
-        judges_cut=True,
-    )
-    with opened as (campaign, progress):
-        for text in prepared.warnings:
-            progress.note(f"warning: {text}")
-        for each in campaign.run(prepared.plans, command_of=prepared.command_of):
-            rounds.append(each)
-            if several:
-                progress.note(_one_line(each))
-
-
-def play_in(campaign: Campaign, prepared: PreparedRun) -> int:
-    """Run what was prepared in a campaign that goes on after it; its exit code.
-
-    Raises:
-        BrokerstormError: as `Campaign.run`.
-    """
-    began = time.monotonic()
-    rounds = list(
-        campaign.run(
-            prepared.plans,
-            root=prepared.root,
-            command=prepared.command,
-            command_of=prepared.command_of,
-            goes_on=True,
-        )
-    )
-    if len(rounds) == 1:
-        return rounds[0].result.exit_code
-    return _summarize(prepared, rounds, time.monotonic() - began).exit_code
-
-
-def _summarize(prepared: PreparedRun, rounds: Sequence[RoundOutcome], duration_s: float) -> Summary:
-    from experiments.campaign import round_names
-
-    return summarize(
-        prepared.root,
-        prepared.plans,
-        rounds,
-        command=prepared.command,
-        about=prepared.about,
-        duration_s=duration_s,
-        names=round_names(prepared.plans),
-    )
 
 
 def _one_line(each: RoundOutcome) -> str:

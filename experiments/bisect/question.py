@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from experiments.context import Context
-from experiments.plans import read_scenario
+from experiments.plans import drawn, read_scenario
 from harness.errors import UsageError, did_you_mean
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import is_own
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
-#: Of a fresh seed.
-MAX_SEED: Final = 1_000_000
 CLEAN: Final = "clean"
 _SIDES: Final = ("producers", "consumers")
 
@@ -119,7 +116,7 @@ def question_of(
         bad, good, versions = ordered_ends(request.repo, bad, good)
     bug = scenario.bug if arms else None
     exposure = bug.exposure if bug else None
-    seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
+    seed = drawn(request.seed)
     return BisectQuestion(
         scenario=request.scenario,
         overrides=request.overrides,

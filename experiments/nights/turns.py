@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from experiments import variants as running
 from experiments.context import Context
 from experiments.downloads import fetch_files, fetch_spark
+from experiments.experiment import Rounds, play_in
 from experiments.leftovers import end_leftovers
 from experiments.nights.matrix import Cell
 from experiments.nights.night import Ended, Night, NightDir, Turn
@@ -195,6 +197,7 @@ class LiveBed:
         self._progress.note(text)
 
     def _play(self, cell: Cell, seed: int, root: RunDir) -> None:
+        began = time.monotonic()
         shared: dict[str, Any] = {
             "seed": seed,
             "overrides": cell.overrides,
@@ -207,14 +210,11 @@ class LiveBed:
             asked = ReproRequest(
                 bug=cell.scenario, pair=cell.pair, rounds=cell.tries, quick=True, client_jars=None, **shared
             )
-            reproduction = repro.prepare(self._context, asked, root)
-            repro.play_in(self._campaign, reproduction, self._progress)
-            return
-        request = running.RunRequest(scenario=cell.scenario, rounds=1, variant="", replay=None, **shared)
-        prepared = running.prepare(self._context, request, root)
-        for text in prepared.warnings:
-            self._progress.note(f"warning: {text}")
-        running.play_in(self._campaign, prepared)
+            rounds: Rounds = repro.prepare(self._context, asked, root)
+        else:
+            request = running.RunRequest(scenario=cell.scenario, rounds=1, variant="", replay=None, **shared)
+            rounds = running.prepare(self._context, request, root)
+        play_in(self._campaign, self._progress, rounds, began, goes_on=True)
 
 
 def played_of(root: RunDir) -> Played:

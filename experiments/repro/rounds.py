@@ -7,7 +7,6 @@ unknown, because to go on until it fits would choose the rounds by their outcome
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -15,13 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.context import Context
-from experiments.judging import RoundOutcome, TellStopped, answer_of, arm_versions, summarize
-from experiments.plans import for_a_new_run, read_scenario, with_jars
-from experiments.player import opened_campaign
+from experiments.judging import RoundOutcome, answer_of, arm_versions, summarize
+from experiments.plans import drawn, for_a_new_run, read_scenario, with_jars
 from experiments.preflight import preflight
 from experiments.repro.request import ReproRequest, refuse_mixture, replaced_versions
-from experiments.variants import MAX_SEED, close_run_folder
-from harness.errors import BrokerstormError, UsageError, did_you_mean
+from harness.errors import UsageError, did_you_mean
 from harness.rundir import RunDir, new_run, write_json
 
 if TYPE_CHECKING:
@@ -73,6 +70,10 @@ class Reproduction:
     def arms(self) -> tuple[VariantResult, VariantResult]:
         return answer_of(self.question, self.every_plan(), self.judged).arms
 
+    def play(self, campaign: Campaign, progress: BaseProgress, *, goes_on: bool) -> None:
+        """Both arms in turn, or one until it hits; the cluster stays whether others follow or not."""
+        _play(campaign, self, progress)
+
     def summary(self, duration_s: float) -> Summary:
         return summarize(
             self.root,
@@ -83,26 +84,6 @@ class Reproduction:
             duration_s=duration_s,
             question=self.question,
         )
-
-
-def play(context: Context, request: ReproRequest, asked: Reproduction, tell_stopped: TellStopped) -> Summary:
-    """Compare; the summary.
-
-    Args:
-        tell_stopped: gets what the finished rounds had found when the rest could not be played.
-
-    Raises:
-        BrokerstormError: interrupted, or it could not be run; what is finished can be shown and analysed.
-    """
-    began = time.monotonic()
-    try:
-        _run(context, request, asked)
-    except BrokerstormError as error:
-        if asked.judged:
-            tell_stopped(asked.root, asked.summary(time.monotonic() - began))
-        close_run_folder(asked.root, error)
-        raise
-    return asked.summary(time.monotonic() - began)
 
 
 # ----- before anything is started ---------------------------------------------------------------------
@@ -120,7 +101,7 @@ def prepare(context: Context, request: ReproRequest, root: RunDir | None = None)
     if replaced := [*replaced_versions(scenario, question, request)]:
         question = replace(question, overrides=(*request.overrides, *replaced))
         scenario = read_scenario(request.bug, question.overrides)
-    seed = request.seed if request.seed is not None else secrets.randbelow(MAX_SEED)
+    seed = drawn(request.seed)
     # Refused before a folder is made.
     pairs = _plans(scenario, question, seed, request.client_jars)
     plans = [plan for pair in pairs for plan in pair]
@@ -225,16 +206,6 @@ def _repeated(context: Context, request: ReproRequest, question: Question, seed:
 # ----- the rounds -------------------------------------------------------------------------------------
 
 
-def _run(context: Context, request: ReproRequest, asked: Reproduction) -> None:
-    opened = opened_campaign(
-        context, request, asked.root, asked.every_plan(), asked.command, metrics=request.metrics
-    )
-    with opened as (campaign, progress):
-        for text in asked.warnings:
-            progress.note(f"warning: {text}")
-        _play(campaign, asked, progress)
-
-
 def _play(campaign: Campaign, asked: Reproduction, progress: BaseProgress) -> None:
     plans = campaign.with_rates(asked.every_plan(), asked.root)
     asked.plans = list(zip(plans[::2], plans[1::2], strict=True))
@@ -244,17 +215,6 @@ def _play(campaign: Campaign, asked: Reproduction, progress: BaseProgress) -> No
     for number, plan in _agenda(asked):
         if not _count_one(campaign, asked, number, plan, progress):
             break
-
-
-def play_in(campaign: Campaign, asked: Reproduction, progress: BaseProgress) -> int:
-    """Run what was prepared in a campaign that goes on after it; its exit code.
-
-    Raises:
-        BrokerstormError: interrupted, or the very first round could not start.
-    """
-    began = time.monotonic()
-    _play(campaign, asked, progress)
-    return asked.summary(time.monotonic() - began).exit_code
 
 
 def _agenda(asked: Reproduction) -> Iterator[tuple[int, Plan]]:

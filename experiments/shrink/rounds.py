@@ -5,7 +5,6 @@ A candidate is written as a scenario file and read back, checked as any other; w
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.context import Context
-from experiments.experiment import playing
-from experiments.plans import choose_plans, for_a_new_run, read_scenario
+from experiments.experiment import close_run_folder, playing
+from experiments.plans import choose_plans, drawn, for_a_new_run, read_scenario
 from experiments.player import opened_campaign
 from experiments.preflight import preflight
 from experiments.shrink.targets import pinned_data, read_target, write_rate
-from experiments.variants import MAX_SEED, close_run_folder
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, new_run
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from experiments.shrink.record import Record, Seen
     from experiments.shrink.search import Search
     from harness.contracts.plan import Plan
-    from harness.progress.view import BaseProgress
     from harness.scenario.model import Scenario
 
 #: Files of a search, in its folder.
@@ -90,7 +87,7 @@ def _prepared(context: Context, request: ShrinkRequest) -> tuple[RunDir, Record]
         variant=request.variant,
         overrides=request.overrides,
     )
-    seed = next(each for each in (request.seed, target.seed, secrets.randbelow(MAX_SEED)) if each is not None)
+    seed = drawn(target.seed if request.seed is None else request.seed)
     preflight(choose_plans(target.scenario, seed=seed, rounds=1), context.run_dir, request.runtime).require()
     root = new_run(context.run_dir, f"shrink-{target.scenario.name}")
     asked = {
@@ -119,9 +116,10 @@ def _search(context: Context, request: ShrinkRequest, root: RunDir, record: Reco
     from experiments.shrink.search import Search
 
     asked: dict[str, Any] = dict(record.asked)
-    files = Candidates(context, request, root)
+    files = Candidates(context, request.runtime, root, asked["command"], asked["witness"])
     first = files.plan(asked["data"], asked["seed"])
     with opened_campaign(context, request, root, [first], asked["command"]) as (campaign, progress):
+        files.campaign = campaign
         if first.rate_choice is not None:
             (measured,) = campaign.with_rates([first], root)
             write_rate(asked["data"], int(measured.rate_per_s))
@@ -134,7 +132,7 @@ def _search(context: Context, request: ShrinkRequest, root: RunDir, record: Reco
 
         search = Search(
             shape_of(files.read(asked["data"]), asked["data"]),
-            LivePlayer(files, campaign, progress, root, asked["command"], asked["witness"]),
+            files,
             record,
             asked["cls"],
             asked["seed"],
@@ -152,11 +150,20 @@ def _search(context: Context, request: ShrinkRequest, root: RunDir, record: Reco
 
 @dataclass(slots=True)
 class Candidates:
-    """Reads candidates as scenarios, as the user's files are read."""
+    """Reads candidates as the user's files are read; plays them, those with the same brokers on one cluster.
+
+    Attributes:
+        campaign: to play them in.
+        witness: of a known bug, the text that a round must have, too.
+    """
 
     context: Context
-    request: ShrinkRequest
+    runtime: str
     root: RunDir
+    command: str
+    witness: str
+    campaign: Campaign | None = None
+    _is_warm: bool = field(default=False, init=False)
 
     def read(self, data: Mapping[str, Any]) -> Scenario:
         """The checked scenario of a candidate; its file stays until the next one.
@@ -173,25 +180,12 @@ class Candidates:
     def plan(self, data: Mapping[str, Any], seed: int) -> Plan:
         """Raises: BrokerstormError: what `plan` refuses, or what this machine lacks."""
         (plan,) = choose_plans(self.read(data), seed=seed, rounds=1)
-        preflight([plan], self.context.run_dir, self.request.runtime).require()
+        preflight([plan], self.context.run_dir, self.runtime).require()
         return plan
-
-
-@dataclass(slots=True)
-class LivePlayer:
-    """Plays candidates on live clusters; those with the same brokers follow each other on one."""
-
-    files: Candidates
-    campaign: Campaign
-    progress: BaseProgress
-    root: RunDir
-    command: str
-    witness: str
-    _is_warm: bool = field(default=False, init=False)
 
     def refusal(self, candidate: Mapping[str, Any]) -> str:
         try:
-            self.files.plan(candidate, 0)
+            self.plan(candidate, 0)
         except BrokerstormError as error:
             return " ".join(str(error).split()).removeprefix(f"{self.root.root / CANDIDATE}:")
         return ""
@@ -200,10 +194,11 @@ class LivePlayer:
         from experiments.campaign import try_round
         from experiments.shrink.record import Seen
 
-        scenario = self.files.read(candidate)
+        scenario = self.read(candidate)
         plan = for_a_new_run(choose_plans(scenario, seed=seed, rounds=1)[0])
         run = self._folder()
         run.scenario.write_text(scenario.text)
+        assert self.campaign is not None
         played = try_round(self.campaign, plan, run, command=self.command, is_first=not self._is_warm)
         if isinstance(played, str):
             return Seen({}, played, run.run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -81,15 +82,13 @@ def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def stopped(settings: object, request: object, asked: Reproduction) -> None:
-        def play(plan: Any, name: str) -> Result:
-            if name.endswith("-3"):
-                raise Interrupted("stopped by SIGTERM", signal_number=15)
-            return CLEAN
+    def play(plan: Any, name: str) -> Result:
+        if name.endswith("-3"):
+            raise Interrupted("stopped by SIGTERM", signal_number=15)
+        return CLEAN
 
-        repro._play(cast("Campaign", Campaigned(play)), asked, Notes())
-
-    monkeypatch.setattr(repro, "_run", stopped)
+    opened = nullcontext((Campaigned(play), Notes()))
+    monkeypatch.setattr("experiments.experiment.opened_campaign", lambda *_, **__: opened)
     hunted = request(tmp_path / "lost.yaml", until_hit=True, affected="2.16.0")
     with pytest.raises(Interrupted):
         repro_request(settings(tmp_path / "runs"), hunted)
