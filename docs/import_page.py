@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from docs.markdown import MADE, item, paragraph
 from docs.model_keys import key_item, models
 from harness.importing.columns import TABLES
 from harness.importing.columns import Field as ImportField
 from harness.importing.model import ImportFile
+
+#: What a column of times takes, in its own words.
+_TIME = next(f.allowed for f in TABLES["sends"] if f.name == "t_start_ns")
 
 
 def import_page() -> str:
@@ -28,8 +33,17 @@ def import_page() -> str:
         "  queues need no `position` there.",
         "- `subscription` must be there unless import.yaml has exactly one group.",
     ]
+    lines += ["", f"*Time*: {_TIME}.", "", "## Columns of several tables", ""]
+    counts = Counter(_same(field) for fields in TABLES.values() for field in fields)
+    several = {
+        _same(field): field for fields in TABLES.values() for field in fields if counts[_same(field)] > 1
+    }
+    lines += [line for field in several.values() for line in _column_item(field, "`")]
     for table, fields in TABLES.items():
-        lines += ["", f"## {table}", "", *(line for field in fields for line in _column_item(field))]
+        own = [field for field in fields if _same(field) not in several]
+        also = ", ".join(_name(field) for field in fields if _same(field) in several)
+        lines += ["", f"## {table}", "", *(line for field in own for line in _column_item(field))]
+        lines += item(f"as above: {also}") if also else []
     lines += ["", "## import.yaml"]
     for path, model in models(ImportFile, ""):
         lines += ["", f"### {path or 'top level'}", "", *paragraph(" ".join((model.__doc__ or "").split()))]
@@ -37,6 +51,16 @@ def import_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _column_item(field: ImportField) -> list[str]:
-    name = f"**`{field.name}`**" if field.needed else f"`{field.name}`"
-    return item(f"{name} ({field.allowed})" + (f": {field.doc}" if field.doc else ""))
+def _same(field: ImportField) -> tuple[str, str, str]:
+    return field.name, field.allowed, field.doc
+
+
+def _name(field: ImportField) -> str:
+    return f"**`{field.name}`**" if field.needed else f"`{field.name}`"
+
+
+def _column_item(field: ImportField, quote: str = "") -> list[str]:
+    """``quote``: whether it must be there differs by table, and is not said."""
+    name = f"{quote}{field.name}{quote}" if quote else _name(field)
+    allowed = field.allowed.replace(_TIME, "time")
+    return item(f"{name} ({allowed})" + (f": {field.doc}" if field.doc else ""))
