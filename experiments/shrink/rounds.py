@@ -116,7 +116,7 @@ def _search(context: Context, request: ShrinkRequest, root: RunDir, record: Reco
     from experiments.shrink.search import Search
 
     asked: dict[str, Any] = dict(record.asked)
-    files = Candidates(context, request.runtime, root, asked["command"], asked["witness"])
+    files = LiveCandidates(context, request.runtime, root, asked["command"], asked["witness"])
     first = files.plan(asked["data"], asked["seed"])
     with opened_campaign(context, request, root, [first], asked["command"]) as (campaign, progress):
         files.campaign = campaign
@@ -149,7 +149,7 @@ def _search(context: Context, request: ShrinkRequest, root: RunDir, record: Reco
 
 
 @dataclass(slots=True)
-class Candidates:
+class LiveCandidates:
     """Reads candidates as the user's files are read; plays them, those with the same brokers on one cluster.
 
     Attributes:

@@ -38,8 +38,8 @@ def question() -> SequentialTest:
     )
 
 
-class Player(Protocol):
-    """Plays candidates."""
+class Candidates(Protocol):
+    """What plays candidates (`experiments.shrink.rounds.LiveCandidates`)."""
 
     def refusal(self, candidate: Mapping[str, Any]) -> str:
         """Why a candidate cannot be run, in one line; empty if it can. Starts nothing."""
@@ -71,7 +71,7 @@ class Search:
     """
 
     shape: Shape
-    player: Player
+    player: Candidates
     record: Record
     cls: str
     seed: int
@@ -90,7 +90,7 @@ class Search:
         """Search; whether the scenario that it began with shows the class.
 
         Raises:
-            BrokerstormError: as `Player.play`; what was found until then is in ``applied``.
+            BrokerstormError: as `Candidates.play`; what was found until then is in ``applied``.
         """
         self._began = self.clock()
         try:
