@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import cast
 
+import click
 import pytest
 
+from cli import cli
 from harness.errors import Exit
 from tests.howto import files_of
 from tests.unit.test_imports import ROOT, imports, module_file, name_of, sources
@@ -93,6 +96,23 @@ def test_names_that_the_code_mentions_exist() -> None:
         for dotted in DOTTED.findall(path.read_text())
         if not is_defined(dotted)
     ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_and_options_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text()
+    code = re.findall(r"^```\w*\n(.*?)^```|`([^`\n]+)`", text, re.DOTALL | re.MULTILINE)
+    wrong = []
+    for block in (re.sub(r"\n +--", " --", "".join(found)) for found in code):
+        for call in re.findall(r"brokerstorm (?!-)([a-z][^\n;|#>]*)", block):
+            words, command = call.split(), cast("click.Command", cli)
+            while words and isinstance(command, click.Group) and words[0] in command.commands:
+                command = command.commands[words.pop(0)]
+            known = {name for each in (cli, command) for option in each.params for name in option.opts}
+            options = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
+            if command is cli or not known.issuperset(options):
+                wrong.append(call)
     assert wrong == []
 
 
