@@ -20,7 +20,9 @@ from pathlib import Path
 
 from analysis.findings import Cause
 from analysis.report.documents import read_result
-from harness.rundir import RunDir, find_run, read_json
+from harness.contracts import read_document
+from harness.contracts.rows import Manifest
+from harness.rundir import RunDir, find_run
 
 _TIME = r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] "
 _STARTS = re.compile(
@@ -127,13 +129,10 @@ def _judge(run: RunDir, totals: dict[str, list[int]]) -> None:
 
 def _logs(run: RunDir) -> Iterator[Line]:
     """Lines of the run's time: rounds share a cluster, and the names of its topics."""
-    manifest = read_json(run.manifest)
-    zero_s = datetime.fromisoformat(manifest["epoch_wall"]).timestamp()
-    begin, *_, end = (
-        (phase[key] - manifest["epoch_ns"]) / 1e9
-        for phase in manifest["phases"]
-        for key in ("start_ns", "end_ns")
-    )
+    manifest = read_document(run.manifest, Manifest)
+    zero_s = datetime.fromisoformat(manifest.epoch_wall).timestamp()
+    begin = (manifest.phases[0].start_ns - manifest.epoch_ns) / 1e9
+    end = (manifest.phases[-1].end_ns - manifest.epoch_ns) / 1e9
     folder = run.cluster if run.cluster.is_dir() else RunDir(run.root.parent).cluster
     for path in sorted(folder.glob("*/logs/stdout.log")):
         with path.open(errors="replace") as log:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import psutil
 
 from harness.clusters import BrokerCluster
 from harness.connections.security import Security
+from harness.contracts.worker import ClientPart, LanePart, ProcessSpec, ProducerPart, TopicPart
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import WorkerProcess
 from harness.systems.kafka.assembly import KafkaCluster
@@ -130,29 +132,64 @@ def _spec(
     partitions: int,
     linger_ms: int,
 ) -> dict[str, Any]:
-    group = {"topic": topic, "mode": "partition", "first": 0, "count": partitions, "partitions": partitions}
     words = load_worker(library).contract
     options = {**words.words("durable"), **words.words("linger", ms=linger_ms)}
-    return {
-        "protocol": 1,
-        "run_id": "bench",
-        "run_tag": 1,
-        "system": "kafka",
-        "admin_url": "",
-        "topics": {topic: {"address": topic, "partitions": partitions}},
-        "role": "producer",
-        "name": folder.name,
-        "capture_dir": str(folder),
-        "bootstrap": cluster.bootstrap,
-        "streams": {f"{topic}-{p}": p + 1 for p in range(partitions)},
-        "client": {"library": library, "version": _version(cluster, library), "options": options},
-        "producer": {
-            "instance": instance, "lane_groups": [group], "rate_per_s": rate, "payload_bytes": payload,
-            "when_full": "wait", "results": "checked", "calls": "async", "batch": 1, "warm_up_s": WARM_UP_S,
-            "load_s": seconds, "call_deadline_s": 60, "capture": capture, "payload_max_bytes": payload,
-            "threads": 1,
+    lanes = LanePart(topic=topic, mode="partition", first=0, count=partitions, partitions=partitions)
+    client = ClientPart(library=library, version=_version(cluster, library), options=options)
+    part = producer_part([lanes], rate, seconds, payload, instance=instance, capture=capture)
+    return bench_spec("kafka", folder, cluster.bootstrap, "", {topic: topic}, partitions, client, part)
+
+
+def producer_part(
+    lanes: list[LanePart],
+    rate: float,
+    seconds: float,
+    payload: int,
+    *,
+    instance: int = 1,
+    capture: bool = True,
+) -> ProducerPart:
+    """A producer that warms up and sends for ``seconds``."""
+    return ProducerPart(
+        instance=instance,
+        lane_groups=lanes,
+        rate_per_s=rate,
+        payload_bytes=payload,
+        payload_max_bytes=payload,
+        warm_up_s=WARM_UP_S,
+        load_s=seconds,
+        call_deadline_s=60,
+        capture=capture,
+    )
+
+
+def bench_spec(
+    system: str,
+    folder: Path,
+    bootstrap: str,
+    admin_url: str,
+    addresses: Mapping[str, str],
+    partitions: int,
+    client: ClientPart,
+    part: ProducerPart,
+) -> dict[str, Any]:
+    """The spec of a producer on topics of that many partitions each; ``addresses``: by their names."""
+    streams = [f"{name}-{p}" for name in addresses for p in range(partitions)]
+    return ProcessSpec(
+        run_id="bench",
+        run_tag=1,
+        system=system,
+        name=folder.name,
+        capture_dir=str(folder),
+        bootstrap=bootstrap,
+        admin_url=admin_url,
+        topics={
+            name: TopicPart(address=address, partitions=partitions) for name, address in addresses.items()
         },
-    }  # fmt: skip
+        streams={stream: number for number, stream in enumerate(streams, start=1)},
+        client=client,
+        producer=part,
+    ).document()
 
 
 def _version(cluster: KafkaCluster, library: str) -> str:

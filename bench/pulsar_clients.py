@@ -27,7 +27,8 @@ from typing import Any
 import psutil
 
 from bench.arms import cluster_of, interleaved
-from bench.producing import Sample, nodes_cpu_s, sample_of
+from bench.producing import Sample, bench_spec, nodes_cpu_s, producer_part, sample_of
+from harness.contracts.worker import ClientPart, LanePart
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import WorkerProcess
 from harness.systems.pulsar.assembly import PulsarCluster
@@ -118,27 +119,15 @@ class Arms:
 
     def _spec(self, folder: Path, where: str, library: str, rate: float, delay_ms: int) -> dict[str, Any]:
         options = {name: value.replace("{ms}", str(delay_ms)) for name, value in OPTIONS[library].items()}
-        lanes = {"mode": "partition", "first": 0, "count": 1, "partitions": 1}
-        return {
-            "protocol": 1,
-            "run_id": "bench",
-            "run_tag": 1,
-            "system": "pulsar",
-            "role": "producer",
-            "name": folder.name,
-            "capture_dir": str(folder),
-            "bootstrap": self.cluster.bootstrap,
-            "admin_url": self.cluster.admin_url,
-            "streams": {f"{name}-0": number + 1 for number, name in enumerate(self.names)},
-            "topics": {name: {"address": f"{where}/{name}", "partitions": 1} for name in self.names},
-            "client": {"library": library, "version": self._version(library), "options": options},
-            "producer": {
-                "instance": 1, "lane_groups": [{"topic": name, **lanes} for name in self.names],
-                "rate_per_s": rate, "payload_bytes": self.payload, "when_full": "wait", "results": "checked",
-                "calls": "async", "batch": 1, "warm_up_s": WARM_UP_S, "load_s": self.seconds,
-                "call_deadline_s": 60, "capture": True,
-            },
-        }  # fmt: skip
+        lanes = [
+            LanePart(topic=name, mode="partition", first=0, count=1, partitions=1) for name in self.names
+        ]
+        client = ClientPart(library=library, version=self._version(library), options=options)
+        part = producer_part(lanes, rate, self.seconds, self.payload)
+        addresses = {name: f"{where}/{name}" for name in self.names}
+        return bench_spec(
+            "pulsar", folder, self.cluster.bootstrap, self.cluster.admin_url, addresses, 1, client, part
+        )
 
     def _version(self, library: str) -> str:
         """Of the Java client that of the brokers, else the default."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from harness.contracts import typed
+from harness.contracts.rows import FaultEvent
 from harness.errors import UsageError
 from harness.rundir import read_jsonl
 
@@ -68,65 +70,77 @@ class FaultRecord:
         is_said = len(self.targets) > _TARGETS_SHOWN or self.selector in ("", self.hit)
         return self.hit if is_said else f"{self.hit} ({self.selector})"
 
-    def after(self, row: Mapping[str, Any]) -> FaultRecord:
+    def after(self, row: FaultEvent) -> FaultRecord:
         """What is known with one more row. Events of a later version change nothing."""
         known = {"inject": _inject, "effect": _effect, "heal": _heal, "healed": _healed, "skipped": _skipped}
-        change = known.get(str(row["event"]))
-        return replace(self, **change(self, row)) if change else self
+        change = known.get(row.event)
+        return change(self, row) if change else self
 
 
-def _named(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "kind": str(row["kind"]),
-        "selector": str(row.get("target", "")),
-        "planned_s": float(row.get("planned_s", 0.0)),
-    }
+def _named(record: FaultRecord, row: FaultEvent) -> FaultRecord:
+    if not row.kind:
+        raise ValueError(f"{row.event} without kind")
+    return replace(record, kind=row.kind, selector=row.target, planned_s=row.planned_s)
 
 
-def _inject(_: FaultRecord, row: Mapping[str, Any]) -> dict[str, Any]:
-    targets = tuple(str(target) for target in row.get("targets", ()))
-    hit = {"targets": targets, "params": dict(row.get("params", {}))}
-    return {**_named(row), **hit, **_acks(row), "inject_ns": int(row["t_ns"])}
+def _inject(record: FaultRecord, row: FaultEvent) -> FaultRecord:
+    hit = replace(_named(record, row), targets=row.targets, params=row.params, inject_ns=_moment(row))
+    return replace(hit, confirmed_acks=_acks(record, row))
 
 
-def _acks(row: Mapping[str, Any]) -> dict[str, Any]:
+def _moment(row: FaultEvent) -> int:
+    if row.t_ns is None:
+        raise ValueError(f"{row.event} without t_ns")
+    return row.t_ns
+
+
+def _acks(record: FaultRecord, row: FaultEvent) -> ConfirmedAcks:
     """Rows without it (an older capture, a heal by another process) leave what is known."""
-    said = row.get("confirmed_acks")
-    return {"confirmed_acks": said} if said in get_args(ConfirmedAcks) else {}
+    return next(
+        (each for each in get_args(ConfirmedAcks) if each == row.confirmed_acks), record.confirmed_acks
+    )
 
 
-def _effect(_: FaultRecord, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"effective": bool(row.get("effective")), "evidence": str(row.get("evidence", ""))}
+def _effect(record: FaultRecord, row: FaultEvent) -> FaultRecord:
+    return replace(record, effective=row.effective, evidence=row.evidence)
 
 
-def _heal(record: FaultRecord, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"heal_ns": int(row["t_ns"])} if record.heal_ns is None else {}
+def _heal(record: FaultRecord, row: FaultEvent) -> FaultRecord:
+    return replace(record, heal_ns=_moment(row)) if record.heal_ns is None else record
 
 
-def _healed(_: FaultRecord, row: Mapping[str, Any]) -> dict[str, Any]:
+def _healed(record: FaultRecord, row: FaultEvent) -> FaultRecord:
     """``undone`` came with ``ok: false`` for a cluster that is slow to recover; without it, it is applied."""
-    recovered = bool(row.get("ok", False))
-    is_over = recovered or bool(row.get("undone", False))
-    return {**_acks(row), "recovered": recovered, "end_ns": int(row["t_ns"]) if is_over else None}
+    end_ns = _moment(row) if row.ok or row.undone else None
+    return replace(record, confirmed_acks=_acks(record, row), recovered=row.ok, end_ns=end_ns)
 
 
-def _skipped(_: FaultRecord, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_named(row), "skipped": str(row.get("reason", ""))}
+def _skipped(record: FaultRecord, row: FaultEvent) -> FaultRecord:
+    return replace(_named(record, row), skipped=row.reason)
+
+
+#: A row as it was read, or as it is in the file.
+Row = FaultEvent | Mapping[str, Any]
 
 
 class FaultLog:
-    """Faults by id, from rows in the order they were written."""
+    """Faults by id, from rows in the order they were written.
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
+    Raises:
+        UsageError: a row is not one of a fault.
+        ValueError: it lacks what its event must say.
+    """
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
         self._records: dict[int, FaultRecord] = {}
         for row in rows:
             self.add(row)
 
-    def add(self, row: Mapping[str, Any]) -> FaultRecord:
+    def add(self, row: Row) -> FaultRecord:
         """Take one more row; return what is known of its fault now."""
-        number = int(row["id"])
-        record = self._records.get(number, FaultRecord(number)).after(row)
-        self._records[number] = record
+        event = row if isinstance(row, FaultEvent) else typed(row, FaultEvent, "an event of a fault")
+        record = self._records.get(event.id, FaultRecord(event.id)).after(event)
+        self._records[event.id] = record
         return record
 
     @property
@@ -156,11 +170,11 @@ def read_faults(path: Path) -> list[FaultRecord]:
     """
     log = FaultLog()
     for number, row in enumerate(read_jsonl(path), start=1):
+        where = f"{path}, line {number}"
+        hint = "docs/capture-format.md lists the fields of each event"
+        event = typed(row, FaultEvent, where, hint=hint)
         try:
-            log.add(row)
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise UsageError(
-                f"{path}, line {number} is not an event of a fault: {error!r}",
-                hint="docs/capture-format.md lists the fields of each event",
-            ) from error
+            log.add(event)
+        except ValueError as error:
+            raise UsageError(f"{where} is no event of a fault: {error}", hint=hint) from error
     return log.records

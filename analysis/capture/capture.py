@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from analysis.capture.left_out import LeftOut, read_left_out
+from harness.contracts import read_document
+from harness.contracts.seal import SealedFile, SealReport
 from harness.errors import UsageError
 from harness.records import SEALED
-from harness.rundir import MOST_ROWS_BYTES, RunDir, read_bytes, read_json, reading
+from harness.rundir import MOST_ROWS_BYTES, RunDir, read_bytes
 
-#: Damage (keys of seal.json) that means missing rows; other kinds cost a header.
-_HOLES = ("torn_rows", "short_files", "bad_magic", "missing_segments", "unknown_names")
 _BUCKET = re.compile(r"/(\w+)/bucket=(\d+)/[^/]+\.parquet$")
 
 
@@ -36,7 +36,7 @@ class Capture:
 
     root_uri: str
     bytes_of: Mapping[tuple[str, int], int]
-    sealed: Mapping[str, Any] = field(default_factory=dict)
+    sealed: SealReport
     left_out: LeftOut = field(default_factory=LeftOut)
 
     @classmethod
@@ -63,12 +63,12 @@ class Capture:
             if match and match[1] in SEALED:
                 key = (match[1], int(match[2]))
                 sizes[key] = sizes.get(key, 0) + info.size
-        return cls(root, sizes, _seal_report(run), read_left_out(run))
+        return cls(root, sizes, read_document(run.seal_report, SealReport), read_left_out(run))
 
     @property
     def checksums(self) -> dict[str, str]:
         """SHA-256 of every sealed file by its path below ``sealed``; empty where seal.json holds none."""
-        return {str(path): str(file["sha256"]) for path, file in (self.sealed.get("files") or {}).items()}
+        return {path: file.sha256 for path, file in self.sealed.files.items()}
 
     def buckets(self) -> tuple[int, ...]:
         """Buckets that have or had any rows, largest first, so that the last task to start is a short one."""
@@ -83,11 +83,11 @@ class Capture:
     def missing(self, rows: Mapping[str, int]) -> list[str]:
         """What seal.json promises and judging did not find: files, rows by table."""
         gone = []
-        for table, report in (self.sealed.get("tables") or {}).items():
+        for table, report in self.sealed.tables.items():
             files = sum(1 for name, _ in self.bytes_of if name == table)
-            if files < report["files"]:
-                gone.append(f"{report['files'] - files} of {report['files']} {table} files")
-        for table, count in (self.sealed.get("rows") or {}).items():
+            if files < report.files:
+                gone.append(f"{report.files - files} of {report.files} {table} files")
+        for table, count in self.sealed.rows.items():
             found = rows.get(table, 0)  # rows of every bucket count once when sealed: more is no sign
             if found < count:
                 gone.append(f"{count - found:,} of {count:,} {table} rows")
@@ -95,42 +95,19 @@ class Capture:
 
     def torn(self) -> list[str]:
         """Records that were damaged before they were sealed, by worker."""
-        return [
-            f"rows of {worker}, whose segments are damaged" for worker in sorted(damaged_workers(self.sealed))
-        ]
+        damaged = sorted(self.sealed.damaged_workers)
+        return [f"rows of {worker}, whose segments are damaged" for worker in damaged]
 
     def changed_documents(self, run: RunDir) -> list[str]:
         """The small files that judging reads (plan, manifest, faults, events, metrics, names, bounds) and
         that are gone or are not those that were sealed."""
         paths = [path for path in self.checksums if not _BUCKET.search(f"/{path}")]
         found = [_damage_of(pafs.LocalFileSystem(), str(run.sealed), path, self.checksums) for path in paths]
-        beside = (self.sealed.get("documents") or {}).items()
-        found += [_damage_beside(run, str(name), file) for name, file in beside]
+        found += [_damage_beside(run, name, file) for name, file in self.sealed.documents.items()]
         return [text for text in found if text]
 
 
-def _seal_report(run: RunDir) -> dict[str, Any]:
-    """seal.json, with the fields that are read of it as they were written.
-
-    Raises:
-        UsageError: it is damaged.
-    """
-    sealed = read_json(run.seal_report)
-    with reading(run):
-        for file in (sealed.get("files") or {}).values():
-            str(file["sha256"])
-        for file in (sealed.get("documents") or {}).values():
-            str(file["sha256"]), int(file["bytes"]), int(file["rows"])
-        for table in (sealed.get("tables") or {}).values():
-            int(table["files"])
-        for count in (sealed.get("rows") or {}).values():
-            if not isinstance(count, int):
-                raise TypeError(f"{count!r} is no number of rows")
-        damaged_workers(sealed)
-    return sealed
-
-
-def _damage_beside(run: RunDir, name: str, sealed: Mapping[str, Any]) -> str:
+def _damage_beside(run: RunDir, name: str, sealed: SealedFile) -> str:
     """What is wrong with a document of the run; empty when it is as it was sealed.
 
     A fault that outlived its run is healed later, by `clean`, which says so at the end of faults.jsonl.
@@ -139,13 +116,12 @@ def _damage_beside(run: RunDir, name: str, sealed: Mapping[str, Any]) -> str:
         data = read_bytes(run.root / name, MOST_ROWS_BYTES)
     except UsageError as error:
         return f"{name} is missing" if not (run.root / name).exists() else str(error)
-    size = int(sealed["bytes"])
-    later = [line for line in data[size:].split(b"\n") if line] if name == run.faults.name else []
+    later = [line for line in data[sealed.bytes :].split(b"\n") if line] if name == run.faults.name else []
     if later and not all(b'"event": "heal' in line for line in later):
         later = []
-    if hashlib.sha256(data[:size] if later else data).hexdigest() == sealed["sha256"]:
+    if hashlib.sha256(data[: sealed.bytes] if later else data).hexdigest() == sealed.sha256:
         return ""
-    rows, had = data.count(b"\n"), int(sealed["rows"])
+    rows, had = data.count(b"\n"), sealed.rows
     counted = f": {rows:,} of {had:,} rows" if rows != had else ""
     return f"{name} is not the file that was sealed{counted}"
 
@@ -178,12 +154,6 @@ def _damage_of(filesystem: Any, folder: str, path: str, checksums: Mapping[str, 
     except OSError as error:
         return f"sealed/{path} cannot be read: {error}"
     return "" if found == checksums.get(path) else f"sealed/{path} is not the file that was sealed"
-
-
-def damaged_workers(seal_report: Mapping[str, Any]) -> set[str]:
-    """Workers whose raw capture had missing or torn parts, from the report of sealing."""
-    workers = seal_report.get("workers") or {}
-    return {name for name, row in workers.items() if any(map((row.get("damage") or {}).get, _HOLES))}
 
 
 def _filesystem(root: str) -> tuple[Any, str]:

@@ -8,22 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.capture.deaths import Death
-from analysis.capture.terms import Terms
+from harness.contracts.rows import Bounds, Terms
 from harness.faultlog import ConfirmedAcks
 
 _NS = 1_000_000_000
 #: Windows that hits are counted by over the load, at most: what a chart can show.
 _MOST_WINDOWS = 600
-#: No audit row for a stream: nothing of it was read.
-UNREAD = "missing"
-
-
 #: Order after a rollback: no settings promise it, only a scenario can require it.
 REDELIVERY_ORDER = "redelivery-order"
 
@@ -43,7 +38,7 @@ class Promise:
     order: bool | None = True
     dedup: bool | None = True
     because: Mapping[str, str] = field(default_factory=dict)
-    required: Mapping[str, Any] = field(default_factory=dict)
+    required: Mapping[str, str | bool | None] = field(default_factory=dict)
 
     def holds(self, kind: str) -> bool | None:
         """Whether ``delivery``, ``order``, ``dedup`` or ``redelivery-order`` is promised or required.
@@ -162,25 +157,6 @@ class LaneGroup:
         if self.mode == "partition":
             return f"{self.topic}-{index}"
         return f"{self.topic}/k{index:06d}" if self.mode == "key" else self.topic
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How far the audit read a stream. ``read_to == end`` means all of it.
-
-    Kafka counts in offsets, Pulsar in messages. ``remaining``: a queue, whose rows in the log are what was
-    left in it after the drain, and not all that it ever held.
-    """
-
-    begin: int = 0
-    end: int = 0
-    read_to: int = 0
-    why: str = UNREAD
-    remaining: bool = False
-
-    @property
-    def is_complete(self) -> bool:
-        return self.why != UNREAD and self.read_to >= self.end
 
 
 @dataclass(frozen=True, slots=True)

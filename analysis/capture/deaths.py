@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from harness.contracts.rows import EventRow
 
 #: The kind of event that a worker writes once, when its client says that it is of no further use.
 KIND: Final = "client-died"
@@ -23,12 +25,10 @@ class Death:
     why: str = ERROR
 
 
-def deaths(events: Iterable[Mapping[str, Any]]) -> dict[str, Death]:
+def deaths(events: Iterable[EventRow]) -> dict[str, Death]:
     """Worker -> the first that it said."""
     found: dict[str, Death] = {}
     for row in events:
-        if row.get("kind") == KIND and "worker" in row:
-            worker = str(row["worker"])
-            told = (str(row.get("name", "")), str(row.get("text", "")), str(row.get("why", ERROR)))
-            found.setdefault(worker, Death(worker, int(row["t_ns"]), *told))
+        if row.kind == KIND:
+            found.setdefault(row.worker, Death(row.worker, row.t_ns, row.name, row.text, row.why or ERROR))
     return found

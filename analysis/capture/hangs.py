@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from analysis.findings import HangRow
+from harness.contracts.rows import EventRow
 
 KINDS = ("hang", "stall", "stuck")
-Row = Mapping[str, Any]
 
 
-def noticed(events: Iterable[Row]) -> list[Row]:
+def noticed(events: Iterable[EventRow]) -> list[EventRow]:
     """The rows that the harness wrote; a worker's own event may be called a stall too."""
-    return [row for row in events if row.get("kind") in KINDS and ("stacks" in row or "since_ns" in row)]
+    return [
+        row for row in events if row.kind in KINDS and (row.stacks is not None or row.since_ns is not None)
+    ]
 
 
-def hang_rows(events: Iterable[Row], epoch_ns: int) -> list[HangRow]:
+def hang_rows(events: Iterable[EventRow], epoch_ns: int) -> list[HangRow]:
     """In the order in which they were noticed; ``epoch_ns``: start of load."""
     return [
         HangRow(
-            worker=str(row.get("worker", "")),
-            kind=str(row["kind"]),
-            t_s=(int(row["t_ns"]) - epoch_ns) / 1e9,
-            text=str(row.get("text", "")),
-            where=str(row.get("where", "")),
-            thread=str(row.get("thread", "")),
-            stack=[str(line) for line in row.get("stack", ())],
-            stacks=str(row.get("stacks", "")),
+            worker=row.worker,
+            kind=row.kind,
+            t_s=(row.t_ns - epoch_ns) / 1e9,
+            text=row.text,
+            where=row.where,
+            thread=row.thread,
+            stack=row.frames,
+            stacks=row.stacks or "",
         )
         for row in noticed(events)
     ]
 
 
-def waits_in(events: Iterable[Row]) -> dict[str, str]:
+def waits_in(events: Iterable[EventRow]) -> dict[str, str]:
     """Worker -> the call that it was seen waiting in."""
-    return {str(row["worker"]): str(row["where"]) for row in noticed(events) if row.get("where")}
+    return {row.worker: row.where for row in noticed(events) if row.where}

@@ -5,34 +5,36 @@ What is planned of a client (library, options, promises, deadline) holds for eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TypeVar
 
-Row = Mapping[str, Any]
+from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.rows import WorkerRow
+
+Client = TypeVar("Client", ProducerPlan, ConsumerPlan)
 
 
-def all_lives(planned: Sequence[Row], workers: Sequence[Row], number: str) -> Iterator[Row]:
+def all_lives(planned: Sequence[Client], workers: Sequence[WorkerRow]) -> Iterator[Client]:
     """The clients of a plan, each followed by its later lives under their own names and numbers.
 
-    ``number``: what a client is numbered by, ``instance`` or ``session``; ``workers``: of the manifest.
+    ``workers``: of the manifest.
     """
     for client in planned:
         yield client
+        number = "instance" if isinstance(client, ProducerPlan) else "session"
         for worker in workers:
-            if worker.get("life_of") == client["name"] and number in worker:
-                yield {**client, "name": worker["name"], number: worker[number]}
+            if worker.life_of == client.name and (own := getattr(worker, number)) is not None:
+                yield client.model_copy(update={"name": worker.name, number: own})
 
 
-def absences_ns(plan: Row, workers: Sequence[Row]) -> Iterator[tuple[Row, int, int]]:
+def absences_ns(plan: Plan, workers: Sequence[WorkerRow]) -> Iterator[tuple[ProducerPlan, int, int]]:
     """Producer of the plan, and from when to when it was between two lives.
 
     One that did not come back is not away: what it should have sent is missing.
     """
-    for client in plan.get("producers") or ():
-        lives = [w for w in workers if client["name"] in (w.get("name"), w.get("life_of"))]
-        lives = sorted(lives, key=lambda w: int(w.get("t_start_ns") or 0))
-        for life, later in pairwise(lives):
-            until_ns, begin_ns = int(life.get("offers_until_ns") or 0), int(later.get("offers_from_ns") or 0)
-            if 0 < until_ns < begin_ns:
-                yield client, until_ns, begin_ns
+    for client in plan.producers:
+        lives = [w for w in workers if client.name in (w.name, w.life_of)]
+        for life, later in pairwise(sorted(lives, key=lambda w: w.t_start_ns)):
+            if 0 < life.offers_until_ns < later.offers_from_ns:
+                yield client, life.offers_until_ns, later.offers_from_ns

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from analysis.capture.lives import all_lives
+from harness.contracts.plan import Plan, ProducerPlan
+from harness.contracts.rows import Manifest
 
 _SHOWN = 3
 _DELIVERY = {
@@ -23,11 +24,12 @@ _DEDUP = {
 }
 
 
-def producers_of(plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, str]:
+def producers_of(plan: Plan, manifest: Manifest) -> dict[str, str]:
     """``producer p-1`` -> what it is; producers that differ in nothing share an entry."""
     alike: dict[str, list[str]] = defaultdict(list)
-    for producer in all_lives(plan.get("producers") or (), manifest.get("workers") or (), "instance"):
-        alike[_described(producer, _ready_version(producer, manifest))].append(str(producer["name"]))
+    for producer in all_lives(plan.producers, manifest.workers):
+        told = manifest.worker("producer", producer.instance).client_version
+        alike[_described(producer, told or producer.client_version)].append(producer.name)
     return {_title(names): text for text, names in alike.items()}
 
 
@@ -38,21 +40,10 @@ def _title(names: Sequence[str]) -> str:
     return f"producers {', '.join(names[:_SHOWN])}{more}"
 
 
-def _ready_version(producer: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
-    """The version that the client itself told, else the one that was asked for."""
-    for worker in manifest.get("workers") or ():
-        if worker.get("role") == "producer" and worker.get("instance") == producer["instance"]:
-            return str(worker.get("client_version") or producer.get("client_version") or "")
-    return str(producer.get("client_version") or "")
-
-
-def _described(producer: Mapping[str, Any], version: str) -> str:
-    client = " ".join(filter(None, (str(producer["client"]), version)))
-    options = ", ".join(f"{name}={value}" for name, value in sorted((producer.get("options") or {}).items()))
-    promise = producer["promise"]
-    promises = [
-        _DELIVERY.get(str(promise["delivery"]), str(promise["delivery"])),
-        _ORDER[promise["order"]],
-        _DEDUP[promise["dedup"]],
-    ]
+def _described(producer: ProducerPlan, version: str) -> str:
+    """``version``: that the client itself told, else the one that was asked for."""
+    client = " ".join(filter(None, (producer.client, version)))
+    options = ", ".join(f"{name}={value}" for name, value in sorted(producer.options.items()))
+    promise = producer.promise
+    promises = [_DELIVERY[promise.delivery], _ORDER[promise.order], _DEDUP[promise.dedup]]
     return "; ".join(filter(None, (client, options, "promises: " + ", ".join(promises))))

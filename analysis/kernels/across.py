@@ -28,6 +28,7 @@ from analysis.kernels.class_hits import ClassHits
 from analysis.kernels.labels import place_text
 from analysis.kernels.partial import GAP_NS, WITNESSES_AN_EPISODE, Episode, RawWitness
 from analysis.kernels.windows import counts_by_window
+from harness.contracts.message import MessageId
 from harness.records import Check, Event
 
 Array = npt.NDArray[np.int64]
@@ -236,8 +237,7 @@ class _Whole:
 
     def message(self, row: int) -> str:
         """Name of a row's message."""
-        instance, lane, seq, attempt = (int(self.described(n, np.array([row]))[0]) for n in _IDENTITY)
-        return f"{instance}/{lane}/{seq}" + (f".{attempt}" if attempt else "")
+        return MessageId.witness(*(int(self.described(n, np.array([row]))[0]) for n in _IDENTITY))
 
     def place(self, row: int) -> str:
         """Where a row lies in its stream."""

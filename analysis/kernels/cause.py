@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.capture.terms import Terms
 from analysis.kernels.changes import Acks, Because, Changes, lost, reached, repeated
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits
 from analysis.kernels.partial import RawCause
+from harness.contracts.rows import Terms
 
 _KEY_COLUMNS = 6  # because, stream, term, next, other, late
 LOST, REPEATED, _SAME_SEND = "acked-lost", "write-duplicate", "same send"

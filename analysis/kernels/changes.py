@@ -16,7 +16,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.terms import Terms
+from harness.contracts.rows import Terms
 
 Ints = npt.NDArray[np.int64]
 NONE = -1
@@ -130,12 +130,12 @@ def _lost_by_offset(terms: Terms, acks: Acks, due_ns: Ints) -> Changes:
 
 def _lost_by_ledger(terms: Terms, acks: Acks) -> Changes:
     found = Changes.all(Because.NOT_CUT, len(acks))
-    numbers = np.array([term.number for term in terms], np.int64)
+    numbers = np.array([term.term for term in terms], np.int64)
     index = np.minimum(np.searchsorted(numbers, acks.ledger), len(terms) - 1)
     for at, term in enumerate(terms[:-1]):
         if not term.leader or term.entries is None:
             continue
-        cut = (index == at) & (acks.ledger == term.number) & (acks.position >= term.entries)
+        cut = (index == at) & (acks.ledger == term.term) & (acks.position >= term.entries)
         found.because[cut], found.term[cut], found.next[cut] = Because.CHANGE, at, at + 1
         found.late[cut] = acks.done_ns[cut] > (terms[at + 1].t_ns or np.iinfo(np.int64).max)
     return found
@@ -182,7 +182,7 @@ def _wrote(terms: Terms, position: Ints, ledger: Ints, *, has_offsets: bool) -> 
     places = [i for i, term in enumerate(terms) if not has_offsets or term.first is not None]
     if not places:
         return np.full(len(position), NONE, np.int64)
-    begins = np.array([terms[i].first if has_offsets else terms[i].number for i in places], np.int64)
+    begins = np.array([terms[i].first if has_offsets else terms[i].term for i in places], np.int64)
     at = np.searchsorted(begins, position if has_offsets else ledger, side="right") - 1
     found = np.where(at >= 0, np.array(places, np.int64)[at], NONE)
     if not has_offsets:

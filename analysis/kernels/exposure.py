@@ -7,11 +7,11 @@ themselves. docs/reference/exposure.md says what each counter means; `harness.ex
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from analysis.capture.bucket import Array, Bucket, chunks
+from harness.contracts.rows import WorkerRow
 from harness.faultlog import FaultRecord
 from harness.records import Event, Kind, Outcome
 
@@ -84,7 +84,7 @@ def open_at(times: Array, start: Array, done: Array) -> int:
 
 
 def exposure_of(
-    counts: Iterable[Mapping[str, int]], faults: Sequence[FaultRecord], manifest: Mapping[str, Any]
+    counts: Iterable[Mapping[str, int]], faults: Sequence[FaultRecord], workers: Iterable[WorkerRow]
 ) -> dict[str, int]:
     """All counters of a run: the buckets' sums, effective faults, and what the workers reported."""
     found = dict.fromkeys((*COUNTED, *COUNTED_ONCE), 0)
@@ -92,7 +92,7 @@ def exposure_of(
         for name in found:
             found[name] += each.get(name, 0)
     found["faults_effective"] = sum(fault.effective and not fault.skipped for fault in faults)
-    for worker in manifest.get("workers") or ():
-        for name, value in (worker.get("exposure") or {}).items():
-            found[str(name)] = found.get(str(name), 0) + int(value)
+    for worker in workers:
+        for name, value in worker.exposure.items():
+            found[name] = found.get(name, 0) + value
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from analysis.kernels.history import History
+from harness.contracts.message import MessageId
 
 
 def name_of(history: History, slot: int, row: int = -1) -> str:
@@ -10,8 +11,7 @@ def name_of(history: History, slot: int, row: int = -1) -> str:
     is ``stream@position``."""
     if slot < 0:
         return f"{stream_of(history, row)}@{place_of(history, row)}" if row >= 0 else ""
-    instance, lane, seq, attempt = history.identity_of(slot)
-    return f"{instance}/{lane}/{seq}" + (f".{attempt}" if attempt else "")
+    return MessageId.witness(*history.identity_of(slot))
 
 
 def place_of(history: History, row: int) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from analysis.capture.context import Bounds
 from analysis.kernels.labels import place_text
 from analysis.report import words
 from analysis.report.trace_cause import cause_of
@@ -30,6 +29,8 @@ from analysis.report.trace_model import (
     Trace,
 )
 from analysis.report.trace_tables import EXAMPLES, SealedTables
+from harness.contracts.message import MessageId
+from harness.contracts.rows import Bounds
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord
 from harness.records import Check, Event, Kind, Outcome, Txn
@@ -39,7 +40,6 @@ from harness.rundir import RunDir, reading
 NEIGHBOURS = 5
 #: Faults this close to the message's send are part of its story.
 NEAR_S = 5.0
-_IDENTITY = re.compile(r"^(\d+)/(\d+)/(\d+)(?:\.(\d+))?$")
 _PLACE = re.compile(r"^(.+-\d+)@(\d+(?::\d+){0,2})$")
 #: What ends a stretch of deliveries in a session of a queue; the first two settle it.
 _ENDS = (Event.COMMIT, Event.ACK_CONFIRMED, Event.ROLLBACK_END, Event.RECOVER)
@@ -65,10 +65,10 @@ def trace(run: RunDir, message: str, *, log_lines: int = LOG_LINES) -> Trace:
 def _look_up(tracer: _Tracer, message: str) -> Trace:
     if place := _PLACE.match(message.strip()):
         return tracer.at_place(place[1], [_number(part) for part in place[2].split(":")], message)
-    if identity := _IDENTITY.match(message.strip()):
-        instance, lane, seq = (_number(part) for part in identity.groups()[:3])
-        attempt = None if identity[4] is None else _number(identity[4])
-        return tracer.by_identity(instance, lane, seq, attempt, message)
+    if identity := MessageId.parse(message.strip()):
+        for number in filter(None, identity):
+            _number(str(number))
+        return tracer.by_identity(identity, message)
     raise UsageError(f"{words.plain(message)!r} does not name a message", hint=EXAMPLES)
 
 
@@ -104,9 +104,10 @@ class _Tracer:
         row = rows[0]
         if row["check"] != Check.OK:
             return self._unreadable(row, asked)
-        return self.by_identity(row["instance"], row["lane"], row["seq"], None, asked)
+        return self.by_identity(MessageId(row["instance"], row["lane"], row["seq"]), asked)
 
-    def by_identity(self, instance: int, lane: int, seq: int, attempt: int | None, asked: str) -> Trace:
+    def by_identity(self, name: MessageId, asked: str) -> Trace:
+        instance, lane, seq, attempt = name
         if lane >= 2**32 or instance >= 2**32:
             raise UsageError(f"{asked!r}: instance and lane are below {2**32}", hint=EXAMPLES)
         bucket = self._tables.bucket_of_lane(lane)
@@ -117,12 +118,11 @@ class _Tracer:
         log = self._tables.read("log", bucket, own & (pc.field("check") == int(Check.OK)))
         events = self._tables.read("deliveries", bucket, own & (pc.field("event") == int(Event.DELIVER)))
         if not sends and not log and not events:
-            raise self._not_found(instance, lane, seq, bucket, asked)
-        name = f"{instance}/{lane}/{seq}" + ("" if attempt is None else f".{attempt}")
+            raise self._not_found(name, bucket, asked)
         made_sends = tuple(self._send(row) for row in sorted(sends, key=lambda r: r["attempt"]))
         return Trace(
             run_id=self._context.run_id,
-            message=name,
+            message=str(name),
             asked=words.plain(asked),
             lane=self._context.lane_text(lane),
             producer=self._producer(instance),
@@ -132,7 +132,7 @@ class _Tracer:
             acked_places=() if log else tuple(self._acked_place(row) for row in sends if self._place(row)),
             deliveries=tuple(self._delivered(row, bucket) for row in sorted(events, key=lambda r: r["t_ns"])),
             faults=self._faults(made_sends),
-            classes=self._tables.classes.get(f"{instance}/{lane}/{seq}", ()),
+            classes=self._tables.classes.get(str(name.whole), ()),
             client_names=self._client_names([*sends, *log]),
             cause=cause_of(
                 self._context,
@@ -296,20 +296,21 @@ class _Tracer:
             faults=(),
         )
 
-    def _not_found(self, instance: int, lane: int, seq: int, bucket: int, asked: str) -> UsageError:
+    def _not_found(self, name: MessageId, bucket: int, asked: str) -> UsageError:
+        instance, lane, seq, _ = name
         own = (pc.field("instance") == instance) & (pc.field("lane") == lane)
         sent = [(row["seq"], row["attempt"]) for row in self._tables.read("sends", bucket, own)]
         text = words.plain(asked)
         if attempts := [attempt for number, attempt in sent if number == seq]:
             return UsageError(
-                f"{text} was never sent: of {instance}/{lane}/{seq} the last attempt was {max(attempts)}",
-                hint=f"{instance}/{lane}/{seq} shows all of its attempts",
+                f"{text} was never sent: of {name.whole} the last attempt was {max(attempts)}",
+                hint=f"{name.whole} shows all of its attempts",
             )
         if sent:
             last, _ = max(sent)
             return UsageError(
                 f"{text} was never sent: {instance}/{lane} sent seq 0..{last}",
-                hint=f"the last one is {instance}/{lane}/{last}",
+                hint=f"the last one is {MessageId(instance, lane, last)}",
             )
         known = ", ".join(str(number) for number in sorted(self._context.instances)) or "none"
         where = f"lane {lane} ({self._context.lane_text(lane)})"

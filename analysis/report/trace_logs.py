@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from analysis.capture.hangs import KINDS, hang_rows
 from analysis.findings import Result, Status, Witness
 from analysis.report import words
 from analysis.report.trace_model import ClientEvent, LogLine, Logs, Trace
+from harness.contracts import read_document, read_rows
+from harness.contracts.message import MessageId
+from harness.contracts.plan import Plan
+from harness.contracts.rows import EventRow, Manifest, WorkerRow
 from harness.errors import UsageError
 from harness.logs import LogLines, Subject, lines_around
-from harness.rundir import RunDir, read_json, read_jsonl, reading
+from harness.rundir import RunDir, reading
 
 #: Lines of the logs that are shown of a message.
 LOG_LINES = 12
@@ -22,7 +25,6 @@ EVENTS = 8
 EVENT_NEAR_S = 5.0
 _STREAM = re.compile(r"[A-Za-z0-9][\w.-]*-\d+(?![\w-])")
 _OPEN = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
-Row = Mapping[str, Any]
 
 
 def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
@@ -32,9 +34,9 @@ def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
         UsageError: a document of the run is damaged, or a log cannot be read.
     """
     with reading(run):
-        manifest, plan = read_json(run.manifest), read_json(run.plan)
-        events = read_jsonl(run.events)
-        epoch_ns = int(manifest["epoch_ns"])
+        manifest, plan = read_document(run.manifest, Manifest), read_document(run.plan, Plan)
+        events = read_rows(run.events, EventRow)
+        epoch_ns = manifest.epoch_ns
         workers = _workers_of(found, manifest)
         moments = _moments_s(found)
         places = [send.acked_at for send in found.sends] + [stored.place for stored in found.log]
@@ -77,14 +79,10 @@ def logs_of(run: RunDir, witnesses: Sequence[Witness]) -> dict[tuple[str, float]
 
 def _logs_of(run: RunDir, witness: Witness) -> Logs:
     with reading(run):
-        manifest, plan = read_json(run.manifest), read_json(run.plan)
-        epoch_ns = int(manifest["epoch_ns"])
-        instance = witness.message.partition("/")[0]
-        owners = [
-            str(row["name"])
-            for row in manifest.get("workers", ())
-            if str(row.get("instance", "")) == instance or str(row["name"]) in witness.where
-        ]
+        manifest, plan = read_document(run.manifest, Manifest), read_document(run.plan, Plan)
+        epoch_ns = manifest.epoch_ns
+        name = MessageId.parse(witness.message)
+        owners = [row.name for row in manifest.workers if _sent(row, name) or row.name in witness.where]
     subject = Subject(
         moments_ns=[epoch_ns + round(witness.t_s * 1e9)],
         streams=streams_in([witness.where, witness.acked_position], plan),
@@ -125,17 +123,21 @@ def logs_around(run: RunDir, subject: Subject, most: int, epoch_ns: int) -> Logs
     )
 
 
-def streams_in(texts: Sequence[str], plan: Row) -> tuple[str, ...]:
+def streams_in(texts: Sequence[str], plan: Plan) -> tuple[str, ...]:
     """The streams of a plan that texts name: ``orders-3@41203`` names orders-3."""
-    known = {f"{topic['name']}-{i}" for topic in plan["topics"] for i in range(int(topic["partitions"]))}
+    known = set(plan.streams())
     named = (found for text in texts for found in _STREAM.findall(text) if found in known)
     return tuple(dict.fromkeys(named))
 
 
-def _workers_of(found: Trace, manifest: Row) -> tuple[str, ...]:
-    instance = found.message.partition("/")[0]
-    names = [str(row["name"]) for row in manifest.get("workers", ()) if str(row.get("instance")) == instance]
+def _workers_of(found: Trace, manifest: Manifest) -> tuple[str, ...]:
+    name = MessageId.parse(found.message)
+    names = [row.name for row in manifest.workers if _sent(row, name)]
     return tuple(dict.fromkeys([*names, *(delivery.consumer for delivery in found.deliveries)]))
+
+
+def _sent(worker: WorkerRow, name: MessageId | None) -> bool:
+    return name is not None and worker.instance == name.instance
 
 
 def _moments_s(found: Trace) -> list[float]:
@@ -149,20 +151,19 @@ def _moments_s(found: Trace) -> list[float]:
 
 
 def _events(
-    rows: Sequence[Row], workers: Sequence[str], moments: Sequence[float], epoch_ns: int
+    rows: Sequence[EventRow], workers: Sequence[str], moments: Sequence[float], epoch_ns: int
 ) -> tuple[ClientEvent, ...]:
     """The events nearest to the message, in order of time."""
 
     def near() -> Iterator[tuple[float, ClientEvent]]:
         for row in rows:
-            if row.get("worker") not in workers or row.get("kind") in KINDS or "t_ns" not in row:
+            if row.worker not in workers or row.kind in KINDS:
                 continue
-            t_s = (int(row["t_ns"]) - epoch_ns) / 1e9
+            t_s = (row.t_ns - epoch_ns) / 1e9
             away_s = min((abs(t_s - moment) for moment in moments), default=EVENT_NEAR_S + 1)
             if away_s <= EVENT_NEAR_S:
-                text = words.plain(str(row.get("text", "")))
-                worker, kind = str(row["worker"]), words.plain(str(row.get("kind", "")))
-                yield away_s, ClientEvent(t_s=t_s, worker=worker, kind=kind, text=text)
+                text, kind = words.plain(row.text), words.plain(row.kind)
+                yield away_s, ClientEvent(t_s=t_s, worker=row.worker, kind=kind, text=text)
 
     nearest = sorted(near(), key=lambda found: found[0])[:EVENTS]
     return tuple(sorted((event for _, event in nearest), key=lambda event: event.t_s))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +17,9 @@ from analysis.capture.context_files import load_context
 from analysis.capture.left_out import LeftOut
 from analysis.kernels.changes import Ints
 from analysis.report import words
+from harness.contracts import read_document
+from harness.contracts.plan import Plan
+from harness.contracts.rows import Manifest
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord, read_faults
 from harness.rundir import RunDir, read_json, reading
@@ -27,23 +29,6 @@ EXAMPLES = (
     "a message is INSTANCE/LANE/SEQ as in 1/3/88121, or a place TOPIC-PARTITION@OFFSET as in orders-3@41203, "
     "on Pulsar @LEDGER:ENTRY[:INDEX]"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Lanes:
-    """Lanes ``first .. first + count - 1`` of a topic; lane ``first + i`` is in ``buckets[i % len]``."""
-
-    topic: str
-    first: int
-    count: int
-    buckets: tuple[int, ...]
-
-    @classmethod
-    def of(cls, group: Row) -> _Lanes:
-        buckets = tuple(int(bucket) for bucket in group["buckets"])
-        if not buckets:
-            raise ValueError(f"the lanes of {group['topic']} have no bucket")
-        return cls(str(group["topic"]), int(group["first"]), int(group["count"]), buckets)
 
 
 class SealedTables:
@@ -62,9 +47,10 @@ class SealedTables:
     def __init__(self, run: RunDir) -> None:
         self.context: Context = load_context(run)
         with reading(run):
-            plan = read_json(run.plan)
-            self._lanes = [_Lanes.of(group) for group in plan["lane_groups"]]
-            self.wall_ms = _wall_ms(read_json(run.manifest))
+            self._lanes = read_document(run.plan, Plan).lane_groups
+            if not all(lanes.buckets for lanes in self._lanes):
+                raise ValueError("lanes without a bucket in plan.json")
+            self.wall_ms = _wall_ms(read_document(run.manifest, Manifest))
             self.faults: list[FaultRecord] = read_faults(run.faults)
             self.classes = _classes(read_json(run.result)) if run.result.exists() else {}
             capture = Capture.find(run) if run.seal_report.exists() else None
@@ -131,7 +117,7 @@ class SealedTables:
     def bucket_of_lane(self, lane: int) -> int:
         for lanes in self._lanes:
             if lanes.first <= lane < lanes.first + lanes.count:
-                return lanes.buckets[(lane - lanes.first) % len(lanes.buckets)]
+                return lanes.bucket(lane)
         last = max((lanes.first + lanes.count for lanes in self._lanes), default=0) - 1
         raise UsageError(f"this run has no lane {lane}: its lanes are 0..{last}", hint=EXAMPLES)
 
@@ -165,8 +151,8 @@ def _classes(result: Row) -> dict[str, tuple[str, ...]]:
     return {message: tuple(names) for message, names in found.items()}
 
 
-def _wall_ms(manifest: Row) -> float | None:
+def _wall_ms(manifest: Manifest) -> float | None:
     try:
-        return datetime.fromisoformat(str(manifest["epoch_wall"])).timestamp() * 1000
-    except (KeyError, ValueError):
+        return datetime.fromisoformat(manifest.epoch_wall).timestamp() * 1000
+    except ValueError:
         return None

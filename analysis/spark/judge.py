@@ -29,8 +29,11 @@ from analysis.spark.task import SCHEMA, SECOND_PASS, Task, judge_batches
 from analysis.verdict.hits_file import write_hits
 from analysis.verdict.left_out import beside_what_was_judged
 from analysis.verdict.result import RunFiles, grid_of, result_of, trusted
+from harness.contracts import read_document, read_rows
+from harness.contracts.plan import Plan
+from harness.contracts.rows import Bounds, EventRow, Manifest, MetricRow
 from harness.faultlog import read_faults
-from harness.rundir import RunDir, read_json, read_jsonl, reading
+from harness.rundir import RunDir, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,12 +142,12 @@ def read_files(run: RunDir) -> RunFiles:
         UsageError: one is missing or is not JSON.
     """
     return RunFiles(
-        manifest=read_json(run.manifest),
-        plan=read_json(run.plan),
-        bounds=read_jsonl(run.log_bounds),
+        manifest=read_document(run.manifest, Manifest),
+        plan=read_document(run.plan, Plan),
+        bounds=read_rows(run.log_bounds, Bounds),
         faults=read_faults(run.faults),
-        metrics=read_jsonl(run.metrics),
-        events=read_jsonl(run.events),
+        metrics=read_rows(run.metrics, MetricRow),
+        events=read_rows(run.events, EventRow),
     )
 
 

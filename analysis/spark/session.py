@@ -38,7 +38,10 @@ DRIVER_MEMORY = "1g"  # rows stay in the Python workers; the JVM only schedules 
 _LOG_LINES = 6
 _MASTER_ANSWERS_S = 5.0  # Spark itself would try for a minute
 _ROOT = Path(__file__).resolve().parents[2]
-_SHIPPED = tuple(f"harness/{name}.py" for name in ("__init__", "errors", "faultlog", "records", "rundir"))
+_SHIPPED = (
+    *(f"harness/{name}.py" for name in ("__init__", "errors", "faultlog", "records", "rundir")),
+    *(f"harness/contracts/{name}.py" for name in ("__init__", "rows", "seal", "message")),
+)
 
 #: A JVM that schedules a few dozen tasks and exits: neither big heaps nor hot code to optimise for.
 _JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

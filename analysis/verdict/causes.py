@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from analysis.capture.context import SETTLE_NS, Context, FaultWindow
-from analysis.capture.terms import Term
 from analysis.findings import Cause, MovedBy
 from analysis.kernels.cause import REPEATED
 from analysis.kernels.changes import Because
 from analysis.kernels.labels import place_text
 from analysis.kernels.partial import Episode, RawCause
+from harness.contracts.rows import Leadership
 
 
 def is_explained(episode: Episode) -> bool:
@@ -29,9 +29,9 @@ class _Change:
     """The terms of a `RawCause`. ``deposed``: the one that followed ``term``, whether it wrote or not."""
 
     stream: str
-    term: Term
-    next: Term
-    deposed: Term
+    term: Leadership
+    next: Leadership
+    deposed: Leadership
 
 
 class CauseWords:
@@ -87,9 +87,9 @@ class CauseWords:
             stream=stream,
             places=_places(raw) if has_places else "",
             leader=change.term.leader or "",
-            term=change.term.number if self._context.term else None,
+            term=change.term.term if self._context.term else None,
             next_leader=change.next.leader or "",
-            next_term=change.next.number if self._context.term else None,
+            next_term=change.next.term if self._context.term else None,
             next_first="" if change.next.first is None else str(change.next.first),
             changed_s=round(self._context.seconds(change.deposed.t_ns), 3) if change.deposed.t_ns else None,
             moved_by=moved_by,
@@ -140,14 +140,14 @@ class CauseWords:
         entries = change.term.entries
         return "after it" if entries is None else f"after {entries} entries of {self._numbered(change.term)}"
 
-    def _led(self, term: Term) -> str:
+    def _led(self, term: Leadership) -> str:
         """``kafka-3 in epoch 4``."""
         return f"{term.leader} in {self._numbered(term)}"
 
-    def _numbered(self, term: Term) -> str:
-        return f"{self._context.term} {term.number}"
+    def _numbered(self, term: Leadership) -> str:
+        return f"{self._context.term} {term.term}"
 
-    def _clock(self, term: Term) -> str:
+    def _clock(self, term: Leadership) -> str:
         late = f" (seen up to {term.late_ns / 1e9:.1f} s late)" if term.late_ns else ""
         return f"{self._context.seconds(term.t_ns):.1f} s{late}"
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+
+from harness.contracts.rows import MetricRow
 
 #: With more than this share of the cores taken by others, they are what to end.
 _OTHERS_SHARE = 0.15
 #: With more than this share of the cores busy, there was nothing left.
 _BUSY_SHARE = 0.9
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +47,29 @@ class CpuUse:
         return "some were idle, so it was not for lack of CPU"
 
 
-def cpu_use(metrics: Sequence[Row], start_ns: int, end_ns: int) -> CpuUse | None:
+def cpu_use(metrics: Sequence[MetricRow], start_ns: int, end_ns: int) -> CpuUse | None:
     """Between two times; None where nobody recorded the machine's, as in captures of before."""
-    rows = [row for row in metrics if start_ns <= int(row.get("t_ns", 0)) <= end_ns]
-    machine = [row for row in rows if "busy_s" in row]
+    rows = [row for row in metrics if start_ns <= row.t_ns <= end_ns]
+    machine = [row for row in rows if row.busy_s is not None]
     if len(machine) < 2:
         return None
     first, last = machine[0], machine[-1]
-    length_s = max((int(last["t_ns"]) - int(first["t_ns"])) / 1e9, 1e-9)
-    busy, stolen, own = (
-        (float(last[key]) - float(first[key])) / length_s for key in ("busy_s", "stolen_s", "own_s")
-    )
+    length_s = max((last.t_ns - first.t_ns) / 1e9, 1e-9)
+    busy = ((last.busy_s or 0.0) - (first.busy_s or 0.0)) / length_s
+    stolen, own = (last.stolen_s - first.stolen_s) / length_s, (last.own_s - first.own_s) / length_s
     used = {role: _used_s(rows, role) for role in ("worker", "node")}
     clients = (used["worker"] or 0.0) / length_s
     brokers = None if used["node"] is None else used["node"] / length_s
     others = max(busy - clients - (brokers or 0.0) - own, 0.0)
-    return CpuUse(int(last["cores"]), clients, brokers, own, others, stolen)
+    return CpuUse(last.cores, clients, brokers, own, others, stolen)
 
 
-def _used_s(rows: Sequence[Row], role: str) -> float | None:
+def _used_s(rows: Sequence[MetricRow], role: str) -> float | None:
     """CPU seconds of all processes of a role; one that starts again counts from nothing again."""
     samples: dict[str, list[float]] = {}
     for row in rows:
-        if role in row and "cpu_s" in row:
-            samples.setdefault(str(row[role]), []).append(float(row["cpu_s"]))
+        if (name := getattr(row, role)) and row.cpu_s is not None:
+            samples.setdefault(name, []).append(row.cpu_s)
     if not samples:
         return None
     steps = [(before, after) for own in samples.values() for before, after in pairwise(own)]

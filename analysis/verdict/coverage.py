@@ -17,6 +17,8 @@ from analysis.findings import Finding, Status
 from analysis.series import Grid, Series
 from analysis.verdict.cores import CpuUse
 from analysis.verdict.rate import Rate
+from harness.contracts.plan import Plan
+from harness.contracts.rows import Bounds, Manifest, WorkerRow
 from harness.faultlog import FaultRecord
 
 #: Where some stream is out nearly always, the streams must at least be up this share of their time.
@@ -44,10 +46,10 @@ class Check:
 class RunFacts:
     """Everything the checks look at."""
 
-    manifest: Mapping[str, Any]
-    plan: Mapping[str, Any]
+    manifest: Manifest
+    plan: Plan
     faults: Sequence[FaultRecord]
-    bounds: Sequence[Mapping[str, Any]]  # log_bounds.jsonl
+    bounds: Sequence[Bounds]  # log_bounds.jsonl
     streams: Sequence[str]  # every stream of the plan
     series: Series
     grid: Grid
@@ -86,21 +88,18 @@ def coverage(facts: RunFacts) -> list[Check]:
 
 def _of_import(facts: RunFacts, name: str, make: Callable[[RunFacts], Check | None]) -> Check | None:
     """The check, or what an import says in its place: nobody watched while it was recorded."""
-    stated = facts.manifest.get("checks") or {}
+    stated = facts.manifest.checks
     if name not in stated:
         return make(facts)
     if name == "capture" and facts.missing:  # of the files that the import has become
         return make(facts)
-    return Check(name, bool(stated[name]["ok"]), str(stated[name]["text"])) if stated[name] else None
+    said = stated[name]
+    return Check(name, said.ok, said.text) if said else None
 
 
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_NAMES_SHOWN])
     return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
-
-
-def _problems(facts: RunFacts, kind: str) -> list[str]:
-    return [str(p["text"]) for p in facts.manifest.get("problems", ()) if p.get("kind") == kind]
 
 
 def _analysis(facts: RunFacts) -> Check:
@@ -110,7 +109,7 @@ def _analysis(facts: RunFacts) -> Check:
 
 
 def _run(facts: RunFacts) -> Check:
-    status = facts.manifest.get("status", "complete")
+    status = facts.manifest.status
     if status == "interrupted":
         return _cut(facts)
     text = {
@@ -122,23 +121,23 @@ def _run(facts: RunFacts) -> Check:
 
 def _cut(facts: RunFacts) -> Check:
     """One whose load was cut short is whole but for the load that it lacks."""
-    ended = {str(p["name"]): int(p.get("end_ns") or 0) for p in facts.manifest.get("phases") or ()}
+    ended = {phase.name: phase.end_ns for phase in facts.manifest.phases}
     if "audit" not in ended:
         return Check("run", False, "the run was interrupted before its audit")
-    loaded_s = max(0, ended.get("load", 0) - int(facts.manifest.get("epoch_ns") or 0)) / 1e9
-    text = f"the load was stopped after {loaded_s:.1f} s of {float(facts.plan.get('load_s', 0.0)):.1f} s"
+    loaded_s = max(0, ended.get("load", 0) - facts.manifest.epoch_ns) / 1e9
+    text = f"the load was stopped after {loaded_s:.1f} s of {facts.plan.load_s:.1f} s"
     return Check("run", False, f"{text}; the rest was not tested")
 
 
 def _capture(facts: RunFacts) -> Check:
-    workers = facts.manifest.get("workers", ())
+    workers = facts.manifest.workers
     gone = [
-        str(w["name"]) + (f" (exit code {w['exit_code']})" if w.get("exit_code") is not None else "")
+        w.name + (f" (exit code {w.exit_code})" if w.exit_code is not None else "")
         for w in workers
         if not _is_recorded(w)
     ]
-    killed = [str(w["name"]) for w in workers if w.get("killed")]
-    hung = [str(w["name"]) for w in workers if w.get("hung") and not w.get("done")]
+    killed = [w.name for w in workers if w.killed]
+    hung = [w.name for w in workers if w.hung and not w.done]
     if facts.missing:
         return Check("capture", False, f"records are missing: {_some(facts.missing)}")
     if gone:
@@ -150,9 +149,9 @@ def _capture(facts: RunFacts) -> Check:
     return Check("capture", True, f"{len(workers)} workers recorded everything{ended}")
 
 
-def _is_recorded(worker: Mapping[str, Any]) -> bool:
+def _is_recorded(worker: WorkerRow) -> bool:
     """Every row is there: it said so, or the run itself ended it."""
-    return bool(worker.get("done") or worker.get("hung") or worker.get("killed"))
+    return worker.done or worker.hung or worker.killed
 
 
 def _traffic(facts: RunFacts) -> Check:
@@ -166,7 +165,7 @@ def _traffic(facts: RunFacts) -> Check:
 
 def _faults(facts: RunFacts) -> Check | None:
     """A planned set of faults of which none took effect during traffic shows nothing."""
-    if not facts.plan.get("faults"):
+    if not facts.plan.faults:
         return None
     injected = [f for f in facts.faults if f.inject_ns is not None]
     effective = [f for f in injected if f.effective]
@@ -176,7 +175,7 @@ def _faults(facts: RunFacts) -> Check | None:
         tail = f"; without effect: {_some(vacuous)}" if vacuous else ""
         return Check("faults", True, f"{len(hit)} of {len(injected)} injected faults hit live traffic{tail}")
     if not injected:
-        never_ended = facts.manifest.get("status") == "running"
+        never_ended = facts.manifest.status == "running"
         untold = "the run ended before" if never_ended else "faults.jsonl tells of none"
         why = _some(sorted({f.skipped for f in facts.faults if f.skipped})) or untold
         return Check("faults", False, f"no planned fault was injected: {why}")
@@ -198,7 +197,7 @@ def _during_traffic(fault: FaultRecord, facts: RunFacts) -> bool:
 
 
 def _rate(facts: RunFacts) -> Check:
-    rate, wanted = facts.rate, float(facts.plan.get("rate_ratio", 0.0))
+    rate, wanted = facts.rate, facts.plan.rate_ratio
     if rate.is_measured:
         return _measured_rate(rate)
     if not rate.target_per_s:
@@ -247,7 +246,7 @@ def _measured_rate(rate: Rate) -> Check:
 def _rate_without_calm(facts: RunFacts) -> Check:
     """Some stream was nearly always out. Then what was due in outages counts too, or, where most streams were
     up, the time of all of them together."""
-    rate, wanted = facts.rate, float(facts.plan.get("rate_ratio", 0.0))
+    rate, wanted = facts.rate, facts.plan.rate_ratio
     whole = rate.achieved_per_s / rate.target_per_s
     if whole >= wanted:
         text = f"{rate.achieved_per_s:,.0f}/s, {whole:.1%} of {rate.target_per_s:,.0f}/s, outages included"
@@ -272,7 +271,7 @@ def generator_problems(facts: RunFacts) -> list[str]:
         for worker, late_ns in sorted(facts.lateness_ns.items(), key=lambda item: -item[1])
         if late_ns >= SATURATED_NS
     ]
-    return [*late, *_problems(facts, "saturated")]
+    return [*late, *facts.manifest.problems_of("saturated")]
 
 
 def _generator(facts: RunFacts) -> Check:
@@ -284,24 +283,24 @@ def _generator(facts: RunFacts) -> Check:
     return Check("generator", True, "the load generator kept up")
 
 
-def _reached(facts: RunFacts, what: str) -> bool:
+def _reached(facts: RunFacts, said: bool | None) -> bool:
     """A complete run must say so; one that was cut off before it could has its reason already."""
-    return bool(facts.manifest.get(what, facts.manifest.get("status") != "complete"))
+    return facts.manifest.status != "complete" if said is None else said
 
 
 def _readiness(facts: RunFacts) -> Check:
-    if _reached(facts, "readiness_restored"):
+    if _reached(facts, facts.manifest.readiness_restored):
         return Check("readiness", True, "the cluster was whole again before the drain")
     return Check(
         "readiness",
         False,
-        f"the cluster did not recover: {_some(_problems(facts, 'recovery')) or 'no reason kept'}",
+        f"the cluster did not recover: {_some(facts.manifest.problems_of('recovery')) or 'no reason kept'}",
     )
 
 
 def _drain(facts: RunFacts) -> Check:
-    if not _reached(facts, "drained"):
-        problems = _some(_problems(facts, "drain"))
+    if not _reached(facts, facts.manifest.drained):
+        problems = _some(facts.manifest.problems_of("drain"))
         return Check("drain", False, f"drain incomplete: {problems or 'deadline passed'}")
     if waiting := _undecided(facts):
         text = f"{waiting:,} sends were open when the drain ended, and not past their deadline yet"
@@ -312,25 +311,21 @@ def _drain(facts: RunFacts) -> Check:
 def _undecided(facts: RunFacts) -> int:
     """Sends without an outcome that were not open for long enough to be a hang, of producers that a drain was
     waited for."""
-    workers = facts.manifest.get("workers", ())
+    workers = facts.manifest.workers
     if not all(map(_is_recorded, workers)):
         return 0  # died: the check of the capture tells
-    if not all(p.get("call_deadline_s") for p in facts.plan.get("producers", ())):
+    if not all(p.call_deadline_s for p in facts.plan.producers):
         return 0  # imported: nobody knows how long its clients may take
     hanging = sum(f.split.get("never completed", 0) for f in facts.findings if f.cls == "hang")
-    ended = sum(int(w.get("open_sends") or 0) for w in workers)  # by a fault: nobody waited for them
+    ended = sum(w.open_sends for w in workers)  # by a fault: nobody waited for them
     return max(0, facts.series.totals.get("open", 0) - hanging - ended)
 
 
 def _audit(facts: RunFacts) -> Check:
     """Every stream read to the end that was fixed after the producers were gone."""
-    read = {str(b["stream"]): b for b in facts.bounds}
+    read = {b.stream: b for b in facts.bounds}
     unread = [s for s in facts.streams if s not in read]
-    short = [
-        f"{s} at {b['read_to']} of {b['end']} ({b.get('why', '')})"
-        for s, b in read.items()
-        if int(b["read_to"]) < int(b["end"])
-    ]
+    short = [f"{s} at {b.read_to} of {b.end} ({b.why})" for s, b in read.items() if b.read_to < b.end]
     unknown = f"; {facts.acked_unread:,} acknowledged messages not read" if facts.acked_unread else ""
     if not read and facts.streams:
         return Check(

@@ -19,6 +19,7 @@ from analysis.kernels.hits import unmet_names
 from analysis.kernels.partial import Episode
 from analysis.verdict.attribution import LEAD_NS
 from analysis.verdict.merge import judged_status
+from harness.contracts.message import MessageId
 from harness.errors import UsageError
 
 SUFFIX: Final = ".parquet"
@@ -156,7 +157,7 @@ def _status(hits: ClassHits, columns: Mapping[str, Array], context: Context) -> 
 
 def _messages(columns: Mapping[str, Array], is_message: Array) -> pa.Array:
     rows = zip(*(columns[name].tolist() for name in ("instance", "lane", "seq", "attempt")), strict=True)
-    texts = [f"{i}/{lane}/{seq}" + (f".{attempt}" if attempt else "") for i, lane, seq, attempt in rows]
+    texts = [MessageId.witness(*row) for row in rows]
     return pa.array(texts, pa.string(), mask=~is_message)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.capture.lives import absences_ns
+from harness.contracts.plan import Plan
+from harness.contracts.rows import WorkerRow
 
 Times = npt.NDArray[np.int64]
 
@@ -66,13 +67,13 @@ class Intended:
         return np.diff(self.due_by(borders_ns))
 
 
-def absences_of(plan: Any, workers: Sequence[Mapping[str, Any]], zero_ns: int, end_ns: int) -> list[Absence]:
+def absences_of(plan: Plan, workers: Sequence[WorkerRow], zero_ns: int, end_ns: int) -> list[Absence]:
     """What was asked for of producers between their lives. ``workers``: of the manifest."""
     return [
         (
             Intended(
-                float(client.get("rate_per_s") or 0.0),
-                client.get("profile") or plan.get("profile") or (),
+                client.rate_per_s,
+                client.profile or plan.profile,
                 zero_ns=zero_ns,
                 end_ns=end_ns,
             ),
@@ -83,14 +84,14 @@ def absences_of(plan: Any, workers: Sequence[Mapping[str, Any]], zero_ns: int, e
     ]
 
 
-def intended_of(plan: Any, zero_ns: int, end_ns: int, absences: Sequence[Absence] = ()) -> Intended:
+def intended_of(plan: Plan, zero_ns: int, end_ns: int, absences: Sequence[Absence] = ()) -> Intended:
     """What the plan of a run asks for; of an import it may have no profile."""
     return Intended(
-        float(plan["rate_per_s"]),
-        plan.get("profile") or (),
+        plan.rate_per_s,
+        plan.profile,
         zero_ns=zero_ns,
         end_ns=end_ns,
-        warm_up_s=float(plan["warm_up_s"]),
+        warm_up_s=plan.warm_up_s,
         absences=absences,
     )
 

@@ -11,14 +11,14 @@ acknowledged in all is held against the target for the share of time that the st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.series import Grid, Series
 from analysis.verdict.intended import Absence, Intended
+from harness.contracts.plan import RateChoice
 
 #: With less of the load outside outages than this, the rate cannot be judged.
 MIN_CALM_SHARE = 0.1
@@ -102,7 +102,7 @@ def rate_of(
     target_per_s: float,
     *,
     streams: int = 1,
-    choice: Mapping[str, Any] | None = None,
+    choice: RateChoice | None = None,
     profile: Sequence[Sequence[float]] = (),
     absences: Sequence[Absence] = (),
 ) -> Rate:
@@ -145,8 +145,8 @@ def rate_of(
         ratio=min(calm_ok / calm_due, 1.0) if calm_due else None,
         up_share=up_share,
         up_ratio=min(load_ok / up_target, 1.0) if up_target else None,
-        at_most_per_s=float((choice or {}).get("at_most_per_s", 0.0)) * wanted.mean_share,
-        at_least_per_s=float((choice or {}).get("at_least_per_s", 0.0)) * wanted.mean_share,
+        at_most_per_s=choice.at_most_per_s * wanted.mean_share if choice else 0.0,
+        at_least_per_s=choice.at_least_per_s * wanted.mean_share if choice else 0.0,
         calm_target_per_s=calm_due / calm_s if calm_s else 0.0,
         peak_per_s=wanted.peak_per_s if profile else 0.0,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ from analysis.verdict.thresholds import thresholds
 from analysis.verdict.untested import untested
 from analysis.verdict.usage import usage_of
 from analysis.verdict.verdict import EXIT, decide
+from harness.contracts.plan import Plan
+from harness.contracts.rows import Bounds, EventRow, Manifest, MetricRow
 from harness.errors import Exit
 from harness.faultlog import FaultRecord, missing_rows
 
@@ -42,25 +44,21 @@ _LOOKED_UP = ("info_stored", "info_not_stored")  # only the log tells
 class RunFiles:
     """The small files of a run, read."""
 
-    manifest: Mapping[str, Any]
-    plan: Mapping[str, Any]
-    bounds: Sequence[Mapping[str, Any]]
+    manifest: Manifest
+    plan: Plan
+    bounds: Sequence[Bounds]
     faults: Sequence[FaultRecord]
-    metrics: Sequence[Mapping[str, Any]] = ()
-    events: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def phases(self) -> Sequence[Mapping[str, Any]]:
-        return self.manifest.get("phases") or ()
+    metrics: Sequence[MetricRow] = ()
+    events: Sequence[EventRow] = ()
 
     def missing_faults(self) -> list[str]:
         """What faults.jsonl lacks of what was planned, in sentences."""
-        is_complete = self.manifest.get("status") == "complete"
-        return missing_rows(self.faults, len(self.plan.get("faults") or ()), is_complete=is_complete)
+        is_complete = self.manifest.status == "complete"
+        return missing_rows(self.faults, len(self.plan.faults), is_complete=is_complete)
 
     def load_end_ns(self, context: Context) -> int:
         """When messages stopped being due: as planned, or earlier if the load was cut short."""
-        ends = [int(p["end_ns"]) for p in self.phases if p["name"] == "load" and p.get("end_ns")]
+        ends = [p.end_ns for p in self.manifest.phases if p.name == "load" and p.end_ns]
         return min([context.load_end_ns, *ends])
 
     def lateness_ns(self, context: Context) -> dict[str, int]:
@@ -71,16 +69,17 @@ class RunFiles:
         """
         seconds: dict[str, list[int]] = {}
         for row in self.metrics:
-            if "late_max_ns" in row and context.epoch_ns <= int(row["t_ns"]) <= self.load_end_ns(context):
-                seconds.setdefault(str(row.get("worker", "")), []).append(int(row["late_max_ns"]))
+            if row.late_max_ns is not None and context.epoch_ns <= row.t_ns <= self.load_end_ns(context):
+                seconds.setdefault(row.worker, []).append(row.late_max_ns)
         return {name: sorted(late)[int(0.9 * (len(late) - 1))] for name, late in seconds.items()}
 
 
 def grid_of(files: RunFiles, context: Context) -> Grid:
     """From warm-up to the end of the drain; what is later falls into the last step."""
     zero = context.epoch_ns
-    warm_up = [int(p["start_ns"]) for p in files.phases if p["name"] == "warm-up" and p.get("start_ns")]
-    over = [int(p["end_ns"]) for p in files.phases if p["name"] != "audit" and p.get("end_ns")]
+    phases = files.manifest.phases
+    warm_up = [p.start_ns for p in phases if p.name == "warm-up" and p.start_ns]
+    over = [p.end_ns for p in phases if p.name != "audit" and p.end_ns]
     return Grid.over(min([zero, *warm_up]), max([context.load_end_ns, zero, *over]), zero)
 
 
@@ -100,15 +99,14 @@ def result_of(
     reports = trusted(reports, capture)
     series = Series.merged([r.series for r in reports if r.series], grid)
     load_end_ns = files.load_end_ns(context)
-    target, choice = float(files.plan["rate_per_s"]), files.plan.get("rate_choice")
     rate = rate_of(
         series,
         grid,
         load_end_ns,
-        target,
+        files.plan.rate_per_s,
         streams=len(context.streams),
-        choice=choice,
-        profile=files.plan.get("profile") or (),
+        choice=files.plan.rate_choice,
+        profile=files.plan.profile,
         absences=_absences(files, grid, load_end_ns),
     )
     findings = _findings(files, context, load_end_ns, reports)
@@ -157,12 +155,12 @@ def _assembled(
     verdict, reasons = decide(findings, checks, limits)
     counts = _summed(r.partial.counts for r in reports if r.partial)
     not_tested = untested(context, counts, {finding.cls for finding in findings if finding.count})
-    applied = [str(p["text"]) for p in files.manifest.get("problems", ()) if p.get("kind") == "not-healed"]
+    applied = files.manifest.problems_of("not-healed")
     return Result(
         run_id=context.run_id,
-        scenario=str(files.plan["scenario"]),
-        variant=str(files.plan["variant"]),
-        seed=int(files.plan["seed"]),
+        scenario=files.plan.scenario,
+        variant=files.plan.variant,
+        seed=files.plan.seed,
         verdict=verdict,
         exit_code=int(Exit.NOT_HEALED if applied else EXIT[verdict]),
         reasons=[f"a fault could not be healed: {text}" for text in applied] + reasons,
@@ -180,12 +178,14 @@ def _assembled(
         thresholds=limits,
         rows=rows | {"log_probes": counts.get("log_probes", 0)},
         usage=usage_of(files.metrics, context.epoch_ns),
-        exposure=exposure_of((r.partial.counts for r in reports if r.partial), files.faults, files.manifest),
+        exposure=exposure_of(
+            (r.partial.counts for r in reports if r.partial), files.faults, files.manifest.workers
+        ),
         duration_s=_durations_s(files) | {"judging": round(judging_s, 3)},
         environment=_environment(files.manifest) | producers_of(files.plan, files.manifest),
-        command=str(files.manifest.get("command", "")),
-        about=str(files.plan.get("about", "")),
-        started=str(files.manifest.get("epoch_wall", "")),
+        command=files.manifest.command,
+        about=files.plan.about,
+        started=files.manifest.epoch_wall,
     )
 
 
@@ -193,7 +193,7 @@ def _findings(
     files: RunFiles, context: Context, load_end_ns: int, reports: Sequence[BucketReport]
 ) -> list[Finding]:
     end_ns = max([load_end_ns, *(f.end_ns for f in context.faults)])
-    return findings_of(_episodes(reports), context, Span(context.epoch_ns, end_ns), int(files.plan["seed"]))
+    return findings_of(_episodes(reports), context, Span(context.epoch_ns, end_ns), files.plan.seed)
 
 
 def _episodes(reports: Sequence[BucketReport]) -> list[Episode]:
@@ -246,12 +246,12 @@ def _timeline(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> 
 
 
 def _absences(files: RunFiles, grid: Grid, load_end_ns: int) -> list[Absence]:
-    return absences_of(files.plan, files.manifest.get("workers") or (), grid.zero_ns, load_end_ns)
+    return absences_of(files.plan, files.manifest.workers, grid.zero_ns, load_end_ns)
 
 
 def _intended(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> list[int]:
     """Messages the plan wanted in each step, offered or not; without a rate, those that were sent."""
-    if not files.plan["rate_per_s"]:
+    if not files.plan.rate_per_s:
         return [int(n) for n in series.due]
     borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
     intended = intended_of(files.plan, grid.zero_ns, load_end_ns, _absences(files, grid, load_end_ns))
@@ -260,13 +260,8 @@ def _intended(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> 
 
 
 def _durations_s(files: RunFiles) -> dict[str, float]:
-    return {
-        str(p["name"]): round((int(p["end_ns"]) - int(p["start_ns"])) / 1e9, 3)
-        for p in files.phases
-        if p.get("end_ns")
-    }
+    return {p.name: round((p.end_ns - p.start_ns) / 1e9, 3) for p in files.manifest.phases if p.end_ns}
 
 
-def _environment(manifest: Mapping[str, Any]) -> dict[str, str]:
-    parts = {**(manifest.get("versions") or {}), **(manifest.get("machine") or {})}
-    return {str(name): str(value) for name, value in parts.items()}
+def _environment(manifest: Manifest) -> dict[str, str]:
+    return {name: str(value) for name, value in {**manifest.versions, **manifest.machine}.items()}

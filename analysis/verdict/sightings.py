@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from harness.rundir import RunDir, read_json, read_jsonl
+from analysis.capture.hangs import KINDS
+from harness.contracts import read_document, read_rows
+from harness.contracts.rows import EventRow, Manifest, NameRow
+from harness.rundir import RunDir
 
-#: Events of workers that wait for something that does not come, with the call in which they do.
-_WAITING = ("hang", "stall", "stuck")
 _LOG = "stderr.log"
 
 
@@ -35,37 +35,32 @@ def look_for(run: RunDir, text: str) -> Sighting:
     Raises:
         UsageError: a file of the run is damaged.
     """
-    workers = [row for row in read_json(run.manifest).get("workers", ()) if row.get("role") != "audit"]
+    workers = [row for row in read_document(run.manifest, Manifest).workers if row.role != "audit"]
     lacking: list[str] = []
-    events = [row for row in read_jsonl(run.events) if row.get("kind") in (*_WAITING, "client-died")]
+    events = [row for row in read_rows(run.events, EventRow) if row.kind in (*KINDS, "client-died")]
     for where, said in (*_in_events(events, lacking), *_in_errors(run, lacking)):
         if text in said:
             return Sighting(where)
     for worker in workers:
-        name = str(worker["name"])
-        path = run.worker(name) / _LOG
-        if line := _line_with(path, text, lacking, name):
-            return Sighting(f"{name} logged: {line}")
+        if line := _line_with(run.worker(worker.name) / _LOG, text, lacking, worker.name):
+            return Sighting(f"{worker.name} logged: {line}")
     return Sighting(unread="; ".join(dict.fromkeys(lacking)))
 
 
-def _in_events(rows: list[dict[str, Any]], lacking: list[str]) -> Iterator[tuple[str, str]]:
+def _in_events(rows: list[EventRow], lacking: list[str]) -> Iterator[tuple[str, str]]:
     for row in rows:
-        name, call = str(row.get("worker", "")), str(row.get("where", ""))
-        said = [str(row.get(key, "")) for key in ("where", "thread", "text", "why")]
-        stack = row.get("stack", "")
-        said += map(str, stack) if isinstance(stack, list) else [str(stack)]
-        yield f"{name} waits in {call}" if call else f"{name}: {row.get('text', '')}", "\n".join(said)
-        if row["kind"] in _WAITING and not stack:
-            lacking.append(f"no stacks of {name} were to be had")
+        where = f"{row.worker} waits in {row.where}" if row.where else f"{row.worker}: {row.text}"
+        yield where, "\n".join((row.where, row.thread, row.text, row.why, *row.frames))
+        if row.kind in KINDS and not row.frames:
+            lacking.append(f"no stacks of {row.worker} were to be had")
 
 
 def _in_errors(run: RunDir, lacking: list[str]) -> Iterator[tuple[str, str]]:
     if not run.names.exists():
         lacking.append("the errors of the clients are not sealed")
-    for row in read_jsonl(run.names):
-        if row.get("kind") == "error":
-            yield f"an error of a send: {row.get('text', '')}", str(row.get("text", ""))
+    for row in read_rows(run.names, NameRow):
+        if row.kind == "error":
+            yield f"an error of a send: {row.text}", row.text
 
 
 def _line_with(path: Path, text: str, lacking: list[str], name: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from analysis.capture.context import Context
 from analysis.capture.hangs import hang_rows, noticed
@@ -17,14 +16,14 @@ from analysis.findings import HangRow, Status
 from analysis.kernels.labels import count_of
 from analysis.kernels.partial import Episode
 from analysis.verdict.merge import judged_status
+from harness.contracts.rows import EventRow
 
-Row = Mapping[str, Any]
 _CLASSES = ("stall", "backlog-stuck", "hang")
 _MEANS = {Status.VIOLATION: "a violation", Status.SUSPECT: "only suspected", Status.PERMITTED: "permitted"}
 
 
 def judged_hangs(
-    events: Sequence[Row], context: Context, episodes: Iterable[Episode], untested: Mapping[str, str]
+    events: Sequence[EventRow], context: Context, episodes: Iterable[Episode], untested: Mapping[str, str]
 ) -> list[HangRow]:
     """The rows of `hang_rows`, stalls with ``judged``.
 
@@ -39,8 +38,10 @@ def judged_hangs(
     ]
 
 
-def _judged(row: Row, context: Context, found: Mapping[int, Episode], untested: Mapping[str, str]) -> str:
-    session = int(row.get("session", 0))
+def _judged(
+    row: EventRow, context: Context, found: Mapping[int, Episode], untested: Mapping[str, str]
+) -> str:
+    session = row.session
     if episode := found.get(session):
         status, _ = judged_status(episode, context)
         return f"judged as {episode.cls}, {_MEANS.get(status, status.value)}: {CLASSES[episode.cls].sentence}"
@@ -75,9 +76,9 @@ def _of_partitions(context: Context) -> str:
     )
 
 
-def _subtracted(row: Row, context: Context, session: int) -> str:
+def _subtracted(row: EventRow, context: Context, session: int) -> str:
     """Time until it was noticed that does not count; empty if all of it does."""
-    start, end = int(row.get("since_ns", 0)), int(row["t_ns"])
+    start, end = row.since_ns or 0, row.t_ns
     spans = [
         (f.start_ns, f.end_ns, f"fault #{f.id} ({f.kind} {f.target})") for f in context.faults if f.effective
     ]

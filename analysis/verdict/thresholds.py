@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from analysis.series import OUTAGE_NS, Outage
 from analysis.verdict.attribution import Intervals, Span, windows
 from analysis.verdict.coverage import RunFacts, generator_problems
 from analysis.verdict.fault_rows import met_by, out_at
+from harness.contracts.plan import ThresholdPlan
 
 _QUANTILES: Final = {
     "latency_p50": 0.5,
@@ -53,8 +54,8 @@ class _Figure:
 
 def thresholds(facts: RunFacts, checks: Mapping[str, bool]) -> list[Threshold]:
     """One entry a threshold of the plan; ``checks``: name of each check of `coverage` -> whether it holds."""
-    wanted = facts.plan.get("thresholds") or ()
-    faults = _time_of_faults(facts) if any(each["outside_faults"] for each in wanted) else []
+    wanted = facts.plan.thresholds
+    faults = _time_of_faults(facts) if any(each.outside_faults for each in wanted) else []
     return [_judged(each, facts, checks, faults) for each in wanted]
 
 
@@ -68,9 +69,9 @@ def _unit(name: str) -> str:
 
 
 def _judged(
-    wanted: Mapping[str, Any], facts: RunFacts, checks: Mapping[str, bool], faults: Intervals
+    wanted: ThresholdPlan, facts: RunFacts, checks: Mapping[str, bool], faults: Intervals
 ) -> Threshold:
-    name, outside, at_most = str(wanted["name"]), bool(wanted["outside_faults"]), float(wanted["at_most"])
+    name, outside, at_most = wanted.name, wanted.outside_faults, wanted.at_most
     measure: Callable[[RunFacts, str, Intervals], _Figure] = _FIGURES.get(name, _latency)
     found = measure(facts, name, faults if outside else [])
     held, why = _standing(found, name, at_most, facts, checks)

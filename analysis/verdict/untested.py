@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from analysis.capture.context import Bounds, Context
+from analysis.capture.context import Context
 from analysis.classes import ASKS, CLASSES, PRECONDITIONS
 from analysis.findings import NOT_APPLICABLE
+from harness.contracts.rows import Bounds
 
 Counts = Mapping[str, int]
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from analysis.findings import Usage
+from harness.contracts.rows import MetricRow
 
 #: Samples kept of a process, and processes kept (those that used most CPU): what a chart can show.
 MAX_SAMPLES = 600
 MAX_PROCESSES = 24
 
 
-def usage_of(metrics: Sequence[Mapping[str, Any]], zero_ns: int) -> list[Usage]:
+def usage_of(metrics: Sequence[MetricRow], zero_ns: int) -> list[Usage]:
     """One row a process: nodes first, then clients, each in order of their names.
 
     Of a long run every n-th sample is kept; CPU is the mean since the one before.
@@ -23,11 +23,10 @@ def usage_of(metrics: Sequence[Mapping[str, Any]], zero_ns: int) -> list[Usage]:
     """
     own: dict[tuple[str, str], list[tuple[int, float, int]]] = {}
     for row in metrics:
-        if "cpu_s" in row and "rss_bytes" in row:
-            role = "node" if "node" in row else "client"
-            name = str(row.get("node") or row.get("worker") or "")
-            sample = (int(row["t_ns"]), float(row["cpu_s"]), int(row["rss_bytes"]))
-            own.setdefault((role, name), []).append(sample)
+        if row.cpu_s is not None and row.rss_bytes is not None:
+            role = "node" if row.node else "client"
+            sample = (row.t_ns, row.cpu_s, row.rss_bytes)
+            own.setdefault((role, row.node or row.worker), []).append(sample)
     rows = [_row(name, role, samples, zero_ns) for (role, name), samples in own.items()]
     rows.sort(key=lambda row: sum(value or 0 for value in row.cpu), reverse=True)
     return sorted(rows[:MAX_PROCESSES], key=lambda row: (row.role != "node", row.name))

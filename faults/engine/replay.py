@@ -9,10 +9,13 @@ from pydantic import ValidationError
 from faults.kinds import KINDS
 from faults.kit.params import Inventory
 from faults.schedule.timeline import Firing, Timeline
+from harness.contracts import read_document
+from harness.contracts.plan import Plan
+from harness.contracts.rows import Manifest
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord, read_faults
 from harness.protocols.cluster import TopicSettings
-from harness.rundir import RunDir, read_json
+from harness.rundir import RunDir
 
 #: A node that recovers more slowly than the first time makes the next fault late, not absent.
 REPLAY_WAIT_S: Final = 30.0
@@ -30,18 +33,17 @@ def load_replay(run: RunDir) -> Timeline:
             f"run {run.run_id} injected no fault: there is nothing to replay",
             hint=f"looked into {run.faults}",
         )
-    epoch_ns = read_json(run.manifest).get("epoch_ns")
+    epoch_ns = read_document(run.manifest, Manifest).epoch_ns
     if not epoch_ns:
         raise UsageError(f"run {run.run_id} never reached its load: its manifest has no epoch_ns")
-    plan = read_json(run.plan)
+    plan = read_document(run.plan, Plan)
     try:
-        firings = [_firing(fault, int(epoch_ns)) for fault in injected]
-        topics = [TopicSettings(t["name"], t["partitions"], t["replication"]) for t in plan["topics"]]
-        seed, load_s = int(plan["seed"]), float(plan["load_s"])
-    except (KeyError, TypeError, ValidationError) as error:
-        raise UsageError(f"{run.faults} or {run.plan} cannot be read by this version: {error!r}") from error
+        firings = [_firing(fault, epoch_ns) for fault in injected]
+    except (KeyError, ValidationError) as error:
+        raise UsageError(f"{run.faults} cannot be read by this version: {error!r}") from error
     firings.sort(key=lambda firing: firing.t_s)
-    return Timeline(tuple(firings), seed, load_s, Inventory(tuple(topics), ()))
+    topics = tuple(TopicSettings(t.name, t.partitions, t.replication) for t in plan.topics)
+    return Timeline(tuple(firings), plan.seed, plan.load_s, Inventory(topics, ()))
 
 
 def _firing(fault: FaultRecord, epoch_ns: int) -> Firing:

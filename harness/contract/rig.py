@@ -12,9 +12,9 @@ from typing import Any, Final
 from harness.clusters import BrokerCluster
 from harness.connections.security import Security
 from harness.contract.driving import READY_S, DrivenWorker, Rows, equal, expect
+from harness.contracts.worker import ClientPart, ProcessSpec, TopicPart
 from harness.protocols.cluster import HasHighWatermark, TopicSettings
 from harness.records import Kind, TableId
-from harness.run.worker_specs import PROTOCOL_VERSION
 from harness.systems import SYSTEMS
 from harness.workers import load_worker
 from harness.workers.spec import WorkerSpec
@@ -118,22 +118,20 @@ class Rig:
         count = self.partitions.get(topic, 1)
         wanted = (self.version if worker is None else "") if version is None else version
         tested = worker or self.worker
-        spec = {
-            "protocol": PROTOCOL_VERSION,
-            "run_id": "contract",
-            "run_tag": RUN_TAG,
-            "system": self.system.name,
-            "role": role,
-            "name": name,
-            "capture_dir": str(folder or self.folder / name),
-            "bootstrap": bootstrap or self.cluster.bootstrap,
-            "admin_url": self.cluster.admin_url,
-            "topics": {topic: {"address": self.system.address(topic, RUN_TAG), "partitions": count}},
-            "streams": {f"{topic}-{p}": p + 1 for p in range(count)},
-            "client": {"library": tested.library, "version": wanted, "options": dict(options or {})},
-            role: dict(part),
-        }
-        made = DrivenWorker(tested, spec, self.place.offline, security or self.cluster.security)
+        spec = ProcessSpec(
+            run_id="contract",
+            run_tag=RUN_TAG,
+            system=self.system.name,
+            name=name,
+            capture_dir=str(folder or self.folder / name),
+            bootstrap=bootstrap or self.cluster.bootstrap,
+            admin_url=self.cluster.admin_url,
+            topics={topic: TopicPart(address=self.system.address(topic, RUN_TAG), partitions=count)},
+            streams={f"{topic}-{p}": p + 1 for p in range(count)},
+            client=ClientPart(library=tested.library, version=wanted, options=dict(options or {})),
+            **{role: part},
+        )
+        made = DrivenWorker(tested, spec.document(), self.place.offline, security or self.cluster.security)
         self.started.append(made)
         return made
 
@@ -163,15 +161,9 @@ class Rig:
             "rate_per_s": self.rate if rate is None else rate,
             "payload_bytes": payload,
             "payload_max_bytes": payload,
-            "threads": 1,
-            "when_full": "wait",
-            "results": "checked",
-            "calls": "async",
-            "batch": 1,
             "warm_up_s": warm_up_s,
             "load_s": load_s,
             "call_deadline_s": 60,
-            "capture": True,
             **(asked or {}),
         }
         return self.start(

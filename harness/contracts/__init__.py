@@ -2,17 +2,21 @@
 
 Whoever reads a document by a class of its own gets its fields by attribute, and one line of error for a file
 that another version or a stranger wrote. `harness.rundir` bounds depth, size and kind of the file.
+pydantic is imported late: executors have none, and need no more than the dataclasses of `rows`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from harness.errors import UsageError
 from harness.rundir import read_json, read_jsonl
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Kind = TypeVar("Kind")
 
@@ -42,8 +46,11 @@ def typed(document: Any, kind: type[Kind], where: str, *, hint: str = "") -> Kin
     Raises:
         UsageError: a field is not as ``kind`` says.
     """
+    from pydantic import ValidationError
+
     try:
-        return TypeAdapter(kind).validate_python(document)
+        adapter: TypeAdapter[Kind] = _adapter(cast("Hashable", kind))
+        return adapter.validate_python(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "document"
@@ -51,3 +58,10 @@ def typed(document: Any, kind: type[Kind], where: str, *, hint: str = "") -> Kin
         raise UsageError(
             f"{where} is not of this version: {field}: {first['msg']}{more}", hint=hint
         ) from error
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

@@ -71,7 +71,7 @@ class PromisePlan(PlanPart):
     order: bool | None
     dedup: bool | None
     because: dict[str, str]
-    required: dict[str, Any]
+    required: dict[str, str | bool | None]
 
 
 class ConsumerPromise(PlanPart):
@@ -99,6 +99,10 @@ class ConsumerPromise(PlanPart):
     batch_index_acks: bool = False
     because: dict[str, str] = Field(default_factory=dict)
     unknown: list[str] = Field(default_factory=list)
+
+
+#: What is not known of a consumer of which a plan of before says no promise.
+UNSTATED = ("order", "ack", "ack_timeout", "batch_index_acks")
 
 
 class LifePlan(PlanPart):
@@ -160,7 +164,13 @@ class ConsumerPlan(PlanPart):
     per_transaction: int = 0
     rollback_every: int = 0
     says_died: bool = Field(False, description="its worker says when the client gave itself up")
-    promise: ConsumerPromise = Field(default_factory=ConsumerPromise)
+    promise: ConsumerPromise = Field(default_factory=lambda: ConsumerPromise(unknown=list(UNSTATED)))
+
+    @property
+    def committed_only(self) -> bool:
+        """It must not see what a transaction that was aborted wrote."""
+        options = self.options
+        return (options.get("isolation.level") or options.get("isolation_level")) == "read_committed"
 
 
 class RateStep(PlanPart):
@@ -230,7 +240,7 @@ class ExternalPlan(PlanPart):
 class Plan(PlanPart):
     """The resolved scenario. Times in seconds relative to the start of load unless named otherwise."""
 
-    schema_version: int = 1
+    schema_version: Literal[1] = 1
     scenario: str
     variant: str
     expect: str

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from harness.contracts.message import MessageId
+from harness.contracts.seal import SealedFile
 from harness.errors import UsageError
 from harness.records import SEALED
-from harness.seal.parquet import BucketFile, SealedFile
+from harness.seal.parquet import BucketFile
 
 Columns = dict[str, npt.NDArray[Any]]
 #: In the place of a bucket's number: a row of all of them.
@@ -79,7 +81,7 @@ def refuse_two_sends(path: Path) -> None:
         at = order[int(np.argmax(same))]
         instance, lane, seq, attempt = (int(column[at]) for column in columns)
         raise UsageError(
-            f"sends: message {instance}/{lane}/{seq} has two rows of attempt {attempt}",
+            f"sends: message {MessageId(instance, lane, seq)} has two rows of attempt {attempt}",
             hint="seq counts the messages of an (instance, lane); a re-send raises attempt",
         )
 

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from harness.contracts.seal import SealedFile, SealReport, TableReport
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.importing.buckets import EVERY, BucketFiles, refuse_two_messages, refuse_two_sends
 from harness.importing.facts import Facts, Routing, routing_of
@@ -32,8 +33,8 @@ from harness.importing.source import HINT, Source
 from harness.importing.values import Names
 from harness.records import SEALED, Check, Event
 from harness.rundir import RunDir, new_run, point_latest, write_json, write_jsonl
-from harness.seal.parquet import SealedFile, arrow_schema
-from harness.seal.seal import SCHEMA_VERSION, TableReport, sealed_documents, write_sealed_rows
+from harness.seal.parquet import arrow_schema
+from harness.seal.seal import sealed_documents, write_sealed_rows
 from harness.systems import system_of
 
 #: Several a core, so that cores stay busy to the end; more only costs files.
@@ -88,18 +89,16 @@ class CheckedImport:
         write_jsonl(run.faults, fault_rows(said))
         for path in (run.events, run.metrics):
             write_jsonl(path, ())
-        report = {
-            "schema_version": SCHEMA_VERSION,
-            "rows": dict(facts.rows),
-            "tables": {name: asdict(table) for name, table in tables.items()},
-            "workers": {},
-            "files": {path: asdict(file) for path, file in sorted(files.items())},
-            "documents": {name: asdict(file) for name, file in sealed_documents(run).items()},
-            "wall_s": round(time.monotonic() - began, 4),
-            "cpu_s": round(time.process_time() - cpu, 4),
-            "imported": self._source.uri,
-        }
-        write_json(run.seal_report, report)
+        report = SealReport(
+            rows=dict(facts.rows),
+            tables=tables,
+            workers={},
+            files=dict(sorted(files.items())),
+            documents=sealed_documents(run),
+            wall_s=round(time.monotonic() - began, 4),
+            cpu_s=round(time.process_time() - cpu, 4),
+        )
+        write_json(run.seal_report, report.document() | {"imported": self._source.uri})
 
     # -- checking
 

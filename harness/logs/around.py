@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
-from typing import Any
 
+from harness.contracts import read_document
+from harness.contracts.plan import Plan
 from harness.logs.files import LogFile, log_files
 from harness.logs.reading import Entry, Excerpt
 from harness.logs.wall_clock import WallClock
-from harness.rundir import RunDir, read_json, reading
+from harness.rundir import RunDir, reading
 from harness.systems import SYSTEMS
 
 #: Moments that are looked around, the first ones.
@@ -171,16 +172,14 @@ def _excerpts(file: LogFile, clock: WallClock, moments: Sequence[int]) -> Iterat
 
 def _kinds(run: RunDir, subject: Subject) -> Callable[[LogFile, Entry], Kind]:
     with reading(run):
-        plan = read_json(run.plan)
-        topics: list[dict[str, Any]] = list(plan["topics"])
-        system = SYSTEMS.get(str(plan["system"]))
+        plan = read_document(run.plan, Plan)
+        system = SYSTEMS.get(plan.system)
     in_logs: list[str] = []
     for stream in subject.streams:
         name, _, number = stream.rpartition("-")
-        for topic in topics:
-            if topic["name"] == name and system is not None:
-                address = str(topic.get("address") or name)
-                in_logs += system.log_names(address, int(number), int(topic["partitions"]))
+        for topic in plan.topics:
+            if topic.name == name and system is not None:
+                in_logs += system.log_names(topic.address or name, int(number), topic.partitions)
     streams = _any_of(in_logs)
     own = _any_of([*in_logs, *subject.names])
     leader = system.log_leader.replace("{stream}", streams.pattern) if system and in_logs else ""

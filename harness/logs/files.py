@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.contracts import read_document
+from harness.contracts.plan import Plan
+from harness.contracts.rows import Manifest
 from harness.log_stamp import Stamp
-from harness.rundir import RunDir, read_json, reading
+from harness.rundir import RunDir, reading
 from harness.systems import SYSTEMS
 
 _NODE_LOGS = ("stdout.log", "stderr.log")
@@ -35,12 +38,12 @@ def log_files(run: RunDir) -> list[LogFile]:
         UsageError: the plan or the manifest is missing or damaged.
     """
     with reading(run):
-        system = SYSTEMS.get(str(read_json(run.plan)["system"]))
+        system = SYSTEMS.get(read_document(run.plan, Plan).system)
         of_nodes = tuple(map(Stamp, system.log_stamps)) if system else ()
         of_workers = {
-            str(row["name"]): (Stamp(str(row["log_stamp"])),)
-            for row in read_json(run.manifest).get("workers", ())
-            if row.get("log_stamp")
+            row.name: (Stamp(row.log_stamp),)
+            for row in read_document(run.manifest, Manifest).workers
+            if row.log_stamp
         }
     found = [
         LogFile(folder.name, folder / "logs" / name, True, of_nodes)

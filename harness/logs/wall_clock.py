@@ -10,7 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from harness.rundir import RunDir, read_json, read_jsonl, reading
+from harness.contracts import read_document, read_rows
+from harness.contracts.rows import Manifest, MetricRow
+from harness.rundir import RunDir, reading
 
 #: Reading two clocks one after the other takes less; further apart, and one of them was set.
 _SAME_NS = 5_000_000
@@ -40,16 +42,14 @@ class WallClock:
             UsageError: the manifest or metrics.jsonl is damaged.
         """
         with reading(run):
-            manifest = read_json(run.manifest)
-            if not manifest.get("epoch_wall"):
+            manifest = read_document(run.manifest, Manifest)
+            if not manifest.epoch_wall:
                 return None
-            started = datetime.fromisoformat(manifest["epoch_wall"])
+            started = datetime.fromisoformat(manifest.epoch_wall)
             wall_ns = (started - _EPOCH) // timedelta(microseconds=1) * 1000
-            rows = [row for row in read_jsonl(run.metrics) if "wall_ns" in row]
-            return cls(
-                [(int(manifest["epoch_ns"]), wall_ns)]
-                + [(int(row["t_ns"]), int(row["wall_ns"])) for row in rows]
-            )
+            rows = read_rows(run.metrics, MetricRow)
+            both = [(row.t_ns, row.wall_ns) for row in rows if row.wall_ns is not None]
+            return cls([(manifest.epoch_ns, wall_ns), *both])
 
     def wall_ns(self, t_ns: int) -> int:
         return t_ns + self._ahead[max(bisect_right(self._begins, t_ns) - 1, 0)]

@@ -48,12 +48,12 @@ def combined(producers: Sequence[ProducerPlan]) -> list[tuple[float, float]]:
     return [(end - begin, asked((begin + end) / 2) / rate) for begin, end in pairwise(merged)]
 
 
-def spans_ns(plan: Plan, producer: ProducerPlan) -> list[list[float]]:
+def spans_ns(plan: Plan, producer: ProducerPlan) -> list[tuple[int, float]]:
     """A profile as its worker follows it: (duration in whole ns, share of the rate), warm-up first."""
     own = producer.profile or plan.profile
     rows = [(plan.warm_up_s, mean_share(own)), *own]
     borders = [0, *(round(end_s * 1e9) for end_s in accumulate(seconds for seconds, _ in rows))]
-    return [[end - begin, share] for (begin, end), (_, share) in zip(pairwise(borders), rows, strict=True)]
+    return [(end - begin, share) for (begin, end), (_, share) in zip(pairwise(borders), rows, strict=True)]
 
 
 def shares_over(rows: Rows, columns: int) -> list[float]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from harness.contracts.rows import Leadership
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -87,24 +89,6 @@ class HasPlacement(Protocol):
     def leaders(self, topic: str) -> dict[int, str | None]: ...
     def controller(self) -> str | None:
         """The node that decides who leads: active controller (Kafka), leader broker (Pulsar)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leadership:
-    """A stretch of a stream's life under one leader; docs/capture-format.md says what each field means.
-
-    Times: CLOCK_MONOTONIC ns, 0 = not known.
-    """
-
-    stream: str
-    term: int
-    leader: str | None = ""
-    t_ns: int = 0
-    late_ns: int = 0
-    first: int | None = None
-    entries: int | None = None
-    over_ns: int = 0
-    unclean: bool = False
 
 
 #: Stream -> since when (CLOCK_MONOTONIC ns) which leader was seen, and how much later than it came at most.

@@ -78,4 +78,7 @@ class LeaderWatch:
             _LOG.warning("who led which stream is not recorded: %s", error)
             return
         if told:
-            write_jsonl(self._run.told_leaderships, [asdict(one) for one in told])
+            rows = [asdict(one) for one in told]
+            for row in rows:
+                del row["stream_id"]  # sealing gives it
+            write_jsonl(self._run.told_leaderships, rows)

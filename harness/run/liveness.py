@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
+from harness.records import TableId
+from harness.segments import SegmentRows
 
 #: A process that was stopped reports its frozen time within moments of going on. Checks are further apart
 #: than that, and only what two of them in a row have seen counts.
@@ -47,38 +46,17 @@ class Hang:
 
 
 class SendSegments:
-    """Follows one producer's send segments. `open_calls` looks only at segments not yet complete."""
+    """Follows one producer's send segments."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._complete: set[str] = set()
+        self._rows = SegmentRows(folder, TableId.SENDS)
         self._last_done_ns = 0
 
     def open_calls(self) -> OpenCalls:
-        count, oldest = 0, 0
-        segments = sorted(self._folder.glob("sends-*.seg"))
-        for path in segments:
-            if path.name in self._complete:
-                continue
-            rows = _rows(path)
-            written = rows["state"] != 0
+        for rows in self._rows.new_rows():
             self._last_done_ns = max(self._last_done_ns, int(rows["t_done_ns"].max(initial=0)))
-            waiting = rows["t_start_ns"][written & (rows["outcome"] == 0)]
-            if waiting.size:
-                count += int(waiting.size)
-                first = int(waiting.min())
-                oldest = first if oldest == 0 else min(oldest, first)
-            elif path is not segments[-1] and bool(written.all()):
-                self._complete.add(path.name)
-        return OpenCalls(count, oldest, self._last_done_ns)
-
-
-def _rows(path: Path) -> np.ndarray:
-    usable = path.stat().st_size - SEGMENT_HEADER_BYTES
-    rows = max(usable, 0) // RAW_SENDS.itemsize
-    if rows == 0:
-        return np.empty(0, RAW_SENDS)
-    return np.memmap(path, RAW_SENDS, "r", SEGMENT_HEADER_BYTES, (rows,))
+        waiting = self._rows.unanswered()["t_start_ns"]
+        return OpenCalls(len(waiting), int(waiting.min()) if len(waiting) else 0, self._last_done_ns)
 
 
 class HangDetector:

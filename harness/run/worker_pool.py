@@ -228,6 +228,8 @@ class WorkerPool:
             worker.client_died = True
             self._progress.note(f"{self._who(worker)} declared itself dead: {message.get('text', '')}")
         row = {k: v for k, v in message.items() if k not in ("type", "kind")}
+        # whatever a worker says, what reads events.jsonl finds texts where texts belong
+        row |= {k: str(row[k]) for k in ("text", "name", "why", "where", "thread") if k in row}
         row.setdefault("t_ns", time.monotonic_ns())
         append_jsonl(self.run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
 

@@ -7,13 +7,21 @@ from typing import Any
 
 from harness.connections.security import Security
 from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.worker import (
+    AuditPart,
+    ClientPart,
+    ConsumerPart,
+    LanePart,
+    ProcessSpec,
+    ProducerPart,
+    TopicPart,
+)
 from harness.plan.profile import spans_ns
 from harness.plan.turns import turns_of
 from harness.protocols.cluster import Cluster
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 
-PROTOCOL_VERSION = 1
 #: Workers that read the log after the drain. Two keep both cores of a small machine busy; more streams
 #: than readers are spread round-robin.
 AUDIT_READERS = 2
@@ -36,70 +44,69 @@ class Endpoints:
         return cls(cluster.bootstrap, cluster.admin_url, cluster.security)
 
 
-def _common(plan: Plan, run: RunDir, name: str, role: str, where: Endpoints) -> dict[str, Any]:
+def _spec(
+    plan: Plan,
+    run: RunDir,
+    name: str,
+    where: Endpoints,
+    client: ClientPart,
+    **part: ProducerPart | ConsumerPart | AuditPart,
+) -> dict[str, Any]:
     told = plan.told_names
-    return {
-        "protocol": PROTOCOL_VERSION,
-        "run_id": run.run_id,
-        "run_tag": plan.run_tag,
-        "system": plan.system,
-        "role": role,
-        "name": name,
-        "capture_dir": str(run.worker(name)),
-        "bootstrap": where.bootstrap,
-        "admin_url": where.admin_url,
-        "topics": {
-            told[t.name]: {"address": t.address or t.name, "partitions": t.partitions} for t in plan.topics
+    return ProcessSpec(
+        run_id=run.run_id,
+        run_tag=plan.run_tag,
+        system=plan.system,
+        name=name,
+        capture_dir=str(run.worker(name)),
+        bootstrap=where.bootstrap,
+        admin_url=where.admin_url,
+        topics={
+            told[t.name]: TopicPart(address=t.address or t.name, partitions=t.partitions) for t in plan.topics
         },
-        "streams": {stream: number for number, stream in enumerate(plan.told_streams, start=1)},
-    }
+        streams={stream: number for number, stream in enumerate(plan.told_streams, start=1)},
+        client=client,
+        **part,
+    ).document()
+
+
+def _client(planned: ProducerPlan | ConsumerPlan) -> ClientPart:
+    return ClientPart(library=planned.client, version=planned.client_version, options=planned.options)
 
 
 def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoints) -> dict[str, Any]:
     partitions, told = {topic.name: topic.partitions for topic in plan.topics}, plan.told_names
     groups = [plan.lane_groups[index] for index in producer.groups]
-    return {
-        **_common(plan, run, producer.name, "producer", where),
-        "client": {
-            "library": producer.client,
-            "version": producer.client_version,
-            "options": producer.options,
-        },
-        "producer": {
-            "instance": producer.instance,
-            "lane_groups": [
-                {
-                    "topic": told[group.topic],
-                    "mode": group.mode,
-                    "first": group.first,
-                    "count": group.count,
-                    "partitions": partitions[group.topic],
-                }
-                for group in groups
-            ],
-            **({"turns": turns} if (turns := turns_of(plan, producer)) else {}),
-            "rate_per_s": producer.rate_per_s,
-            **({"rate_profile": spans_ns(plan, producer)} if plan.profile else {}),
-            "payload_bytes": plan.payload_bytes,
-            "payload_max_bytes": plan.payload_max_bytes or plan.payload_bytes,
-            **({"payload_sizes": plan.payload_sizes} if plan.payload_sizes else {}),
-            **(
-                {}
-                if plan.payload_compressible is None
-                else {"payload_compressible": plan.payload_compressible}
-            ),
-            **({"headers": [list(each) for each in producer.headers.items()]} if producer.headers else {}),
-            "when_full": producer.when_full,
-            "warm_up_s": plan.warm_up_s,
-            "load_s": plan.load_s,
-            "results": producer.results,
-            "calls": producer.calls,
-            "batch": producer.batch,
-            "threads": producer.threads,
-            "call_deadline_s": producer.call_deadline_s,
-            "capture": True,
-        },
-    }
+    part = ProducerPart(
+        instance=producer.instance,
+        lane_groups=[
+            LanePart(
+                topic=told[group.topic],
+                mode=group.mode,
+                first=group.first,
+                count=group.count,
+                partitions=partitions[group.topic],
+            )
+            for group in groups
+        ],
+        turns=turns_of(plan, producer) or None,
+        rate_per_s=producer.rate_per_s,
+        rate_profile=spans_ns(plan, producer) if plan.profile else None,
+        payload_bytes=plan.payload_bytes,
+        payload_max_bytes=plan.payload_max_bytes or plan.payload_bytes,
+        payload_sizes=plan.payload_sizes or None,
+        payload_compressible=plan.payload_compressible,
+        headers=list(producer.headers.items()) or None,
+        when_full=producer.when_full,
+        warm_up_s=plan.warm_up_s,
+        load_s=plan.load_s,
+        results=producer.results,
+        calls=producer.calls,
+        batch=producer.batch,
+        threads=producer.threads,
+        call_deadline_s=producer.call_deadline_s,
+    )
+    return _spec(plan, run, producer.name, where, _client(producer), producer=part)
 
 
 def group_id(plan: Plan, group: str) -> str:
@@ -110,26 +117,19 @@ def group_id(plan: Plan, group: str) -> str:
 
 
 def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoints) -> dict[str, Any]:
-    return {
-        **_common(plan, run, consumer.name, "consumer", where),
-        "client": {
-            "library": consumer.client,
-            "version": consumer.client_version,
-            "options": consumer.options,
-        },
-        "consumer": {
-            "session": consumer.session,
-            "group": group_id(plan, consumer.group),
-            "topics": [plan.told_names[topic] for topic in consumer.topics],
-            "commit_every_s": consumer.commit_every_s,
-            "receive": consumer.receive,
-            "work_s": consumer.work_s,
-            "settle": consumer.settle,
-            "nack_every": consumer.nack_every,
-            "per_transaction": consumer.per_transaction,
-            "rollback_every": consumer.rollback_every,
-        },
-    }
+    part = ConsumerPart(
+        session=consumer.session,
+        group=group_id(plan, consumer.group),
+        topics=[plan.told_names[topic] for topic in consumer.topics],
+        commit_every_s=consumer.commit_every_s,
+        receive=consumer.receive,
+        work_s=consumer.work_s,
+        settle=consumer.settle,
+        nack_every=consumer.nack_every,
+        per_transaction=consumer.per_transaction,
+        rollback_every=consumer.rollback_every,
+    )
+    return _spec(plan, run, consumer.name, where, _client(consumer), consumer=part)
 
 
 def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any]]:
@@ -138,16 +138,15 @@ def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any
     system = SYSTEMS[plan.system]
     library, version = system.audit
     readers = min(AUDIT_READERS, len(streams))
-    return [
-        {
-            **_common(plan, run, f"audit-{reader}", "audit", where),
-            "client": {"library": library, "version": version, "options": {}},
-            "audit": {
-                "reader": reader,
-                "streams": streams[reader - 1 :: readers],
-                "isolation": "remaining" if system.is_queue else "read_uncommitted",
-                "stall_s": plan.limits["audit_stall"],
-            },
-        }
+    client = ClientPart(library=library, version=version, options={})
+    isolation = "remaining" if system.is_queue else "read_uncommitted"
+    parts = [
+        AuditPart(
+            reader=reader,
+            streams=streams[reader - 1 :: readers],
+            isolation=isolation,
+            stall_s=plan.limits["audit_stall"],
+        )
         for reader in range(1, readers + 1)
     ]
+    return [_spec(plan, run, f"audit-{part.reader}", where, client, audit=part) for part in parts]

@@ -8,18 +8,21 @@ get the next global id in order of worker and local id, so the same raw folder a
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.contracts import typed
 from harness.contracts.plan import Plan
+from harness.contracts.rows import NameRow
 from harness.rundir import read_jsonl
 
 _UNKNOWN: Final = -1
 NAMES_FILE: Final = "names.jsonl"
+_NAME_KEYS: Final = {"id", "kind", "text"}
 #: Ids are dense from 1; one beyond this is damage, not a name (and would size the lookup array).
 _MAX_ID: Final = 1 << 24
 
@@ -63,14 +66,14 @@ class NameTable:
 class WorkerNames:
     """Global id of each id that one worker used."""
 
-    def __init__(self, worker: str, entries: Iterable[Mapping[str, Any]], names: NameTable) -> None:
+    def __init__(self, worker: str, entries: Iterable[NameRow], names: NameTable) -> None:
         self.worker = worker
         self.unknown: set[int] = set()
         self._names = names
         # A worker may leave the plan's streams out of its file: their ids are fixed.
         known = {n: n for n in range(names.planned_streams + 1)}
-        for entry in sorted(entries, key=lambda e: int(e["id"])):
-            known[int(entry["id"])] = names.add(str(entry["kind"]), str(entry["text"]))
+        for entry in sorted(entries, key=lambda e: e.id):
+            known[entry.id] = names.add(entry.kind, entry.text)
         self._lookup = np.full(max(known) + 1, _UNKNOWN, np.int32)
         self._lookup[list(known)] = list(known.values())
         self.is_identity = bool((self._lookup == np.arange(len(self._lookup))).all())
@@ -95,5 +98,6 @@ class WorkerNames:
 def read_worker_names(folder: Path, names: NameTable) -> WorkerNames:
     """The names of the worker whose raw folder this is; without the file it has the plan's streams."""
     rows = read_jsonl(folder / NAMES_FILE)
-    usable = [row for row in rows if {"id", "kind", "text"} <= row.keys() and 0 < int(row["id"]) < _MAX_ID]
+    named = [typed(row, NameRow, str(folder / NAMES_FILE)) for row in rows if row.keys() >= _NAME_KEYS]
+    usable = [row for row in named if 0 < row.id < _MAX_ID]
     return WorkerNames(folder.name, usable, names)

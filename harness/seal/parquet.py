@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -21,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.contracts.seal import SealedFile
 from harness.records import SEALED, Column
 
 PART_SUFFIX: Final = ".part"
@@ -48,18 +48,6 @@ def _codec(column: Column) -> str:
     """Columns of a few long runs are a few bytes as they are; a compressor costs more than it saves."""
     varies = column.encoding != "dictionary" or column.name in _VARYING
     return "zstd" if varies else "none"
-
-
-@dataclass(frozen=True, slots=True)
-class SealedFile:
-    """A sealed file as it was written: what a reader holds it against.
-
-    ``rows``: of a table; of a JSON-lines file its lines. ``sha256``: of the whole file, in hexadecimal.
-    """
-
-    rows: int
-    bytes: int
-    sha256: str
 
 
 def sha256_of(file: BinaryIO) -> str:

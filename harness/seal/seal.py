@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +29,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
 
+from harness.contracts import typed
 from harness.contracts.plan import Plan
+from harness.contracts.seal import Damage, SealedFile, SealReport, TableReport, WorkerReport
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.records import TABLE_NAMES, TableId
 from harness.rundir import (
@@ -44,73 +45,13 @@ from harness.rundir import (
 )
 from harness.seal.columns import Source
 from harness.seal.names import NameTable, WorkerNames, read_worker_names
-from harness.seal.parquet import PART_SUFFIX, SealedFile, sha256_of, sync_folder
+from harness.seal.parquet import PART_SUFFIX, sha256_of, sync_folder
 from harness.seal.route import Router
-from harness.seal.segments import Counts, Damage, Segment, find_segments, whole_rows, worker_folders
+from harness.seal.segments import Counts, Segment, find_segments, whole_rows, worker_folders
 from harness.seal.table import BufferPool, TableSealer
 
-SCHEMA_VERSION: Final = 1
 OnProgress = Callable[[int, int], None]
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_SAY: Final = {
-    Damage.TORN_ROWS: "rows begun but not finished",
-    Damage.SHORT_FILES: "segment files cut short",
-    Damage.BAD_MAGIC: "segment files of another format, left out",
-    Damage.FOREIGN_RUN: "segment files of another run, left out",
-    Damage.MISSING_SEGMENTS: "segment files missing",
-    Damage.UNKNOWN_NAMES: "ids that names.jsonl does not explain",
-    Damage.BAD_HEADERS: "rows marked intact whose header is not ours",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableReport:
-    """Rows taken in, files written and their size. Rows that went to every bucket count once."""
-
-    rows: int
-    files: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerReport:
-    """What one worker left: rows by table, and `harness.seal.segments.Damage` by kind (0s left out)."""
-
-    segments: int
-    rows: dict[str, int]
-    damage: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealReport:
-    """What sealing did; the content of seal.json."""
-
-    tables: dict[str, TableReport]
-    workers: dict[str, WorkerReport]
-    files: dict[str, SealedFile]  # by their path below sealed/
-    documents: dict[str, SealedFile] = field(default_factory=dict)  # `sealed_documents`
-    wall_s: float
-    cpu_s: float
-
-    @property
-    def rows(self) -> dict[str, int]:
-        return {name: table.rows for name, table in self.tables.items()}
-
-    def damage(self, worker: str) -> dict[str, int]:
-        """Damage of a worker; empty for an unknown one and for none."""
-        report = self.workers.get(worker)
-        return report.damage if report else {}
-
-    def problems(self) -> list[str]:
-        """One sentence for each kind of damage of each worker."""
-        return [
-            f"{name}: {count} {_SAY[Damage(kind)]}"
-            for name, worker in self.workers.items()
-            for kind, count in worker.damage.items()
-        ]
-
-    def document(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA_VERSION, "rows": self.rows, **asdict(self)}
 
 
 def load_report(run: RunDir) -> SealReport:
@@ -119,21 +60,8 @@ def load_report(run: RunDir) -> SealReport:
     Raises:
         UsageError: seal.json is missing or not ours.
     """
-    document = read_json(run.seal_report)
-    try:
-        return SealReport(
-            tables={name: TableReport(**t) for name, t in document["tables"].items()},
-            workers={name: WorkerReport(**w) for name, w in document["workers"].items()},
-            files={name: SealedFile(**f) for name, f in document.get("files", {}).items()},
-            documents={name: SealedFile(**f) for name, f in document.get("documents", {}).items()},
-            wall_s=float(document["wall_s"]),
-            cpu_s=float(document["cpu_s"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(
-            f"{run.seal_report} is not a seal report of this version: {error}",
-            hint="delete it and run `brokerstorm analyze` again to seal from the raw segments",
-        ) from error
+    hint = "delete it and run `brokerstorm analyze` again to seal from the raw segments"
+    return typed(read_json(run.seal_report), SealReport, str(run.seal_report), hint=hint)
 
 
 def seal(run: RunDir, plan: Plan, *, threads: int = 2, on_progress: OnProgress | None = None) -> SealReport:
@@ -235,6 +163,7 @@ class _Sealing:
         for path, rows in self._documents():
             self._files[path.name] = write_sealed_rows(path, rows)
         report = SealReport(
+            rows={name: table.rows for name, table in tables.items()},
             tables=tables,
             workers={f.name: self._worker_report(f.name, segments) for f in folders},
             files=dict(sorted(self._files.items())),

@@ -10,34 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.contracts.seal import Damage
 from harness.records import RAW, SEGMENT_HEADER, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, VALID_FIELD, TableId
 from harness.rundir import RunDir
+from harness.segments import Rows, mapped
 
-Rows = npt.NDArray[np.void]
 SEGMENT_SUFFIX: Final = ".seg"
 #: Rows handled at a time: about 800 KiB, read from memory once and then found in the cache.
 CHUNK_ROWS: Final = 1 << 13
 #: Rows after the last whole one that are searched for a row that was begun.
 _TORN_REACH: Final = 64
-
-
-class Damage(StrEnum):
-    """What can be wrong with a worker's raw capture; the value is the key in seal.json."""
-
-    TORN_ROWS = "torn_rows"  # begun, never finished
-    SHORT_FILES = "short_files"  # smaller than header and capacity say
-    BAD_MAGIC = "bad_magic"  # not a segment of this format: left out
-    FOREIGN_RUN = "foreign_run"  # a segment of another run: left out
-    MISSING_SEGMENTS = "missing_segments"  # numbers left out in 0, 1, 2 ...
-    UNKNOWN_NAMES = "unknown_names"  # ids used but never named
-    BAD_HEADERS = "bad_headers"  # rows marked ok whose header is not ours: sealed as foreign
 
 
 Counts = dict[str, Counter[str]]
@@ -133,11 +121,11 @@ def whole_rows(segment: Segment, counts: Counter[str]) -> Iterator[Rows]:
     """
     if segment.room == 0:
         return
-    mapped = _mapped(segment)
+    every = mapped(segment.path, segment.table)
     field = VALID_FIELD[segment.table]
     end = whole = 0  # end: after the last whole row
     for start in range(0, segment.room, CHUNK_ROWS):
-        rows = mapped[start : start + CHUNK_ROWS]
+        rows = every[start : start + CHUNK_ROWS]
         written = rows[field] != 0
         count = int(np.count_nonzero(written))
         if count == 0:
@@ -149,20 +137,7 @@ def whole_rows(segment: Segment, counts: Counter[str]) -> Iterator[Rows]:
         else:
             end = start + int(np.flatnonzero(written)[-1]) + 1
             yield rows[written]
-    counts[Damage.TORN_ROWS] += (end - whole) + _begun(mapped[end : end + _TORN_REACH])
-
-
-def _mapped(segment: Segment) -> Rows:
-    """A plain array over the map: memmap's own __getitem__ costs a microsecond a slice."""
-    return np.asarray(
-        np.memmap(
-            segment.path,
-            dtype=RAW[segment.table],
-            mode="r",
-            offset=SEGMENT_HEADER_BYTES,
-            shape=(segment.room,),
-        )
-    )
+    counts[Damage.TORN_ROWS] += (end - whole) + _begun(every[end : end + _TORN_REACH])
 
 
 def _begun(rows: npt.NDArray[Any]) -> int:

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from harness.contracts.seal import Damage, SealedFile
 from harness.records import (
     FORMAT_VERSION,
     HEADER_BYTES,
@@ -29,9 +30,8 @@ from harness.records import (
 )
 from harness.rundir import RunDir
 from harness.seal.columns import ColumnMemory, RowGroup, Rows, Source, sealed_columns
-from harness.seal.parquet import ROW_GROUP_ROWS, BucketFile, SealedFile
+from harness.seal.parquet import ROW_GROUP_ROWS, BucketFile
 from harness.seal.route import IntArray, Router
-from harness.seal.segments import Damage
 
 #: Raw rows held back for all buckets together.
 BUFFER_BYTES: Final = 384 << 20

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
 from harness.records import Check, Event, Kind, Outcome, TableId
 from harness.rundir import RunDir
+from harness.segments import Rows, SegmentRows
 from harness.telemetry.instruments import (
     CONSUMED,
     DELIVERY_DURATION,
@@ -26,7 +27,6 @@ from harness.telemetry.instruments import (
     labels,
 )
 from harness.telemetry.json_tail import JsonTail
-from harness.telemetry.segments import Rows, SegmentRows
 
 #: ``error.type`` is to have few values: what comes after so many is the fallback of the conventions.
 MOST_ERRORS: Final = 30

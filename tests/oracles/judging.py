@@ -17,6 +17,8 @@ from analysis.capture.context_files import context_of
 from analysis.kernels import deaths, episodes
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial
+from harness.contracts import typed
+from harness.contracts.rows import Bounds, EventRow, Manifest, NameRow
 from harness.faultlog import FaultLog
 from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.writing import Tables
@@ -31,19 +33,16 @@ def context_from(history: History, *, end_ns: int = 0, consumers: bool | None = 
 
     ``consumers``: whether there were any; None = if there are deliveries.
     """
-    plan = history.plan.model_dump(mode="json")
+    plan = history.plan
     end = end_ns or history.now_ns + SECOND_NS
     workers: list[dict[str, Any]] = []
-    for key, role, number in (("producers", "producer", "instance"), ("consumers", "consumer", "session")):
-        for worker in plan[key]:
-            row = {
-                "name": worker["name"],
-                "role": role,
-                number: worker[number],
-                "done": True,
-                "t_end_ns": end,
-            }
-            workers.append(row | history.workers.get(worker["name"], {}))
+    for role, number, clients in (
+        ("producer", "instance", plan.producers),
+        ("consumer", "session", plan.consumers),
+    ):
+        for client in clients:
+            own = {number: getattr(client, number), "done": True, "t_end_ns": end}
+            workers.append({"name": client.name, "role": role} | own | history.workers.get(client.name, {}))
     manifest = {
         "run_id": "tiny",
         "epoch_ns": EPOCH_NS,
@@ -54,14 +53,14 @@ def context_from(history: History, *, end_ns: int = 0, consumers: bool | None = 
         **history.manifest,
     }
     if not (bool(history.rows["deliveries"]) if consumers is None else consumers):
-        plan = {**plan, "consumers": []}
+        plan = plan.model_copy(update={"consumers": []})
     return context_of(
         plan,
-        manifest,
-        names=history.texts,
-        bounds=history.log_bounds(),
+        typed(manifest, Manifest, "manifest"),
+        names=[typed(row, NameRow, "names") for row in history.texts],
+        bounds=[typed(row, Bounds, "bounds") for row in history.log_bounds()],
         faults=FaultLog(history.faults).records,
-        events=history.events,
+        events=[typed(row, EventRow, "events") for row in history.events],
     )
 
 

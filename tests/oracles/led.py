@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from analysis.capture.terms import Term
+from harness.contracts.rows import Leadership
 
 NODES = ("kafka-1", "kafka-2", "kafka-3")
 Entry = tuple[int, int]  # leader epoch, message
@@ -78,13 +78,13 @@ class Partition:
             self.learn(node)
             self.replicate(node, len(self.acked) + 1)
 
-    def terms(self, *, over: bool) -> tuple[Term, ...]:
+    def terms(self, *, over: bool) -> tuple[Leadership, ...]:
         log = self.logs[self.leaders[self.epoch][0]]
         first = {epoch: i for i, (epoch, _) in reversed(list(enumerate(log)))}
         first.setdefault(self.epoch, len(log))
         return tuple(
-            Term(
-                number=epoch,
+            Leadership(
+                term=epoch,
                 leader=NODES[node],
                 t_ns=t_ns,
                 first=first.get(epoch),

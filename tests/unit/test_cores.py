@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from analysis.verdict.cores import CpuUse, cpu_use
 from analysis.verdict.coverage import coverage
+from harness.contracts.rows import MetricRow
 from tests.unit.test_verdict import facts, traffic
 
 S = 1_000_000_000
 
 
-def machine(t_s: int, busy_s: float, *, stolen_s: float = 0.0, own_s: float = 0.0) -> dict[str, Any]:
-    return {"t_ns": t_s * S, "cores": 2, "busy_s": busy_s, "stolen_s": stolen_s, "own_s": own_s}
+def machine(t_s: int, busy_s: float, *, stolen_s: float = 0.0, own_s: float = 0.0) -> MetricRow:
+    return MetricRow(t_ns=t_s * S, cores=2, busy_s=busy_s, stolen_s=stolen_s, own_s=own_s)
 
 
 def test_what_nodes_clients_and_the_run_itself_did_not_use_others_did() -> None:
@@ -22,9 +21,9 @@ def test_what_nodes_clients_and_the_run_itself_did_not_use_others_did() -> None:
         machine(9, 0.0),  # before the load
         machine(10, 100.0, own_s=5.0),
         machine(20, 119.0, own_s=6.0, stolen_s=1.0),
-        *({"t_ns": t * S, "worker": "producer-1", "cpu_s": cpu_s} for t, cpu_s in ((10, 3.0), (20, 7.0))),
+        *(MetricRow(t_ns=t * S, worker="producer-1", cpu_s=cpu_s) for t, cpu_s in ((10, 3.0), (20, 7.0))),
         # killed and started again: it counts from nothing again
-        *({"t_ns": t * S, "node": "kafka-1", "cpu_s": s} for t, s in ((10, 8.0), (14, 9.0), (20, 3.0))),
+        *(MetricRow(t_ns=t * S, node="kafka-1", cpu_s=s) for t, s in ((10, 8.0), (14, 9.0), (20, 3.0))),
     ]
     found = cpu_use(metrics, 10 * S, 20 * S)
     assert found == CpuUse(2, clients=0.4, brokers=0.4, own=0.1, others=pytest.approx(1.0), stolen=0.1)

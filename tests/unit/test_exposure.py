@@ -10,6 +10,7 @@ from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context, FaultWindow
 from analysis.kernels import deaths
 from analysis.kernels.exposure import COUNTED, COUNTED_ONCE, exposure_of, of_bucket, open_at
+from harness.contracts.rows import WorkerRow
 from harness.exposure import CAPTURED
 from harness.faultlog import FaultLog
 from harness.records import Event, Kind, Outcome
@@ -29,7 +30,7 @@ def bucket(sends: Columns, deliveries: Columns, faults: tuple[FaultWindow, ...] 
 
 def test_every_captured_counter_is_counted_and_explained() -> None:
     assert {*COUNTED, *COUNTED_ONCE, "faults_effective"} == set(CAPTURED)
-    assert set(exposure_of([], [], {})) == set(CAPTURED)
+    assert set(exposure_of([], [], [])) == set(CAPTURED)
     assert not any(CAPTURED.keys() & worker.exposure.keys() for worker in known_workers().values())
 
 
@@ -81,7 +82,7 @@ def test_a_client_is_exposed_to_a_fault_until_it_ends_or_gives_itself_up() -> No
     history.workers["p-2"] = {"t_end_ns": EPOCH_NS + 250_000_000}
     found = deaths.judge(context_from(history, consumers=False))
     assert found.counts == {"clients_at_fault": 1 + 2}
-    assert exposure_of([found.counts], [], {})["clients_at_fault"] == 3
+    assert exposure_of([found.counts], [], [])["clients_at_fault"] == 3
 
 
 def test_buckets_faults_and_workers_are_summed() -> None:
@@ -91,9 +92,11 @@ def test_buckets_faults_and_workers_are_summed() -> None:
         {"id": 2, "event": "inject", "kind": "kill", "t_ns": 6},
         {"id": 2, "event": "effect", "effective": False},
     ]
-    workers = [{"name": "producer-1", "exposure": {"reconnects": 3}}, {"exposure": {"reconnects": 4}}, {}]
+    workers = [WorkerRow(name="p", exposure={"reconnects": n} if n else {}) for n in (3, 4, 0)]
     found = exposure_of(
-        [{"deliveries": 5, "ok": 1}, {"deliveries": 7}], FaultLog(rows).records, {"workers": workers}
+        [{"deliveries": 5, "ok": 1}, {"deliveries": 7}],
+        FaultLog(rows).records,
+        [*workers, WorkerRow(name="p")],
     )
     assert (found["deliveries"], found["faults_effective"], found["reconnects"]) == (12, 1, 7)
     assert "ok" not in found

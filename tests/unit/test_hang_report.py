@@ -19,7 +19,10 @@ from analysis.report.html import run_page
 from analysis.report.terminal import print_result
 from analysis.verdict.coverage import coverage
 from analysis.verdict.stalls import judged_hangs
+from harness.contracts import typed
+from harness.contracts.rows import EventRow
 from harness.rundir import RunDir
+from tests.planted.plans import build_plan
 from tests.planted.tiny import EPOCH_NS, History
 from tests.report_samples import failing
 from tests.unit.test_verdict import facts, finding, manifest, traffic
@@ -44,14 +47,14 @@ EVENTS: list[dict[str, Any]] = [
     },
     {"worker": "producer-2", "kind": "hang", "t_ns": 32_000_000_000, "since_ns": 1, "text": "no dump came"},
 ]
-ROWS = hang_rows(EVENTS, 9_000_000_000)
+ROWS = hang_rows([typed(row, EventRow, "") for row in EVENTS], 9_000_000_000)
 
 
 def test_rows_are_the_harness_own() -> None:
     assert [row.worker for row in ROWS] == ["producer-1", "producer-2"]
     assert ROWS[0].t_s == 22.0
     assert ROWS[1] == HangRow(worker="producer-2", kind="hang", t_s=23.0, text="no dump came")
-    assert waits_in(EVENTS) == {"producer-1": WHERE}
+    assert waits_in([typed(row, EventRow, "") for row in EVENTS]) == {"producer-1": WHERE}
 
 
 @pytest.mark.long
@@ -109,7 +112,7 @@ def test_sends_that_were_open_for_too_short_to_be_a_hang_make_it_unknown() -> No
         plan = {
             "faults": [{"fault": "kill"}],
             "rate_ratio": 0.99,
-            "producers": [{"call_deadline_s": deadline_s}],
+            "producers": [PRODUCER | {"call_deadline_s": deadline_s}],
         }
         run = facts(series, findings=found, manifest=manifest(workers=[row]), plan=plan)
         check = next(c for c in coverage(run) if c.name == "drain")
@@ -127,9 +130,18 @@ def test_sends_that_were_open_for_too_short_to_be_a_hang_make_it_unknown() -> No
     assert not drain(51, hang=50, done=False, hung=True)[0]
 
 
-def stalled(**row: Any) -> dict[str, Any]:
-    return {"worker": "c-1", "kind": "stall", "t_ns": EPOCH_NS + 30 * S, "since_ns": EPOCH_NS + 6 * S,
-            "session": 1, "text": "handed nothing", **row}  # fmt: skip
+PRODUCER = build_plan(topics={"orders": 1}).producers[0].model_dump(mode="json")
+
+
+def stalled(since_ns: int = EPOCH_NS + 6 * S) -> EventRow:
+    return EventRow(
+        worker="c-1",
+        kind="stall",
+        t_ns=EPOCH_NS + 30 * S,
+        since_ns=since_ns,
+        session=1,
+        text="handed nothing",
+    )
 
 
 RULE = "no violation: a queue is judged by what remains after the drain and by the silence before it; "

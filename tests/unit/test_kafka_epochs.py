@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from harness.protocols.cluster import Endpoint, Leadership, Node
+from harness.contracts.rows import Leadership
+from harness.protocols.cluster import Endpoint, Node
 from harness.systems.kafka.epochs import leaderships
 from harness.systems.kafka.metadata_log import Epoch, LeaderHistory
 

@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from analysis.capture.terms import Term
 from analysis.kernels.changes import NONE, Acks, Because, lost, reached, repeated
+from harness.contracts.rows import Leadership
 from tests.oracles.led import Partition
 
 VERBS = ("append", "append", "append", "replicate", "learn", "elect")
@@ -60,9 +60,9 @@ def _compared(partition: Partition, *, over: bool) -> Counter[str]:
 
 
 EPOCHS = (
-    Term(3, "kafka-2", t_ns=10, first=0, over_ns=60),
-    Term(4, "kafka-3", t_ns=50, first=90),
-    Term(5, "kafka-1", t_ns=80, first=100),
+    Leadership(3, "kafka-2", t_ns=10, first=0, over_ns=60),
+    Leadership(4, "kafka-3", t_ns=50, first=90),
+    Leadership(5, "kafka-1", t_ns=80, first=100),
 )
 
 
@@ -96,8 +96,8 @@ def test_a_term_that_kept_what_came_after_the_acknowledgement_had_not_come_as_fa
     ("terms", "ack", "because"),
     [
         ((), acks(100, at=70), Because.NO_TERMS),
-        (tuple(Term(n, "", first=n) for n in (0, 1)), acks(100, at=70), Because.NO_TERMS),
-        (tuple(Term(n, "kafka-1", t_ns=n) for n in (0, 1)), acks(100, at=70), Because.NO_TERMS),
+        (tuple(Leadership(n, "", first=n) for n in (0, 1)), acks(100, at=70), Because.NO_TERMS),
+        (tuple(Leadership(n, "kafka-1", t_ns=n) for n in (0, 1)), acks(100, at=70), Because.NO_TERMS),
         (EPOCHS, acks(-1, at=70), Because.NO_PLACE),
         (EPOCHS, acks(95, at=70), Because.NOT_CUT),
         (EPOCHS[:1], acks(95, at=70), Because.NOT_CUT),
@@ -106,25 +106,27 @@ def test_a_term_that_kept_what_came_after_the_acknowledgement_had_not_come_as_fa
     ids=["nothing recorded", "no leaders", "no epochs of the log", "no offset", "before the cut", "one epoch",
          "acknowledged before anybody led"],
 )  # fmt: skip
-def test_no_cause_is_named_without_evidence(terms: tuple[Term, ...], ack: Acks, because: Because) -> None:
+def test_no_cause_is_named_without_evidence(
+    terms: tuple[Leadership, ...], ack: Acks, because: Because
+) -> None:
     found = lost(terms, ack, UNKNOWN, has_offsets=True)
     assert (found.because[0], found.term[0]) == (because, NONE)
 
 
 def test_a_term_without_a_leader_acknowledges_nothing() -> None:
     terms = (
-        Term(0, "kafka-1", t_ns=10, first=0),
-        Term(1, None, t_ns=20),
-        Term(2, "kafka-2", t_ns=30, first=50),
+        Leadership(0, "kafka-1", t_ns=10, first=0),
+        Leadership(1, None, t_ns=20),
+        Leadership(2, "kafka-2", t_ns=30, first=50),
     )
     found = lost(terms, acks(60, at=25), UNKNOWN, has_offsets=True)
     assert (found.term[0], found.next[0], found.late[0]) == (0, 2, 1)
 
 
 LEDGERS = (
-    Term(7, "broker-1", t_ns=10, entries=100),
-    Term(9, "broker-2", t_ns=50, entries=40),
-    Term(12, "broker-2", t_ns=90),
+    Leadership(7, "broker-1", t_ns=10, entries=100),
+    Leadership(9, "broker-2", t_ns=50, entries=40),
+    Leadership(12, "broker-2", t_ns=90),
 )
 
 
@@ -140,7 +142,7 @@ def test_an_entry_that_its_ledger_should_have_is_no_leader_change(entry: int, le
 
 
 def test_of_a_queue_the_time_alone_tells() -> None:
-    terms = (Term(1, "qpid-1", t_ns=10), Term(2, None, t_ns=40), Term(3, "qpid-2", t_ns=50))
+    terms = (Leadership(1, "qpid-1", t_ns=10), Leadership(2, None, t_ns=40), Leadership(3, "qpid-2", t_ns=50))
     found = lost(terms, acks(-1, -1, at=30), UNKNOWN, has_offsets=False, has_positions=False)
     assert (found.because[0], found.term[0], found.next[0]) == (Because.CHANGE, 0, 2)
     late = lost(terms, acks(-1, at=60), UNKNOWN, has_offsets=False, has_positions=False)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady
-from harness.protocols.cluster import Leadership, PartitionState, SeenLeaders
+from harness.protocols.cluster import PartitionState, SeenLeaders
 from harness.run.leaderships import LeaderWatch
 from harness.rundir import RunDir, read_jsonl
 from harness.systems.pulsar.ledgers import ledgers_of

@@ -14,13 +14,16 @@ import faults
 from analysis.capture.context_files import context_of
 from analysis.verdict.coverage import Check, coverage
 from analysis.verdict.intended import absences_of, intended_of
+from harness.contracts import typed
 from harness.contracts.plan import Plan
+from harness.contracts.rows import Manifest, WorkerRow
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
 from harness.plan.endings import endings
 from harness.run.lives import ComingAndGoing, with_rest_of_load
 from harness.scenario.model import Scenario
 from harness.waiting import wait_until
+from tests.unit.test_hang_report import PRODUCER
 from tests.unit.test_verdict import MANIFEST, facts, traffic
 
 S = 1_000_000_000
@@ -31,7 +34,7 @@ def plan_of(**load: Any) -> Plan:
     return build_plan(Scenario.model_validate({"name": "x", "load": whole}), seed=1)
 
 
-WORKERS = [
+WORKERS: list[dict[str, Any]] = [
     {
         "name": "producer-p-1", "role": "producer", "instance": 1, "done": False, "killed": True,
         "life_of": "", "t_start_ns": S, "t_end_ns": 15 * S, "offers_from_ns": 0, "offers_until_ns": 15 * S,
@@ -47,6 +50,10 @@ WORKERS = [
         "t_end_ns": 40 * S,
     },
 ]  # fmt: skip
+
+
+def rows(workers: list[dict[str, Any]]) -> list[WorkerRow]:
+    return [typed(row, WorkerRow, "") for row in workers]
 
 
 def test_a_later_life_sends_what_is_left_of_the_load_from_its_own_beginning() -> None:
@@ -68,8 +75,8 @@ def test_a_later_life_follows_what_is_left_of_the_profile() -> None:
 
 
 def test_a_later_life_is_judged_by_the_plan_of_its_client() -> None:
-    plan = plan_of(producers={"p": {"count": 2}}).model_dump(mode="json")
-    context = context_of(plan, {"workers": WORKERS, "epoch_ns": 10 * S})
+    plan = plan_of(producers={"p": {"count": 2}})
+    context = context_of(plan, typed({"workers": WORKERS, "epoch_ns": 10 * S}, Manifest, ""))
     first, later = context.instances[1], context.instances[3]
     assert (first.name, first.end_ns, first.complete) == ("producer-p-1", 15 * S, True), "killed by the run"
     assert (later.name, later.complete) == ("producer-p-1.2", True)
@@ -80,22 +87,22 @@ def test_a_later_life_is_judged_by_the_plan_of_its_client() -> None:
 def test_a_client_that_died_by_itself_is_not_complete() -> None:
     died = copy.deepcopy(WORKERS)
     died[0]["killed"] = False
-    plan = plan_of(producers={"p": {"count": 2}}).model_dump(mode="json")
-    assert not context_of(plan, {"workers": died}).instances[1].complete
+    plan = plan_of(producers={"p": {"count": 2}})
+    assert not context_of(plan, typed({"workers": died}, Manifest, "")).instances[1].complete
 
 
 def test_nothing_is_due_of_a_client_between_its_lives() -> None:
     """Killed 5 s into the load, and ready to send again at 7 s."""
-    plan = plan_of(producers={"p": {"count": 2}}).model_dump(mode="json")
-    away = absences_of(plan, WORKERS, 10 * S, 30 * S)
+    plan = plan_of(producers={"p": {"count": 2}})
+    away = absences_of(plan, rows(WORKERS), 10 * S, 30 * S)
     borders = np.array([10, 15, 16, 17, 30]) * S
     due = intended_of(plan, 10 * S, 30 * S, away).due_within(borders)
     assert due.tolist() == pytest.approx([5000, 500, 500, 13_000])
 
 
 def test_what_a_client_that_never_came_back_should_have_sent_is_missing() -> None:
-    plan = plan_of(producers={"p": {"count": 2}}).model_dump(mode="json")
-    away = absences_of(plan, [WORKERS[0], WORKERS[2]], 10 * S, 30 * S)
+    plan = plan_of(producers={"p": {"count": 2}})
+    away = absences_of(plan, rows([WORKERS[0], WORKERS[2]]), 10 * S, 30 * S)
     due = intended_of(plan, 10 * S, 30 * S, away).due_within(np.array([10, 15, 30]) * S)
     assert due.tolist() == pytest.approx([5000, 15_000])
 
@@ -172,7 +179,9 @@ def test_what_a_run_killed_itself_is_recorded_and_what_it_left_open_is_waited_fo
     def checked(**changes: Any) -> dict[str, Check]:
         workers = [{**killed, **changes}, {"name": "p-1.2", "done": True, "life_of": "p-1"}]
         run = facts(
-            series, manifest={**MANIFEST, "workers": workers}, plan={"producers": [{"call_deadline_s": 9}]}
+            series,
+            manifest={**MANIFEST, "workers": workers},
+            plan={"producers": [PRODUCER | {"call_deadline_s": 9}]},
         )
         return {check.name: check for check in coverage(run)}
 

@@ -13,6 +13,7 @@ from analysis.report.terminal import rate_line
 from analysis.series import empty
 from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.rate import rate_of
+from harness.contracts.plan import RateChoice
 from tests.report_samples.results import passing
 from tests.unit.test_verdict import GRID, LOAD_END, OUT, RATE, facts, finding, traffic, verdict_of
 
@@ -23,7 +24,7 @@ LATE = {"p-1": 2_600_000_000}
 def measured(*, choice: dict[str, Any] = CHOICE, **changes: Any) -> RunFacts:
     """A run at 1,000/s, what the machine was measured to keep."""
     series = changes.pop("series", None) or traffic(ok_share=changes.pop("ok_share", 1.0))
-    rate = rate_of(series, GRID, LOAD_END, RATE, choice=choice)
+    rate = rate_of(series, GRID, LOAD_END, RATE, choice=RateChoice(**choice))
     return facts(series, rate=rate, **changes)
 
 

@@ -18,7 +18,7 @@ from analysis.verdict.intended import Intended
 from analysis.verdict.rate import rate_of
 from commands.plan_text import show_plans
 from experiments.plans import timeline_of
-from harness.contracts.plan import Plan
+from harness.contracts.plan import Plan, RateChoice
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
 from harness.plan.estimate import messages
@@ -145,7 +145,7 @@ def test_less_than_was_due_is_a_rate_that_was_not_reached() -> None:
 
 
 def test_of_a_rate_that_was_measured_the_limits_are_those_of_the_profile() -> None:
-    choice = {"at_most_per_s": 2000, "at_least_per_s": 100}
+    choice = RateChoice(at_most_per_s=2000, at_least_per_s=100)
     rate = rated(profiled(), choice=choice)
     assert (rate.at_most_per_s, rate.at_least_per_s) == (pytest.approx(1400), pytest.approx(70))
     outage = Outage(1, ZERO + 5 * S, ZERO + 10 * S)

@@ -16,6 +16,7 @@ from analysis.kernels.bucket_report import BucketReport
 from analysis.spark.judge import read_files
 from analysis.spark.task import Task, judge_batches
 from analysis.verdict.result import grid_of, result_of
+from harness.contracts.rows import MetricRow, Problem
 from harness.records import Kind
 from harness.rundir import RunDir, read_json, read_jsonl, write_json, write_jsonl
 from tests.planted.tiny import EPOCH_NS, History
@@ -93,25 +94,26 @@ def test_a_load_cut_short_is_judged_over_what_there_was(tmp_path: Path) -> None:
     history = steady(skip=range(200, 400))
     run = history.write(tmp_path / "run")
     files = read_files(run)
-    phases = [dict(p) | ({"end_ns": EPOCH_NS + 2 * S} if p["name"] == "load" else {}) for p in files.phases]
-    found = result(run, manifest={**files.manifest, "phases": phases, "status": "interrupted"})
+    phases = [replace(p, end_ns=EPOCH_NS + 2 * S) if p.name == "load" else p for p in files.manifest.phases]
+    cut = replace(files.manifest, phases=phases, status="interrupted")
+    found = result(run, manifest=cut)
     assert found.rate["ratio_outside_outages"] == 1
     assert found.reasons == ["the load was stopped after 2.0 s of 4.0 s; the rest was not tested"]
-    unread = [phase for phase in phases if phase["name"] != "audit"]
-    found = result(run, manifest={**files.manifest, "phases": unread, "status": "interrupted"})
+    unread = [phase for phase in phases if phase.name != "audit"]
+    found = result(run, manifest=replace(cut, phases=unread))
     assert found.reasons == ["the run was interrupted before its audit"]
 
 
 def test_only_lateness_during_the_load_is_saturation(tmp_path: Path) -> None:
     run = steady().write(tmp_path / "run")
     rows = [
-        {"t_ns": EPOCH_NS - 1, "worker": "p-1", "late_max_ns": 9 * S},
-        {"t_ns": EPOCH_NS + S, "worker": "p-1", "late_max_ns": S // 2},
-        {"t_ns": EPOCH_NS + S, "node": "kafka-1"},
+        MetricRow(t_ns=EPOCH_NS - 1, worker="p-1", late_max_ns=9 * S),
+        MetricRow(t_ns=EPOCH_NS + S, worker="p-1", late_max_ns=S // 2),
+        MetricRow(t_ns=EPOCH_NS + S, node="kafka-1"),
     ]
     assert result(run, metrics=rows).verdict is Verdict.PASS
-    late = [{"t_ns": EPOCH_NS + n * S // 10, "worker": "p-1", "late_max_ns": 3 * S} for n in range(20)]
-    assert result(run, metrics=rows + late[:2] + [{**rows[1]}] * 20).verdict is Verdict.PASS  # it caught up
+    late = [MetricRow(t_ns=EPOCH_NS + n * S // 10, worker="p-1", late_max_ns=3 * S) for n in range(20)]
+    assert result(run, metrics=rows + late[:2] + [rows[1]] * 20).verdict is Verdict.PASS  # it caught up
     assert result(run, metrics=rows + late).reasons == [
         "the load generator was saturated: p-1 was 3.0 s late or more in a tenth of the load"
     ]
@@ -131,7 +133,7 @@ def test_the_same_reports_give_the_same_document(tmp_path: Path) -> None:
 def test_a_run_that_never_got_to_its_load_is_unknown(tmp_path: Path) -> None:
     run = History().write(tmp_path / "run")
     files = read_files(run)
-    manifest = {**files.manifest, "status": "error", "phases": [], "workers": []}
+    manifest = replace(files.manifest, status="error", phases=[], workers=[])
     found = result(run, manifest=manifest)
     assert found.verdict is Verdict.UNKNOWN
     assert found.percentiles == []
@@ -140,8 +142,8 @@ def test_a_run_that_never_got_to_its_load_is_unknown(tmp_path: Path) -> None:
 
 def test_a_fault_that_stays_applied_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     run = steady().write(tmp_path / "run")
-    problems = [{"kind": "not-healed", "text": "kill kafka-2: its process does not run"}]
-    found = result(run, manifest={**read_files(run).manifest, "problems": problems})
+    problems = [Problem("not-healed", "kill kafka-2: its process does not run")]
+    found = result(run, manifest=replace(read_files(run).manifest, problems=problems))
     assert found.exit_code == 5
     assert found.reasons[0] == "a fault could not be healed: kill kafka-2: its process does not run"
 

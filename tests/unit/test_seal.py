@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.contracts.plan import LaneGroup, LaneMode, Plan
+from harness.contracts.seal import SealReport
 from harness.errors import BrokerstormError, UsageError
 from harness.records import RAW, SEALED, TABLE_NAMES, Check, Event, TableId
 from harness.rundir import RunDir
-from harness.seal.seal import SealReport, drop_segments, load_report, seal
+from harness.seal.seal import drop_segments, load_report, seal
 from tests.planted.plans import build_plan
 from tests.planted.raw import SegmentWriter, headers, raw_rows
 from tests.unit.seal_rows import STREAMS, Columns, blank, new_run, plan_of, put, sealed, sends

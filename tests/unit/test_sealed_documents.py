@@ -74,7 +74,8 @@ def sealed_run(history: History, root: Path) -> RunDir:
     said = {name: asdict(file) for name, file in files.items()}
     beside = {name: asdict(file) for name, file in sealed_documents(run).items()}
     tables = {
-        p.relative_to(run.sealed).as_posix(): {"sha256": _sum(p)} for p in run.sealed.glob("*/*/*.parquet")
+        p.relative_to(run.sealed).as_posix(): {"rows": 1, "bytes": p.stat().st_size, "sha256": _sum(p)}
+        for p in run.sealed.glob("*/*/*.parquet")
     }
     write_json(run.seal_report, read_json(run.seal_report) | {"files": said | tables, "documents": beside})
     return run

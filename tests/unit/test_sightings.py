@@ -12,6 +12,7 @@ from harness.rundir import RunDir, write_json, write_jsonl
 
 HANG = {
     "worker": "producer-1",
+    "t_ns": 5,
     "kind": "hang",
     "text": "3 sends open",
     "where": "Producer.Close producer.go:10",
@@ -56,7 +57,7 @@ def test_the_first_place_that_has_it(run: RunDir, text: str, where: str) -> None
 )
 def test_what_could_not_be_read_is_told(run: RunDir, lost: str, unread: str) -> None:
     if lost == "stack":
-        row: dict[str, Any] = {key: HANG[key] for key in ("worker", "kind", "text")}
+        row: dict[str, Any] = {key: HANG[key] for key in ("worker", "t_ns", "kind", "text")}
         write_jsonl(run.events, [row])
     else:
         path = run.names if lost == "names" else run.worker("producer-1") / "stderr.log"

@@ -14,6 +14,7 @@ from analysis.verdict import spread, usage
 from analysis.verdict.causes import CauseWords
 from analysis.verdict.spread import by_fault, by_stream
 from analysis.verdict.usage import usage_of
+from harness.contracts.rows import MetricRow
 from tests.planted.judged import judge_here
 from tests.planted.tiny import History
 
@@ -60,11 +61,11 @@ def test_an_episode_belongs_to_the_fault_in_whose_window_it_began_or_to_none() -
 
 def test_cpu_is_cores_since_the_last_sample_and_unknown_over_a_restart() -> None:
     metrics = [
-        {"t_ns": (1000 + i) * S, "node": "kafka-1", "cpu_s": cpu_s, "rss_bytes": 100 + i}
+        MetricRow(t_ns=(1000 + i) * S, node="kafka-1", cpu_s=cpu_s, rss_bytes=100 + i)
         for i, cpu_s in enumerate((1.0, 1.5, 0.2, 2.2))
     ]
-    metrics.append({"t_ns": 1000 * S, "worker": "producer-1", "cpu_s": 0.0, "rss_bytes": 7})
-    metrics.append({"t_ns": 1000 * S, "worker": "producer-1", "attempted": 12})
+    metrics.append(MetricRow(t_ns=1000 * S, worker="producer-1", cpu_s=0.0, rss_bytes=7))
+    metrics.append(MetricRow(t_ns=1000 * S, worker="producer-1"))
     client, node = sorted(usage_of(metrics, 1000 * S), key=lambda row: row.role)
     assert (client.name, client.role, client.cpu, client.rss_bytes) == ("producer-1", "client", [None], [7])
     assert (node.t_s, node.cpu) == ([0, 1, 2, 3], [None, 0.5, None, 2.0])
@@ -72,6 +73,6 @@ def test_cpu_is_cores_since_the_last_sample_and_unknown_over_a_restart() -> None
 
 def test_of_a_long_run_every_nth_sample_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage, "MAX_SAMPLES", 3)
-    metrics = [{"t_ns": i * S, "node": "n", "cpu_s": i * 0.5, "rss_bytes": i} for i in range(9)]
+    metrics = [MetricRow(t_ns=i * S, node="n", cpu_s=i * 0.5, rss_bytes=i) for i in range(9)]
     (row,) = usage_of(metrics, 0)
     assert (row.t_s, row.cpu) == ([0, 3, 6], [None, 0.5, 0.5])

@@ -22,6 +22,7 @@ from analysis.verdict.campaign import CLEAN, Expectation, RunSummary, VariantRes
 from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.thresholds import in_words, thresholds
 from analysis.verdict.verdict import decide
+from harness.contracts.plan import ThresholdPlan
 from harness.plan.build import build_plan
 from harness.scenario.model import Scenario
 from tests.report_samples.results import passing
@@ -36,7 +37,9 @@ def wanted(name: str, at_most: float, *, outside_faults: bool = False) -> dict[s
 
 
 def judged(run: RunFacts, *asked: dict[str, Any]) -> list[Threshold]:
-    run = replace(run, plan={**run.plan, "thresholds": asked})
+    run = replace(
+        run, plan=run.plan.model_copy(update={"thresholds": [ThresholdPlan(**each) for each in asked]})
+    )
     return thresholds(run, {check.name: check.ok for check in coverage(run)})
 
 

@@ -16,8 +16,12 @@ from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.fault_rows import fault_rows
 from analysis.verdict.rate import rate_of
 from analysis.verdict.verdict import EXIT, decide
+from harness.contracts import typed
+from harness.contracts.plan import Plan
+from harness.contracts.rows import Bounds, Manifest
 from harness.errors import Exit
 from harness.faultlog import FaultLog, FaultRecord
+from tests.planted.plans import build_plan
 
 S = 1_000_000_000
 ZERO = 100 * S
@@ -66,7 +70,16 @@ def facts(series: Series | None = None, **changes: Any) -> RunFacts:
         "grid": GRID,
         "rate": rate_of(series, GRID, LOAD_END, RATE),
     }
-    return RunFacts(**{**fields, **changes})
+    fields |= changes
+    fields["manifest"] = typed(fields["manifest"], Manifest, "manifest")
+    fields["bounds"] = [typed(row, Bounds, "bounds") for row in fields["bounds"]]
+    return RunFacts(**fields | {"plan": plan_with(**fields["plan"])})
+
+
+def plan_with(**changes: Any) -> Plan:
+    """A plan, with fields as a file has them."""
+    whole = {**build_plan(topics={"orders": 1}).model_dump(mode="json"), **changes}
+    return typed(whole, Plan, "plan")
 
 
 def finding(status: Status, cls: str = "acked-lost", count: int = 3) -> Finding:

@@ -20,8 +20,9 @@ from harness.admin.health import first_bytes
 from harness.admin.tls import context_of
 from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Access
+from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import Leadership, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.kafka import CORRELATION, api_versions, epochs, users
 from harness.systems.kafka.epochs import NodeData
 from harness.systems.kafka.failover import KafkaFailover

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from harness.admin.failover import ASK_S, POLL_S
 from harness.admin.wall_clock import WallClock
+from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady
-from harness.protocols.cluster import Leadership, Node
+from harness.protocols.cluster import Node
 from harness.systems.kafka.failover import KafkaFailover
 from harness.systems.kafka.metadata_log import METADATA_LOG, NOBODY, Epoch, LeaderHistory
 from harness.waiting import wait_while

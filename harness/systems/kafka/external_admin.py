@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.admin.made_ledger import MadeLedger
+from harness.contracts.rows import Leadership
 from harness.errors import UsageError
-from harness.protocols.cluster import Leadership, PartitionState, SeenLeaders, TopicSettings
+from harness.protocols.cluster import PartitionState, SeenLeaders, TopicSettings
 from harness.systems.kafka import KEEPS
 from harness.systems.kafka.admin import KafkaAdmin
 from harness.systems.kafka.questions import KafkaQuestions

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from harness.admin.failover import LOGS_HINT, POLL_S, NotThere
 from harness.connections.security import ANYBODY, Security
+from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import Leadership, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.pulsar.ledgers import ledgers_of
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.systems.pulsar.owners import Owners

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.admin.wall_clock import WallClock
-from harness.protocols.cluster import Leadership
+from harness.contracts.rows import Leadership
 
 Seen = Sequence[tuple[int, int, str | None]]
 

@@ -10,15 +10,9 @@ from urllib.parse import quote
 
 from harness.admin.failover import NotThere
 from harness.connections.security import ANYBODY, Access
+from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import (
-    ClientConnection,
-    Leadership,
-    Node,
-    PartitionState,
-    SeenLeaders,
-    TopicSettings,
-)
+from harness.protocols.cluster import ClientConnection, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.qpid.probe import Probe
 from harness.systems.qpid.rest import OURS, AlreadyThere, Place, Rest, each, one
 from harness.waiting import wait_until, wait_while

@@ -12,6 +12,7 @@ import faults
 from faults.engine.ledger import Ledger
 from harness.errors import HealError, ScenarioError, UsageError
 from harness.rundir import RunDir, read_jsonl, write_json
+from tests.planted.plans import build_plan
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import Rig, kill
 
@@ -26,8 +27,7 @@ def test_replay_hits_the_same_nodes_at_the_real_times(tmp_path: Path, run: RunDi
     first = Rig(StateCluster(), run, *steps)
     first.injector.join(10)
     write_json(run.manifest, {"epoch_ns": first.epoch_ns})
-    topics = [{"name": "orders", "partitions": 6, "replication": 3, "config": {}}]
-    write_json(run.plan, {"topics": topics, "seed": 7, "load_s": 60.0})
+    write_json(run.plan, build_plan(topics={"orders": 6}, seed=7).model_dump(mode="json"))
 
     timeline = faults.load_replay(run)
     injected = first.rows("inject")

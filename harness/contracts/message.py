@@ -1,0 +1,37 @@
+"""How a message is named for people and in result.json: ``1/0/5``, of a later attempt ``1/0/5.2``."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_TEXT = re.compile(r"(\d+)/(\d+)/(\d+)(?:\.(\d+))?")
+
+
+class MessageId(NamedTuple):
+    """Sequence number ``seq`` of a producer instance in a lane. ``attempt`` None: all of them."""
+
+    instance: int
+    lane: int
+    seq: int
+    attempt: int | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.instance}/{self.lane}/{self.seq}"
+        return text if self.attempt is None else f"{text}.{self.attempt}"
+
+    @classmethod
+    def parse(cls, text: str) -> MessageId | None:
+        """None: the text is no name of a message (a place, a window)."""
+        found = _TEXT.fullmatch(text)
+        return cls(*(part if part is None else int(part) for part in found.groups())) if found else None  # type: ignore[arg-type]
+
+    @classmethod
+    def witness(cls, instance: int, lane: int, seq: int, attempt: int) -> str:
+        """The text of one attempt; of the first it says nothing."""
+        return str(cls(instance, lane, seq, attempt or None))
+
+    @property
+    def whole(self) -> MessageId:
+        """Of all its attempts."""
+        return self._replace(attempt=None)

@@ -1,0 +1,257 @@
+"""Rows of the JSON-lines files of a run; docs/capture-format.md says what each field means.
+
+Dataclasses, because some of them travel to executors, which have no pydantic. Times: CLOCK_MONOTONIC ns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+#: No audit row for a stream: nothing of it was read.
+UNREAD = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class NameRow:
+    """A name that rows of the capture have a number for."""
+
+    id: int
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far the audit read a stream. ``read_to == end`` means all of it.
+
+    Kafka counts in offsets, Pulsar in messages. ``isolation`` remaining: of a queue, whose rows in the log
+    are what was left in it after the drain, and not all that it held. ``reader``: the worker that wrote it.
+    """
+
+    begin: int = 0
+    end: int = 0
+    read_to: int = 0
+    why: str = UNREAD
+    isolation: str = ""
+    stream: str = ""
+    stream_id: int = 0
+    reader: str = ""
+
+    @property
+    def remaining(self) -> bool:
+        return self.isolation == "remaining"
+
+    @property
+    def is_complete(self) -> bool:
+        return self.why != UNREAD and self.read_to >= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """A stretch of a stream under one leader: a leader epoch (Kafka), a ledger (Pulsar), a mastership (Qpid).
+
+    Times: 0 = not known.
+
+    Attributes:
+        term: its number.
+        leader: name of the node; "" = not known, None = nobody.
+        late_ns: how much earlier it may have begun than ``t_ns``, of a leader that was only watched.
+        first: position at which the log as it is in the end has its first message; None = it has none of it.
+        entries: of a ledger that is closed, what it was closed with; None = not known.
+        over_ns: from then on the leader certainly acted as one no longer.
+        unclean: it was elected although it was not in sync.
+        stream_id: of the sealed file alone.
+    """
+
+    term: int
+    leader: str | None = ""
+    t_ns: int = 0
+    late_ns: int = 0
+    first: int | None = None
+    entries: int | None = None
+    over_ns: int = 0
+    unclean: bool = False
+    stream: str = ""
+    stream_id: int = 0
+
+
+#: Of one stream, in order.
+Terms = tuple[Leadership, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """Something that a worker told, or that the harness noticed of one.
+
+    Attributes:
+        kind: ``frozen``, ``client-died``, ``hang``, ``stall``, ``stuck``, or a worker's own word.
+        where: the call that it waits in, with its ``thread``, its ``stack`` and the file of all ``stacks``;
+            None: nobody looked.
+        since_ns: it has waited since then; None: a worker's own event.
+        name, why: of a client that died: its error, and why it died.
+        frozen_ns: how long its process did not run, until ``t_ns``.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"coerce_numbers_to_str": True}
+
+    t_ns: int
+    kind: str = ""
+    worker: str = ""
+    text: str = ""
+    where: str = ""
+    thread: str = ""
+    stack: str | list[str] = ""
+    stacks: str | None = None
+    since_ns: int | None = None
+    session: int = 0
+    name: str = ""
+    why: str = ""
+    frozen_ns: int = 0
+
+    @property
+    def frames(self) -> list[str]:
+        return [self.stack] if isinstance(self.stack, str) and self.stack else list(self.stack)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    """A second of one process, a worker or a node, or of the machine. What was not measured is None."""
+
+    t_ns: int
+    wall_ns: int | None = None
+    worker: str = ""
+    node: str = ""
+    cpu_s: float | None = None
+    rss_bytes: int | None = None
+    late_max_ns: int | None = None
+    blocked_ns: int | None = None
+    cores: int = 0
+    busy_s: float | None = None
+    stolen_s: float = 0.0
+    own_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultEvent:
+    """A row of faults.jsonl; docs/capture-format.md says which fields which event has."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"coerce_numbers_to_str": True}
+
+    id: int
+    event: str
+    t_ns: int | None = None
+    kind: str = ""
+    target: str = ""
+    targets: tuple[str, ...] = ()
+    params: dict[str, Any] = field(default_factory=dict)
+    planned_s: float = 0.0
+    for_s: float | None = None
+    confirmed_acks: str = ""
+    effective: bool = False
+    evidence: str = ""
+    ok: bool = False
+    undone: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of a run. ``end_ns`` 0: it is not over."""
+
+    name: str
+    start_ns: int = 0
+    end_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that weakens what a run can prove."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatedCheck:
+    """A validity check that an import answers."""
+
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    """What became of a worker.
+
+    Attributes:
+        instance, session: of a producer, of a consumer.
+        exposure: its own counters.
+        done: it said so: it recorded everything.
+        hung: it was ended because it hung; every row is there, as of one that a fault ``killed``.
+        life_of: the client of the plan that it is a later life of.
+        offers_from_ns, offers_until_ns: when a producer of several lives offered messages; 0 = as planned.
+        open_sends: when it ended.
+        t_start_ns, t_end_ns: of its process; 0 = not known.
+    """
+
+    name: str
+    role: str = ""
+    instance: int | None = None
+    session: int | None = None
+    client: str = ""
+    client_version: str = ""
+    log_stamp: str = ""
+    exit_code: int | None = None
+    exposure: dict[str, int] = field(default_factory=dict)
+    done: bool = False
+    hung: bool = False
+    life_of: str = ""
+    killed: bool = False
+    offers_from_ns: int = 0
+    offers_until_ns: int = 0
+    open_sends: int = 0
+    t_start_ns: int = 0
+    t_end_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """manifest.json: what ran, on what, and how far it got.
+
+    Attributes:
+        status: running, complete, interrupted or error.
+        epoch_ns, epoch_wall: the start of load, by both clocks; empty = nobody says.
+        readiness_restored, drained: None = nobody says.
+        unstated: of an import, by name of a precondition or of what a class asks for, why it is not known.
+        checks: validity checks that import.yaml answers; None = nobody can tell.
+    """
+
+    schema_version: Literal[1] = 1
+    run_id: str = ""
+    status: str = "complete"
+    command: str = ""
+    epoch_ns: int = 0
+    epoch_wall: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, object] = field(default_factory=dict)
+    phases: list[Phase] = field(default_factory=list)
+    workers: list[WorkerRow] = field(default_factory=list)
+    readiness_restored: bool | None = None
+    drained: bool | None = None
+    problems: list[Problem] = field(default_factory=list)
+    unstated: dict[str, str] = field(default_factory=dict)
+    checks: dict[str, StatedCheck | None] = field(default_factory=dict)
+
+    def problems_of(self, kind: str) -> list[str]:
+        return [problem.text for problem in self.problems if problem.kind == kind]
+
+    def worker(self, role: str, number: int) -> WorkerRow:
+        """The worker of an instance or a session; without a name where the run had none."""
+        same = (w for w in self.workers if w.role == role and number in (w.instance, w.session))
+        return next(same, WorkerRow(name=""))
+
+    @property
+    def last_ns(self) -> int:
+        """End of the last phase; 0 = none ended."""
+        return max((phase.end_ns for phase in self.phases), default=0)
