@@ -309,7 +309,7 @@ def timeline_rows(timeline: Timeline) -> list[dict[str, Any]]:
             "target": f.target,
             "t_s": f.t_s,
             "for_s": f.for_s,
-            "params": dict(f.params),
+            "params": f.params.document(),
             "commands": faults.commands_of(f, timeline),
         }
         for f in timeline.firings

@@ -92,8 +92,7 @@ class FaultExecution(threading.Thread):
         """
         kind, view = KINDS[self.firing.kind], self._context.view
         try:
-            params = kind.params.model_validate(dict(self.firing.params))
-            injection = kind.prepare(params, view, self.firing.draw)
+            injection = kind.prepare(self.firing.params, view, self.firing.draw)
         except BrokerstormError as error:
             raise FiringSkipped(f"the targets could not be resolved: {error}") from error
         self._context.claims.claim(self.firing.id, injection, view)

@@ -82,8 +82,7 @@ def _firing(
         kind, _, complete = read_step({"fault": name, "at": 0, **timed}, inventory)
     except StepProblem as problem:
         raise ScenarioError(f"{problem.key}: {problem}", hint="see `brokerstorm list faults`") from None
-    dumped = complete.model_dump(mode="json", by_alias=True)
-    firing = Firing(fault_id, name, kind.target(complete), 0.0, kind.lasts_s(complete), dumped, 0, seed)
+    firing = Firing(fault_id, name, kind.target(complete), 0.0, kind.lasts_s(complete), complete, 0, seed)
     return firing, inventory, "for" in keys and "for" not in timed
 
 

@@ -59,7 +59,7 @@ def _firing(fault: FaultRecord, epoch_ns: int) -> Firing:
         kind.target(params),
         (inject_ns - epoch_ns) / 1e9,
         for_s,
-        params.model_dump(mode="json", by_alias=True),
+        params,
         fault.id - 1,
         fault.id,
         REPLAY_WAIT_S,

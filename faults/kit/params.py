@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Protocol, Self, get_args
+from typing import Annotated, Any, Final, Protocol, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
@@ -88,6 +88,10 @@ class Params(BaseModel):
     """Base of a kind's parameters: frozen, unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def document(self) -> dict[str, Any]:
+        """Every key as plain JSON: what a replay reads again."""
+        return self.model_dump(mode="json", by_alias=True)
 
     def in_words(self, besides: Collection[str]) -> list[str]:
         """``delay 100 ms``, ``way in``: every key but those said otherwise, and those that are off."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ability_text, find_ability, is_outside
 from faults.kit.errors import StepProblem
-from faults.kit.params import Inventory, InventoryTopic
+from faults.kit.params import Inventory, InventoryTopic, Params
 from faults.schedule.mix import Draw, draws, read_mix
 from faults.schedule.steps import read_step
 from faults.schedule.times import MAX_FIRINGS, firing_times
@@ -36,7 +36,7 @@ class Firing:
         target: as written, resolved when it fires.
         t_s: seconds after the start of load.
         for_s: from applied to heal; None when the fault ends by itself.
-        params: all keys of the kind, plain JSON.
+        params: all keys of the kind, as its class has them.
         wait_s: how long it is tried when nobody can be hit at ``t_s``.
         step: index in the scenario's list.
         draw: seed of every choice of this firing.
@@ -47,7 +47,7 @@ class Firing:
     target: str
     t_s: float
     for_s: float | None
-    params: Mapping[str, Any]
+    params: Params
     step: int
     draw: int
     wait_s: float = 0.0
@@ -125,7 +125,7 @@ def _firings(index: int, step: Any, seed: int, load_s: float, inventory: Invento
             one.kind.target(one.params),
             one.t_s,
             one.kind.lasts_s(one.params),
-            one.params.model_dump(mode="json", by_alias=True),
+            one.params,
             index,
             random.Random(f"{seed}:{index}:{number}").getrandbits(63),
             one.wait_s,
@@ -142,8 +142,7 @@ def _quiet(steps: Sequence[Any], load_s: float, inventory: Inventory) -> list[tu
 
 def commands_of(firing: Firing, timeline: Timeline) -> list[str]:
     """The commands that one firing would send, in order; what is decided only then is named by its rule."""
-    kind = KINDS[firing.kind]
-    return kind.commands(kind.params.model_validate(dict(firing.params)), timeline.inventory)
+    return KINDS[firing.kind].commands(firing.params, timeline.inventory)
 
 
 def needs_of(timelines: Iterable[Timeline]) -> frozenset[str]:
@@ -153,8 +152,7 @@ def needs_of(timelines: Iterable[Timeline]) -> frozenset[str]:
 
 
 def _kind_needs(firing: Firing) -> frozenset[str]:
-    kind = KINDS[firing.kind]
-    return kind.needs_for(kind.params.model_validate(dict(firing.params)))
+    return KINDS[firing.kind].needs_for(firing.params)
 
 
 def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
@@ -173,8 +171,7 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
                 f" {'; '.join(map(ability_text, lacking))}; this {cluster.system} cluster cannot",
                 hint=_outside_hint(lacking) if is_outside(cluster) else _needs_hint(firing),
             )
-        kind = KINDS[firing.kind]
-        if reason := kind.refusal(kind.params.model_validate(dict(firing.params)), cluster):
+        if reason := KINDS[firing.kind].refusal(firing.params, cluster):
             raise ScenarioError(
                 f"faults[{firing.step}].fault: {firing.kind} is not possible on this cluster: {reason}",
                 hint=_needs_hint(firing),
@@ -212,5 +209,4 @@ def described(timeline: Timeline) -> list[tuple[float, Firing | None, str]]:
 
 
 def _sentence(firing: Firing) -> str:
-    kind = KINDS[firing.kind]
-    return kind.sentence(kind.params.model_validate(dict(firing.params)), firing.for_s)
+    return KINDS[firing.kind].sentence(firing.params, firing.for_s)

@@ -138,7 +138,7 @@ def timeline(*steps: dict[str, Any]) -> faults.Timeline:
 def injection(view: ClusterView, step: dict[str, Any], draw: int = 1) -> Any:
     firing = timeline(step).firings[0]
     kind = KINDS[firing.kind]
-    return kind.prepare(kind.params.model_validate(dict(firing.params)), view, draw)
+    return kind.prepare(firing.params, view, draw)
 
 
 @pytest.mark.parametrize(

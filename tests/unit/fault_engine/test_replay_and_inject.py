@@ -33,7 +33,7 @@ def test_replay_hits_the_same_nodes_at_the_real_times(tmp_path: Path, run: RunDi
     injected = first.rows("inject")
     assert len(injected) >= 2
     assert [f.t_s for f in timeline.firings] == [(r["t_ns"] - first.epoch_ns) / 1e9 for r in injected]
-    assert [f.params.get("moves") or f.target for f in timeline.firings] == [
+    assert [f.params.document().get("moves") or f.target for f in timeline.firings] == [
         r["params"].get("moves") or r["targets"][0] for r in injected
     ]
     again = RunDir(tmp_path / "again").create()

@@ -262,4 +262,4 @@ def test_mistakes(keys: dict[str, object], message: str) -> None:
 def test_sizes(text: object, size: int) -> None:
     steps = [{"fault": "memory-limit", "at": 1, "limit": text}]
     timeline = faults.compile(steps, seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
-    assert timeline.firings[0].params["limit"] == size
+    assert timeline.firings[0].params.document()["limit"] == size
