@@ -36,7 +36,7 @@ class NodeClaims:
                 raise FiringSkipped(f"{taken[0]} is held by fault {self._held[taken[0]]}")
             if dead := sorted(node for node in ours if not view.is_running(node)):
                 raise FiringSkipped(f"{dead[0]} is not running, and no fault did that")
-            if not injection.params.get("together"):
+            if not getattr(injection.params, "together", False):
                 self._refuse_second(ours, view)
             self._held |= {node: fault_id for node in ours}
 

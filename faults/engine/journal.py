@@ -35,7 +35,7 @@ class Journal:
         self._lock = threading.RLock()
 
     def inject(self, firing: Firing, injection: Injection) -> None:
-        planned = {"planned_s": firing.t_s, "for_s": firing.for_s, "params": dict(injection.params)}
+        planned = {"planned_s": firing.t_s, "for_s": firing.for_s, "params": injection.params.document()}
         named = {"kind": firing.kind, "target": firing.target, "targets": list(injection.targets)}
         self._write(firing.id, "inject", {**named, **planned, "confirmed_acks": injection.confirmed_acks()})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -31,7 +31,9 @@ class AdminQuestionParams(Params):
 class Asked(Injection):
     """A thread that asks all brokers, and counts who answers."""
 
-    def __init__(self, view: ClusterView, params: dict[str, Any]) -> None:
+    params: AdminQuestionParams
+
+    def __init__(self, view: ClusterView, params: AdminQuestionParams) -> None:
         super().__init__(view, view.brokers, params)
         found = find_ability(view.cluster, AnswersOwned)
         assert isinstance(found, AnswersOwned)
@@ -47,7 +49,7 @@ class Asked(Injection):
     def _ask(self) -> None:
         due = time.monotonic()
         while not self._over.wait(max(0.0, due - time.monotonic())):
-            due = max(due + float(self.params["gap"]), time.monotonic())
+            due = max(due + self.params.gap, time.monotonic())
             try:
                 told = self._brokers.ask_owned().values()
             except BrokerstormError:  # nobody in reach, or it refuses: the next one may answer
@@ -108,4 +110,4 @@ class AdminQuestion(FaultKind[AdminQuestionParams]):
         return [f"{question} every {params.gap:g} s for {params.for_:g} s"]
 
     def prepare(self, params: AdminQuestionParams, view: ClusterView, draw: int) -> Asked:
-        return Asked(view, params.model_dump(mode="json", by_alias=True))
+        return Asked(view, params)

@@ -71,4 +71,4 @@ class Bandwidth(NetworkFault[BandwidthParams]):
         self, view: ClusterView, targets: tuple[str, ...], params: BandwidthParams, flows: Sequence[Flow]
     ) -> Throttled:
         impairment = Impairment(self.how, kilobytes_per_s=params.rate)
-        return Throttled(view, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)
+        return Throttled(view, targets, params, flows, impairment)

@@ -27,5 +27,4 @@ class Blackhole(NetworkFault[BlackholeParams]):
     def impaired(
         self, view: ClusterView, targets: tuple[str, ...], params: BlackholeParams, flows: Sequence[Flow]
     ) -> Impaired:
-        dumped = params.model_dump(mode="json", by_alias=True)
-        return Impaired(view, targets, dumped, flows, Impairment(self.how))
+        return Impaired(view, targets, params, flows, Impairment(self.how))

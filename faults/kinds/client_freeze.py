@@ -47,8 +47,10 @@ class ClientFreezeParams(ClientParams):
 class Frozen(Injection):
     """SIGSTOP and SIGCONT in turn, of every chosen process at once."""
 
+    params: ClientFreezeParams
+
     def __init__(
-        self, view: ClusterView, processes: dict[str, int], draw: int, params: dict[str, Any]
+        self, view: ClusterView, processes: dict[str, int], draw: int, params: ClientFreezeParams
     ) -> None:
         super().__init__(view, sorted(processes), params)
         self._identities = {name: process_identity(pid) for name, pid in processes.items()}
@@ -61,7 +63,7 @@ class Frozen(Injection):
         self._thread.start()
 
     def _pulse(self) -> None:
-        on_s, (shortest, longest) = float(self.params["freeze"]), self.params["period"]
+        on_s, (shortest, longest) = self.params.freeze, self.params.period
         try:
             while not self._over.is_set():
                 start = time.monotonic()
@@ -147,4 +149,4 @@ class ClientFreeze(ClientFault[ClientFreezeParams]):
         chosen = matching_workers(params.target, view)
         if not chosen:
             raise FiringSkipped(f"no {params.target} runs; there are: {worker_names(view)}")
-        return Frozen(view, chosen, draw, params.model_dump(mode="json", by_alias=True))
+        return Frozen(view, chosen, draw, params)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from faults.kit.clients import ClientFault, ClientParams, is_target, matching_wo
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Injection
-from faults.kit.params import Inventory
+from faults.kit.params import Inventory, Params
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Proof
@@ -27,7 +27,7 @@ class ClientKillParams(ClientParams):
 class Ended(Injection):
     """Client processes that are gone; heal begins the next life of each, and waits until it is ready."""
 
-    def __init__(self, view: ClusterView, clients: Sequence[str], params: dict[str, Any]) -> None:
+    def __init__(self, view: ClusterView, clients: Sequence[str], params: Params) -> None:
         super().__init__(view, sorted(clients), params)
         self._before: dict[str, str] = {name: self.lives.life(name) for name in self.targets}
         self._ended: dict[str, str] = {}
@@ -116,4 +116,4 @@ class ClientKill(EndingFault[ClientKillParams]):
         return [f"SIGKILL {params.target}", f"after {params.for_:g} s: start its next life"]
 
     def prepare(self, params: ClientKillParams, view: ClusterView, draw: int) -> Ended:
-        return Ended(view, self.chosen(params, view), params.model_dump(mode="json", by_alias=True))
+        return Ended(view, self.chosen(params, view), params)

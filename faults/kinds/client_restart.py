@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from pydantic import Field
 
@@ -24,13 +23,15 @@ class ClientRestartParams(ClientParams):
 class Closed(Ended):
     """Client processes that were told to finish: producers flush, consumers commit and leave."""
 
+    params: ClientRestartParams
+
     def apply(self) -> None:
         with ThreadPoolExecutor(len(self.targets)) as pool:  # one that hangs does not hold up the others
             self._ended.update(zip(self.targets, pool.map(self.end, self.targets), strict=True))
 
     def end(self, name: str) -> str:
         start = time.monotonic()
-        by_itself = self.lives.stop(name, float(self.params["stop_within"]))
+        by_itself = self.lives.stop(name, self.params.stop_within)
         took_s = time.monotonic() - start
         return f"stopped in {took_s:.1f} s" if by_itself else f"killed after {took_s:.1f} s"
 
@@ -54,5 +55,4 @@ class ClientRestart(EndingFault[ClientRestartParams]):
 
     def prepare(self, params: ClientRestartParams, view: ClusterView, draw: int) -> Closed:
         chosen: Sequence[str] = self.chosen(params, view)
-        keys: dict[str, Any] = params.model_dump(mode="json", by_alias=True)
-        return Closed(view, chosen, keys)
+        return Closed(view, chosen, params)

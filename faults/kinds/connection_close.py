@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from faults.kit.clients import ClientFault, ClientParams, matching_workers, worker_names
 from faults.kit.cluster_view import ClusterView, find_ability
@@ -33,7 +32,7 @@ class ConnectionsClosed(Instant):
         view: ClusterView,
         workers: Sequence[str],
         chosen: Sequence[ClientConnection],
-        params: dict[str, Any],
+        params: ConnectionCloseParams,
     ) -> None:
         super().__init__(view, workers, params)
         self.chosen = tuple(chosen)
@@ -78,4 +77,4 @@ class ConnectionClose(ClientFault[ConnectionCloseParams]):
         ]
         if not chosen:
             raise FiringSkipped(f"no connection of {params.target}; clients: {worker_names(view)}")
-        return ConnectionsClosed(view, sorted(wanted), chosen, params.model_dump(mode="json"))
+        return ConnectionsClosed(view, sorted(wanted), chosen, params)

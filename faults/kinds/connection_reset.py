@@ -35,5 +35,4 @@ class ConnectionReset(NetworkFault[ConnectionResetParams]):
         params: ConnectionResetParams,
         flows: Sequence[Flow],
     ) -> Impaired:
-        dumped = params.model_dump(mode="json", by_alias=True)
-        return Impaired(view, targets, dumped, flows, Impairment(self.how))
+        return Impaired(view, targets, params, flows, Impairment(self.how))

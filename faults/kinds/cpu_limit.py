@@ -28,7 +28,9 @@ class CpuLimitParams(NodeParams):
 class CpuLimited(ResourceLimited):
     """Nodes under a quota; one that wants more is held back until the next period."""
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+    params: CpuLimitParams
+
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: CpuLimitParams) -> None:
         super().__init__(view, targets, params)
         self._cpu: LimitsCpu = ability(view, LimitsCpu)
         self._at_first = {node: self._cpu.cpu_use(node) for node in targets}
@@ -36,18 +38,18 @@ class CpuLimited(ResourceLimited):
 
     def apply(self) -> None:
         for node in self.targets:
-            self._cpu.limit_cpu(node, float(self.params["cores"]))
+            self._cpu.limit_cpu(node, self.params.cores)
         self._limited = True
 
     def shortage(self) -> str:
         throttled, periods, held_s = self._since()
         if not self._limited or throttled < _PERIODS:
             return ""
-        cores = float(self.params["cores"])
+        cores = self.params.cores
         return f"held to {cores:g} cores in {throttled} of {periods} periods, it waited {held_s:.1f} s"
 
     def no_effect(self) -> str:
-        return f"never wanted more than {float(self.params['cores']):g} cores"
+        return f"never wanted more than {self.params.cores:g} cores"
 
     def details(self) -> dict[str, Any]:
         throttled, periods, held_s = self._since()
@@ -88,4 +90,4 @@ class CpuLimit(ResourceFault[CpuLimitParams]):
         ]
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: CpuLimitParams) -> CpuLimited:
-        return CpuLimited(view, targets, params.model_dump(mode="json", by_alias=True))
+        return CpuLimited(view, targets, params)

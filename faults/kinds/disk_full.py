@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -34,7 +34,7 @@ class DiskFullParams(NodeParams):
 class DiskFilled(ResourceLimited):
     """Nodes whose volume holds a ballast file and no free block. Kafka takes its log dir offline and ends."""
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: DiskFullParams) -> None:
         super().__init__(view, targets, params)
         self._disk: FillsDisk = ability(view, FillsDisk)
         self._said = ""
@@ -134,4 +134,4 @@ class DiskFull(ResourceFault[DiskFullParams]):
         ]
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: DiskFullParams) -> DiskFilled:
-        return DiskFilled(view, targets, params.model_dump(mode="json", by_alias=True))
+        return DiskFilled(view, targets, params)

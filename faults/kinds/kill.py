@@ -64,4 +64,4 @@ class Kill(NodeFault[KillParams]):
         ]
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: KillParams) -> Killed:
-        return Killed(view, targets, params.model_dump(mode="json", by_alias=True))
+        return Killed(view, targets, params)

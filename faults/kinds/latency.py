@@ -64,4 +64,4 @@ class Latency(NetworkFault[LatencyParams]):
         self, view: ClusterView, targets: tuple[str, ...], params: LatencyParams, flows: Sequence[Flow]
     ) -> Delayed:
         impairment = Impairment(self.how, delay_s=params.delay, jitter_s=params.delay_jitter)
-        return Delayed(view, targets, params.model_dump(mode="json", by_alias=True), flows, impairment)
+        return Delayed(view, targets, params, flows, impairment)

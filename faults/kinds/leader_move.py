@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -79,7 +79,7 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
         wanted = params.moves or _choose(states, view.faulted(), count, random.Random(draw))
         if not wanted:
             raise FiringSkipped(f"no partition of {params.topic} has another in-sync replica right now")
-        resolved: dict[str, Any] = {"topic": params.topic, "moves": {str(p): n for p, n in wanted.items()}}
+        resolved = LeaderMoveParams(topic=params.topic, moves=wanted)
         return LeaderMoved(view, params.topic, states, wanted, resolved)
 
 

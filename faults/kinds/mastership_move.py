@@ -29,7 +29,7 @@ class MastershipMoved(Instant):
     """A replica was asked to become the master."""
 
     def __init__(self, view: ClusterView, old: str, new: str) -> None:
-        super().__init__(view, [new], {"to": new})
+        super().__init__(view, [new], MastershipMoveParams(to=new))
         self.old, self.new = old, new
         self._seen = ""
 

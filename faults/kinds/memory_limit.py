@@ -31,7 +31,9 @@ class MemoryLimitParams(NodeParams):
 class MemoryLimited(ResourceLimited):
     """Nodes under a memory limit: the kernel takes their page cache, and kills one that wants still more."""
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+    params: MemoryLimitParams
+
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: MemoryLimitParams) -> None:
         super().__init__(view, targets, params)
         self._memory: LimitsMemory = ability(view, LimitsMemory)
         self._at_first = {node: self._memory.memory_use(node) for node in targets}
@@ -39,9 +41,9 @@ class MemoryLimited(ResourceLimited):
         self._seen: dict[str, MemoryUse] = {}
 
     def apply(self) -> None:
-        asked = self.params.get("limit")
+        asked = self.params.limit
         for node, use in self._at_first.items():
-            wanted = int(asked) if asked else use.fixed + int(self.params["headroom"])
+            wanted = asked if asked else use.fixed + self.params.headroom
             self._limits[node] = self._memory.limit_memory(node, wanted) or wanted
 
     def note(self) -> None:
@@ -110,4 +112,4 @@ class MemoryLimit(ResourceFault[MemoryLimitParams]):
     def injection(
         self, view: ClusterView, targets: tuple[str, ...], params: MemoryLimitParams
     ) -> MemoryLimited:
-        return MemoryLimited(view, targets, params.model_dump(mode="json", by_alias=True))
+        return MemoryLimited(view, targets, params)

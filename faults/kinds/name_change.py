@@ -78,5 +78,4 @@ class NameChange(NetworkFault[NameChangeParams]):
     ) -> Renamed:
         # Only what others open to the node goes by its name.
         to_node = [flow for flow in flows if flow.wire.target in targets]
-        dumped = params.model_dump(mode="json", by_alias=True)
-        return Renamed(view, targets, dumped, to_node, Impairment("hold"))
+        return Renamed(view, targets, params, to_node, Impairment("hold"))

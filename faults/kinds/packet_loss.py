@@ -34,7 +34,9 @@ class PacketLossParams(NodeParams):
 class PacketsLost(NodeLoss):
     """Nodes whose packets get lost on their way. Nothing is away: TCP goes on, slowly."""
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+    params: PacketLossParams
+
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: PacketLossParams) -> None:
         super().__init__(view, targets, params)
         self.away = ()
         self.packets = packets(view.cluster)
@@ -47,7 +49,7 @@ class PacketsLost(NodeLoss):
     def apply(self) -> None:
         for node in self.targets:
             keys = self.params
-            self.packets.lose(self.name, node, keys["link"], keys["way"], float(keys["share"]))
+            self.packets.lose(self.name, node, keys.link, keys.way, keys.share)
 
     def process_evidence(self) -> str:
         self._lost = max(self._lost, self.packets.lost(self.name))
@@ -71,7 +73,7 @@ class PacketsLost(NodeLoss):
 
     def confirmed_acks(self) -> ConfirmedAcks:
         """As of any fault on connections: between brokers, or with what they write to, it may cost some."""
-        return "kept" if self.params["link"] == "clients" else super().confirmed_acks()
+        return "kept" if self.params.link == "clients" else super().confirmed_acks()
 
     def ledger_entry(self) -> dict[str, Any]:
         return {"losing": [self.name]}
@@ -111,4 +113,4 @@ class PacketLoss(NodeFault[PacketLossParams]):
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: PacketLossParams) -> NodeLoss:
         if not any(packets(view.cluster).has_ports(node, params.link) for node in targets):
             raise FiringSkipped(f"no connections of {params.link} to {', '.join(targets)}")
-        return PacketsLost(view, targets, params.model_dump(mode="json", by_alias=True))
+        return PacketsLost(view, targets, params)

@@ -105,5 +105,4 @@ class Partition(NetworkFault[PartitionParams]):
             targets = brokers if params.shape == "ring" else tuple(b for b in brokers if b != targets[0])
         # A replay reads it again: a ring has no target.
         kept = params.model_copy(update={"target": "all"}) if params.shape == "ring" else params
-        dumped = kept.model_dump(mode="json", by_alias=True)
-        return Partitioned(view, targets, dumped, flows, Impairment(self.how))
+        return Partitioned(view, targets, kept, flows, Impairment(self.how))

@@ -24,7 +24,7 @@ class PauseParams(NodeParams):
 class Paused(NodeLoss):
     """SIGSTOPped nodes: sockets stay open, nothing answers."""
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: PauseParams) -> None:
         super().__init__(view, targets, params)
         self._stopped = False
         self._silent = False
@@ -93,4 +93,4 @@ class Pause(NodeFault[PauseParams]):
         return [f"SIGSTOP {target_text(params.target, inventory)}", f"after {params.for_:g} s: SIGCONT"]
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: PauseParams) -> Paused:
-        return Paused(view, targets, params.model_dump(mode="json", by_alias=True))
+        return Paused(view, targets, params)

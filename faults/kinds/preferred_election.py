@@ -46,7 +46,7 @@ class PreferredElection(TopicFault[PreferredParams]):
             params.topic,
             states,
             {partition: wanted[partition] for partition in sorted(chosen)},
-            {"topic": params.topic, "partitions": params.partitions},
+            params,
         )
 
 

@@ -29,13 +29,15 @@ class RestartParams(NodeParams):
 class Stopped(Killed):
     """Nodes stopped by SIGTERM: they hand their leaders over first."""
 
+    params: RestartParams
+
     #: Of the nodes that were stopped so far; None before the first.
     _orderly: bool | None = None
 
     def stop(self, node: str) -> float:
         """Stop one node; seconds that it took."""
         start = time.monotonic()
-        by_itself = self.view.stoppable.stop(node, timeout_s=float(self.params["stop_within"]))
+        by_itself = self.view.stoppable.stop(node, timeout_s=self.params.stop_within)
         took_s = time.monotonic() - start
         self._orderly = self._orderly is not False and by_itself and took_s < _ORDERLY_S
         return took_s
@@ -77,4 +79,4 @@ class Restart(NodeFault[RestartParams]):
         ]
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: RestartParams) -> Stopped:
-        return Stopped(view, targets, params.model_dump(mode="json", by_alias=True))
+        return Stopped(view, targets, params)

@@ -29,7 +29,9 @@ class RollingRestartParams(Params):
 class Rolled(Stopped):
     """One node after the other; the next only when the one before is in sync again."""
 
-    def __init__(self, view: ClusterView, params: dict[str, Any]) -> None:
+    params: RollingRestartParams  # type: ignore[assignment]  # has stop_within, too
+
+    def __init__(self, view: ClusterView, params: RollingRestartParams) -> None:
         super().__init__(view, view.brokers, params)
         self._done: dict[str, dict[str, Any]] = {}
 
@@ -48,9 +50,9 @@ class Rolled(Stopped):
         stopped_s = self.stop(node)
         now = self.view.snapshot()
         changed = cluster_changes(before, now, [node]) if before and now else {}
-        self.view.stopping.wait(float(self.params["down"]))
+        self.view.stopping.wait(self.params.down)
         self.view.start(node)
-        limit_s = float(self.params["ready_within"])
+        limit_s = self.params.ready_within
         missing = wait_while(self.missing, limit_s, every_s=POLL_S, stop=self.view.stopping)
         if missing and not self.view.stopping.is_set():
             raise EnvironmentNotReady(f"{node} was not ready {limit_s:g} s after its restart: {missing}")
@@ -96,4 +98,4 @@ class RollingRestart(FaultKind[RollingRestartParams]):
         return "all"
 
     def prepare(self, params: RollingRestartParams, view: ClusterView, draw: int) -> Rolled:
-        return Rolled(view, params.model_dump(mode="json"))
+        return Rolled(view, params)

@@ -31,7 +31,9 @@ class SlowDiskParams(NodeParams):
 class DiskSlowed(ResourceLimited):
     """Nodes whose volume is throttled."""
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+    params: SlowDiskParams
+
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: SlowDiskParams) -> None:
         super().__init__(view, targets, params)
         self._disk: SlowsDisk = ability(view, SlowsDisk)
         self._before_s = max(self._disk.try_write(node, _PROBE_BYTES)[1] for node in targets)
@@ -40,7 +42,7 @@ class DiskSlowed(ResourceLimited):
 
     def apply(self) -> None:
         for node in self.targets:
-            self._disk.slow_disk(node, int(self.params["rate"]))
+            self._disk.slow_disk(node, self.params.rate)
 
     def shortage(self) -> str:
         """A synced write of ours takes long, and the node writes too."""
@@ -50,7 +52,7 @@ class DiskSlowed(ResourceLimited):
         if self._longest_s < max(_SLOW_S, _FACTOR * self._before_s) or self._by_the_node() < _WRITES:
             return ""
         slow = f"{self._longest_s:.2f} s for a synced write of {in_units(_PROBE_BYTES)}"
-        return f"{in_units(int(self.params['rate']))}/s at most: {slow}, {self._before_s:.3f} s before"
+        return f"{in_units(self.params.rate)}/s at most: {slow}, {self._before_s:.3f} s before"
 
     def _by_the_node(self) -> int:
         """Bytes that the nodes wrote meanwhile. The page cache counts: a slow disk is felt when it fills up,
@@ -93,4 +95,4 @@ class SlowDisk(ResourceFault[SlowDiskParams]):
         ]
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: SlowDiskParams) -> DiskSlowed:
-        return DiskSlowed(view, targets, params.model_dump(mode="json", by_alias=True))
+        return DiskSlowed(view, targets, params)

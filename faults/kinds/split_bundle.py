@@ -24,8 +24,8 @@ class Split(Reload):
     """One bundle halved and unloaded."""
 
     def __init__(self, view: ClusterView, bundle: str) -> None:
-        target = f"bundle:{bundle}"
-        super().__init__(view, [target], ServiceUnit("bundle", bundle).streams(view), {"target": target})
+        params = SplitBundleParams(target=f"bundle:{bundle}")
+        super().__init__(view, [params.target], ServiceUnit("bundle", bundle).streams(view), params)
         self.bundle = bundle
         self._bundles_before = len(view.bundles.bundle_owners())
 

@@ -25,8 +25,8 @@ class Transferred(Reload):
     """One bundle, unloaded with a wanted owner."""
 
     def __init__(self, view: ClusterView, bundle: str, to: str) -> None:
-        params = {"target": f"bundle:{bundle}", "to": to}
-        super().__init__(view, [params["target"]], ServiceUnit("bundle", bundle).streams(view), params)
+        params = TransferParams(target=f"bundle:{bundle}", to=to)
+        super().__init__(view, [params.target], ServiceUnit("bundle", bundle).streams(view), params)
         self.bundle, self.to = bundle, to
 
     def apply(self) -> None:

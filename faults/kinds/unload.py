@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 from pydantic import Field
 
@@ -25,7 +24,7 @@ class UnloadParams(Params):
 class Unloaded(Reload):
     """One unload of a topic, a bundle or the namespace."""
 
-    def __init__(self, view: ClusterView, unit: ServiceUnit, params: dict[str, Any]) -> None:
+    def __init__(self, view: ClusterView, unit: ServiceUnit, params: UnloadParams) -> None:
         super().__init__(view, unit.targets(view), unit.streams(view), params)
         self.unit = unit
 
@@ -53,4 +52,4 @@ class Unload(FaultKind[UnloadParams]):
 
     def prepare(self, params: UnloadParams, view: ClusterView, draw: int) -> Unloaded:
         unit = choose_unit(params.target, view, random.Random(draw))
-        return Unloaded(view, unit, {"target": str(unit)})
+        return Unloaded(view, unit, UnloadParams(target=str(unit)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from pydantic import Field, model_validator
 
@@ -48,14 +48,16 @@ class UnloadStormParams(Params):
 class Stormed(Reload):
     """Many unloads; each choice and each gap is the seed's."""
 
+    params: UnloadStormParams
+
     def __init__(
-        self, view: ClusterView, units: list[ServiceUnit], draw: int, params: dict[str, Any]
+        self, view: ClusterView, units: list[ServiceUnit], draw: int, params: UnloadStormParams
     ) -> None:
         self._random = random.Random(draw)
-        self._order = self._rounds(units, int(params["times"]))
+        self._order = self._rounds(units, params.times)
         # What is not unloaded is not looked at.
         streams = list(dict.fromkeys(stream for unit in self._order for stream in unit.streams(view)))
-        targets = units[0].targets(view) if len(units) == 1 else [str(params["target"])]
+        targets = units[0].targets(view) if len(units) == 1 else [params.target]
         super().__init__(view, targets, streams, params)
         self._took_s: float | None = None
 
@@ -63,9 +65,9 @@ class Stormed(Reload):
         start = time.monotonic()
         for unit in self._order:
             self._unload(unit)
-            if self.params["pairs"] and not self._pause("pair_gap"):
+            if self.params.pairs and not self._pause(self.params.pair_gap):
                 self._unload(unit)
-            if self._pause("gap"):
+            if self._pause(self.params.gap):
                 break
         self._took_s = time.monotonic() - start
         if not self.done and self.failed:
@@ -85,10 +87,9 @@ class Stormed(Reload):
             order += self._random.sample(units, len(units))
         return order[:times]
 
-    def _pause(self, key: str) -> bool:
+    def _pause(self, gap: tuple[float, float]) -> bool:
         """Wait for a gap; True when everything must be healed."""
-        shortest, longest = self.params[key]
-        return self.view.stopping.wait(self._random.uniform(float(shortest), float(longest)))
+        return self.view.stopping.wait(self._random.uniform(*gap))
 
     def _unload(self, unit: ServiceUnit) -> None:
         try:
@@ -139,4 +140,4 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
             units = [ServiceUnit("topic", topic.name) for topic in view.inventory.topics]
         if not units:
             raise FiringSkipped("there are no topics")
-        return Stormed(view, units, draw, params.model_dump(mode="json"))
+        return Stormed(view, units, draw, params)

@@ -30,7 +30,7 @@ class Injection(ABC):
     lasts: ClassVar[bool] = True
     away: Sequence[str] = ()
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: Params) -> None:
         self.view = view
         self.targets = tuple(targets)
         self.params = params

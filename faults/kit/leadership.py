@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import StepProblem
@@ -25,7 +25,7 @@ class LeaderChange(Instant):
         topic: str,
         before: Mapping[int, PartitionState],
         wanted: Mapping[int, str],
-        params: dict[str, Any],
+        params: TopicParams,
     ) -> None:
         super().__init__(view, [f"{topic}-{partition}" for partition in sorted(wanted)], params)
         self.topic = topic

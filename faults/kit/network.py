@@ -94,13 +94,13 @@ class Impaired(NodeLoss):
         self,
         view: ClusterView,
         targets: Sequence[str],
-        params: dict[str, Any],
+        params: NetworkParams,
         flows: Sequence[Flow],
         impairment: Impairment,
     ) -> None:
         super().__init__(view, targets, params)
         if not flows:
-            raise FiringSkipped(f"{', '.join(targets)} has no connections of {params['link']}")
+            raise FiringSkipped(f"{', '.join(targets)} has no connections of {params.link}")
         # Clients that cannot reach a node take no copy of anything away.
         among_nodes = any(flow.wire.source != CLIENTS for flow in flows)
         self.away = self.targets if self.silences and among_nodes else ()

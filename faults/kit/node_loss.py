@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from faults.kit.cluster_view import ClusterView, Snapshot
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Injection
-from faults.kit.params import Inventory, NodeParams
+from faults.kit.params import Inventory, NodeParams, Params
 from faults.kit.targets import parse, resolve
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Proof
@@ -65,7 +65,7 @@ def _change_text(value: Any) -> str:
 class NodeLoss(Injection):
     """Stops its targets from serving. Sub-classes say how, and how they see that it happened."""
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: Params) -> None:
         super().__init__(view, targets, params)
         self.away = self.targets
         self.before = view.snapshot()
@@ -75,7 +75,7 @@ class NodeLoss(Injection):
     def objection(self) -> str:
         """Losing the targets while another replica lags would leave a partition with less than it is meant
         to survive."""
-        if self.before is None or self.params.get("together"):
+        if self.before is None or getattr(self.params, "together", False):
             return ""
         for stream, behind in self.before.shrunk().items():
             if others := sorted(set(behind) - set(self.targets)):

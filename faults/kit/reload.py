@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.injection import Instant
+from faults.kit.params import Params
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Proof
 
@@ -23,7 +24,7 @@ class Reload(Instant):
     """
 
     def __init__(
-        self, view: ClusterView, targets: Sequence[str], streams: Sequence[str], params: dict[str, Any]
+        self, view: ClusterView, targets: Sequence[str], streams: Sequence[str], params: Params
     ) -> None:
         super().__init__(view, targets, params)
         self.done, self.failed, self.why = 0, 0, ""

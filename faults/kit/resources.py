@@ -35,7 +35,7 @@ class ResourceLimited(NodeLoss):
     Like a node that is away, a limited one is claimed: taking another away could lose data by design.
     """
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: dict[str, Any]) -> None:
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: NodeParams) -> None:
         super().__init__(view, targets, params)
         self._died: list[str] = []
 

@@ -15,8 +15,8 @@ import pytest
 import faults
 from faults.engine.ledger import Ledger, heal_from_ledger
 from faults.kinds import KINDS
-from faults.kinds.connection_close import ConnectionsClosed
-from faults.kinds.packet_loss import PacketsLost
+from faults.kinds.connection_close import ConnectionCloseParams, ConnectionsClosed
+from faults.kinds.packet_loss import PacketLossParams, PacketsLost
 from faults.kit.bundles import ServiceUnit
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
@@ -273,9 +273,9 @@ def test_a_bookie_that_is_killed_is_no_broker_that_loses_acknowledgements(view: 
 def test_what_happens_to_clients_costs_a_broker_no_acknowledgements(view: ClusterView) -> None:
     view.clients = lambda: {"producer-1": 1}
     assert injection(view, {"fault": "client-freeze"}).confirmed_acks() == "kept"
-    assert ConnectionsClosed(view, ["producer-1"], [], {}).confirmed_acks() == "kept"
-    assert PacketsLost(view, ["broker-1"], {"link": "clients"}).confirmed_acks() == "kept"
-    assert PacketsLost(view, ["broker-1"], {"link": "all"}).confirmed_acks() == "unknown"
+    assert ConnectionsClosed(view, ["producer-1"], [], ConnectionCloseParams()).confirmed_acks() == "kept"
+    assert PacketsLost(view, ["broker-1"], PacketLossParams(link="clients")).confirmed_acks() == "kept"
+    assert PacketsLost(view, ["broker-1"], PacketLossParams(link="all")).confirmed_acks() == "unknown"
 
 
 def test_a_transfer_took_effect_when_another_broker_owns_it(

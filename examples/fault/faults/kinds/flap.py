@@ -23,14 +23,16 @@ class FlapParams(NodeParams):  # target and together come from NodeParams
 class Flapped(Killed):
     """Nodes that are killed and started in turn; proof, heal and ledger entry are those of a kill."""
 
+    params: FlapParams
+
     def apply(self) -> None:
-        for _ in range(int(self.params["times"])):
+        for _ in range(self.params.times):
             super().apply()
-            if self.view.stopping.wait(float(self.params["down"])):
+            if self.view.stopping.wait(self.params.down):
                 return  # everything must be healed now: the heal starts the nodes
             for node in self.targets:
                 self.view.killable.start(node)
-            if self.view.stopping.wait(float(self.params["up"])):
+            if self.view.stopping.wait(self.params.up):
                 return
 
 
@@ -53,4 +55,4 @@ class Flap(NodeFault[FlapParams]):
         return [f"{turn}; again {params.up:g} s after that, {params.times} times in all"]
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: FlapParams) -> Flapped:
-        return Flapped(view, targets, params.model_dump(mode="json", by_alias=True))
+        return Flapped(view, targets, params)
