@@ -120,7 +120,7 @@ def test_a_load_that_claims_no_rate_goes_at_what_is_kept(tmp_path: Path) -> None
     ids=["ctrl-c", "sigterm", "ctrl-c twice"],
 )
 def test_stopped_while_a_fault_is_applied(run: LiveRun, signals: list[int], code: int) -> None:
-    """One signal: what was sent is audited and judged, and a run cut short proves nothing. Two end at once."""
+    """One signal: what was sent is audited and judged, a run cut short proves nothing. Two end at once."""
     run.wait_for_fault()
     for number in signals:
         run.signal(number)
