@@ -1,4 +1,4 @@
-"""How a message is named for people and in result.json: ``1/0/5``, of a later attempt ``1/0/5.2``."""
+"""The name of a message, for people and in result.json: ``1/0/5``, of a later attempt ``1/0/5.2``."""
 
 from __future__ import annotations
 
