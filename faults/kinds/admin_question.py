@@ -28,7 +28,7 @@ class AdminQuestionParams(Params):
     for_: Seconds = Field(5.0, alias="for", gt=0, description="how long they are asked")
 
 
-class Asked(Injection):
+class BrokersAsked(Injection):
     """A thread that asks all brokers, and counts who answers."""
 
     params: AdminQuestionParams
@@ -109,5 +109,5 @@ class AdminQuestion(FaultKind[AdminQuestionParams]):
         question = "GET /admin/v2/brokers/{cluster}/{each broker}/ownedNamespaces"
         return [f"{question} every {params.gap:g} s for {params.for_:g} s"]
 
-    def prepare(self, params: AdminQuestionParams, view: ClusterView, draw: int) -> Asked:
-        return Asked(view, params)
+    def prepare(self, params: AdminQuestionParams, view: ClusterView, draw: int) -> BrokersAsked:
+        return BrokersAsked(view, params)
