@@ -34,13 +34,19 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NearestFault:
-    """The fault nearest in time: ``delta_ms`` after its inject (negative: before)."""
+class FaultNear:
+    """A fault and how far away in time something was: ``after_s`` after its inject (negative: before).
+
+    Of a leader change that followed it, ``is_target``: it hit the deposed leader, or the stream. The change
+    itself is recorded by the brokers; that the fault brought it about rests on the time, and on that. False:
+    on the time alone; None: not asked, as of a witness.
+    """
 
     fault: int
     kind: str
     target: str
-    delta_ms: float
+    after_s: float
+    is_target: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,21 +60,6 @@ class Step:
     attempt: int
     position: str
     mark: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedBy:
-    """The fault that a leader change followed: ``after_s`` after its inject.
-
-    The change itself is recorded by the brokers; that the fault brought it about rests on the time, and on
-    ``is_target``: it hit the deposed leader, or the stream. Without that, on the time alone.
-    """
-
-    fault: int
-    kind: str
-    target: str
-    after_s: float
-    is_target: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +84,7 @@ class Cause:
     next_term: int | None = None
     next_first: str = ""  # where the next term begins
     changed_s: float | None = None  # since start of load; None = not known
-    moved_by: MovedBy | None = None
+    moved_by: FaultNear | None = None
     late: bool = False
     unclean: bool = False
     acked_s: tuple[float, float] | None = None
@@ -112,7 +103,7 @@ class Witness:
     acked_position: str
     t_s: float  # since start of load
     around: tuple[Step, ...] = ()
-    near: NearestFault | None = None
+    near: FaultNear | None = None
     symptoms: tuple[str, ...] = ()
     cause: str = ""  # the sentence of its `Cause`
 
@@ -156,7 +147,7 @@ class FaultCount:
     """Messages of a class beside a fault: those whose cause is named, beside the one that the leader change
     followed; of the others, those whose episode began within its window, as attribution draws it.
 
-    Of several windows, that of `NearestFault`. ``fault``: its id, 0 = no window.
+    Of several windows, that of the nearest fault. ``fault``: its id, 0 = no window.
     """
 
     fault: int
@@ -214,6 +205,8 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRow:
+    """A fault as a result shows it; times in seconds since the start of load, None = not known."""
+
     id: int
     kind: str
     target: str

@@ -58,6 +58,18 @@ class FaultRecord:
         return self.inject_ns is not None and self.end_ns is None
 
     @property
+    def start_ns(self) -> int:
+        """`inject_ns` of one that was injected."""
+        assert self.inject_ns is not None
+        return self.inject_ns
+
+    @property
+    def over_ns(self) -> int:
+        """`end_ns` of one that is over, or that `closed` has closed."""
+        assert self.end_ns is not None
+        return self.end_ns
+
+    @property
     def hit(self) -> str:
         """``kafka-1``; of many, how many: ``orders (12 targets)``; before it was injected: the selector."""
         if len(self.targets) > _TARGETS_SHOWN:
@@ -147,6 +159,15 @@ class FaultLog:
     def records(self) -> list[FaultRecord]:
         """In order of id."""
         return [record for _, record in sorted(self._records.items())]
+
+
+def closed(records: Iterable[FaultRecord], last_ns: int) -> tuple[FaultRecord, ...]:
+    """The faults that were injected. One that is not over lasts until ``last_ns``."""
+    return tuple(
+        each if each.end_ns is not None else replace(each, end_ns=max(last_ns, each.inject_ns))
+        for each in records
+        if each.inject_ns is not None
+    )
 
 
 def missing_rows(records: Iterable[FaultRecord], planned: int, *, is_complete: bool) -> list[str]:

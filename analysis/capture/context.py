@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from analysis.capture.deaths import Death
 from harness.contracts.rows import Bounds, Terms
-from harness.faultlog import ConfirmedAcks
+from harness.faultlog import FaultRecord
 
 _NS = 1_000_000_000
 #: Windows that hits are counted by over the load, at most: what a chart can show.
@@ -159,23 +159,6 @@ class LaneGroup:
         return f"{self.topic}/k{index:06d}" if self.mode == "key" else self.topic
 
 
-@dataclass(frozen=True, slots=True)
-class FaultWindow:
-    """A fault from its injection until it was over (`harness.faultlog`).
-
-    ``target``: for people; ``targets``: everything that was hit, by name.
-    """
-
-    id: int
-    kind: str
-    target: str
-    start_ns: int
-    end_ns: int
-    effective: bool
-    confirmed_acks: ConfirmedAcks = "unknown"
-    targets: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True)
 class Context:
     """Everything about a run that is not a row. Small (names included) and picklable.
@@ -205,7 +188,7 @@ class Context:
     sessions: Mapping[int, Session] = field(default_factory=dict)
     bounds: Mapping[int, Bounds] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
-    faults: tuple[FaultWindow, ...] = ()
+    faults: tuple[FaultRecord, ...] = ()
     buckets: int = 1
     epoch_ns: int = 0
     load_start_ns: int = 0

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from analysis.capture.context import (
     Context,
-    FaultWindow,
     Instance,
     LaneGroup,
     Promise,
@@ -21,7 +20,7 @@ from harness.contracts import read_document, read_rows
 from harness.contracts.plan import ConsumerPlan, Plan, PromisePlan
 from harness.contracts.rows import UNREAD, Bounds, EventRow, Leadership, Manifest, NameRow, Terms, WorkerRow
 from harness.contracts.seal import SealReport
-from harness.faultlog import FaultRecord, read_faults
+from harness.faultlog import FaultRecord, closed, read_faults
 from harness.rundir import RunDir
 from harness.systems import System, system_of
 
@@ -76,7 +75,7 @@ def context_of(
         sessions=_sessions(plan, manifest, damaged, frozen, died),
         bounds=_bounds(bounds, damaged),
         names={row.id: row.text for row in names if row.id > len(streams)},
-        faults=fault_windows(faults, manifest.last_ns),
+        faults=closed(faults, manifest.last_ns),
         buckets=plan.buckets,
         epoch_ns=manifest.epoch_ns,
         load_start_ns=manifest.epoch_ns,
@@ -87,24 +86,6 @@ def context_of(
         readiness_restored=bool(manifest.readiness_restored),
         drained=bool(manifest.drained),
         unstated=manifest.unstated,
-    )
-
-
-def fault_windows(records: Iterable[FaultRecord], last_ns: int) -> tuple[FaultWindow, ...]:
-    """The faults that were injected. One that is not over lasts until ``last_ns``."""
-    return tuple(
-        FaultWindow(
-            id=record.id,
-            kind=record.kind,
-            target=record.hit,
-            start_ns=record.inject_ns,
-            end_ns=max(last_ns, record.inject_ns) if record.end_ns is None else record.end_ns,
-            effective=record.effective,
-            confirmed_acks=record.confirmed_acks,
-            targets=record.targets,
-        )
-        for record in records
-        if record.inject_ns is not None
     )
 
 

@@ -157,7 +157,7 @@ class _Verdicts:
         quiet = np.ones(len(start), np.bool_)
         for fault in context.faults:
             if fault.effective:
-                quiet &= (fault.end_ns + SETTLE_NS < start) | (fault.start_ns > end)
+                quiet &= (fault.over_ns + SETTLE_NS < start) | (fault.start_ns > end)
         ends = {n: s.end_ns for n, s in context.sessions.items() if s.end_ns}
         for number, end_ns in ends.items():
             quiet &= (self._session != number) | (end_ns >= end)
@@ -168,7 +168,7 @@ class _Verdicts:
         found = np.zeros(len(self._now), np.bool_)
         for fault in self._given.history.context.faults:
             if fault.confirmed_acks in acks and fault.effective >= effective:
-                found |= (fault.end_ns >= self._confirmed) & (fault.start_ns <= self._now)
+                found |= (fault.over_ns >= self._confirmed) & (fault.start_ns <= self._now)
         return found
 
     def unmet(self, cls: str, at: Array) -> Array:

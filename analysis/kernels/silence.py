@@ -92,7 +92,7 @@ def _silence(history: History, session: Session, stream: int, waiting: int) -> S
 def _is_long(history: History, silence: Silence) -> bool:
     """Longer than the limit, without the time in which a fault was applied or the process did not run."""
     context = history.context
-    excused = [(f.start_ns, f.end_ns) for f in context.faults if f.effective]
+    excused = [(f.start_ns, f.over_ns) for f in context.faults if f.effective]
     excused += context.sessions[silence.session].frozen
     idle = union(without([(silence.start_ns, silence.end_ns)], excused))
     return sum(b - a for a, b in idle) > context.stall_ns

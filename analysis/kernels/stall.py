@@ -176,7 +176,7 @@ def _waiting_since(history: History, stream: int) -> tuple[Array, Array]:
 def _idle_ns(given: Given, holdings: list[Holding], start: int, end: int) -> int:
     """Time of the window in which a running member held the stream and no fault was applied."""
     context = given.history.context
-    faults = [(f.start_ns, f.end_ns) for f in context.faults if f.effective]
+    faults = [(f.start_ns, f.over_ns) for f in context.faults if f.effective]
     held = []
     for h in holdings:
         session = context.sessions.get(h.session)

@@ -10,12 +10,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from analysis.findings import FaultRow
 from analysis.report import words
 from analysis.report.compare import Comparison, change_text, value_text
 from analysis.report.explain import Explanation
 from analysis.report.terminal import emit, rows
 from analysis.report.terminal_logs import fold, hang_parts, log_parts
-from analysis.report.trace_model import Delivered, FaultNear, Neighbour, SendAttempt, Trace
+from analysis.report.trace_model import Delivered, Neighbour, SendAttempt, Trace
 
 #: Keys of result.json that read badly in a table.
 LABELS = {
@@ -109,7 +110,7 @@ def _delivery_moments(delivery: Delivered) -> list[_Moment]:
     return moments
 
 
-def _fault_moments(fault: FaultNear) -> list[_Moment]:
+def _fault_moments(fault: FaultRow) -> list[_Moment]:
     name = f"#{fault.id} {fault.kind} {fault.target}"
     moments: list[_Moment] = [(fault.t_s, "fault", name if fault.effective else f"{name} (had no effect)")]
     if fault.until_s is not None:

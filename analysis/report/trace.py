@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from analysis.findings import FaultRow
 from analysis.kernels.labels import place_text
 from analysis.report import words
 from analysis.report.trace_cause import cause_of
@@ -22,17 +23,16 @@ from analysis.report.trace_logs import LOG_LINES, with_witnesses
 from analysis.report.trace_model import (
     AckedPlace,
     Delivered,
-    FaultNear,
     Neighbour,
     SendAttempt,
     Stored,
     Trace,
 )
 from analysis.report.trace_tables import EXAMPLES, SealedTables
+from analysis.verdict.fault_rows import fault_row
 from harness.contracts.message import MessageId
 from harness.contracts.rows import Bounds
 from harness.errors import UsageError
-from harness.faultlog import FaultRecord
 from harness.records import Check, Event, Kind, Outcome, Txn
 from harness.rundir import RunDir, reading
 
@@ -261,24 +261,14 @@ class _Tracer:
         told = "its end" if bounds.is_complete else f"of {bounds.end:,} ({bounds.why})"
         return f"the audit read {bounds.read_to:,} messages, {told}"
 
-    def _faults(self, sends: Sequence[SendAttempt]) -> tuple[FaultNear, ...]:
+    def _faults(self, sends: Sequence[SendAttempt]) -> tuple[FaultRow, ...]:
         if not sends:
             return ()
         begin = min(send.t_start_s for send in sends) - NEAR_S
         end = max(send.t_done_s if send.t_done_s is not None else send.t_start_s for send in sends) + NEAR_S
-        made = [self._fault(f) for f in self._tables.faults if f.inject_ns is not None]
+        zero_ns = self._context.epoch_ns
+        made = [fault_row(f, None, zero_ns) for f in self._tables.faults if f.inject_ns is not None]
         return tuple(f for f in made if f.t_s <= end and (f.until_s is None or f.until_s >= begin))
-
-    def _fault(self, record: FaultRecord) -> FaultNear:
-        seconds = self._context.seconds
-        return FaultNear(
-            id=record.id,
-            kind=record.kind,
-            target=words.plain(record.target),
-            t_s=seconds(record.inject_ns or 0),
-            until_s=None if record.end_ns is None else seconds(record.end_ns),
-            effective=record.effective,
-        )
 
     def _unreadable(self, row: Mapping[str, Any], asked: str) -> Trace:
         """A row whose header is not one of this run's: there is a place and nothing else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from analysis.findings import HangRow
+from analysis.findings import FaultRow, HangRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +66,6 @@ class Delivered:
     redelivery: int
     check: str
     t_committed_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultNear:
-    id: int
-    kind: str
-    target: str
-    t_s: float
-    until_s: float | None
-    effective: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +132,7 @@ class Trace:
     log_text: str  # what an empty ``log`` means: absent, only unread, or that a queue keeps none
     acked_places: tuple[AckedPlace, ...] = ()  # of a message that is not in the log
     deliveries: tuple[Delivered, ...]
-    faults: tuple[FaultNear, ...]
+    faults: tuple[FaultRow, ...]
     classes: tuple[str, ...] = field(default=())  # classes that name it as a witness, if judged
     client_names: tuple[str, ...] = ()  # what the broker calls its producer, where the client says it
     events: tuple[ClientEvent, ...] = ()  # of its clients, around it

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from analysis.findings import Attribution, Cause, Finding, NearestFault, Step, Witness
+from analysis.findings import Attribution, Cause, FaultNear, Finding, Step, Witness
 from analysis.verdict.rate import SHORT_SHARE
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -129,12 +129,12 @@ def probability(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p {p:.3f}"
 
 
-def ago(near: NearestFault | None) -> str:
+def ago(near: FaultNear | None) -> str:
     """The nearest fault: ``kill kafka-2 #3 +212 ms``; empty without one."""
     if near is None:
         return ""
-    sign = "+" if near.delta_ms >= 0 else "-"
-    return f"{near.kind} {plain(near.target)} #{near.fault} {sign}{millis(abs(near.delta_ms))}"
+    sign = "+" if near.after_s >= 0 else "-"
+    return f"{near.kind} {plain(near.target)} #{near.fault} {sign}{millis(abs(near.after_s) * 1000)}"
 
 
 def step(item: Step) -> str:

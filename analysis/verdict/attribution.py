@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.context import SETTLE_NS, FaultWindow
-from analysis.findings import Attribution, NearestFault
+from analysis.capture.context import SETTLE_NS
+from analysis.findings import Attribution, FaultNear
 from analysis.verdict.statistics import holm
+from harness.faultlog import FaultRecord
 
 #: A message acknowledged just before a kill is lost by it: followers fetch every 0.5 s at the latest.
 LEAD_NS = 1_000_000_000
@@ -44,9 +45,9 @@ class Span:
 Intervals = list[tuple[int, int]]
 
 
-def windows(faults: Iterable[FaultWindow], span: Span) -> Intervals:
+def windows(faults: Iterable[FaultRecord], span: Span) -> Intervals:
     """Union of ``[inject - lead, healed + settle)`` over the faults, within the span, ascending."""
-    raw = sorted((f.start_ns - LEAD_NS, f.end_ns + SETTLE_NS) for f in faults)
+    raw = sorted((f.start_ns - LEAD_NS, f.over_ns + SETTLE_NS) for f in faults)
     merged: list[list[int]] = []
     for start, end in raw:
         start, end = max(start, span.start_ns), min(end, span.end_ns)
@@ -83,7 +84,7 @@ def inside(
 
 
 def attribute(
-    times_ns: Sequence[int], faults: Sequence[FaultWindow], span: Span, seed: int
+    times_ns: Sequence[int], faults: Sequence[FaultRecord], span: Span, seed: int
 ) -> tuple[Attribution, ...]:
     """One row for all faults together, then one a kind, for episodes (by their first time) of one class.
 
@@ -108,7 +109,7 @@ def attribute(
 
 def _share(
     kind: str,
-    faults: Sequence[FaultWindow],
+    faults: Sequence[FaultRecord],
     times: npt.NDArray[np.int64],
     span: Span,
     shifts: npt.NDArray[np.int64],
@@ -132,24 +133,24 @@ def _share(
     )
 
 
-def within(t_ns: int, fault: FaultWindow) -> bool:
+def within(t_ns: int, fault: FaultRecord) -> bool:
     """Whether a time lies in the window that attribution gives to a fault."""
-    return fault.start_ns - LEAD_NS <= t_ns < fault.end_ns + SETTLE_NS
+    return fault.start_ns - LEAD_NS <= t_ns < fault.over_ns + SETTLE_NS
 
 
-def nearest(t_ns: int, faults: Sequence[FaultWindow]) -> NearestFault | None:
+def nearest(t_ns: int, faults: Sequence[FaultRecord]) -> FaultNear | None:
     """The fault that was applied at the time, or the one least far away; of several, the latest.
 
-    ``delta_ms`` counts from its inject, whether the fault is over or not.
+    ``after_s`` counts from its inject, whether the fault is over or not.
     """
     if not faults:
         return None
 
-    def distance(fault: FaultWindow) -> tuple[int, int]:
-        outside = max(fault.start_ns - t_ns, t_ns - fault.end_ns, 0)
+    def distance(fault: FaultRecord) -> tuple[int, int]:
+        outside = max(fault.start_ns - t_ns, t_ns - fault.over_ns, 0)
         return outside, -fault.start_ns
 
     best = min(faults, key=distance)
-    return NearestFault(
-        fault=best.id, kind=best.kind, target=best.target, delta_ms=round((t_ns - best.start_ns) / 1e6, 3)
+    return FaultNear(
+        fault=best.id, kind=best.kind, target=best.hit, after_s=round((t_ns - best.start_ns) / 1e9, 6)
     )

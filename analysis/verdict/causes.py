@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analysis.capture.context import SETTLE_NS, Context, FaultWindow
-from analysis.findings import Cause, MovedBy
+from analysis.capture.context import SETTLE_NS, Context
+from analysis.findings import Cause, FaultNear
 from analysis.kernels.cause import REPEATED
 from analysis.kernels.changes import Because
 from analysis.kernels.labels import place_text
 from analysis.kernels.partial import Episode, RawCause
 from harness.contracts.rows import Leadership
+from harness.faultlog import FaultRecord
 
 
 def is_explained(episode: Episode) -> bool:
@@ -41,7 +42,7 @@ class CauseWords:
         faults: those that took effect.
     """
 
-    def __init__(self, cls: str, context: Context, faults: Sequence[FaultWindow]) -> None:
+    def __init__(self, cls: str, context: Context, faults: Sequence[FaultRecord]) -> None:
         self._repeated = cls == REPEATED
         self._context = context
         self._faults = faults
@@ -110,7 +111,7 @@ class CauseWords:
 
     # -- words
 
-    def _sentence(self, raw: RawCause, change: _Change, moved_by: MovedBy | None) -> str:
+    def _sentence(self, raw: RawCause, change: _Change, moved_by: FaultNear | None) -> str:
         text = self._copies(raw, change) if self._repeated else self._acknowledged(raw, change)
         text += f", {_moved(moved_by)}" if moved_by else ", in no fault's window"
         if change.next.unclean:
@@ -169,25 +170,25 @@ class CauseWords:
 
     # -- the fault
 
-    def _moved_by(self, change: _Change) -> MovedBy | None:
+    def _moved_by(self, change: _Change) -> FaultNear | None:
         """The fault that was applied, or just healed, when the leader was deposed; one that hit it or the
         stream before one that is only near in time, the later before the earlier."""
         at_ns = change.deposed.t_ns
-        near = [f for f in self._faults if at_ns and f.start_ns <= at_ns < f.end_ns + SETTLE_NS]
+        near = [f for f in self._faults if at_ns and f.start_ns <= at_ns < f.over_ns + SETTLE_NS]
         if not near:
             return None
         hit = {change.term.leader, change.stream}
         best = max(near, key=lambda fault: (not hit.isdisjoint(fault.targets), fault.start_ns))
-        return MovedBy(
+        return FaultNear(
             fault=best.id,
             kind=best.kind,
-            target=best.target,
+            target=best.hit,
             after_s=round((at_ns - best.start_ns) / 1e9, 3),
             is_target=not hit.isdisjoint(best.targets),
         )
 
 
-def _moved(by: MovedBy) -> str:
+def _moved(by: FaultNear) -> str:
     alone = "" if by.is_target else " (by the time alone)"
     return f"{by.after_s:.1f} s after fault #{by.fault} ({by.kind} {by.target}){alone}"
 

@@ -10,11 +10,6 @@ from analysis.series import Outage
 from harness.faultlog import FaultRecord
 
 
-def fault_rows(records: Sequence[FaultRecord], outages: Sequence[Outage], zero_ns: int) -> list[FaultRow]:
-    """One row a fault; ``zero_ns``: start of load."""
-    return [_row(record, outages, zero_ns) for record in records]
-
-
 def met_by(record: FaultRecord, outages: Sequence[Outage]) -> list[Outage]:
     """Outages during a fault that was injected, or shortly after it."""
     start, end = record.inject_ns, record.end_ns
@@ -28,10 +23,11 @@ def out_at(end_ns: int, outages: Sequence[Outage]) -> list[Outage]:
     return [o for o in outages if o.start_ns <= end_ns < o.end_ns]
 
 
-def _row(record: FaultRecord, outages: Sequence[Outage], zero_ns: int) -> FaultRow:
+def fault_row(record: FaultRecord, outages: Sequence[Outage] | None, zero_ns: int) -> FaultRow:
+    """``outages``: of the run; None = not known. ``zero_ns``: start of load."""
     start, end = record.inject_ns, record.end_ns
     outage_s = recovery_s = None
-    if start is not None and record.effective:
+    if start is not None and record.effective and outages is not None:
         met = met_by(record, outages)
         outage_s = max((round((o.end_ns - o.start_ns) / 1e9, 3) for o in met), default=0.0)
         if end is not None:

@@ -166,10 +166,10 @@ def _faults(t_ns: Array, context: Context) -> pa.Array:
     least = np.full(len(t_ns), np.iinfo(np.int64).max)
     found = np.zeros(len(t_ns), np.int64)
     for fault in sorted((f for f in context.faults if f.effective), key=lambda f: f.start_ns):
-        outside = np.maximum(np.maximum(fault.start_ns - t_ns, t_ns - fault.end_ns), 0)
+        outside = np.maximum(np.maximum(fault.start_ns - t_ns, t_ns - fault.over_ns), 0)
         nearer = outside <= least  # of several that are as near, the latest
         least = np.where(nearer, outside, least)
-        inside = (t_ns >= fault.start_ns - LEAD_NS) & (t_ns < fault.end_ns + SETTLE_NS)
+        inside = (t_ns >= fault.start_ns - LEAD_NS) & (t_ns < fault.over_ns + SETTLE_NS)
         found = np.where(nearer, np.where(inside, fault.id, 0), found)
     found[t_ns <= 0] = 0
     return pa.array(found, mask=found == 0)

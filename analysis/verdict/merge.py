@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
-from analysis.capture.context import Context, FaultWindow, Promise
+from analysis.capture.context import Context, Promise
 from analysis.classes import CLASSES, status_of, why_evidence, why_promise
 from analysis.findings import MAX_WITNESSES, Finding, Status, Witness
 from analysis.kernels.partial import Episode, RawWitness
 from analysis.verdict.attribution import Span, attribute, nearest
 from analysis.verdict.causes import CauseWords, is_explained
 from analysis.verdict.spread import by_fault, by_stream
+from harness.faultlog import FaultRecord
 
 #: What a reader must see first.
 _ORDER = (
@@ -113,7 +114,7 @@ def _chosen(episodes: Sequence[Episode]) -> list[RawWitness]:
 
 
 def _witness(
-    cls: str, raw: RawWitness, faults: Sequence[FaultWindow], context: Context, wording: CauseWords
+    cls: str, raw: RawWitness, faults: Sequence[FaultRecord], context: Context, wording: CauseWords
 ) -> Witness:
     detail = f" ({raw.detail})" if raw.detail else ""
     return Witness(

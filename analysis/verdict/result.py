@@ -20,7 +20,7 @@ from analysis.series import Grid, Series
 from analysis.verdict.attribution import Span
 from analysis.verdict.cores import cpu_use
 from analysis.verdict.coverage import RunFacts, coverage
-from analysis.verdict.fault_rows import fault_rows
+from analysis.verdict.fault_rows import fault_row
 from analysis.verdict.intended import Absence, absences_of, intended_of
 from analysis.verdict.merge import findings_of
 from analysis.verdict.rate import rate_of
@@ -170,7 +170,7 @@ def _assembled(
         no_intended_times=context.unstated.get("intended-times", ""),
         percentiles=_percentiles(series),
         findings=findings,
-        faults=fault_rows(files.faults, series.outages, context.epoch_ns),
+        faults=[fault_row(each, series.outages, context.epoch_ns) for each in files.faults],
         untested=not_tested,
         hangs=judged_hangs(files.events, context, _episodes(reports), not_tested),
         timeline=_timeline(series, facts.grid, files, files.load_end_ns(context)),
@@ -192,7 +192,7 @@ def _assembled(
 def _findings(
     files: RunFiles, context: Context, load_end_ns: int, reports: Sequence[BucketReport]
 ) -> list[Finding]:
-    end_ns = max([load_end_ns, *(f.end_ns for f in context.faults)])
+    end_ns = max([load_end_ns, *(f.over_ns for f in context.faults)])
     return findings_of(_episodes(reports), context, Span(context.epoch_ns, end_ns), files.plan.seed)
 
 

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analysis.capture.context import Context, FaultWindow
+from analysis.capture.context import Context
 from analysis.findings import FaultCount, StreamCount
 from analysis.kernels.changes import Because
 from analysis.kernels.partial import Episode
 from analysis.verdict.attribution import nearest, within
 from analysis.verdict.causes import CauseWords
+from harness.faultlog import FaultRecord
 
 #: Streams with counts of their own; the rest are added up in one.
 MAX_STREAMS = 24
@@ -52,7 +53,7 @@ class _Share:
 
 
 def by_fault(
-    episodes: Sequence[Episode], faults: Sequence[FaultWindow], context: Context, wording: CauseWords
+    episodes: Sequence[Episode], faults: Sequence[FaultRecord], context: Context, wording: CauseWords
 ) -> tuple[FaultCount, ...]:
     """One row a fault, in order of time: messages whose cause is named belong to the fault that it followed,
     the others to that in whose window their episode began; without a time they are in none."""
@@ -75,7 +76,7 @@ def by_fault(
     return tuple(sorted(rows, key=lambda row: (row.first_s, row.fault)))
 
 
-def _shares(episode: Episode, faults: Sequence[FaultWindow], wording: CauseWords) -> list[_Share]:
+def _shares(episode: Episode, faults: Sequence[FaultRecord], wording: CauseWords) -> list[_Share]:
     """One a named cause, and one for all other messages, with the fault nearest in time."""
     if not episode.first_ns:
         return []

@@ -80,7 +80,7 @@ def _subtracted(row: EventRow, context: Context, session: int) -> str:
     """Time until it was noticed that does not count; empty if all of it does."""
     start, end = row.since_ns or 0, row.t_ns
     spans = [
-        (f.start_ns, f.end_ns, f"fault #{f.id} ({f.kind} {f.target})") for f in context.faults if f.effective
+        (f.start_ns, f.over_ns, f"fault #{f.id} ({f.kind} {f.hit})") for f in context.faults if f.effective
     ]
     frozen = context.sessions[session].frozen if session in context.sessions else ()
     spans += [(begin, until, "its process frozen") for begin, until in frozen]

@@ -11,7 +11,7 @@ the caller. docs/howto/use-from-python.md has examples; `brokerstorm.pytest_plug
 In an installed package the tree lies beside this file, and `__main__` puts it on the path of that process.
 """
 
-from brokerstorm.api import Cluster, Injection, Node, run, up
+from brokerstorm.api import Cluster, Node, run, up
 from brokerstorm.command import BrokerstormError
 from brokerstorm.results import Fault, Finding, Result, Run, Witness, assert_clean
 
@@ -20,7 +20,6 @@ __all__ = [
     "Cluster",
     "Fault",
     "Finding",
-    "Injection",
     "Node",
     "Result",
     "Run",

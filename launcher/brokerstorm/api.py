@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from brokerstorm.command import Document, call
-from brokerstorm.results import Result, result_of
+from brokerstorm.results import Fault, Result, fault_of, result_of
 
 Runtime = Literal["auto", "process", "docker"]
 _Call = Callable[[Sequence[str]], Document]
@@ -73,24 +73,6 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Injection:
-    """A fault that was injected into a cluster.
-
-    Attributes:
-        effective: it was proved to take effect; ``evidence`` says how.
-        applied: it still is: nothing has healed it yet.
-        skipped: why it was not injected; empty = it was.
-    """
-
-    kind: str
-    targets: tuple[str, ...]
-    effective: bool
-    evidence: str
-    applied: bool
-    skipped: str
-
-
-@dataclass(frozen=True, slots=True)
 class Cluster:
     """A cluster that is up. ``bootstrap``: what clients connect to, in the form of their system."""
 
@@ -103,7 +85,7 @@ class Cluster:
 
     def inject(
         self, fault: str, *, for_s: float | None = None, seed: int | None = None, **keys: Any
-    ) -> Injection:
+    ) -> Fault:
         """Inject a fault; return when it is healed, or, without ``for_s``, when it is proved.
 
         Args:
@@ -119,9 +101,7 @@ class Cluster:
         ]
         words += [] if for_s is None else ["--for", f"{for_s * 1000:.0f}ms"]
         words += [] if seed is None else ["--seed", str(seed)]
-        row = self._call(words)
-        names = ("kind", "effective", "evidence", "applied", "skipped")
-        return Injection(targets=tuple(row["targets"]), **{name: row[name] for name in names})
+        return fault_of(self._call(words))
 
 
 @contextmanager

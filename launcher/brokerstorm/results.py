@@ -55,13 +55,26 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault, injected ``t_s`` seconds into the load. ``effective``: it was proved to take effect."""
+    """A fault of a run, or one that was injected into a cluster that is up.
+
+    Attributes:
+        t_s: seconds into the load; 0 on a cluster without one.
+        effective: it was proved to take effect; ``evidence`` says how.
+        healed: it was undone, and the cluster was seen whole again.
+        skipped: why it was not injected; empty = it was.
+        targets: what was hit, by name; of one injected into a cluster.
+        applied: it still is: nothing has healed it yet; likewise.
+    """
 
     kind: str
     target: str
-    t_s: float
     effective: bool
     healed: bool
+    evidence: str
+    skipped: str
+    t_s: float = 0.0
+    targets: tuple[str, ...] = ()
+    applied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +157,16 @@ def _run(document: Document, folder: Path) -> Run:
         verdict=_VERDICTS[int(document["exit_code"])],
         reasons=tuple(document["reasons"]),
         findings=tuple(map(_finding, document["findings"])),
-        faults=tuple(Fault(**{name: row[name] for name in Fault.__slots__}) for row in document["faults"]),
+        faults=tuple(map(fault_of, document["faults"])),
         folder=folder,
         document=document,
     )
+
+
+def fault_of(row: Document) -> Fault:
+    """A row of result.json, or the document of `brokerstorm inject`."""
+    known = {name: row[name] for name in Fault.__slots__ if name in row}
+    return Fault(**known | {"targets": tuple(row.get("targets", ()))})
 
 
 def _finding(row: Document) -> Finding:

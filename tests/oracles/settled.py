@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.capture.context import FaultWindow
+from harness.faultlog import FaultRecord
 from harness.records import Event
 from tests.oracles.dispatched import group_of, groups
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
@@ -86,7 +86,7 @@ class Repeat:
         faults = [
             f
             for f in context.faults
-            if f.effective and f.start_ns <= end and f.end_ns + RECONNECT_NS >= start
+            if f.effective and f.start_ns <= end and f.over_ns + RECONNECT_NS >= start
         ]
         return not ended and not faults
 
@@ -94,11 +94,11 @@ class Repeat:
         a, b = self.before, self.now
         return bool(a["session"] != b["session"] or a["epoch"] == b["epoch"])
 
-    def since_confirmed(self) -> list[FaultWindow]:
+    def since_confirmed(self) -> list[FaultRecord]:
         return [
             f
             for f in self.facts.context.faults
-            if f.start_ns <= self.now["t_ns"] and f.end_ns >= self.confirmed()
+            if f.start_ns <= self.now["t_ns"] and f.over_ns >= self.confirmed()
         ]
 
     def crashed(self) -> bool:

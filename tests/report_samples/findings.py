@@ -5,9 +5,9 @@ from __future__ import annotations
 from analysis.findings import (
     Attribution,
     FaultCount,
+    FaultNear,
     FaultRow,
     Finding,
-    NearestFault,
     Status,
     Step,
     StreamCount,
@@ -79,9 +79,9 @@ def fault_rows() -> list[FaultRow]:
     ]
 
 
-def near(fault: int, delta_ms: float) -> NearestFault:
+def near(fault: int, after_ms: float) -> FaultNear:
     row = fault_rows()[fault - 1]
-    return NearestFault(fault=row.id, kind=row.kind, target=row.target, delta_ms=delta_ms)
+    return FaultNear(fault=row.id, kind=row.kind, target=row.target, after_s=after_ms / 1000)
 
 
 def lost_finding() -> Finding:

@@ -96,7 +96,7 @@ def test_buckets_merge_into_one_finding_with_its_fault(spark: SparkSession, tmp_
     (finding,) = (f for f in result.findings if f.status is Status.VIOLATION)
     assert (finding.cls, finding.count, finding.episodes) == ("acked-lost", 12, 6)
     assert all(w.near is not None and w.near.fault == 1 for w in finding.witnesses)
-    assert {round(w.near.delta_ms) for w in finding.witnesses if w.near} <= {100, 101, 200, 201}
+    assert {round(w.near.after_s * 1000) for w in finding.witnesses if w.near} <= {100, 101, 200, 201}
     (share,) = finding.attribution
     assert (share.kind, share.inside, share.episodes) == ("kill", 6, 6)
     assert [f.kind for f in result.faults] == ["kill"]

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.capture.context import SETTLE_NS, FaultWindow
+from analysis.capture.context import SETTLE_NS
 from analysis.verdict.attribution import LEAD_NS, SHIFTS, Span, attribute, inside, nearest, windows
+from harness.faultlog import FaultRecord
 
 S = 1_000_000_000
 
 
-def kill(at_s: float, until_s: float, number: int = 1, kind: str = "kill") -> FaultWindow:
-    return FaultWindow(number, kind, "kafka-1", round(at_s * S), round(until_s * S), True)
+def kill(at_s: float, until_s: float, number: int = 1, kind: str = "kill") -> FaultRecord:
+    return FaultRecord(number, kind, inject_ns=round(at_s * S), end_ns=round(until_s * S), effective=True)
 
 
 def test_windows_reach_from_the_lead_to_the_settled_and_merge() -> None:
@@ -106,13 +107,13 @@ def test_nearest_prefers_the_fault_that_was_applied() -> None:
     faults = [kill(5, 20), kill(20.5, 20.6, 2, "leader-move")]
     near = nearest(19 * S, faults)
     assert near is not None
-    assert (near.fault, near.delta_ms) == (1, 14_000.0)
+    assert (near.fault, near.after_s) == (1, 14.0)
 
 
 def test_nearest_before_the_first_fault_is_negative() -> None:
     near = nearest(4_800_000_000, [kill(5, 20)])
     assert near is not None
-    assert near.delta_ms == -200.0
+    assert near.after_s == -0.2
     assert nearest(0, []) is None
 
 

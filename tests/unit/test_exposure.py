@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from analysis.capture.bucket import Bucket, Columns
-from analysis.capture.context import Context, FaultWindow
+from analysis.capture.context import Context
 from analysis.kernels import deaths
 from analysis.kernels.exposure import COUNTED, COUNTED_ONCE, exposure_of, of_bucket, open_at
 from harness.contracts.rows import WorkerRow
 from harness.exposure import CAPTURED
-from harness.faultlog import FaultLog
+from harness.faultlog import FaultLog, FaultRecord
 from harness.records import Event, Kind, Outcome
 from harness.workers import known_workers
 from tests.oracles.judging import context_from
@@ -23,7 +23,7 @@ def table(name: str, **columns: list[int]) -> Columns:
     return Columns.of(name, {key: np.array(values) for key, values in columns.items()})
 
 
-def bucket(sends: Columns, deliveries: Columns, faults: tuple[FaultWindow, ...] = ()) -> Bucket:
+def bucket(sends: Columns, deliveries: Columns, faults: tuple[FaultRecord, ...] = ()) -> Bucket:
     log = Columns.of("log", {})
     return Bucket(0, Context(faults=faults), sends, log, deliveries)
 
@@ -58,7 +58,10 @@ def test_what_a_bucket_shows() -> None:
         redelivery=[0, 3, 1, -1, -1, 0],
         ordinal=[0, 1, 2, 3, 4, 5],
     )
-    faults = tuple(FaultWindow(n, "kill", "a", t, t + 1, n != 3) for n, t in ((1, 25), (2, 35), (3, 36)))
+    faults = tuple(
+        FaultRecord(n, "kill", inject_ns=t, end_ns=t + 1, effective=n != 3)
+        for n, t in ((1, 25), (2, 35), (3, 36))
+    )
     found = of_bucket(bucket(sends, deliveries, faults))
     assert found == {
         "sends_open_at_fault": 2 + 2,

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from analysis.capture.context_files import fault_windows
-from analysis.verdict.fault_rows import fault_rows
+from analysis.verdict.fault_rows import fault_row
 from harness.errors import UsageError
-from harness.faultlog import FaultLog, read_faults
+from harness.faultlog import FaultLog, closed, read_faults
 from harness.progress.view import RunView
 from harness.rundir import append_jsonl
 
@@ -27,8 +26,8 @@ def log(*rows: dict[str, Any]) -> FaultLog:
 def end_s(*rows: dict[str, Any]) -> float | None:
     """When every reader says that the fault ended; None: not within the run."""
     (record,) = log(*rows).records
-    (window,) = fault_windows([record], RUN_END_NS)
-    (shown,) = fault_rows([record], [], 0)
+    (window,) = closed([record], RUN_END_NS)
+    shown = fault_row(record, [], 0)
     view = RunView()
     for row in rows:
         view.record_fault({"id": 1, **row})
@@ -55,7 +54,7 @@ def test_a_fault_is_over_when_nothing_of_it_is_applied_and_nobody_waits_for_the_
 def test_a_slow_recovery_is_no_recovery() -> None:
     slow = {"event": "healed", "t_ns": 130 * S, "ok": False, "undone": True}
     (record,) = log(INJECT, UNDONE, slow).records
-    (row,) = fault_rows([record], [], 0)
+    row = fault_row(record, [], 0)
     assert (row.until_s, row.healed) == (130.0, False)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.capture.context import Context, FaultWindow, Instance, Promise, Reading, Session
-from analysis.capture.context_files import fault_windows
+from analysis.capture.context import Context, Instance, Promise, Reading, Session
 from analysis.findings import MAX_WITNESSES, Finding, Status
 from analysis.kernels.partial import Episode, RawWitness
 from analysis.verdict.attribution import Span
 from analysis.verdict.merge import findings_of
-from harness.faultlog import FaultLog
+from harness.faultlog import FaultLog, FaultRecord
 
 S = 1_000_000_000
 ZERO = 1_000 * S
@@ -19,8 +18,8 @@ CONTEXT = Context(
     epoch_ns=ZERO,
     instances={1: Instance(1, promise=FIRM), 2: Instance(2, promise=LOOSE)},
     faults=(
-        FaultWindow(1, "kill", "kafka-1", ZERO + 10 * S, ZERO + 12 * S, True),
-        FaultWindow(2, "pause", "kafka-2", ZERO + 30 * S, ZERO + 31 * S, False),
+        FaultRecord(1, "kill", inject_ns=ZERO + 10 * S, end_ns=ZERO + 12 * S, effective=True),
+        FaultRecord(2, "pause", inject_ns=ZERO + 30 * S, end_ns=ZERO + 31 * S),
     ),
 )
 SPAN = Span(ZERO, ZERO + 60 * S)
@@ -138,7 +137,7 @@ def test_a_witness_stands_beside_the_nearest_fault_that_took_effect() -> None:
     (witness,) = finding.witnesses
     assert witness.t_s == 29.9
     assert witness.near is not None
-    assert (witness.near.fault, witness.near.kind, witness.near.delta_ms) == (1, "kill", 19_900.0)
+    assert (witness.near.fault, witness.near.kind, witness.near.after_s) == (1, "kill", 19.9)
     assert "acknowledged, and not in the log" in witness.sentence
 
 
@@ -151,8 +150,8 @@ def test_a_fault_is_named_by_what_it_hit_not_by_how_that_was_chosen() -> None:
         "leader-of:orders": [],
     }
     for named, targets in hits.items():
-        (window,) = fault_windows(FaultLog([inject | {"targets": targets}]).records, last_ns=10)
-        assert window.target == named
+        (fault,) = FaultLog([inject | {"targets": targets}]).records
+        assert fault.hit == named
 
 
 def test_attribution_is_per_kind_of_fault_that_took_effect_and_the_same_every_time() -> None:

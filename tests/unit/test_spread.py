@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.capture.context import Context, FaultWindow
+from analysis.capture.context import Context
 from analysis.findings import FaultCount, StreamCount
 from analysis.kernels.partial import Episode
 from analysis.verdict import spread, usage
@@ -15,6 +15,7 @@ from analysis.verdict.causes import CauseWords
 from analysis.verdict.spread import by_fault, by_stream
 from analysis.verdict.usage import usage_of
 from harness.contracts.rows import MetricRow
+from harness.faultlog import FaultRecord
 from tests.planted.judged import judge_here
 from tests.planted.tiny import History
 
@@ -51,7 +52,8 @@ def test_streams_of_all_buckets_add_up_and_the_smallest_stand_together(
 
 
 def test_an_episode_belongs_to_the_fault_in_whose_window_it_began_or_to_none() -> None:
-    faults = [FaultWindow(4, "kill", "kafka-1", 1010 * S, 1012 * S, True)]  # from 1 s before to 2 s after
+    faults = [FaultRecord(4, "kill", inject_ns=1010 * S, end_ns=1012 * S, effective=True)]
+    # its window: from 1 s before to 2 s after
     late = replace(EPISODE, first_ns=1014 * S, last_ns=1015 * S, count=2)
     assert by_fault([late, EPISODE], faults, CONTEXT, CauseWords("acked-lost", CONTEXT, faults)) == (
         FaultCount(fault=4, count=6, episodes=1, first_s=9.0, last_s=10.0),

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.findings import Finding, Status, Verdict
+from analysis.findings import FaultRow, Finding, Status, Verdict
 from analysis.histogram import Histogram
 from analysis.series import Grid, Outage, Series, empty
 from analysis.verdict.coverage import RunFacts, coverage
-from analysis.verdict.fault_rows import fault_rows
+from analysis.verdict.fault_rows import fault_row
 from analysis.verdict.rate import rate_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.contracts import typed
@@ -290,9 +290,13 @@ def folded(rows: list[dict[str, Any]]) -> list[FaultRecord]:
     return FaultLog(rows).records
 
 
+def shown(rows: list[dict[str, Any]], outages: list[Outage]) -> list[FaultRow]:
+    return [fault_row(record, outages, ZERO) for record in folded(rows)]
+
+
 def test_fault_rows_fold_into_one_row_each_with_outage_and_recovery() -> None:
     outages = [Outage(1, ZERO + 3 * S, ZERO + 7 * S), Outage(2, ZERO + 3 * S, ZERO + 5 * S)]
-    kill, pause = fault_rows(folded(rows()), outages, ZERO)
+    kill, pause = shown(rows(), outages)
     assert (kill.kind, kill.target, kill.t_s, kill.until_s) == (
         "kill", "kafka-1 (leader-of:orders)", 3.0, 6.0)  # fmt: skip
     assert (kill.effective, kill.healed, kill.evidence) == (True, True, "gone")
@@ -308,17 +312,17 @@ def test_many_targets_are_counted_not_listed() -> None:
 
 
 def test_streams_that_are_back_before_the_heal_recover_in_no_time() -> None:
-    (kill, _) = fault_rows(folded(rows()), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)], ZERO)
+    (kill, _) = shown(rows(), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)])
     assert (kill.outage_s, kill.recovery_s) == (2.0, 0.0)
 
 
 def test_a_stream_that_never_comes_back_has_no_recovery_time() -> None:
-    (kill, _) = fault_rows(folded(rows()), [Outage(1, ZERO + 3 * S, GRID.end_ns, open=True)], ZERO)
+    (kill, _) = shown(rows(), [Outage(1, ZERO + 3 * S, GRID.end_ns, open=True)])
     assert kill.recovery_s is None
 
 
 def test_a_fault_without_effect_has_no_outage() -> None:
-    (kill, _) = fault_rows(folded(rows(effective=False)), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)], ZERO)
+    (kill, _) = shown(rows(effective=False), [Outage(1, ZERO + 3 * S, ZERO + 5 * S)])
     assert (kill.outage_s, kill.recovery_s) == (None, None)
 
 
