@@ -43,7 +43,7 @@ lint: setup
 	    --cache-dir=$(CURDIR)/.mypy_cache/workers --ignore-missing-imports -m worker); \
 	done
 	@if command -v gofmt >/dev/null; then \
-	  unformatted=$$(gofmt -l workers); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
+	  unformatted=$$(gofmt -l workers harness); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
 	fi
 
 check: lint ## format, lint, types and the quick tests, no broker among them; before every commit

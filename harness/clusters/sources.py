@@ -17,7 +17,7 @@ from harness.clusters.network.proxied import NEEDS
 from harness.clusters.process_runtime import Launch, ProcessRuntime
 from harness.clusters.security.made import ClusterSecurity
 from harness.errors import UsageError
-from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
+from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS, REQUESTS
 from harness.toolchains import jars as artifacts
 from harness.toolchains.java import Java, find_java
 
@@ -128,7 +128,7 @@ class ContainerSource(Source):
         environment: of the compose plugin's process.
     """
 
-    proxied: ClassVar[frozenset[str]] = frozenset({CLIENT_DETOURS, PEER_DETOURS})
+    proxied: ClassVar[frozenset[str]] = frozenset({CLIENT_DETOURS, PEER_DETOURS, REQUESTS})
     client: Any
     environment: Mapping[str, str]
 

@@ -17,7 +17,9 @@ from harness.protocols.cluster import Endpoint
 CLIENT_DETOURS, PEER_DETOURS = "client-detours", "peer-detours"
 #: As `PEER_DETOURS`, where nothing but to hold bytes is asked for: more runtimes can.
 PEER_CUTS = "peer-cuts"
-How = Literal["hold", "swallow", "delay", "throttle", "reset"]
+#: Beside detours: whoever stands there knows where each request begins, from a connection's first byte on.
+REQUESTS = "requests"
+How = Literal["hold", "swallow", "delay", "throttle", "reset", "stall"]
 #: The source of a wire that every client outside of the cluster uses.
 CLIENTS = "clients"
 
@@ -46,12 +48,16 @@ class Impairment:
     delay     each waits ``delay_s``, up to ``jitter_s`` more or less
     throttle  ``kilobytes_per_s`` of each connection get through
     reset     the connection is closed: a new one with RST at its first byte
+    stall     where one of ``requests`` begins, it and all behind it on that connection wait ``delay_s``: a
+              ``share`` of those requests, at random. They arrive although who sent them may have left.
     """
 
     how: How
     delay_s: float = 0.0
     jitter_s: float = 0.0
     kilobytes_per_s: int = 0
+    requests: tuple[str, ...] = ()
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,29 @@ class HasDetours(Protocol):
         """
 
     def is_impaired(self, name: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """Requests of the kinds that an impairment is about: how many came, and how many of those were held."""
+
+    seen: int
+    held: int
+
+
+@runtime_checkable
+class StallsRequests(HasDetours, Protocol):
+    """Can hold connections back where a request of a kind begins."""
+
+    def request_kinds(self) -> Sequence[str]:
+        """Those that it can tell apart, as the protocol names them; none where there is no such protocol."""
+
+    def stalled(self, name: str) -> Stalled:
+        """So far, under the name of an impairment.
+
+        Raises:
+            EnvironmentNotReady: the proxy does not answer.
+        """
 
 
 @runtime_checkable

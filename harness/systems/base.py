@@ -44,6 +44,8 @@ class System:
         log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
             it the line is about all streams. Empty = no line says so.
+        request_kinds: name of a kind of request of clients or brokers -> its number on the wire, where the
+            network proxy can tell where a request begins and of which kind it is.
         bootstrap_form, admin_form: what a connection file says of where it is; empty = nothing.
         made_form: what is made on a cluster of others, by names.
         copies_default: whose number of copies counts there when its file has none.
@@ -72,6 +74,7 @@ class System:
     has_offsets: ClassVar[bool] = False
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
+    request_kinds: ClassVar[Mapping[str, int]] = {}
     bootstrap_form: ClassVar[str] = ""
     admin_form: ClassVar[str] = ""
     made_form: ClassVar[str] = "<prefix>-<run tag>-<topic>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import struct
 import threading
@@ -17,17 +18,27 @@ from harness.clusters.layout import addresses
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.network.proxied import LocalDetours
 from harness.clusters.nodes.processes import run_processes
-from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_DETOURS,
+    REQUESTS,
+    Flow,
+    Impairment,
+    Stalled,
+    Wire,
+)
 from harness.systems.kafka import SYSTEM as KAFKA
 
 pytestmark = pytest.mark.live
-NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS})
+NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS, REQUESTS})
 
 
 class Broker:
     """Answers requests of Kafka's form, each with its correlation id, on one address."""
 
     def __init__(self, host: str, port: int) -> None:
+        self.kinds: queue.Queue[int] = queue.Queue()
         self._listening = socket.create_server((host, port))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -44,6 +55,7 @@ class Broker:
             try:
                 while size := link.recv(4, socket.MSG_WAITALL):
                     body = link.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL)
+                    self.kinds.put(int.from_bytes(body[:2]))
                     link.sendall(struct.pack(">i", 6) + body[4:8] + b"\0\0")
             except OSError:
                 return
@@ -60,8 +72,11 @@ class Rig:
         self.run_id = f"test-detours-{time.monotonic_ns()}"
         self.block = addresses.claim(self.run_id, folder, spec.ports.values())
         self.detours = LocalDetours(self.run_id, folder, DetourMap(spec, self.block, NEEDS))
-        ports = [spec.ports[name] for name in ("client", "peer", "controller")]
-        self.brokers = [Broker(addresses.address(self.block, n), p) for n in (1, 2, 3) for p in ports]
+        self.brokers = {
+            (f"kafka-{n}", port): Broker(addresses.address(self.block, n), spec.ports[port])
+            for n in (1, 2, 3)
+            for port in ("client", "peer", "controller")
+        }
         for service in self.detours.plan.sources():
             (folder / service / "conf").mkdir(parents=True)
             self.detours.write_hosts(service)
@@ -85,14 +100,18 @@ class Rig:
         assert link.recv(10, socket.MSG_WAITALL)
         return link
 
-    def say(self, link: socket.socket) -> None:
-        link.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+    def say(self, link: socket.socket, kind: str = "ApiVersions") -> None:
+        link.sendall(request(kind))
 
     def close(self) -> None:
         self.detours.down()
-        for broker in self.brokers:
+        for broker in self.brokers.values():
             broker.close()
         addresses.release(self.run_id)
+
+
+def request(kind: str, ballast: int = 0) -> bytes:
+    return struct.pack(">ihhih", 10 + ballast, KAFKA.request_kinds[kind], 0, 7, -1) + b"x" * ballast
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +197,35 @@ def test_reset(rig: Rig) -> None:
         rig.say(link)
         with pytest.raises(ConnectionResetError):
             link.recv(10)
+
+
+def test_only_a_connection_with_the_request_is_stalled(rig: Rig) -> None:
+    """Found although the first bytes of it were sent before, and what is behind it waits, too."""
+    stall = Impairment("stall", delay_s=1.0, requests=("EndTxn",), share=1.0)
+    with rig.open() as link, rig.open() as other:
+        whole = request("Produce", 2_000_000) + request("EndTxn") + request("Heartbeat")
+        link.sendall(whole[:1_000_000])
+        rig.detours.impair("fault", [Flow(rig.wire, "target")], stall)
+        began = time.monotonic()
+        link.sendall(whole[1_000_000:])
+        assert link.recv(10, socket.MSG_WAITALL)
+        rig.say(other, "Heartbeat")
+        assert other.recv(10, socket.MSG_WAITALL)
+        assert time.monotonic() - began < 1.0
+        assert link.recv(10, socket.MSG_WAITALL)
+        assert link.recv(10, socket.MSG_WAITALL)
+        assert time.monotonic() - began >= 1.0
+    assert rig.detours.stalled("fault") == Stalled(seen=1, held=1)
+
+
+def test_a_stalled_request_arrives_after_its_sender_has_left(rig: Rig) -> None:
+    broker = rig.brokers["kafka-1", "client"]
+    with rig.open() as link:
+        stall = Impairment("stall", delay_s=0.5, requests=("EndTxn",), share=1.0)
+        rig.detours.impair("fault", [Flow(rig.wire, "target")], stall)
+        broker.kinds = queue.Queue()
+        rig.say(link, "EndTxn")
+    assert broker.kinds.get(timeout=5) == KAFKA.request_kinds["EndTxn"]
 
 
 def test_impairments_of_one_wire_are_repaired_each_by_its_name(rig: Rig) -> None:

@@ -11,18 +11,28 @@ import pytest
 
 import faults
 from faults.kinds.partition import Partition, PartitionParams, bridge, ring
+from faults.kinds.request_stall import RequestStall, RequestStallParams
 from faults.kit.errors import StepProblem
 from faults.kit.network import flows_of, wires_of
 from faults.kit.params import Inventory
 from faults.schedule.timeline import needs_of
-from harness.clusters.cluster import spec_of
+from harness.clusters.cluster import describe_cluster, spec_of
 from harness.clusters.docker.wiring import DockerWiring
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.layout.node_layout import Layout, LoopbackWiring
 from harness.clusters.network.proxied import detours_of, toxic_of
 from harness.errors import ScenarioError, UsageError
 from harness.protocols.cluster import Endpoint, TopicSettings
-from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_CUTS,
+    PEER_DETOURS,
+    REQUESTS,
+    Flow,
+    Impairment,
+    Wire,
+)
 
 BOTH = frozenset({CLIENT_DETOURS, PEER_DETOURS})
 CLUSTERS = [("kafka", ""), ("pulsar", "small"), ("pulsar", "bookies-3"), ("qpid", "group")]
@@ -172,10 +182,15 @@ WIRE = Wire(CLIENTS, "kafka-1", {"client": Endpoint("127.0.7.101", 1)})
         (Impairment("throttle", kilobytes_per_s=64), "bandwidth", {"rate": 64}),
         (Impairment("swallow"), "timeout", {"timeout": 0}),
         (Impairment("reset"), "reset_peer", {"timeout": 0}),
+        (
+            Impairment("stall", delay_s=2.5, requests=("EndTxn", "Produce"), share=0.4),
+            "stall",
+            {"protocol": "kafka", "kinds": [26, 0], "share": 0.4, "hold_ms": 2500},
+        ),
     ],
 )
-def test_impairments_are_toxics(impairment: Impairment, kind: str, attributes: dict[str, int]) -> None:
-    toxic = toxic_of("fault-1", Flow(WIRE, "source"), impairment)
+def test_impairments_are_toxics(impairment: Impairment, kind: str, attributes: dict[str, object]) -> None:
+    toxic = toxic_of("fault-1", Flow(WIRE, "source"), impairment, "kafka")
     assert toxic == {
         "name": "fault-1-downstream", "type": kind, "stream": "downstream", "attributes": attributes
     }  # fmt: skip
@@ -194,6 +209,8 @@ def test_needs_follow_from_the_link() -> None:
     assert needs_of([timeline({"fault": "partition", "link": "all"})]) == {CLIENT_DETOURS, PEER_CUTS}
     assert needs_of([timeline({"fault": "name-change"})]) == {PEER_DETOURS}
     assert needs_of([timeline({"fault": "blackhole", "link": "all"})]) == BOTH
+    stall = {"fault": "request-stall", "requests": ["EndTxn"], "link": "peers"}
+    assert needs_of([timeline(stall)]) == {PEER_DETOURS, REQUESTS}
     assert needs_of([timeline({"fault": "kill"})]) == frozenset()
 
 
@@ -207,11 +224,31 @@ def test_needs_follow_from_the_link() -> None:
         ({"fault": "partition", "link": "brokers"}, "link"),
         ({"fault": "latency", "delay": "10ms", "delay_jitter": "20ms"}, "must not be more than delay"),
         ({"fault": "bandwidth", "rate": 0}, "rate"),
+        ({"fault": "request-stall", "requests": []}, "requests"),
+        ({"fault": "request-stall", "requests": ["EndTxn"], "share": 0}, "share"),
     ],
 )
 def test_steps_that_mean_nothing_are_refused(step: dict[str, object], said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         timeline(step)
+
+
+@pytest.mark.parametrize(
+    ("system", "said"),
+    [
+        ("kafka", "no request 'EndTnx' of kafka; did you mean EndTxn?"),
+        ("qpid", "no request 'EndTnx' of qpid; none can be told apart"),
+    ],
+)
+def test_requests_are_those_of_the_protocol(system: str, said: str) -> None:
+    cluster = describe_cluster(system, needs=frozenset({CLIENT_DETOURS, REQUESTS}))
+    params = RequestStallParams(requests=("EndTnx",))
+    assert said in RequestStall().refusal(params, cluster)
+
+
+def test_nobody_reads_requests_in_tls() -> None:
+    cluster = describe_cluster("kafka", needs=frozenset({CLIENT_DETOURS, REQUESTS}), secure=True)
+    assert "TLS" in RequestStall().refusal(RequestStallParams(requests=("EndTxn",)), cluster)
 
 
 def test_all_nodes_may_be_cut_from_clients_at_once() -> None:

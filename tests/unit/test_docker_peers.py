@@ -31,6 +31,7 @@ from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import PEER_DETOURS, HasDetours, Impairment, RenamesNodes
 
+NEEDS = frozenset({PEER_DETOURS})
 PROXY_PID = 4242
 CLUSTERS = [("kafka", ""), ("pulsar", "bookies-3"), ("qpid", "group")]
 
@@ -121,7 +122,7 @@ class Rig:
         self.at = {f"kafka-{n}": Whereabouts(100 + n, f"172.20.0.{n + 2}") for n in (1, 2, 3)}
         for node in self.at:
             (folder / node / "conf").mkdir(parents=True)
-        self.peers = PeerDetours("run-1", folder, spec_of("kafka"), 7, engine, self.at.get)
+        self.peers = PeerDetours("run-1", folder, spec_of("kafka"), 7, NEEDS, engine, self.at.get)
         self.composed: list[tuple[str, ...]] = []
 
     def start(self) -> None:
@@ -160,7 +161,7 @@ def rig(tmp_path: Path, added: list[Any], monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.mark.parametrize(("system", "topology"), CLUSTERS)
 def test_every_pair_has_addresses_of_its_own_at_the_end_of_the_network(system: str, topology: str) -> None:
-    plan = MeshMap(spec_of(system, topology=topology), 7, lambda: "172.20.255")
+    plan = MeshMap(spec_of(system, topology=topology), 7, NEEDS, lambda: "172.20.255")
     usual = {(route.source, route.target): route.listen.host for route in plan.routes()}
     assert len(set(usual.values())) == len(usual) >= 6
     assert set(usual.values()) < set(plan.listening())
@@ -177,14 +178,14 @@ def test_what_is_between_nodes_is_known_before_there_is_a_network() -> None:
     def none() -> str:
         raise AssertionError("nobody may ask")
 
-    wires = MeshMap(spec_of("kafka"), 7, none).wires()
+    wires = MeshMap(spec_of("kafka"), 7, NEEDS, none).wires()
     (one,) = [wire for wire in wires if str(wire) == "kafka-1 -> kafka-2"]
     assert one.endpoints["controller"] == Endpoint("kafka-2-mesh", 19095)
     assert len(wires) == 6
 
 
 def test_a_hosts_file_knows_the_others_and_is_as_long_when_one_has_moved() -> None:
-    plan = MeshMap(spec_of("kafka"), 7, lambda: "10.0.9")
+    plan = MeshMap(spec_of("kafka"), 7, NEEDS, lambda: "10.0.9")
     text = plan.hosts_file("kafka-2")
     assert text.split()[1::2] == ["localhost", "kafka-1-mesh", "kafka-3-mesh"]
     moved = plan.hosts_file("kafka-2", {"kafka-1": plan.moved("kafka-1")[0].listen.host})
@@ -254,7 +255,7 @@ def test_a_flow_of_a_pair_is_impaired_and_repaired(rig: Rig) -> None:
     assert (toxic["type"], toxic["stream"]) == ("latency", "upstream")
     assert rig.route("kafka-1", "kafka-3")["toxics"] == []
     assert rig.peers.is_impaired("fault-1")
-    later = PeerDetours("run-1", rig.folder, spec_of("kafka"), 7, rig.engine, rig.at.get)
+    later = PeerDetours("run-1", rig.folder, spec_of("kafka"), 7, NEEDS, rig.engine, rig.at.get)
     later.adopt()
     later.repair("fault-1")
     assert not rig.peers.is_impaired("fault-1")

@@ -23,10 +23,21 @@ from harness.clusters.docker.peers import PeerDetours
 from harness.clusters.docker.proxy import Compose
 from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.network import packets
-from harness.clusters.network.proxied import LocalDetours, detours_of
+from harness.clusters.network.proxied import Detours, LocalDetours, detours_of
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_DETOURS, Flow, How, Impairment, Wire
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_DETOURS,
+    REQUESTS,
+    Flow,
+    How,
+    Impairment,
+    Stalled,
+    Wire,
+)
+from harness.systems import system_of
 
 ONLY_HOLD: Final = "without a proxy between them, bytes of containers can only be held (partition)"
 
@@ -47,7 +58,7 @@ class Mesh:
         self._lock = threading.Lock()
         self._held: dict[str, tuple[Flow, ...]] = {}
         self._nodes = [service.name for service in spec.nodes]
-        self._wires = MeshMap(spec, block, str).wires()
+        self._wires = MeshMap(spec, block, frozenset({PEER_DETOURS}), str).wires()
 
     def wires(self) -> Sequence[Wire]:
         """From node to node; a host is the target's name on the mesh, which means nothing outside."""
@@ -160,7 +171,8 @@ class ContainerDetours:
         plan: of the proxy before clients; None when the cluster was started without one.
     """
 
-    def __init__(self, clients: LocalDetours | None, peers: Mesh | PeerDetours) -> None:
+    def __init__(self, system: str, clients: LocalDetours | None, peers: Mesh | PeerDetours) -> None:
+        self._system = system
         self._clients = clients
         self._peers = peers
         self.plan = clients.plan if clients else None
@@ -225,6 +237,13 @@ class ContainerDetours:
         if outside and self._clients:
             self._clients.impair(name, outside, impairment)
 
+    def request_kinds(self) -> Sequence[str]:
+        return tuple(system_of(self._system).request_kinds)
+
+    def stalled(self, name: str) -> Stalled:
+        found = [part.stalled(name) for part in (self._clients, self._peers) if isinstance(part, Detours)]
+        return Stalled(sum(each.seen for each in found), sum(each.held for each in found))
+
     def repair(self, name: str) -> None:
         with contextlib.ExitStack() as both:  # the one also when the other fails
             both.callback(self._peers.repair, name)
@@ -240,8 +259,8 @@ class ContainerDetours:
 class RenamingContainers(ContainerDetours):
     """`RenamesNodes`, too: with a proxy between the nodes."""
 
-    def __init__(self, clients: LocalDetours | None, peers: PeerDetours) -> None:
-        super().__init__(clients, peers)
+    def __init__(self, system: str, clients: LocalDetours | None, peers: PeerDetours) -> None:
+        super().__init__(system, clients, peers)
         self._names = peers
 
     def rename(self, name: str, node: str) -> Sequence[Wire]:
@@ -269,10 +288,12 @@ def container_detours(
     Raises:
         UsageError: as `network.detours_of`.
     """
-    clients = detours_of(run_id, folder, spec, block, needs & {CLIENT_DETOURS})
+    clients = detours_of(run_id, folder, spec, block, needs & {CLIENT_DETOURS, REQUESTS})
     if PEER_DETOURS in needs:
-        return RenamingContainers(clients, PeerDetours(run_id, folder, spec, block, client, find))
-    return ContainerDetours(clients, Mesh(run_id, spec, block, find))
+        return RenamingContainers(
+            spec.system, clients, PeerDetours(run_id, folder, spec, block, needs, client, find)
+        )
+    return ContainerDetours(spec.system, clients, Mesh(run_id, spec, block, find))
 
 
 def _rules(flow: Flow, sender: str, tag: str) -> list[str]:

@@ -18,7 +18,7 @@ from harness.clusters.layout.compose import ClusterSpec
 from harness.clusters.layout.detours import API_PORT, DetourMap
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import PEER_DETOURS, Wire
+from harness.protocols.network import PEER_DETOURS, REQUESTS, Wire
 
 #: Of an address of the run: where the API of the proxy in a container is published.
 API_NUMBER = 110
@@ -30,11 +30,12 @@ class MeshMap(DetourMap):
     A hosts file knows the other nodes only: a node's own name is the engine's to say.
 
     Args:
+        needs: of faults.
         net: asked for N; the network is made when containers are.
     """
 
-    def __init__(self, spec: ClusterSpec, block: int, net: Callable[[], str]) -> None:
-        super().__init__(spec, block, (PEER_DETOURS,))
+    def __init__(self, spec: ClusterSpec, block: int, needs: frozenset[str], net: Callable[[], str]) -> None:
+        super().__init__(spec, block, needs & {PEER_DETOURS, REQUESTS})
         self._net = net
 
     @property

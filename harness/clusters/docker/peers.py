@@ -32,18 +32,26 @@ class PeerDetours(Detours):
     """`Detours` between the nodes of a cluster in containers.
 
     Args:
+        needs: of faults.
         client: of the engine (`docker.DockerClient`).
         find: says where a node is now.
     """
 
     def __init__(
-        self, run_id: str, folder: Path, spec: ClusterSpec, block: int, client: Any, find: Finds
+        self,
+        run_id: str,
+        folder: Path,
+        spec: ClusterSpec,
+        block: int,
+        needs: frozenset[str],
+        client: Any,
+        find: Finds,
     ) -> None:
         self._run_id = run_id
         self._client = client
         self._find = find
         self._container = ContainerHost(run_id, folder, client)
-        self._map = MeshMap(spec, block, self._container.net)
+        self._map = MeshMap(spec, block, needs, self._container.net)
         super().__init__(folder, self._map, self._container)
 
     def files(self) -> list[Path]:
@@ -67,7 +75,7 @@ class PeerDetours(Detours):
         """
         compose((SERVICE,))
         self._container.listen_on(self._map.listening())
-        self._proxy.populate(self._map.routes())
+        self._open()
         for node in self._map.sources():
             self.write_hosts(node)
 

@@ -45,7 +45,7 @@ def provide(client: Any, *, offline: bool = False, on_progress: Progress | None 
                 _tree(program),
                 repository=REPOSITORY,
                 tag=tag,
-                changes=[f'ENTRYPOINT ["/{_PROGRAM}"]', "ENV LOG_LEVEL=warn", f"LABEL {STANDIN_LABEL}=true"],
+                changes=[f'ENTRYPOINT ["/{_PROGRAM}"]', f"LABEL {STANDIN_LABEL}=true"],
             )
             if "error" in said:
                 raise EnvironmentNotReady(

@@ -32,14 +32,14 @@ from harness.clusters.network.packets import Packets
 from harness.clusters.nodes.node_process import NodeFolder, cause_of, telling_lines
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Node
-from harness.protocols.network import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS
+from harness.protocols.network import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS, REQUESTS
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02
 _GONE_S = 10.0
 _SIGKILLED = 128 + 9  # exit code
 _LOG_LINES = 400
-_NETWORK = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS})
+_NETWORK = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS, REQUESTS})
 _ENGINE_GONE = 255  # the exit code that an engine gives to containers that it finds dead at its start
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterSpec, Service
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Wire
+from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, REQUESTS, Wire
 
 _PROXY, _CLIENT, _PAIR, _MOVED, _PER_SOURCE = 100, 100, 120, 210, 9
 API_PORT = 18474
@@ -49,11 +49,14 @@ class DetourMap:
     Attributes:
         clients: connections of clients take a detour.
         peers: connections between nodes take a detour.
+        requests: who stands there knows where each request begins.
     """
 
     def __init__(self, spec: ClusterSpec, block: int, needs: Iterable[str]) -> None:
         needs = frozenset(needs)
         self.clients, self.peers = CLIENT_DETOURS in needs, bool({PEER_DETOURS, PEER_CUTS} & needs)
+        self.requests = REQUESTS in needs
+        self.system = spec.system
         self._spec = spec
         self._block = block
         self._services = {service.name: service for service in spec.services}

@@ -21,22 +21,27 @@ from harness.protocols.network import (
     CLIENTS,
     PEER_CUTS,
     PEER_DETOURS,
+    REQUESTS,
     Flow,
     How,
     Impairment,
+    Stalled,
     Wire,
 )
+from harness.systems import system_of
 
 #: What a cluster can be started with.
-NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS})
+NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS, REQUESTS})
 HOSTS_FILE: Final = "hosts"
 #: As good as forever; toxiproxy counts milliseconds.
 _TEN_DAYS_MS: Final = 864_000_000
+#: Ahead of every other toxic of a route, from the first connection on.
+_WHOLE_REQUESTS: Final = {"name": "whole-requests", "type": "requests", "stream": "upstream"}
 _STREAMS: Final = {"target": "upstream", "source": "downstream"}
 
 
 class Detours:
-    """`HasDetours` and `RenamesNodes` over a proxy, wherever it runs. Thread-safe.
+    """`StallsRequests` and `RenamesNodes` over a proxy, wherever it runs. Thread-safe.
 
     Args:
         folder: of the cluster.
@@ -83,12 +88,30 @@ class Detours:
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
         flows = list(flows)
         for flow in flows:
-            toxic = toxic_of(name, flow, impairment)
+            toxic = toxic_of(name, flow, impairment, self.plan.system)
             for route in self._of(flow.wire):
                 self._proxy.add(route.name, toxic)
         if impairment.how == "reset":  # the toxic waits for a byte, and resets new connections only
             for listener in {route.name for flow in flows for route in self._of(flow.wire)}:
                 self._proxy.bounce(listener)
+
+    def request_kinds(self) -> Sequence[str]:
+        return tuple(system_of(self.plan.system).request_kinds)
+
+    def stalled(self, name: str) -> Stalled:
+        found = [toxic for _, _, toxic in self._applied(name)]
+        return Stalled(sum(toxic["seen"] for toxic in found), sum(toxic["held"] for toxic in found))
+
+    def _open(self) -> None:
+        """Open every route of the proxy, which is being started.
+
+        Raises:
+            EnvironmentNotReady: it died, or an address is taken.
+        """
+        self._proxy.populate(self.plan.routes())
+        if self.plan.requests:
+            for route in self.plan.routes():
+                self._proxy.add(route.name, _WHOLE_REQUESTS)
 
     def rename(self, name: str, node: str) -> Sequence[Wire]:
         moved = self.plan.moved(node)
@@ -107,7 +130,7 @@ class Detours:
 
     def repair(self, name: str) -> None:
         try:
-            for route, toxic in self._applied(name):
+            for route, toxic, _ in self._applied(name):
                 self._proxy.remove(route, toxic)
             self._take_back(name)
         except BrokerstormError as error:
@@ -164,9 +187,14 @@ class Detours:
         part.write_text(text)
         part.replace(path)
 
-    def _applied(self, name: str) -> list[tuple[str, str]]:
-        found = self._proxy.toxics()
-        return [(route, t) for route, names in found.items() for t in names if t.startswith(f"{name}-")]
+    def _applied(self, name: str) -> list[tuple[str, str, Mapping[str, Any]]]:
+        """Route, name and attributes of each toxic of an impairment."""
+        return [
+            (route, toxic, attributes)
+            for route, toxics in self._proxy.toxics().items()
+            for toxic, attributes in toxics.items()
+            if toxic.startswith(f"{name}-")
+        ]
 
     def _of(self, wire: Wire) -> list[Route]:
         return [r for r in self.plan.routes() if (r.source, r.target) == (wire.source, wire.target)]
@@ -187,7 +215,7 @@ class LocalDetours(Detours):
         """
         if not self._local.is_running():
             self._local.start(toxiproxy.fetch(), self.plan.api)
-            self._proxy.populate(self.plan.routes())
+            self._open()
 
     def jvm_flags(self, conf: str) -> list[str]:
         """What makes a JVM read the hosts file; ``conf`` is the node's conf folder as the JVM sees it."""
@@ -195,7 +223,7 @@ class LocalDetours(Detours):
         return [f"-Djdk.net.hosts.file={conf}/{HOSTS_FILE}"] if self.plan.peers else []
 
 
-def toxic_of(name: str, flow: Flow, impairment: Impairment) -> dict[str, Any]:
+def toxic_of(name: str, flow: Flow, impairment: Impairment, system: str) -> dict[str, Any]:
     """An impairment as toxiproxy's toxic on one direction of a route. Times are milliseconds.
 
     To hold is a delay without end: bytes that wait are passed on in order when it is removed, as packets are
@@ -210,6 +238,15 @@ def toxic_of(name: str, flow: Flow, impairment: Impairment) -> dict[str, Any]:
         ),
         "throttle": ("bandwidth", {"rate": impairment.kilobytes_per_s}),
         "reset": ("reset_peer", {"timeout": 0}),
+        "stall": (
+            "stall",
+            {
+                "protocol": system,
+                "kinds": [system_of(system).request_kinds[name] for name in impairment.requests],
+                "share": impairment.share,
+                "hold_ms": round(impairment.delay_s * 1000),
+            },
+        ),
     }[impairment.how]
     stream = _STREAMS[flow.toward]
     return {"name": f"{name}-{stream}", "type": kind, "stream": stream, "attributes": attributes}
@@ -229,4 +266,6 @@ def detours_of(
             f"{spec.system} {spec.version} cannot be told another address for clients than for brokers",
             hint=f"network faults on clients need {since} or newer",
         )
-    return LocalDetours(run_id, folder, DetourMap(spec, block, needs)) if needs & NEEDS else None
+    return (
+        LocalDetours(run_id, folder, DetourMap(spec, block, needs)) if needs & (NEEDS - {REQUESTS}) else None
+    )

@@ -1,13 +1,14 @@
 """toxiproxy, the network proxy of a cluster: built once, spoken to by HTTP.
 
-It is Shopify's (https://github.com/Shopify/toxiproxy, MIT), at one version, built from the Go module proxy
-and kept in the cache. As a local process it is like a node: a pid file in the cluster's folder, the run id in
-its environment, so that `clean` finds it.
+It is Shopify's (https://github.com/Shopify/toxiproxy, MIT), at one version, with two toxics of ours: the Go
+module in `proxy/` beside this file, built once and kept in the cache. As a local process it is like a node:
+a pid file in the cluster's folder, the run id in its environment, so that `clean` finds it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import subprocess
@@ -27,7 +28,7 @@ from harness.toolchains.go import BUILD_TIMEOUT_S, GO_HINT, Go, build_once, find
 from harness.waiting import wait_while
 
 VERSION: Final = "2.12.0"
-_PACKAGE: Final = f"github.com/Shopify/toxiproxy/v2/cmd/server@v{VERSION}"
+_MODULE: Final = Path(__file__).parent / "proxy"
 _GO: Final = "1.23"
 #: A name of its own among the nodes of the cluster folder.
 FOLDER: Final = "network"
@@ -38,7 +39,9 @@ Progress = Callable[[str, float | None], None]
 def binary_path(go: Go) -> Path:
     """Where the proxy is, or would be."""
     release = go.text.split()[2] if len(go.text.split()) > 2 else "go"
-    return cache_folder() / "tools" / f"toxiproxy-{VERSION}-{release}" / "toxiproxy-server"
+    sources = b"".join(path.read_bytes() for path in sorted(_MODULE.iterdir()))
+    name = f"toxiproxy-{VERSION}-{release}-{hashlib.sha256(sources).hexdigest()[:8]}"
+    return cache_folder() / "tools" / name / "toxiproxy-server"
 
 
 def fetch(*, offline: bool = False, on_progress: Progress | None = None) -> Path:
@@ -83,18 +86,19 @@ def readiness() -> tuple[bool, str, str]:
 
 
 def _build(go: Go, folder: Path, part: Path) -> None:
-    command = [go.path, "install", "-trimpath", "-buildvcs=false", _PACKAGE]
+    built = folder / "server"
+    command = [go.path, "build", "-trimpath", "-buildvcs=false", "-o", str(built), "."]
     try:
-        done = run_go(command, folder, BUILD_TIMEOUT_S, GOBIN=str(folder))
+        done = run_go(command, _MODULE, BUILD_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise EnvironmentNotReady(f"go install {_PACKAGE} took over {BUILD_TIMEOUT_S:.0f} s") from None
+        raise EnvironmentNotReady(f"go build of the proxy took over {BUILD_TIMEOUT_S:.0f} s") from None
     if done.returncode:
         raise EnvironmentNotReady(
             f"toxiproxy does not build with {go.text}: {first_error(done.stderr)}",
             hint=f"Go {_GO} or newer and the Go module proxy are needed",
         )
     # Not a rename: the cache may be on another file system.
-    part.write_bytes((folder / "server").read_bytes())
+    part.write_bytes(built.read_bytes())
     part.chmod(0o755)
 
 
@@ -141,7 +145,7 @@ class LocalHost(NodeProcess):
         """
         self.folder.logs.mkdir(parents=True, exist_ok=True)
         command = [str(program), "-host", api.host, "-port", str(api.port)]
-        self.launch(command, {**os.environ, "LOG_LEVEL": "warn"})
+        self.launch(command, dict(os.environ))
 
     def accepted(self) -> set[tuple[str, int]]:
         return {
@@ -190,10 +194,14 @@ class Proxy:
         """Add a toxic to a route."""
         self.ask("POST", f"/proxies/{route}/toxics", toxic)
 
-    def toxics(self) -> dict[str, list[str]]:
-        """Route -> names of its toxics, for those that have any."""
+    def toxics(self) -> dict[str, dict[str, Any]]:
+        """Route -> name of each of its toxics -> its attributes, for those that have any."""
         found = self.ask("GET", "/proxies")
-        return {name: [t["name"] for t in row["toxics"]] for name, row in found.items() if row["toxics"]}
+        return {
+            name: {toxic["name"]: toxic["attributes"] for toxic in row["toxics"]}
+            for name, row in found.items()
+            if row["toxics"]
+        }
 
     def remove(self, route: str, toxic: str) -> None:
         """Remove a toxic; one that is not there is no error."""

@@ -15,6 +15,33 @@ _IN_SYNC: Final = "min.insync.replicas"
 #: The audit needs the whole log.
 KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
+#: https://kafka.apache.org/protocol#protocol_api_keys
+_REQUESTS: Final = {
+    "Produce": 0,
+    "Fetch": 1,
+    "ListOffsets": 2,
+    "Metadata": 3,
+    "OffsetCommit": 8,
+    "OffsetFetch": 9,
+    "FindCoordinator": 10,
+    "JoinGroup": 11,
+    "Heartbeat": 12,
+    "LeaveGroup": 13,
+    "SyncGroup": 14,
+    "ApiVersions": 18,
+    "InitProducerId": 22,
+    "OffsetForLeaderEpoch": 23,
+    "AddPartitionsToTxn": 24,
+    "AddOffsetsToTxn": 25,
+    "EndTxn": 26,
+    "WriteTxnMarkers": 27,
+    "TxnOffsetCommit": 28,
+    "ConsumerGroupHeartbeat": 68,
+    "ShareGroupHeartbeat": 76,
+    "ShareFetch": 78,
+    "ShareAcknowledge": 79,
+}
+
 
 class Kafka(System):
     name = "kafka"
@@ -37,6 +64,7 @@ class Kafka(System):
     term = "epoch"
     has_offsets = True
     log_stamps = ("[{time}] {level} ",)
+    request_kinds = _REQUESTS
     bootstrap_form = "HOST:9092,HOST:9092"
     ask_id = "`kafka-cluster.sh cluster-id --bootstrap-server HOST:PORT`"
     mechanisms = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")

@@ -26,6 +26,31 @@ REQUESTS: Final = {
 }
 
 
+#: BaseCommand.Type of PulsarApi.proto.
+_REQUESTS: Final = {
+    "SUBSCRIBE": 4,
+    "PRODUCER": 5,
+    "SEND": 6,
+    "ACK": 10,
+    "FLOW": 11,
+    "UNSUBSCRIBE": 12,
+    "CLOSE_PRODUCER": 15,
+    "CLOSE_CONSUMER": 16,
+    "PING": 18,
+    "REDELIVER_UNACKNOWLEDGED_MESSAGES": 20,
+    "PARTITIONED_METADATA": 21,
+    "LOOKUP": 23,
+    "SEEK": 28,
+    "GET_LAST_MESSAGE_ID": 29,
+    "NEW_TXN": 50,
+    "ADD_PARTITION_TO_TXN": 52,
+    "ADD_SUBSCRIPTION_TO_TXN": 54,
+    "END_TXN": 56,
+    "END_TXN_ON_PARTITION": 58,
+    "END_TXN_ON_SUBSCRIPTION": 60,
+}
+
+
 class Pulsar(System):
     name = "pulsar"
     client = "pulsar-client-java"
@@ -48,6 +73,7 @@ class Pulsar(System):
     }
     stored_overhead_bytes = 250
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
+    request_kinds = _REQUESTS
     bootstrap_form = "pulsar://HOST:6650,HOST:6650"
     admin_form = "http://HOST:8080,HOST:8080"
     made_form = "of namespaces, [TENANT/]<prefix>-<run tag>"

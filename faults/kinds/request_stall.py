@@ -1,0 +1,99 @@
+"""request-stall: connections are held back where a request of a kind begins, and it arrives late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from pydantic import Field
+
+from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.network import Impaired, NetworkFault, NetworkParams
+from faults.kit.params import Inventory
+from faults.kit.targets import target_text
+from harness.durations import Seconds
+from harness.errors import did_you_mean
+from harness.protocols.cluster import Cluster, HasPlacement, Proof
+from harness.protocols.network import REQUESTS, Flow, Impairment, Stalled, StallsRequests
+from harness.protocols.nodes import Killable
+
+
+class RequestStallParams(NetworkParams):
+    requests: tuple[str, ...] = Field(
+        min_length=1, description="which, as the protocol names them: `[EndTxn]`, `[Produce, Fetch]`"
+    )
+    share: float = Field(1.0, gt=0, le=1, description="of those requests that are held; 0.4 is four in ten")
+    delay: Seconds = Field(
+        2.5, gt=0, le=60, description="how long a request and all behind it on its connection are held"
+    )
+
+
+class Stalling(Impaired):
+    """Connections that wait where certain requests begin. The proxy counts those; what it measures of others
+    shows nothing, for others pass."""
+
+    params: RequestStallParams
+    silences = False
+    _found = Stalled(0, 0)
+
+    def shows_effect(self, name: str, took_s: float | None) -> bool:
+        return False
+
+    def proof(self) -> Proof:
+        """Effective when a request was held."""
+        found = stalling(self.view.cluster).stalled(self.name)
+        if found.seen:  # nothing is counted any more once it is healed
+            self._found = found
+            self._worst = (
+                f"{found.held} of {found.seen} {', '.join(self.params.requests)} requests "
+                f"held for {self.params.delay:g} s"
+            )
+        said = self._worst or f"no {', '.join(self.params.requests)} request was seen"
+        details = {"seen": self._found.seen, "held": self._found.held}
+        return Proof(bool(self._found.held), f"{', '.join(self.targets)}: {said}", details)
+
+
+def stalling(cluster: Cluster) -> StallsRequests:
+    """The part of the cluster that can stall requests."""
+    return cast("StallsRequests", find_ability(cluster, StallsRequests))
+
+
+class RequestStall(NetworkFault[RequestStallParams]):
+    """Hold connections to a node back where a request of some kinds begins; it arrives late."""
+
+    kind = "request-stall"
+    how = "stall"
+    abilities = (StallsRequests, Killable, HasPlacement)
+    params = RequestStallParams
+    needs = NetworkFault.needs | {REQUESTS}
+
+    def needs_for(self, params: RequestStallParams) -> frozenset[str]:
+        return super().needs_for(params) | {REQUESTS}
+
+    def complete(self, params: RequestStallParams, inventory: Inventory) -> RequestStallParams:
+        target_text(params.target, inventory)  # several nodes at once are no loss of nodes
+        return params
+
+    def refusal(self, params: RequestStallParams, cluster: Cluster) -> str:
+        kinds = stalling(cluster).request_kinds()
+        if unknown := [name for name in params.requests if name not in kinds]:
+            close = did_you_mean(unknown[0], kinds, label="allowed") if kinds else "none can be told apart"
+            return f"no request {unknown[0]!r} of {cluster.system}; {close}"
+        if cluster.security is not None:
+            return "no request can be told from another on connections with TLS"
+        return super().refusal(params, cluster)
+
+    def action(self, params: RequestStallParams) -> str:
+        which = "/".join(params.requests)
+        return f"hold {params.share:.0%} of {which} requests, and all behind them, for {params.delay:g} s:"
+
+    def impaired(
+        self,
+        view: ClusterView,
+        targets: tuple[str, ...],
+        params: RequestStallParams,
+        flows: Sequence[Flow],
+    ) -> Stalling:
+        toward = [flow for flow in flows if flow.toward == "target"]
+        impairment = Impairment(self.how, delay_s=params.delay, requests=params.requests, share=params.share)
+        return Stalling(view, targets, params, toward, impairment)
