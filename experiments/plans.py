@@ -267,6 +267,7 @@ def timeline_of(plan: Plan) -> Timeline:
     """The firings of a plan."""
     import faults
     from harness.plan.endings import endings
+    from harness.run.worker_specs import coordinated
 
     nodes = plan.external.nodes if plan.external else node_roles(*cluster_of(plan))
     return faults.compile(
@@ -276,6 +277,7 @@ def timeline_of(plan: Plan) -> Timeline:
         topics=plan.topics,
         nodes=nodes,
         clients=endings(plan),
+        coordinated=coordinated(plan),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from faults.kit.params import Inventory
@@ -12,6 +12,7 @@ from harness.errors import BrokerstormError
 from harness.protocols.cluster import (
     Cluster,
     HasBundles,
+    HasCoordinators,
     HasHealthProbe,
     HasLeaders,
     HasPlacement,
@@ -88,7 +89,7 @@ class ClusterView:
         faulted: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         self.cluster = cluster
-        self._topics = inventory.topics
+        self._planned = inventory
         self.faulted = faulted
         self.clients: Clients = dict
         self.lives: ClientLives | None = None
@@ -98,7 +99,7 @@ class ClusterView:
     def inventory(self) -> Inventory:
         """The run's topics and the nodes of the cluster that runs, which a replay does not know before."""
         roles = {node.name: node.roles for node in self.cluster.runtime.nodes}
-        return Inventory(self._topics, self.nodes, roles)
+        return replace(self._planned, nodes=self.nodes, roles=roles)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -144,6 +145,18 @@ class ClusterView:
     @property
     def placement(self) -> HasPlacement:
         return cast("HasPlacement", find_ability(self.cluster, HasPlacement))
+
+    def coordinators(self, group: str) -> list[str]:
+        """The node that coordinates each name of a group or of transactions (`Inventory.coordinated`).
+
+        Raises:
+            BrokerstormError: the cluster does not answer.
+        """
+        kind, _, name = group.partition(":")
+        source = cast("HasCoordinators", find_ability(self.cluster, HasCoordinators))
+        names = self._planned.coordinated.get(group, (name,))  # without a run it is the brokers' name
+        found = [source.coordinator(kind, each) for each in names]
+        return [node for node in found if node is not None]
 
     @property
     def bundles(self) -> HasBundles:

@@ -171,6 +171,10 @@ class FaultKind(ABC, Generic[P]):
         """What the cluster must be started with for these parameters."""
         return self.needs
 
+    def abilities_for(self, params: P) -> tuple[type, ...]:
+        """What the cluster must be able to do for these parameters."""
+        return self.abilities
+
     def refusal(self, params: P, cluster: Cluster) -> str:
         """Why a cluster that has the abilities cannot do it nevertheless; empty when it can."""
         return ""

@@ -11,9 +11,9 @@ from faults.kit.cluster_view import ClusterView, Snapshot
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Injection
 from faults.kit.params import Inventory, NodeParams, Params
-from faults.kit.targets import parse, resolve
+from faults.kit.targets import is_coordinator, parse, resolve
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import Proof
+from harness.protocols.cluster import HasCoordinators, Proof
 
 N = TypeVar("N", bound=NodeParams)
 #: Changes that show that others took a node's place.
@@ -167,6 +167,9 @@ class NodeFault(FaultKind[N], Generic[N]):
         if target.form == "all" and not params.together and len(inventory.nodes) > 1:
             raise StepProblem("target", "'all' takes every node away at once; say so with together: true")
         return params
+
+    def abilities_for(self, params: N) -> tuple[type, ...]:
+        return (*self.abilities, HasCoordinators) if is_coordinator(params.target) else self.abilities
 
     def target(self, params: N) -> str:
         return params.target

@@ -76,6 +76,8 @@ class Inventory:
     roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Producer or consumer -> why its process must not be ended, empty = it may; none = nobody knows them.
     clients: Mapping[str, str] = field(default_factory=dict)
+    #: ``group:NAME`` and ``transactions:NAME`` -> its names at the brokers; none = nobody knows them.
+    coordinated: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def role_names(self) -> list[str]:
         return sorted({role for roles in self.roles.values() for role in roles})
@@ -167,8 +169,9 @@ class NodeParams(Params):
     target: str = Field(
         "random",
         description="a node, `random` (a broker), `leader-of:TOPIC` or `owner-of:TOPIC`, "
-        "`leader-of:TOPIC-PARTITION`, `controller` (Pulsar: the leader broker), `role:bookie` (one of a "
-        "role) or `all` (brokers)",
+        "`leader-of:TOPIC-PARTITION`, the same with `follower-of:` or `replica-of:`, `controller` (Pulsar: "
+        "the leader broker), `coordinator-of:group:NAME` or `coordinator-of:transactions:PRODUCER` (Kafka), "
+        "`role:bookie` (one of a role) or `all` (brokers)",
     )
     together: bool = Field(
         False, description="allow it while another node is away; otherwise the firing is skipped"

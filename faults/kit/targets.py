@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.params import Inventory, names
 from harness.errors import did_you_mean
 
-_LEADER, _OWNER, _ROLE = "leader-of:", "owner-of:", "role:"
+_LEADER, _OWNER, _FOLLOWER, _REPLICA = "leader-of:", "owner-of:", "follower-of:", "replica-of:"
+_COORDINATOR, _ROLE = "coordinator-of:", "role:"
+#: By prefix, what a node is to the partitions of a topic.
+_OF_TOPIC: Final[Mapping[str, Literal["leader", "follower", "replica"]]] = {
+    _LEADER: "leader",
+    _OWNER: "leader",
+    _FOLLOWER: "follower",
+    _REPLICA: "replica",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed target. ``partition`` None with form ``leader``: the node that leads most of the topic.
-    ``node`` is the role with form ``role``.
+    """A parsed target. ``partition`` None with a topic: the node that leads, follows in or keeps most of it.
+    ``node`` is the role with form ``role``; ``group`` what is coordinated, ``group:NAME`` or
+    ``transactions:NAME``.
     """
 
-    form: Literal["node", "random", "leader", "controller", "all", "role"]
+    form: Literal[
+        "node", "random", "leader", "follower", "replica", "coordinator", "controller", "all", "role"
+    ]
     node: str = ""
     topic: str = ""
     partition: int | None = None
+    group: str = ""
 
 
 def parse(text: str, inventory: Inventory) -> Target:
@@ -39,22 +52,40 @@ def parse(text: str, inventory: Inventory) -> Target:
         return Target("controller")
     if text == "all":
         return Target("all")
-    for prefix in (_LEADER, _OWNER):
+    for prefix, form in _OF_TOPIC.items():
         if text.startswith(prefix):
-            return _parse_leader(text.removeprefix(prefix), inventory)
+            return _parse_topic(form, text.removeprefix(prefix), inventory)
+    if text.startswith(_COORDINATOR):
+        return _parse_coordinator(text.removeprefix(_COORDINATOR), inventory)
     if text.startswith(_ROLE) and text.removeprefix(_ROLE) in inventory.role_names():
         return Target("role", node=text.removeprefix(_ROLE))
     if text in inventory.nodes:
         return Target("node", node=text)
     roles = [f"{_ROLE}{role}" for role in inventory.role_names()]
-    topics = [f"{_LEADER}{topic.name}" for topic in inventory.topics]
-    known = [*inventory.nodes, "random", "controller", "all", *roles, *topics]
+    topics = [f"{prefix}{topic.name}" for topic in inventory.topics for prefix in _OF_TOPIC]
+    groups = [f"{_COORDINATOR}{name}" for name in inventory.coordinated]
+    known = [*inventory.nodes, "random", "controller", "all", *roles, *topics, *groups]
     raise StepProblem("target", f"no node {text!r}; {did_you_mean(text, known, label='allowed')}")
 
 
-def _parse_leader(rest: str, inventory: Inventory) -> Target:
+def is_coordinator(text: str) -> bool:
+    """Whether a target means who coordinates a group or transactions."""
+    return text.startswith(_COORDINATOR)
+
+
+def _parse_coordinator(rest: str, inventory: Inventory) -> Target:
+    if not rest.startswith(("group:", "transactions:")):
+        form = f"{_COORDINATOR}group:NAME or {_COORDINATOR}transactions:NAME"
+        raise StepProblem("target", f"no coordinator of {rest!r}; allowed: {form}")
+    if inventory.coordinated and rest not in inventory.coordinated:
+        close = did_you_mean(rest, list(inventory.coordinated), label="allowed")
+        raise StepProblem("target", f"nobody coordinates {rest!r}; {close}")
+    return Target("coordinator", group=rest)
+
+
+def _parse_topic(form: Literal["leader", "follower", "replica"], rest: str, inventory: Inventory) -> Target:
     if inventory.topic(rest):
-        return Target("leader", topic=rest)
+        return Target(form, topic=rest)
     topic_name, _, number = rest.rpartition("-")
     topic = inventory.topic(topic_name)
     if topic is None or not number.isdigit():
@@ -64,7 +95,7 @@ def _parse_leader(rest: str, inventory: Inventory) -> Target:
         raise StepProblem(
             "target", f"topic {topic.name} has partitions 0 to {topic.partitions - 1}, not {number}"
         )
-    return Target("leader", topic=topic.name, partition=int(number))
+    return Target(form, topic=topic.name, partition=int(number))
 
 
 def target_text(text: str, inventory: Inventory) -> str:
@@ -79,11 +110,10 @@ def target_text(text: str, inventory: Inventory) -> str:
     if target.form == "all":
         brokers = [node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))]
         return names(brokers)
-    if target.form == "leader":
-        what = target.topic if target.partition is None else f"{target.topic}-{target.partition}"
-        rule = (
-            f"the leader of {what}" if target.partition is not None else f"the node that leads most of {what}"
-        )
+    if target.topic:
+        rule = _topic_rule(target)
+    elif target.group:
+        rule = f"the coordinator of {target.group.replace(':', ' ')}"
     else:
         rule = {
             "random": "a random broker",
@@ -93,11 +123,20 @@ def target_text(text: str, inventory: Inventory) -> str:
     return f"{rule}, chosen then"
 
 
+def _topic_rule(target: Target) -> str:
+    if target.partition is None:
+        word = {"leader": "leads", "follower": "follows in", "replica": "keeps"}[target.form]
+        return f"the node that {word} most of {target.topic}"
+    article = "the" if target.form == "leader" else "a"
+    return f"{article} {target.form} of {target.topic}-{target.partition}"
+
+
 def resolve(target: Target, view: ClusterView, draw: int) -> tuple[str, ...]:
     """The nodes meant now. Candidates are sorted, the choice among them is the seed's.
 
     Raises:
         FiringSkipped: nobody fits (no leader, no controller, every node is faulted already).
+        BrokerstormError: the cluster does not answer.
     """
     if target.form == "node":
         return (target.node,)
@@ -110,19 +149,32 @@ def resolve(target: Target, view: ClusterView, draw: int) -> tuple[str, ...]:
     if target.form == "controller":
         controller = view.placement.controller()
         return (_pick([controller] if controller else [], draw, "no controller is known right now"),)
-    return (_leader(target, view, draw),)
+    if target.form == "coordinator":
+        found = view.coordinators(target.group)
+        return (_pick(_most(found), draw, f"{target.group} has no coordinator right now"),)
+    return (_of_topic(target, view, draw),)
 
 
-def _leader(target: Target, view: ClusterView, draw: int) -> str:
-    leaders = view.placement.leaders(target.topic)
-    if target.partition is not None:
-        leader = leaders.get(target.partition)
-        reason = f"{target.topic}-{target.partition} has no leader right now"
-        return _pick([leader] if leader else [], draw, reason)
-    led = Counter(node for node in leaders.values() if node)
-    most = max(led.values(), default=0)
-    candidates = sorted(node for node, count in led.items() if count == most)
-    return _pick(candidates, draw, f"{target.topic} has no leader right now")
+def _of_topic(target: Target, view: ClusterView, draw: int) -> str:
+    if target.form == "leader":
+        nodes = {p: [node] if node else [] for p, node in view.placement.leaders(target.topic).items()}
+    else:
+        but_leader = target.form == "follower"
+        nodes = {
+            partition: [node for node in state.replicas if not (but_leader and node == state.leader)]
+            for partition, state in view.states_of(target.topic).items()
+        }
+    asked = nodes.values() if target.partition is None else [nodes.get(target.partition, [])]
+    what = target.topic if target.partition is None else f"{target.topic}-{target.partition}"
+    candidates = _most(node for found in asked for node in found)
+    return _pick(candidates, draw, f"{what} has no {target.form} right now")
+
+
+def _most(nodes: Iterable[str]) -> list[str]:
+    """Those that are named most often, sorted."""
+    counts = Counter(nodes)
+    most = max(counts.values(), default=0)
+    return sorted(node for node, count in counts.items() if count == most)
 
 
 def _pick(candidates: list[str], draw: int, reason: str) -> str:

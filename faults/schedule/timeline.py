@@ -75,6 +75,7 @@ def compile(
     topics: Sequence[InventoryTopic],
     nodes: Sequence[str] | Mapping[str, Sequence[str]],
     clients: Mapping[str, str] | None = None,
+    coordinated: Mapping[str, Sequence[str]] | None = None,
 ) -> Timeline:
     """Check every step and lay out its firings.
 
@@ -83,12 +84,13 @@ def compile(
         topics: name, partitions and replication of each (a plan's topics, or `TopicSettings`).
         nodes: names of the cluster's nodes, or name -> its roles.
         clients: producers and consumers, as `Inventory` has them; None = not known here.
+        coordinated: groups and transactions, as `Inventory` has them; None = not known here.
 
     Raises:
         ScenarioError: names the step and the key, ``faults[2].target: ...``.
     """
     roles = nodes if isinstance(nodes, Mapping) else {}
-    inventory = Inventory(tuple(topics), tuple(sorted(nodes)), roles, clients or {})
+    inventory = Inventory(tuple(topics), tuple(sorted(nodes)), roles, clients or {}, coordinated or {})
     drafts: list[Firing] = []
     for index, step in enumerate(steps):
         drafts += _firings(index, step, seed, load_s, inventory)
@@ -164,7 +166,8 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
     # The first of those that are the same: a long list repeats a few faults many times.
     asked = {(each.kind, repr(each.params)): each for each in reversed(timeline.firings)}
     for firing in sorted(asked.values(), key=lambda firing: firing.step):
-        lacking = [a for a in KINDS[firing.kind].abilities if find_ability(cluster, a) is None]
+        abilities = KINDS[firing.kind].abilities_for(firing.params)
+        lacking = [ability for ability in abilities if find_ability(cluster, ability) is None]
         if lacking:
             raise ScenarioError(
                 f"faults[{firing.step}].fault: {firing.kind} needs a cluster that can"

@@ -139,6 +139,22 @@ class HasBacklogs(Protocol):
 
 
 @runtime_checkable
+class HasCoordinators(Protocol):
+    """Can tell which node coordinates a group or transactions (Kafka)."""
+
+    def coordinator(self, kind: str, name: str) -> str | None:
+        """The node; None while there is none, or nobody knows the name.
+
+        Args:
+            kind: "group" or "transactions".
+            name: of the group, or the transactional id, as the brokers know it.
+
+        Raises:
+            EnvironmentNotReady: the brokers do not answer.
+        """
+
+
+@runtime_checkable
 class HasHighWatermark(Protocol):
     """Shows readers only what is replicated (Kafka): what a leader alone acknowledged may be behind the end
     that they see, and would look lost."""

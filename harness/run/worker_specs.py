@@ -116,6 +116,11 @@ def group_id(plan: Plan, group: str) -> str:
     return f"{plan.prefix}-{tag}-{group}" if shared else f"{group}-{tag}"
 
 
+def coordinated(plan: Plan) -> dict[str, list[str]]:
+    """``group:NAME`` as the scenario has it -> names at the brokers, of what a node of theirs coordinates."""
+    return {f"group:{consumer.group}": [group_id(plan, consumer.group)] for consumer in plan.consumers}
+
+
 def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoints) -> dict[str, Any]:
     part = ConsumerPart(
         session=consumer.session,

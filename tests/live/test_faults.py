@@ -12,9 +12,12 @@ import pytest
 
 import faults
 from faults.engine.ledger import Ledger
+from faults.kit.cluster_view import ClusterView
+from faults.kit.params import Inventory
+from faults.kit.targets import parse, resolve
 from harness.rundir import RunDir, read_jsonl
 from harness.systems.kafka.assembly import KafkaCluster
-from tests.live.cluster_rig import FaultRig, assert_whole, make_whole, wait_until
+from tests.live.cluster_rig import ORDERS, FaultRig, assert_whole, make_whole, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -42,6 +45,19 @@ def test_pause_too_short_for_anybody_to_be_fenced(kafka: KafkaCluster, begin: Be
     rig.finish()
     evidence = rig.rows("effect")[0]["evidence"]
     assert "a request got no answer" in evidence or "shrank" in evidence
+
+
+def test_targets_by_what_a_node_does(kafka: KafkaCluster, begin: Begin) -> None:
+    groups = {"group:ours": ["billing"]}
+    view = ClusterView(kafka, Inventory((ORDERS,), (), coordinated=groups))
+    states = kafka.admin.partition_states(["orders"])
+    found = {
+        text: resolve(parse(text, view.inventory), view, draw=1)[0]
+        for text in ("follower-of:orders-3", "replica-of:orders-3", "coordinator-of:group:ours")
+    }
+    assert found["coordinator-of:group:ours"] == kafka.admin.coordinator("group", "billing") is not None
+    assert found["replica-of:orders-3"] in states["orders-3"].replicas
+    assert found["follower-of:orders-3"] in set(states["orders-3"].replicas) - {states["orders-3"].leader}
 
 
 def test_restart_hands_leaders_over_first(kafka: KafkaCluster, begin: Begin) -> None:

@@ -38,6 +38,18 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
         ["SIGSTOP the node that leads most of orders, chosen then", "after 2 s: SIGCONT"],
     ),
     (
+        {"fault": "kill", "target": "follower-of:orders-2"},
+        ["SIGKILL a follower of orders-2, chosen then", AGAIN],
+    ),
+    (
+        {"fault": "kill", "target": "replica-of:orders"},
+        ["SIGKILL the node that keeps most of orders, chosen then", AGAIN],
+    ),
+    (
+        {"fault": "kill", "target": "coordinator-of:group:billing"},
+        ["SIGKILL the coordinator of group billing, chosen then", AGAIN],
+    ),
+    (
         {"fault": "pause", "target": "all", "together": True},
         ["SIGSTOP kafka-1, kafka-2", "after 5 s: SIGCONT"],
     ),

@@ -23,7 +23,10 @@ TOPICS = [TopicSettings("orders", 12, 3), TopicSettings("audit-7", 3, 3)]
 
 
 def compiled(*steps: Any, seed: int = 7, load_s: float = 60.0, topics: Any = TOPICS) -> faults.Timeline:
-    return faults.compile(list(steps), seed=seed, load_s=load_s, topics=topics, nodes=NODES)
+    named = {"group:billing": ["billing-1"]}
+    return faults.compile(
+        list(steps), seed=seed, load_s=load_s, topics=topics, nodes=NODES, coordinated=named
+    )
 
 
 def test_at_for_and_target() -> None:
@@ -120,6 +123,14 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
         (
             {"fault": "kill", "at": 1, "target": "leader-of:order"},
             "no topic 'order'; did you mean orders?",
+        ),
+        (
+            {"fault": "kill", "at": 1, "target": "coordinator-of:billing"},
+            "no coordinator of 'billing'; allowed: coordinator-of:group:NAME or",
+        ),
+        (
+            {"fault": "kill", "at": 1, "target": "coordinator-of:group:biling"},
+            "nobody coordinates 'group:biling'; did you mean group:billing?",
         ),
         (
             {"fault": "kill", "at": 1, "target": "leader-of:orders-12"},

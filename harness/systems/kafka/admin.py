@@ -33,6 +33,7 @@ from harness.waiting import wait_while
 log = logging.getLogger(__name__)
 
 INTERNAL_TOPICS = {"__consumer_offsets": "GROUP", "__transaction_state": "TRANSACTION"}
+_COORDINATED = {"group": "GROUP", "transactions": "TRANSACTION"}
 _CREATE_S = 30.0
 _FORGET_S = 10.0
 _BATCH_PARTITIONS = 200  # a create request that a starved controller still answers in time
@@ -216,6 +217,9 @@ class KafkaAdmin:
         except EnvironmentNotReady:
             return None
 
+    def coordinator(self, kind: str, name: str) -> str | None:
+        return self._names.get(self._ask(methodcaller("coordinator", _COORDINATED[kind], name)))
+
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
         """Reassign with the wanted node first (same nodes, so no data moves) and elect it.
 
@@ -334,7 +338,7 @@ class KafkaAdmin:
             unseen = {topic for topic in INTERNAL_TOPICS if codes.get(topic) == _NO_RIGHT}
             for topic, kind in INTERNAL_TOPICS.items():
                 if codes.get(topic) and topic not in unseen:
-                    self._ask(methodcaller("coordinator_error", kind))
+                    self._ask(methodcaller("coordinator", kind, "brokerstorm"))
             missing = [
                 text
                 for topic in topics

@@ -27,6 +27,7 @@ class ExternalKafkaAdmin:
         self._names: dict[str, str] = {}
         self._groups: tuple[str, ...] = ()
         self.controller = admin.controller
+        self.coordinator = admin.coordinator
         self.answers = admin.answers
         self.registered = admin.registered
         self.topics = admin.topics

@@ -124,17 +124,14 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
             for entry in response.entries or ()
         ]
 
-    def coordinator_error(self, kind: str) -> str:
-        """Ask for a coordinator of ``kind`` ("GROUP" or "TRANSACTION") and name the error, "" for none.
-
-        The first question makes the broker create the internal topic behind it.
-        """
+    def coordinator(self, kind: str, name: str) -> int:
+        """Id of the node that coordinates a ``kind`` ("GROUP" or "TRANSACTION") of this name, -1 while there
+        is none. The first question makes the broker create the internal topic behind it."""
         request = FindCoordinatorRequest(
-            key_type=CoordinatorType[kind].value, coordinator_keys=["brokerstorm"], min_version=4
+            key_type=CoordinatorType[kind].value, coordinator_keys=[name], min_version=4
         )
-        response = self._manager.run(self._manager.send, request)
-        code = response.coordinators[0].error_code
-        return for_code(code).__name__ if code else ""
+        found = self._manager.run(self._manager.send, request).coordinators[0]
+        return -1 if found.error_code else int(found.node_id)
 
 
 def _net_client(number: int, **configs: Any) -> Any:
