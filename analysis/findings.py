@@ -220,6 +220,15 @@ class FaultRow:
     skipped: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ValidityCheck:
+    """One thing a verdict rests on."""
+
+    name: str
+    ok: bool
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangRow:
     """A worker that was seen to hang, stall or not end while the run went on, with the call that waits.
@@ -287,7 +296,7 @@ class Result:
     untested: dict[str, str] = field(default_factory=dict)  # class -> why nothing found proves nothing
     hangs: list[HangRow] = field(default_factory=list)
     timeline: Timeline
-    coverage: list[dict[str, Any]]  # {name, ok, text}
+    coverage: list[ValidityCheck]
     thresholds: list[Threshold] = field(default_factory=list)  # in the order of the scenario's keys
     rows: dict[str, int]  # sends, log, deliveries; log_probes: of the log's rows, the harness's own probes
     usage: list[Usage] = field(default_factory=list)

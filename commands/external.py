@@ -22,9 +22,9 @@ from harness.errors import BrokerstormError, Exit, HealError, ScenarioError
 from harness.rundir import RunDir
 
 if TYPE_CHECKING:
-    from harness.clusters.external import Examined, External, MadeBy
+    from harness.clusters.external import External, MadeBy
     from harness.contracts.plan import Plan
-    from harness.doctor.machine import Check
+    from harness.need import Need
 
 
 def clean_external(
@@ -107,7 +107,7 @@ def doctor_external(settings: Settings, file: Path, scenario: str | None, runtim
         if not examined[-1].ok:  # the rest of what it needs is told all the same
             plans = [plan.model_copy(update={"faults": []}) for plan in plans]
         found = preflight(plans, settings.run_dir, runtime, external=external)
-    checks: list[Check | Examined] = [*examined, *(found.checks if found else ())]
+    checks: list[Need] = [*examined, *(found.checks if found else ())]
     missing = [check for check in checks if check.needed and not check.ok]
     code = Exit.ENVIRONMENT if missing else Exit.PASS
     document = {
@@ -121,13 +121,13 @@ def doctor_external(settings: Settings, file: Path, scenario: str | None, runtim
     return code
 
 
-def _faults_check(plans: Sequence[Plan], external: External) -> Examined:
+def _faults_check(plans: Sequence[Plan], external: External) -> Need:
     """Whether the cluster and the drivers of its connection file can do what the faults of a scenario ask."""
-    from harness.clusters.external import Examined
+    from harness.need import Need
 
     try:
         for plan in plans:
             refuse_on_external(timeline_of(plan), external)
     except ScenarioError as error:
-        return Examined("faults", False, str(error), error.hint)
-    return Examined("faults", True, "all can be done here", "")
+        return Need("faults", False, str(error), error.hint)
+    return Need("faults", True, "all can be done here", "")

@@ -13,8 +13,7 @@ from commands.console import write
 from harness.invocation import for_terminal
 
 if TYPE_CHECKING:
-    from harness.clusters.external import Examined
-    from harness.doctor.machine import Check
+    from harness.need import Need
 
 #: Columns of text narrower than these are ladders: the last cell of a row then stands below the others.
 LEAST_TEXT, LEAST_LAST = 24, 36
@@ -54,7 +53,7 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
             paragraph(row[-1], indent=indent + GAP * 2)
 
 
-def show_checks(what: str, checks: Sequence[Check | Examined], warnings: Sequence[str]) -> None:
+def show_checks(what: str, checks: Sequence[Need], warnings: Sequence[str]) -> None:
     """A line for each check, with the remedy where it failed, and a sum."""
     for check in checks:
         absent = "MISSING" if check.needed else "absent "

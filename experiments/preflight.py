@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faults import Timeline
     from harness.clusters.external import External
     from harness.contracts.plan import Plan
-    from harness.doctor.machine import Check
+    from harness.need import Need
     from harness.plan.estimate import Estimate
 
 _MB = 1_000_000
@@ -34,12 +34,12 @@ class Preflight:
         warnings: of what cannot be as expected, or would prove nothing.
     """
 
-    checks: tuple[Check, ...]
+    checks: tuple[Need, ...]
     warnings: tuple[str, ...]
     estimate: Estimate
 
     @property
-    def missing(self) -> list[Check]:
+    def missing(self) -> list[Need]:
         """The checks for which a run would be refused."""
         return [check for check in self.checks if check.needed and not check.ok]
 
@@ -111,7 +111,7 @@ def preflight(
 # ----- the machine ------------------------------------------------------------------------------------
 
 
-def _machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str, total: Estimate) -> list[Check]:
+def _machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str, total: Estimate) -> list[Need]:
     from harness.doctor import machine
 
     return machine.checks(
@@ -123,7 +123,7 @@ def _machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str, total: E
     )
 
 
-def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
+def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Need]:
     """Two versions have an image each; engine and plugin they share."""
     from harness.doctor.docker import docker_checks
 
@@ -135,7 +135,7 @@ def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Check]:
     return list({(check.name, check.name == "images" and check.text): check for check in found}.values())
 
 
-def _docker(plans: Sequence[Plan], runtime: str, *, tell_docker: bool) -> list[Check]:
+def _docker(plans: Sequence[Plan], runtime: str, *, tell_docker: bool) -> list[Need]:
     if runtime == "docker" or (tell_docker and runtime == "auto"):
         return _docker_checks(plans, needed=runtime == "docker")
     return []
@@ -156,14 +156,14 @@ def _clients(plans: Sequence[Plan]) -> list[tuple[str, str, tuple[str, ...]]]:
     return list(dict.fromkeys(used))
 
 
-def _client_checks(plans: Sequence[Plan]) -> list[Check]:
-    from harness.doctor.machine import Check
+def _client_checks(plans: Sequence[Plan]) -> list[Need]:
+    from harness.need import Need
     from harness.workers import load_worker, readiness
 
     checks = []
     for name, version, folders in _clients(plans):
         found = readiness(load_worker(name, folders), version)
-        checks.append(Check(f"client {name}", found.ok, found.detail, found.remedy))
+        checks.append(Need(f"client {name}", found.ok, found.detail, found.remedy))
     return checks
 
 
@@ -200,29 +200,29 @@ def _specs(plan: Plan) -> list[dict[str, Any]]:
     return [*producers, *(consumer_spec(plan, run, consumer, where) for consumer in plan.consumers)]
 
 
-def fault_checks(plans: Sequence[Plan], runtime: str) -> list[Check]:
+def fault_checks(plans: Sequence[Plan], runtime: str) -> list[Need]:
     """Whether this machine can give what the faults of these plans need of a cluster's start."""
     from harness.clusters.network import toxiproxy
     from harness.clusters.sources import SOURCES
-    from harness.doctor.machine import Check
+    from harness.need import Need
 
     needs, source = needs_of(plans), SOURCES[runtime]
     checks = []
     if needs & source.proxied:
         ok, text, remedy = toxiproxy.readiness()
-        checks.append(Check("network proxy", ok, text, remedy))
+        checks.append(Need("network proxy", ok, text, remedy))
     for need in sorted(needs & source.runtime_type().gives):
         problem = source.runtime_type().why_not(need)
         remedy = source.runtime_type().hint
-        checks.append(Check(f"fault needs {need}", not problem, problem or "can be given", remedy))
+        checks.append(Need(f"fault needs {need}", not problem, problem or "can be given", remedy))
     return checks
 
 
 def _described(
     plans: Sequence[Plan], timelines: Sequence[Timeline], runtime: str, secure: bool
-) -> list[Check]:
+) -> list[Need]:
     """Whether the clusters, as far as they can be described, can do what the faults ask."""
-    from harness.doctor.machine import Check
+    from harness.need import Need
 
     problems: dict[str, str] = {}
     for plan, timeline in zip(plans, timelines, strict=True):
@@ -230,7 +230,7 @@ def _described(
             refuse_impossible(timeline, cluster_of(plan), runtime, plan.broker_config, secure=secure)
         except EnvironmentNotReady as error:
             problems[str(error)] = error.hint
-    return [Check("faults", False, text, hint) for text, hint in problems.items()]
+    return [Need("faults", False, text, hint) for text, hint in problems.items()]
 
 
 # ----- the scenario -----------------------------------------------------------------------------------

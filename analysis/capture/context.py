@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.capture.deaths import Death
-from harness.contracts.rows import Bounds, Terms
+from harness.contracts.rows import Bounds, LaneGroup, Terms
 from harness.faultlog import FaultRecord
 
 _NS = 1_000_000_000
@@ -141,22 +141,6 @@ class Session:
     client: str = ""
     died: Death | None = None
     says_died: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LaneGroup:
-    """Lanes ``first .. first + count - 1`` of one topic; mode partition, key or routed."""
-
-    topic: str
-    mode: str
-    first: int
-    count: int
-
-    def text(self, lane: int) -> str:
-        index = lane - self.first
-        if self.mode == "partition":
-            return f"{self.topic}-{index}"
-        return f"{self.topic}/k{index:06d}" if self.mode == "key" else self.topic
 
 
 @dataclass(frozen=True)

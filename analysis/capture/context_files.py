@@ -8,7 +8,6 @@ from dataclasses import replace
 from analysis.capture.context import (
     Context,
     Instance,
-    LaneGroup,
     Promise,
     Reading,
     Session,
@@ -70,7 +69,7 @@ def context_of(
         terms=_terms(leaderships),
         usual_reading=_usual_reading(system),
         streams=streams,
-        lane_groups=tuple(LaneGroup(g.topic, g.mode, g.first, g.count) for g in plan.lane_groups),
+        lane_groups=tuple(plan.lane_groups),
         instances=_instances(plan, manifest, damaged, frozen, waits_in(events), died),
         sessions=_sessions(plan, manifest, damaged, frozen, died),
         bounds=_bounds(bounds, damaged),

@@ -28,8 +28,8 @@ from analysis.report.terminal_campaign import comparison_rows, first_witness, ou
 from analysis.report.terminal_logs import left_out, notes
 from analysis.report.terminal_repro import p_text, reproduction_rows, sentences
 from analysis.report.trace_logs import logs_of, witness_logs
-from analysis.report.trace_model import Logs
 from analysis.verdict.campaign import Campaign
+from harness.logs import LogLines
 from harness.rundir import RunDir
 
 #: Witnesses open on the page; the rest of a class is one click away.
@@ -54,7 +54,7 @@ def run_page(
     *,
     files: Sequence[tuple[str, str]] = (),
     up: str = "",
-    logs: Mapping[tuple[str, float], Logs] | None = None,
+    logs: Mapping[tuple[str, float], LogLines] | None = None,
 ) -> str:
     """The page of one run.
 
@@ -75,7 +75,7 @@ def run_page(
         pass_sentence=pass_sentence(result),
         story=_story_of(result),
         started=words.day(result.started),
-        checks=sorted(result.coverage, key=lambda item: bool(item["ok"])),
+        checks=sorted(result.coverage, key=lambda item: item.ok),
         cards=_cards(result),
         found=found,
         absent=[c for c in CLASSES if c not in {f.cls for f in found} and c not in result.untested],
@@ -97,7 +97,7 @@ def run_page(
 def campaign_page(
     campaign: Campaign,
     results: Mapping[str, Result] | None = None,
-    logs: Mapping[str, Logs] | None = None,
+    logs: Mapping[str, LogLines] | None = None,
 ) -> str:
     """The page of a campaign: variants side by side, linked to their runs' pages.
 
@@ -143,12 +143,12 @@ def write_run_page(run: RunDir, result: Result, *, up: str = "") -> Path:
 
 def write_campaign_page(run: RunDir, campaign: Campaign, results: Mapping[str, Result] | None = None) -> Path:
     """Write report.html of a campaign and return its path."""
-    logs: dict[str, Logs] = {}
+    logs: dict[str, LogLines] = {}
     for variant in campaign.variants:
         if first := first_witness(variant):
             summary, _, witness = first
             around = logs_of(RunDir(run.root / summary.path), [witness])
-            logs[summary.path] = next(iter(around.values()), Logs())
+            logs[summary.path] = next(iter(around.values()), LogLines())
     run.report.write_text(campaign_page(campaign, results, logs), encoding="utf-8")
     return run.report
 

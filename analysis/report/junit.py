@@ -110,7 +110,7 @@ def _class_case(
 def _coverage_case(suite: ET.Element, name: str, result: Result, *, is_decided: bool) -> None:
     """Gaps make it an error, unless the run has shown what its variant was to show."""
     case = ET.SubElement(suite, "testcase", classname=xml_text(name), name="coverage", time="0")
-    gaps = [words.plain(str(item["text"])) for item in result.coverage if not item["ok"]]
+    gaps = [words.plain(item.text) for item in result.coverage if not item.ok]
     if gaps and not is_decided:
         element = ET.SubElement(case, "error", type="unknown", message=xml_text("; ".join(gaps)))
         element.text = xml_text("\n".join(gaps), keep_lines=True)

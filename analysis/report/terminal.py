@@ -242,11 +242,11 @@ def _untested(result: Result) -> list[tuple[str, Text | str]]:
 
 def _coverage(result: Result) -> list[tuple[str, Text | str]]:
     """Validity checks that did not hold; one line when all did."""
-    gaps = [item for item in result.coverage if not item["ok"]]
+    gaps = [item for item in result.coverage if not item.ok]
     if not gaps:
         return [("coverage", f"all {len(result.coverage)} validity checks passed")]
     return [
-        ("coverage" if not i else "", Text(f"? {words.plain(item['text'])}", style="yellow"))
+        ("coverage" if not i else "", Text(f"? {words.plain(item.text)}", style="yellow"))
         for i, item in enumerate(gaps)
     ]
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from analysis.findings import HangRow
 from analysis.report import words
-from analysis.report.trace_model import LogLine, Logs
+from harness.logs import LogLine, LogLines
 
 #: Frames of a stack that are shown folded: the innermost.
 FRAMES = 8
@@ -40,7 +40,7 @@ def hang_parts(hangs: Sequence[HangRow], *, folded: bool) -> list[RenderableType
     return parts
 
 
-def log_parts(logs: Logs, *, folded: bool, more_with: str) -> list[RenderableType]:
+def log_parts(logs: LogLines, *, folded: bool, more_with: str) -> list[RenderableType]:
     """Lines of the logs; folded: their beginnings. ``more_with``: the command that shows all of them."""
     parts: list[RenderableType] = []
     if logs.lines:
@@ -69,7 +69,7 @@ def left_out(lines: Mapping[str, int]) -> str:
     return ", ".join([head, *(f"{words.count(number)} of {source}" for source, number in others)])
 
 
-def notes(logs: Logs) -> list[str]:
+def notes(logs: LogLines) -> list[str]:
     """What was not asked, and why."""
     made = [f"no lines of logs: {words.plain(logs.why_none)}"] if logs.why_none else []
     if logs.unplaced:

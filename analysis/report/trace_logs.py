@@ -9,7 +9,7 @@ from dataclasses import replace
 from analysis.capture.hangs import KINDS, hang_rows
 from analysis.findings import Result, Status, Witness
 from analysis.report import words
-from analysis.report.trace_model import ClientEvent, LogLine, Logs, Trace
+from analysis.report.trace_model import ClientEvent, Trace
 from harness.contracts import read_document, read_rows
 from harness.contracts.message import MessageId
 from harness.contracts.plan import Plan
@@ -50,11 +50,11 @@ def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
             found,
             events=_events(events, workers, moments, epoch_ns),
             hangs=tuple(hang for hang in hang_rows(events, epoch_ns) if hang.worker in workers),
-            logs=logs_around(run, subject, most, epoch_ns) if moments and most else Logs(),
+            logs=logs_around(run, subject, most) if moments and most else LogLines(),
         )
 
 
-def witness_logs(run: RunDir, result: Result, most_witnesses: int) -> dict[tuple[str, float], Logs]:
+def witness_logs(run: RunDir, result: Result, most_witnesses: int) -> dict[tuple[str, float], LogLines]:
     """As `logs_of`, of the first witnesses of each class that counts."""
     shown = [
         witness
@@ -65,7 +65,7 @@ def witness_logs(run: RunDir, result: Result, most_witnesses: int) -> dict[tuple
     return logs_of(run, shown)
 
 
-def logs_of(run: RunDir, witnesses: Sequence[Witness]) -> dict[tuple[str, float], Logs]:
+def logs_of(run: RunDir, witnesses: Sequence[Witness]) -> dict[tuple[str, float], LogLines]:
     """(message, its time) of witnesses of a run -> lines of the logs around it.
 
     A report is made whatever the logs are: why they cannot be read stands in their place.
@@ -74,10 +74,10 @@ def logs_of(run: RunDir, witnesses: Sequence[Witness]) -> dict[tuple[str, float]
     try:
         return {(w.message, w.t_s): _logs_of(run, w) for w in shown}
     except UsageError as error:
-        return {(w.message, w.t_s): Logs(why_none=str(error)) for w in shown}
+        return {(w.message, w.t_s): LogLines(why_none=str(error)) for w in shown}
 
 
-def _logs_of(run: RunDir, witness: Witness) -> Logs:
+def _logs_of(run: RunDir, witness: Witness) -> LogLines:
     with reading(run):
         manifest, plan = read_document(run.manifest, Manifest), read_document(run.plan, Plan)
         epoch_ns = manifest.epoch_ns
@@ -88,39 +88,29 @@ def _logs_of(run: RunDir, witness: Witness) -> Logs:
         streams=streams_in([witness.where, witness.acked_position], plan),
         workers=owners,
     )
-    return logs_around(run, subject, LOG_LINES, epoch_ns)
+    return logs_around(run, subject, LOG_LINES)
 
 
-def logs_around(run: RunDir, subject: Subject, most: int, epoch_ns: int) -> Logs:
+def logs_around(run: RunDir, subject: Subject, most: int) -> LogLines:
     """Lines of the logs of a run, timed from the start of load.
 
     Raises:
         UsageError: a document of the run is damaged, or a log cannot be read.
     """
     try:
-        found: LogLines = lines_around(run, subject, most)
+        found = lines_around(run, subject, most)
     except OSError as error:
         raise UsageError(f"cannot read the log {error.filename}: {error.strerror}") from error
     lines = tuple(
-        LogLine(
-            t_s=(line.t_ns - epoch_ns) / 1e9,
-            source=line.source,
-            why=line.kind.name.lower(),
-            text=words.plain(line.entry.text),
-            said=words.plain(line.entry.said),
-            more=tuple(words.frame(text.expandtabs(4)) for text in line.entry.more),
-            more_left=line.entry.more_left,
-            file=line.file,
+        replace(
+            line,
+            text=words.plain(line.text),
+            said=words.plain(line.said),
+            more=tuple(words.frame(text.expandtabs(4)) for text in line.more),
         )
         for line in found.lines
     )
-    return Logs(
-        lines=lines,
-        left_out=found.left_out,
-        unplaced=found.unplaced,
-        cut=found.cut,
-        why_none=found.why_none,
-    )
+    return replace(found, lines=lines)
 
 
 def streams_in(texts: Sequence[str], plan: Plan) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
-"""Dataclasses of a traced message: its sends, places in the log, deliveries, faults, and lines of logs."""
+"""Dataclasses of a traced message: its sends, places in the log, deliveries and faults."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from analysis.findings import FaultRow, HangRow
+from harness.logs import LogLines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,46 +80,6 @@ class ClientEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
-    """One entry of a broker's or a client's log, as it stands there.
-
-    Attributes:
-        why: leader (its stream got a new one), named (it names the stream, or the producer as the broker
-            calls it), client (its own client's), warning (a broker's), near (said at that very time).
-        said: ``text`` without what stands before and in its time.
-        more: the lines that belong to it; ``more_left``: further ones.
-        file: relative to the run's folder, or to that of its campaign.
-    """
-
-    t_s: float
-    source: str
-    why: str
-    text: str
-    said: str
-    more: tuple[str, ...]
-    more_left: int
-    file: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logs:
-    """Lines of the logs around a message, in order of time.
-
-    Attributes:
-        left_out: source -> lines beyond those asked for.
-        unplaced: whose log does not say when its lines were written, as far as anybody stated.
-        cut: whose log says so much at that time that not all of it was read.
-        why_none: why no log could be asked; empty = they were.
-    """
-
-    lines: tuple[LogLine, ...] = ()
-    left_out: dict[str, int] = field(default_factory=dict)
-    unplaced: tuple[str, ...] = ()
-    cut: tuple[str, ...] = ()
-    why_none: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """Everything the capture says of a message."""
 
@@ -137,5 +98,5 @@ class Trace:
     client_names: tuple[str, ...] = ()  # what the broker calls its producer, where the client says it
     events: tuple[ClientEvent, ...] = ()  # of its clients, around it
     hangs: tuple[HangRow, ...] = ()  # of its clients, with the stack of the call that waits
-    logs: Logs = field(default_factory=Logs)
+    logs: LogLines = field(default_factory=LogLines)
     cause: str = ""  # the leader change that lost or repeated it, as `analysis.findings.Cause` says it

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from analysis.findings import Finding, Status
+from analysis.findings import Finding, Status, ValidityCheck
 from analysis.series import Grid, Series
 from analysis.verdict.cores import CpuUse
 from analysis.verdict.rate import Rate
@@ -28,18 +27,6 @@ SATURATED_NS = 1_000_000_000
 #: Said of a load that fell short without claiming a rate.
 SHORT = "; the load fell short, and what happened to each message was judged all the same"
 _NAMES_SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing a verdict rests on."""
-
-    name: str
-    ok: bool
-    text: str
-
-    def document(self) -> dict[str, Any]:
-        return {"name": self.name, "ok": self.ok, "text": self.text}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +50,9 @@ class RunFacts:
     cpu: CpuUse | None = None  # over the load
 
 
-def coverage(facts: RunFacts) -> list[Check]:
+def coverage(facts: RunFacts) -> list[ValidityCheck]:
     """Every check, in the order in which a reader wants them."""
-    checks: dict[str, Callable[[RunFacts], Check | None]] = {
+    checks: dict[str, Callable[[RunFacts], ValidityCheck | None]] = {
         "analysis": _analysis,
         "run": _run,
         "capture": _capture,
@@ -86,7 +73,9 @@ def coverage(facts: RunFacts) -> list[Check]:
     return [check for check in found if check is not None]
 
 
-def _of_import(facts: RunFacts, name: str, make: Callable[[RunFacts], Check | None]) -> Check | None:
+def _of_import(
+    facts: RunFacts, name: str, make: Callable[[RunFacts], ValidityCheck | None]
+) -> ValidityCheck | None:
     """The check, or what an import says in its place: nobody watched while it was recorded."""
     stated = facts.manifest.checks
     if name not in stated:
@@ -94,7 +83,7 @@ def _of_import(facts: RunFacts, name: str, make: Callable[[RunFacts], Check | No
     if name == "capture" and facts.missing:  # of the files that the import has become
         return make(facts)
     said = stated[name]
-    return Check(name, said.ok, said.text) if said else None
+    return ValidityCheck(name, said.ok, said.text) if said else None
 
 
 def _some(names: Sequence[str]) -> str:
@@ -102,13 +91,13 @@ def _some(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
 
 
-def _analysis(facts: RunFacts) -> Check:
+def _analysis(facts: RunFacts) -> ValidityCheck:
     if facts.errors:
-        return Check("analysis", False, f"judging failed: {_some(facts.errors)}")
-    return Check("analysis", True, "every bucket was judged")
+        return ValidityCheck("analysis", False, f"judging failed: {_some(facts.errors)}")
+    return ValidityCheck("analysis", True, "every bucket was judged")
 
 
-def _run(facts: RunFacts) -> Check:
+def _run(facts: RunFacts) -> ValidityCheck:
     status = facts.manifest.status
     if status == "interrupted":
         return _cut(facts)
@@ -116,20 +105,20 @@ def _run(facts: RunFacts) -> Check:
         "complete": "the run went through all its phases",
         "running": "the run never ended: its harness was killed",
     }.get(status, f"the run ended with status {status!r}")
-    return Check("run", status == "complete", text)
+    return ValidityCheck("run", status == "complete", text)
 
 
-def _cut(facts: RunFacts) -> Check:
+def _cut(facts: RunFacts) -> ValidityCheck:
     """One whose load was cut short is whole but for the load that it lacks."""
     ended = {phase.name: phase.end_ns for phase in facts.manifest.phases}
     if "audit" not in ended:
-        return Check("run", False, "the run was interrupted before its audit")
+        return ValidityCheck("run", False, "the run was interrupted before its audit")
     loaded_s = max(0, ended.get("load", 0) - facts.manifest.epoch_ns) / 1e9
     text = f"the load was stopped after {loaded_s:.1f} s of {facts.plan.load_s:.1f} s"
-    return Check("run", False, f"{text}; the rest was not tested")
+    return ValidityCheck("run", False, f"{text}; the rest was not tested")
 
 
-def _capture(facts: RunFacts) -> Check:
+def _capture(facts: RunFacts) -> ValidityCheck:
     workers = facts.manifest.workers
     gone = [
         w.name + (f" (exit code {w.exit_code})" if w.exit_code is not None else "")
@@ -139,14 +128,14 @@ def _capture(facts: RunFacts) -> Check:
     killed = [w.name for w in workers if w.killed]
     hung = [w.name for w in workers if w.hung and not w.done]
     if facts.missing:
-        return Check("capture", False, f"records are missing: {_some(facts.missing)}")
+        return ValidityCheck("capture", False, f"records are missing: {_some(facts.missing)}")
     if gone:
-        return Check(
+        return ValidityCheck(
             "capture", False, f"worker died before it was done: {_some(gone)}; records may be missing"
         )
     ended = f"; {_some(hung)} hung and was ended, every row kept" if hung else ""
     ended += f"; {_some(killed)} killed by a fault, every row kept" if killed else ""
-    return Check("capture", True, f"{len(workers)} workers recorded everything{ended}")
+    return ValidityCheck("capture", True, f"{len(workers)} workers recorded everything{ended}")
 
 
 def _is_recorded(worker: WorkerRow) -> bool:
@@ -154,16 +143,16 @@ def _is_recorded(worker: WorkerRow) -> bool:
     return worker.done or worker.hung or worker.killed
 
 
-def _traffic(facts: RunFacts) -> Check:
+def _traffic(facts: RunFacts) -> ValidityCheck:
     attempted, ok = facts.series.totals.get("attempted", 0), facts.series.totals.get("ok", 0)
     if not attempted:
-        return Check("traffic", False, "no message was sent")
+        return ValidityCheck("traffic", False, "no message was sent")
     if not ok:
-        return Check("traffic", False, f"none of {attempted:,} sends was acknowledged")
-    return Check("traffic", True, f"{ok:,} of {attempted:,} sends acknowledged")
+        return ValidityCheck("traffic", False, f"none of {attempted:,} sends was acknowledged")
+    return ValidityCheck("traffic", True, f"{ok:,} of {attempted:,} sends acknowledged")
 
 
-def _faults(facts: RunFacts) -> Check | None:
+def _faults(facts: RunFacts) -> ValidityCheck | None:
     """A planned set of faults of which none took effect during traffic shows nothing."""
     if not facts.plan.faults:
         return None
@@ -173,15 +162,19 @@ def _faults(facts: RunFacts) -> Check | None:
     if hit:
         vacuous = [f"{f.kind} #{f.id}" for f in injected if f not in hit]
         tail = f"; without effect: {_some(vacuous)}" if vacuous else ""
-        return Check("faults", True, f"{len(hit)} of {len(injected)} injected faults hit live traffic{tail}")
+        return ValidityCheck(
+            "faults", True, f"{len(hit)} of {len(injected)} injected faults hit live traffic{tail}"
+        )
     if not injected:
         never_ended = facts.manifest.status == "running"
         untold = "the run ended before" if never_ended else "faults.jsonl tells of none"
         why = _some(sorted({f.skipped for f in facts.faults if f.skipped})) or untold
-        return Check("faults", False, f"no planned fault was injected: {why}")
+        return ValidityCheck("faults", False, f"no planned fault was injected: {why}")
     if not effective:
-        return Check("faults", False, f"none of {len(injected)} injected faults had an effect")
-    return Check("faults", False, f"none of {len(effective)} effective faults met a message in flight")
+        return ValidityCheck("faults", False, f"none of {len(injected)} injected faults had an effect")
+    return ValidityCheck(
+        "faults", False, f"none of {len(effective)} effective faults met a message in flight"
+    )
 
 
 def _during_traffic(fault: FaultRecord, facts: RunFacts) -> bool:
@@ -196,29 +189,31 @@ def _during_traffic(fault: FaultRecord, facts: RunFacts) -> bool:
     return any(counts[near].any() for counts in (series.due, series.ok, series.fail, series.info))
 
 
-def _rate(facts: RunFacts) -> Check:
+def _rate(facts: RunFacts) -> ValidityCheck:
     rate, wanted = facts.rate, facts.plan.rate_ratio
     if rate.is_measured:
         return _measured_rate(rate)
     if not rate.target_per_s:
-        return Check("rate", True, f"{rate.achieved_per_s:,.0f}/s acknowledged, no target set")
+        return ValidityCheck("rate", True, f"{rate.achieved_per_s:,.0f}/s acknowledged, no target set")
     if not wanted:
-        return Check("rate", True, f"{rate.achieved_per_s:,.0f}/s acknowledged, and no rate is required")
+        return ValidityCheck(
+            "rate", True, f"{rate.achieved_per_s:,.0f}/s acknowledged, and no rate is required"
+        )
     if rate.is_without_calm:
         return _rate_without_calm(facts)
     share = rate.ratio or 0.0
     text = f"{rate.calm_per_s:,.0f}/s outside outages, {share:.1%} of {rate.calm_target_per_s:,.0f}/s"
     text += " that was due then" if rate.peak_per_s else ""
     if share < wanted:
-        return Check("rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}")
-    return Check("rate", True, text)
+        return ValidityCheck("rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}")
+    return ValidityCheck("rate", True, text)
 
 
 def _cpu(facts: RunFacts) -> str:
     return f"; {facts.cpu.text()}" if facts.cpu else ""
 
 
-def _measured_rate(rate: Rate) -> Check:
+def _measured_rate(rate: Rate) -> ValidityCheck:
     """A load that claims no rate: whether enough was sent for faults to meet it. To fall short of what the
     machine was measured to keep is said, and changes nothing of what is known of each message."""
     where = ", outages included," if rate.is_without_calm else " outside outages"
@@ -227,7 +222,7 @@ def _measured_rate(rate: Rate) -> Check:
         text = (
             f"too little load for faults to meet: {kept.rstrip(',')}, {rate.at_least_per_s:,.0f}/s required"
         )
-        return Check("rate", False, text)
+        return ValidityCheck("rate", False, text)
     target = f"{rate.target_per_s:,.0f}/s"
     if rate.peak_per_s:
         chosen = f"of {rate.kept_target_per_s:,.0f}/s that was due then"
@@ -240,28 +235,28 @@ def _measured_rate(rate: Rate) -> Check:
         asked = f"{rate.at_most_per_s:,.0f}/s was asked for at most"
         chosen = f"of {target}, what this machine was measured to keep; {asked}"
     short = SHORT if rate.is_short else ""
-    return Check("rate", True, f"{kept} {chosen}{short}")
+    return ValidityCheck("rate", True, f"{kept} {chosen}{short}")
 
 
-def _rate_without_calm(facts: RunFacts) -> Check:
+def _rate_without_calm(facts: RunFacts) -> ValidityCheck:
     """Some stream was nearly always out. Then what was due in outages counts too, or, where most streams were
     up, the time of all of them together."""
     rate, wanted = facts.rate, facts.plan.rate_ratio
     whole = rate.achieved_per_s / rate.target_per_s
     if whole >= wanted:
         text = f"{rate.achieved_per_s:,.0f}/s, {whole:.1%} of {rate.target_per_s:,.0f}/s, outages included"
-        return Check("rate", True, text)
+        return ValidityCheck("rate", True, text)
     if rate.up_share < MIN_UP_SHARE:
         calm = f"some stream was out for all but {rate.calm_s:.1f} s of {rate.load_s:.1f} s of load"
-        return Check("rate", False, f"{calm}: the rate cannot be judged")
+        return ValidityCheck("rate", False, f"{calm}: the rate cannot be judged")
     share = rate.up_ratio or 0.0
     text = (
         f"{rate.achieved_per_s:,.0f}/s, {share:.1%} of {rate.target_per_s:,.0f}/s for streams that were up "
         f"{rate.up_share:.1%} of the time"
     )
     if share < wanted:
-        return Check("rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}")
-    return Check("rate", True, text)
+        return ValidityCheck("rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}")
+    return ValidityCheck("rate", True, text)
 
 
 def generator_problems(facts: RunFacts) -> list[str]:
@@ -274,13 +269,13 @@ def generator_problems(facts: RunFacts) -> list[str]:
     return [*late, *facts.manifest.problems_of("saturated")]
 
 
-def _generator(facts: RunFacts) -> Check:
+def _generator(facts: RunFacts) -> ValidityCheck:
     if problems := generator_problems(facts):
         text = f"the load generator was saturated: {_some(problems)}"
         if facts.rate.is_measured and facts.rate.kept_per_s >= facts.rate.at_least_per_s:
-            return Check("generator", True, f"{text}{SHORT}; latencies are those of this machine")
-        return Check("generator", False, f"{text}{_cpu(facts)}")
-    return Check("generator", True, "the load generator kept up")
+            return ValidityCheck("generator", True, f"{text}{SHORT}; latencies are those of this machine")
+        return ValidityCheck("generator", False, f"{text}{_cpu(facts)}")
+    return ValidityCheck("generator", True, "the load generator kept up")
 
 
 def _reached(facts: RunFacts, said: bool | None) -> bool:
@@ -288,24 +283,24 @@ def _reached(facts: RunFacts, said: bool | None) -> bool:
     return facts.manifest.status != "complete" if said is None else said
 
 
-def _readiness(facts: RunFacts) -> Check:
+def _readiness(facts: RunFacts) -> ValidityCheck:
     if _reached(facts, facts.manifest.readiness_restored):
-        return Check("readiness", True, "the cluster was whole again before the drain")
-    return Check(
+        return ValidityCheck("readiness", True, "the cluster was whole again before the drain")
+    return ValidityCheck(
         "readiness",
         False,
         f"the cluster did not recover: {_some(facts.manifest.problems_of('recovery')) or 'no reason kept'}",
     )
 
 
-def _drain(facts: RunFacts) -> Check:
+def _drain(facts: RunFacts) -> ValidityCheck:
     if not _reached(facts, facts.manifest.drained):
         problems = _some(facts.manifest.problems_of("drain"))
-        return Check("drain", False, f"drain incomplete: {problems or 'deadline passed'}")
+        return ValidityCheck("drain", False, f"drain incomplete: {problems or 'deadline passed'}")
     if waiting := _undecided(facts):
         text = f"{waiting:,} sends were open when the drain ended, and not past their deadline yet"
-        return Check("drain", False, f"{text}: raise limits.drain, or lower limits.call")
-    return Check("drain", True, "producers closed and consumers drained")
+        return ValidityCheck("drain", False, f"{text}: raise limits.drain, or lower limits.call")
+    return ValidityCheck("drain", True, "producers closed and consumers drained")
 
 
 def _undecided(facts: RunFacts) -> int:
@@ -321,27 +316,27 @@ def _undecided(facts: RunFacts) -> int:
     return max(0, facts.series.totals.get("open", 0) - hanging - ended)
 
 
-def _audit(facts: RunFacts) -> Check:
+def _audit(facts: RunFacts) -> ValidityCheck:
     """Every stream read to the end that was fixed after the producers were gone."""
     read = {b.stream: b for b in facts.bounds}
     unread = [s for s in facts.streams if s not in read]
     short = [f"{s} at {b.read_to} of {b.end} ({b.why})" for s, b in read.items() if b.read_to < b.end]
     unknown = f"; {facts.acked_unread:,} acknowledged messages not read" if facts.acked_unread else ""
     if not read and facts.streams:
-        return Check(
+        return ValidityCheck(
             "audit", False, f"no audit: none of {len(facts.streams)} streams was read to its end{unknown}"
         )
     if unread:
-        return Check("audit", False, f"audit incomplete: {_some(unread)} not read{unknown}")
+        return ValidityCheck("audit", False, f"audit incomplete: {_some(unread)} not read{unknown}")
     if facts.contradictions:
-        return Check("audit", False, f"the audit contradicts itself: {_some(facts.contradictions)}")
+        return ValidityCheck("audit", False, f"the audit contradicts itself: {_some(facts.contradictions)}")
     if short:
-        return Check("audit", False, f"audit incomplete: {_some(short)}{unknown}")
-    return Check("audit", True, f"{len(read)} streams read back to their end")
+        return ValidityCheck("audit", False, f"audit incomplete: {_some(short)}{unknown}")
+    return ValidityCheck("audit", True, f"{len(read)} streams read back to their end")
 
 
-def _evidence(facts: RunFacts) -> Check | None:
+def _evidence(facts: RunFacts) -> ValidityCheck | None:
     suspects = [f"{f.count:,} {f.cls}" for f in facts.findings if f.status is Status.SUSPECT and f.count]
     if suspects:
-        return Check("evidence", False, f"suspected but not proved: {_some(suspects)}")
+        return ValidityCheck("evidence", False, f"suspected but not proved: {_some(suspects)}")
     return None

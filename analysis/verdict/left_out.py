@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from analysis.findings import Result
-from analysis.verdict.coverage import Check
+from analysis.findings import Result, ValidityCheck
 from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
 
@@ -42,17 +41,17 @@ def beside_what_was_judged(result: Result, before: Result) -> Result:
         faults=before.faults,
         untested=before.untested,
         exposure=before.exposure,
-        coverage=[check.document() for check in checks],
+        coverage=checks,
     )
 
 
-def _checks(result: Result, before: Result) -> list[Check]:
-    now = {check.name: check for check in map(_check, result.coverage)}
-    then = {check.name: check for check in map(_check, before.coverage)}
+def _checks(result: Result, before: Result) -> list[ValidityCheck]:
+    now = {check.name: check for check in result.coverage}
+    then = {check.name: check for check in before.coverage}
     made = []
     for name in dict.fromkeys([*then, *now]):
         here, earlier = now.get(name), then.get(name)
-        told = Check(name, earlier.ok, BEFORE + _once(earlier.text)) if earlier else None
+        told = ValidityCheck(name, earlier.ok, BEFORE + _once(earlier.text)) if earlier else None
         if name in _OF_EVERY_ROW:
             made.append(told or here)
         elif here is None or (here.ok and told is not None and not told.ok):
@@ -60,10 +59,6 @@ def _checks(result: Result, before: Result) -> list[Check]:
         else:
             made.append(here)
     return [check for check in made if check is not None]
-
-
-def _check(row: dict[str, object]) -> Check:
-    return Check(str(row["name"]), bool(row["ok"]), str(row["text"]))
 
 
 def _once(text: str) -> str:

@@ -174,7 +174,7 @@ def _assembled(
         untested=not_tested,
         hangs=judged_hangs(files.events, context, _episodes(reports), not_tested),
         timeline=_timeline(series, facts.grid, files, files.load_end_ns(context)),
-        coverage=[check.document() for check in checks],
+        coverage=checks,
         thresholds=limits,
         rows=rows | {"log_probes": counts.get("log_probes", 0)},
         usage=usage_of(files.metrics, context.epoch_ns),

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.findings import Finding, Status, Threshold, Verdict
-from analysis.verdict.coverage import Check
+from analysis.findings import Finding, Status, Threshold, ValidityCheck, Verdict
 from harness.errors import Exit
 
 EXIT = {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}
 
 
 def decide(
-    findings: Sequence[Finding], checks: Sequence[Check], thresholds: Sequence[Threshold] = ()
+    findings: Sequence[Finding], checks: Sequence[ValidityCheck], thresholds: Sequence[Threshold] = ()
 ) -> tuple[Verdict, list[str]]:
     """The verdict and its reasons, the weightiest first; a pass needs none."""
     broken = [violation_sentence(f) for f in findings if f.status is Status.VIOLATION and f.count]

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.contracts.rows import LaneGroup
 from harness.systems import SYSTEMS
-
-LaneMode = Literal["partition", "key", "routed"]
 
 
 class PlanPart(BaseModel):
@@ -35,24 +34,6 @@ class TopicPlan(PlanPart):
     config: dict[str, str]
     address: str = ""
     declared: str = ""
-
-
-class LaneGroup(PlanPart):
-    """Consecutive lane ids ``first .. first + count - 1`` of one topic and mode.
-
-    Lane ``first + i`` is partition i, key i (text ``k{i:06d}``), or, for ``routed``, the whole topic
-    (count 1). ``buckets`` has one entry a lane for partitions, else one for the whole group: a topic
-    with keyed or routed lanes stays whole, because one task must see each of its streams.
-    """
-
-    topic: str
-    mode: LaneMode
-    first: int
-    count: int
-    buckets: list[int]
-
-    def bucket(self, lane: int) -> int:
-        return self.buckets[(lane - self.first) % len(self.buckets)]
 
 
 class PromisePlan(PlanPart):

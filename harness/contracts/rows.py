@@ -1,4 +1,4 @@
-"""Rows of the JSON-lines files of a run; docs/capture-format.md says what each field means.
+"""Rows of the files of a run and parts of its plan; docs/capture-format.md says what each field means.
 
 Dataclasses, because some of them travel to executors, which have no pydantic. Times: CLOCK_MONOTONIC ns.
 """
@@ -8,8 +8,35 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+LaneMode = Literal["partition", "key", "routed"]
 #: No audit row for a stream: nothing of it was read.
 UNREAD = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneGroup:
+    """Consecutive lane ids ``first .. first + count - 1`` of one topic and mode.
+
+    Lane ``first + i`` is partition i, key i (text ``k{i:06d}``), or, for ``routed``, the whole topic
+    (count 1). ``buckets`` has one entry a lane for partitions, else one for the whole group: a topic
+    with keyed or routed lanes stays whole, because one task must see each of its streams.
+    """
+
+    topic: str
+    mode: LaneMode
+    first: int
+    count: int
+    buckets: list[int]
+
+    def bucket(self, lane: int) -> int:
+        return self.buckets[(lane - self.first) % len(self.buckets)]
+
+    def text(self, lane: int) -> str:
+        """``orders-3``, ``orders/k000017`` or ``orders``."""
+        index = lane - self.first
+        if self.mode == "partition":
+            return f"{self.topic}-{index}"
+        return f"{self.topic}/k{index:06d}" if self.mode == "key" else self.topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ from harness.clusters import spec_of
 from harness.clusters.docker import engine, images
 from harness.clusters.images import compose_plugin, standin
 from harness.clusters.layout.compose import ClusterSpec
-from harness.doctor.machine import Check
 from harness.errors import EnvironmentNotReady
+from harness.need import Need
 
 #: A Pulsar stand-in with its base is 600 MB; a run's volumes hold every message three times.
 ENGINE_DISK_MB = 4000
 _MB = 2**20
 
 
-def docker_checks(system: str, version: str = "", topology: str = "", *, needed: bool = True) -> list[Check]:
+def docker_checks(system: str, version: str = "", topology: str = "", *, needed: bool = True) -> list[Need]:
     """Engine, plugin, images and the engine's disk, for a run of a system on Docker.
 
     Args:
@@ -33,15 +33,15 @@ def docker_checks(system: str, version: str = "", topology: str = "", *, needed:
     try:
         client = engine.connect()
     except EnvironmentNotReady as error:
-        found.insert(0, Check("docker engine", False, str(error), _engine_remedy(error.hint)))
+        found.insert(0, Need("docker engine", False, str(error), _engine_remedy(error.hint)))
     else:
         try:
             found = [_engine_check(client), *found, _images_check(client, spec), _disk_check(client)]
         except EnvironmentNotReady as error:  # it went away between two questions
-            found.insert(0, Check("docker engine", False, str(error), error.hint))
+            found.insert(0, Need("docker engine", False, str(error), error.hint))
         finally:
             client.close()
-    return [Check(check.name, check.ok, check.text, check.remedy, needed) for check in found]
+    return [Need(check.name, check.ok, check.text, check.remedy, needed) for check in found]
 
 
 def _engine_remedy(hint: str) -> str:
@@ -51,43 +51,43 @@ def _engine_remedy(hint: str) -> str:
     return f"install one (Debian, Ubuntu: apt install docker.io iptables), then {hint}"
 
 
-def _engine_check(client: Any) -> Check:
+def _engine_check(client: Any) -> Need:
     with engine.asking("the Docker engine does not report its version"):
         version = client.version()
-    return Check("docker engine", True, f"{version['Version']}, API {version['ApiVersion']}")
+    return Need("docker engine", True, f"{version['Version']}, API {version['ApiVersion']}")
 
 
-def _plugin_check() -> Check:
+def _plugin_check() -> Need:
     try:
-        return Check("compose plugin", True, compose_plugin.find().text)
+        return Need("compose plugin", True, compose_plugin.find().text)
     except EnvironmentNotReady as error:
-        return Check("compose plugin", False, str(error), error.hint)
+        return Need("compose plugin", False, str(error), error.hint)
 
 
-def _images_check(client: Any, spec: ClusterSpec) -> Check:
+def _images_check(client: Any, spec: ClusterSpec) -> Need:
     tag = standin.image_of(spec)
     image = standin.look(client, tag)
     if image.kind != "absent":
-        return Check("images", True, f"{tag}: {image.kind}, {image.size_mb} MB")
+        return Need("images", True, f"{tag}: {image.kind}, {image.size_mb} MB")
     try:
         images.can_pull(tag)
     except EnvironmentNotReady as error:
         remedy = (
             f"`brokerstorm fetch --images --system {spec.system} --version {spec.version}` builds a stand-in"
         )
-        return Check("images", False, str(error), remedy)
-    return Check("images", True, f"{tag} not there yet; a registry gives it")
+        return Need("images", False, str(error), remedy)
+    return Need("images", True, f"{tag} not there yet; a registry gives it")
 
 
-def _disk_check(client: Any) -> Check:
+def _disk_check(client: Any) -> Need:
     """Of the engine's data folder, where it is on this machine."""
     with engine.asking("the Docker engine does not report where its data is"):
         folder = Path(client.info()["DockerRootDir"])
     try:
         free_mb = shutil.disk_usage(folder).free // _MB
     except OSError:
-        return Check("disk of the docker engine", True, f"{folder} is not on this machine; not checked")
+        return Need("disk of the docker engine", True, f"{folder} is not on this machine; not checked")
     ok = free_mb >= ENGINE_DISK_MB
     text = f"{free_mb} MB free at {folder}, {ENGINE_DISK_MB} MB needed"
     remedy = "" if ok else "free some space: `docker system df` shows what the engine holds"
-    return Check("disk of the docker engine", ok, text, remedy)
+    return Need("disk of the docker engine", ok, text, remedy)

@@ -8,7 +8,6 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -17,6 +16,7 @@ from harness.clusters import spec_of
 from harness.clusters.layout.addresses import BLOCKS, CHECK_BLOCK, address
 from harness.clusters.layout.compose import ClusterSpec
 from harness.errors import EnvironmentNotReady
+from harness.need import Need
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.jars import is_complete, jars_folder
 from harness.toolchains.java import INSTALL_HINT, find_java
@@ -27,18 +27,6 @@ SPARK_MB = 1500  # driver heap of 1 GB, Python workers beside it
 OPEN_FILES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at. ``text`` says what was found, ``remedy`` what to do when not ``ok``;
-    a run goes without what is not ``needed``."""
-
-    name: str
-    ok: bool
-    text: str
-    remedy: str = ""
-    needed: bool = True
-
-
 def checks(
     *clusters: tuple[str, str, str],
     clients_mb: int = 0,
@@ -46,7 +34,7 @@ def checks(
     folder: Path | None = None,
     spark: bool = True,
     runtime: str = "process",
-) -> list[Check]:
+) -> list[Need]:
     """Every check that a run on these clusters, one after the other, needs.
 
     Args:
@@ -80,12 +68,12 @@ def checks(
     ]
 
 
-def _loopback_of(specs: Sequence[ClusterSpec]) -> Check:
+def _loopback_of(specs: Sequence[ClusterSpec]) -> Need:
     ports = {port for spec in specs for port in spec.ports.values()}
     return loopback_check(max(service.number for spec in specs for service in spec.nodes), sorted(ports))
 
 
-def require(results: Iterable[Check]) -> None:
+def require(results: Iterable[Need]) -> None:
     """Refuse to go on when a check failed.
 
     Raises:
@@ -99,57 +87,57 @@ def require(results: Iterable[Check]) -> None:
         )
 
 
-def python_check() -> Check:
+def python_check() -> Need:
     found = ".".join(map(str, sys.version_info[:3]))
     ok = sys.version_info[:2] >= PYTHON
-    return Check("python", ok, f"{found} ({sys.executable})", "" if ok else "use Python 3.11 or newer")
+    return Need("python", ok, f"{found} ({sys.executable})", "" if ok else "use Python 3.11 or newer")
 
 
-def java_check(minimum: int, what: str) -> Check:
+def java_check(minimum: int, what: str) -> Need:
     """Java for the brokers and for Spark."""
     try:
         java = find_java(minimum)
     except EnvironmentNotReady as error:
-        return Check("java", False, f"{error} (needed by {what})", error.hint or INSTALL_HINT)
-    return Check("java", True, f"{java.major} ({java.path}), {what} needs {minimum}")
+        return Need("java", False, f"{error} (needed by {what})", error.hint or INSTALL_HINT)
+    return Need("java", True, f"{java.major} ({java.path}), {what} needs {minimum}")
 
 
-def jars_check(system: str, version: str = "") -> Check:
+def jars_check(system: str, version: str = "") -> Need:
     """Broker jars in the cache, or a way to fetch them."""
     spec = spec_of(system, version)
     folder = jars_folder(spec.artifacts)
     if is_complete(folder):
-        return Check("broker jars", True, f"{system} {spec.version} in {folder}")
+        return Need("broker jars", True, f"{system} {spec.version} in {folder}")
     if spec.own:
-        return Check("broker jars", True, f"{system} {spec.own.label}, to be copied on first use")
+        return Need("broker jars", True, f"{system} {spec.own.label}, to be copied on first use")
     try:
         resolver = find_maven()
     except EnvironmentNotReady as error:
-        return Check("broker jars", False, str(error), error.hint)
-    return Check("broker jars", True, f"{system} {spec.version} not fetched yet; {resolver.name} will")
+        return Need("broker jars", False, str(error), error.hint)
+    return Need("broker jars", True, f"{system} {spec.version} not fetched yet; {resolver.name} will")
 
 
-def memory_check(needed_mb: int) -> Check:
+def memory_check(needed_mb: int) -> Need:
     """Memory that programs can still have, swap not counted: a swapping broker is a fault of its own."""
     free_mb = min(psutil.virtual_memory().available, _cgroup_free()) // 2**20
     ok = free_mb >= needed_mb
     text = f"{free_mb} MB free, {needed_mb} MB needed (brokers, clients, Spark)"
-    return Check("memory", ok, text, "" if ok else "close programs or use a machine with more memory")
+    return Need("memory", ok, text, "" if ok else "close programs or use a machine with more memory")
 
 
-def disk_check(folder: Path, *, needed_mb: int, name: str = "disk", chosen_by: str = "--run-dir") -> Check:
+def disk_check(folder: Path, *, needed_mb: int, name: str = "disk", chosen_by: str = "--run-dir") -> Need:
     """Space below a folder that may not exist yet."""
     existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
     free_mb = shutil.disk_usage(existing).free // 2**20
     another = f"choose another folder with {chosen_by}"
     if not os.access(existing, os.W_OK):
-        return Check(name, False, f"{existing} is not writable", another)
+        return Need(name, False, f"{existing} is not writable", another)
     ok = free_mb >= needed_mb
     text = f"{free_mb} MB free at {existing}, {needed_mb} MB needed"
-    return Check(name, ok, text, "" if ok else f"free some space or {another}")
+    return Need(name, ok, text, "" if ok else f"free some space or {another}")
 
 
-def loopback_check(nodes: int, ports: Sequence[int]) -> Check:
+def loopback_check(nodes: int, ports: Sequence[int]) -> Need:
     """Whether every node can have a loopback address of its own."""
     for number in range(1, nodes + 1):
         for port in ports:
@@ -159,24 +147,22 @@ def loopback_check(nodes: int, ports: Sequence[int]) -> Check:
                 try:
                     probe.bind((host, port))
                 except OSError as error:
-                    return Check(
+                    return Need(
                         "loopback addresses",
                         False,
                         f"{host}:{port} cannot be bound: {error.strerror}",
                         f"end what listens on port {port} (`ss -ltnp`); other systems than Linux need "
                         f"aliases for {host}",
                     )
-    return Check(
-        "loopback addresses", True, f"127.0.1-{BLOCKS}.1-{nodes}, ports {', '.join(map(str, ports))}"
-    )
+    return Need("loopback addresses", True, f"127.0.1-{BLOCKS}.1-{nodes}, ports {', '.join(map(str, ports))}")
 
 
-def files_check() -> Check:
+def files_check() -> Need:
     """Open files a process may have; the JVM raises its soft limit to the hard one itself."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     ok = hard == resource.RLIM_INFINITY or hard >= OPEN_FILES
     text = f"limit {'none' if hard == resource.RLIM_INFINITY else hard}, {OPEN_FILES} needed"
-    return Check("open files", ok, text, "" if ok else "raise the hard limit: `ulimit -Hn 65536`")
+    return Need("open files", ok, text, "" if ok else "raise the hard limit: `ulimit -Hn 65536`")
 
 
 def _cgroup_free() -> int:

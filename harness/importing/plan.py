@@ -8,12 +8,12 @@ from typing import Any, Final
 from harness.contracts.plan import (
     ConsumerPlan,
     ConsumerPromise,
-    LaneGroup,
     Plan,
     ProducerPlan,
     PromisePlan,
     TopicPlan,
 )
+from harness.contracts.rows import LaneGroup
 from harness.importing.columns import SETTLEMENTS
 from harness.importing.facts import Facts, Routing
 from harness.importing.model import AllProducers, GroupSettings, ImportFile, Statement

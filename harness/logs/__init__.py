@@ -7,7 +7,6 @@ its workers in its manifest.
 from harness.logs.around import LogLine, LogLines, Subject, lines_around
 from harness.logs.files import LogFile, log_files
 from harness.logs.reading import Entry, Excerpt
-from harness.logs.wall_clock import WallClock
 
 __all__ = [
     "Entry",
@@ -16,7 +15,6 @@ __all__ = [
     "LogLine",
     "LogLines",
     "Subject",
-    "WallClock",
     "lines_around",
     "log_files",
 ]

@@ -18,9 +18,9 @@ from harness.contracts import read_document
 from harness.contracts.plan import Plan
 from harness.logs.files import LogFile, log_files
 from harness.logs.reading import Entry, Excerpt
-from harness.logs.wall_clock import WallClock
 from harness.rundir import RunDir, reading
 from harness.systems import SYSTEMS
+from harness.wall_clock import WallClock
 
 #: Moments that are looked around, the first ones.
 MOST_MOMENTS = 20
@@ -64,31 +64,37 @@ class Subject:
     names: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One entry of a log.
+    """One entry of a broker's or a client's log, as it stands there.
 
     Attributes:
-        source: the node or worker; ``file``: relative to the folder of the run.
-        t_ns: CLOCK_MONOTONIC; entry: as the log has it, its control characters too.
+        t_s: since the start of load.
+        source: the node or worker.
+        why: a `Kind` in lower case.
+        said: ``text`` without what stands before and in its time.
+        more: the lines that belong to it; ``more_left``: further ones.
+        file: relative to the run's folder, or to that of its campaign.
     """
 
+    t_s: float
     source: str
+    why: str
+    text: str
+    said: str
+    more: tuple[str, ...]
+    more_left: int
     file: str
-    kind: Kind
-    t_ns: int
-    entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogLines:
-    """The lines found.
+    """Lines of the logs around a message, in order of time.
 
     Attributes:
-        lines: in order of time.
-        left_out: source -> lines beyond ``most``.
-        unplaced: logs whose lines do not say when they were written, as far as anybody stated.
-        cut: logs that say so much at that time that not all of it was read.
+        left_out: source -> lines beyond those asked for.
+        unplaced: whose log does not say when its lines were written, as far as anybody stated.
+        cut: whose log says so much at that time that not all of it was read.
         why_none: why no log could be asked; empty = they were.
     """
 
@@ -120,16 +126,16 @@ def lines_around(run: RunDir, subject: Subject, most: int) -> LogLines:
     best: list[tuple[int, int, int, LogLine]] = []
     seen = Counter[str]()
     found = chain.from_iterable(search.lines_in(file) for file in asked if file.stamps)
-    for number, (line, away_ns) in enumerate(found):
+    for number, (kind, away_ns, line) in enumerate(found):
         seen[line.source] += 1
-        heapq.heappush(best, (-line.kind, -away_ns, -number, line))
+        heapq.heappush(best, (-kind, -away_ns, -number, line))
         if len(best) > most:
             heapq.heappop(best)
-    in_order = sorted((line.t_ns, -turn, line) for _, _, turn, line in best)
+    in_order = sorted((line.t_s, -turn, line) for _, _, turn, line in best)
     shown = [line for *_, line in in_order]
     left = seen - Counter(line.source for line in shown)
     unplaced = dict.fromkeys(file.source for file in asked if not file.stamps)
-    return LogLines(tuple(shown), dict(left), tuple(unplaced), tuple(search.cut))
+    return LogLines(lines=tuple(shown), left_out=dict(left), unplaced=tuple(unplaced), cut=tuple(search.cut))
 
 
 class _Search:
@@ -145,17 +151,29 @@ class _Search:
         self._kind_of = _kinds(run, subject)
         self._moments = sorted(subject.moments_ns)[:MOST_MOMENTS]
 
-    def lines_in(self, file: LogFile) -> Iterator[tuple[LogLine, int]]:
-        """Every line about the subject, and how far it is from a moment of it, ns."""
+    def lines_in(self, file: LogFile) -> Iterator[tuple[Kind, int, LogLine]]:
+        """Every line about the subject, why it is there, and how far it is from a moment of it, ns."""
         for excerpt in _excerpts(file, self._clock, self._moments):
             for entry in excerpt:
                 t_ns = self._clock.t_ns(entry.wall_ns)
                 away_ns = min(abs(t_ns - moment) for moment in self._moments)
                 kind = self._kind_of(file, entry)
                 if away_ns <= NEAR_NS[kind]:
-                    yield LogLine(file.source, _relative(self._run, file), kind, t_ns, entry), away_ns
+                    yield kind, away_ns, self._line(file, kind, t_ns, entry)
             if excerpt.is_cut:
                 self.cut[file.source] = None
+
+    def _line(self, file: LogFile, kind: Kind, t_ns: int, entry: Entry) -> LogLine:
+        return LogLine(
+            t_s=(t_ns - self._clock.epoch_ns) / 1e9,
+            source=file.source,
+            why=kind.name.lower(),
+            text=entry.text,
+            said=entry.said,
+            more=entry.more,
+            more_left=entry.more_left,
+            file=_relative(self._run, file),
+        )
 
 
 def _excerpts(file: LogFile, clock: WallClock, moments: Sequence[int]) -> Iterator[Excerpt]:

@@ -9,16 +9,16 @@ import heapq
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from harness.contracts.plan import (
     ConsumerPlan,
-    LaneGroup,
-    LaneMode,
     Plan,
     ProducerPlan,
     TopicPlan,
 )
+from harness.contracts.rows import LaneGroup, LaneMode
 from harness.errors import ScenarioError
 from harness.plan.load import load_fields, own_profile, threshold_plans, topic_shares, with_lives
 from harness.plan.profile import combined
@@ -214,12 +214,11 @@ def _with_buckets(groups: Sequence[LaneGroup], rows: int) -> tuple[int, list[Lan
     wanted = min(max(MIN_BUCKETS, -(-rows // ROWS_PER_BUCKET)), MAX_BUCKETS)
     count, placed = _balance(weights, min(wanted, len(weights)))
     with_buckets = [
-        group.model_copy(
-            update={
-                "buckets": [placed[group.topic, -1]]
-                if group.topic in whole
-                else [placed[group.topic, index] for index in range(group.count)]
-            }
+        replace(
+            group,
+            buckets=[placed[group.topic, -1]]
+            if group.topic in whole
+            else [placed[group.topic, index] for index in range(group.count)],
         )
         for group in groups
     ]

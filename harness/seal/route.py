@@ -14,7 +14,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from harness.contracts.plan import LaneGroup, Plan
+from harness.contracts.plan import Plan
+from harness.contracts.rows import LaneGroup
 from harness.errors import BrokerstormError
 
 IntArray = npt.NDArray[np.int64]

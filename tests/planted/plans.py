@@ -8,13 +8,12 @@ from typing import Any
 from harness.contracts.plan import (
     ConsumerPlan,
     ConsumerPromise,
-    LaneGroup,
-    LaneMode,
     Plan,
     ProducerPlan,
     PromisePlan,
     TopicPlan,
 )
+from harness.contracts.rows import LaneGroup, LaneMode
 from harness.scenario.model import LimitsSpec
 
 RUN_TAG = 0xB5_0007

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from harness.contracts.plan import LaneMode
+from harness.contracts.rows import LaneMode
 from harness.records import SEALED, Event, Kind
 
 EPOCH_NS = 1_000_000_000_000  # CLOCK_MONOTONIC at start of load

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from analysis.findings import Result, Status, Timeline, Usage, Verdict
+from analysis.findings import Result, Status, Timeline, Usage, ValidityCheck, Verdict
 from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
 from tests.report_samples.findings import duplicate_finding, fault_rows, lost_finding, reorder_finding
 
@@ -96,10 +96,10 @@ def failing(**changes: Any) -> Result:
         faults=fault_rows(),
         timeline=timeline(lossy=True),
         coverage=[
-            {"name": "faults", "ok": True, "text": "3 of 3 faults took effect while messages were in flight"},
-            {"name": "rate", "ok": True, "text": "99.98 % of the intended rate outside outages (needs 99 %)"},
-            {"name": "audit", "ok": True, "text": "read to the end of 12 of 12 partitions"},
-            {"name": "records", "ok": True, "text": "every attempt has its record; no damaged segment"},
+            ValidityCheck("faults", True, "3 of 3 faults took effect while messages were in flight"),
+            ValidityCheck("rate", True, "99.98 % of the intended rate outside outages (needs 99 %)"),
+            ValidityCheck("audit", True, "read to the end of 12 of 12 partitions"),
+            ValidityCheck("records", True, "every attempt has its record; no damaged segment"),
         ],
         rows={"sends": 1_750_000, "log": 1_748_554, "deliveries": 1_748_554, "log_probes": 24},
         usage=usage(),
@@ -169,13 +169,9 @@ def unknown(**changes: Any) -> Result:
         "findings": [suspect],
         "faults": faults,
         "coverage": [
-            {
-                "name": "faults",
-                "ok": False,
-                "text": "1 of 2 faults took effect; pause kafka-3 changed nothing",
-            },
-            {"name": "rate", "ok": True, "text": "99.98 % of the intended rate outside outages (needs 99 %)"},
-            {"name": "audit", "ok": False, "text": "orders-3 read to 41,203 of 48,000 (stall)"},
+            ValidityCheck("faults", False, "1 of 2 faults took effect; pause kafka-3 changed nothing"),
+            ValidityCheck("rate", True, "99.98 % of the intended rate outside outages (needs 99 %)"),
+            ValidityCheck("audit", False, "orders-3 read to 41,203 of 48,000 (stall)"),
         ],
     }
     return replace(failing(), **{**values, **changes})

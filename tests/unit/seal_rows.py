@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from harness.contracts.plan import LaneMode, Plan
+from harness.contracts.plan import Plan
+from harness.contracts.rows import LaneMode
 from harness.records import SEALED, TABLE_NAMES, Kind, Outcome, TableId
 from harness.rundir import RunDir
 from tests.planted.plans import build_plan

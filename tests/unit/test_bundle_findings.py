@@ -109,12 +109,12 @@ def test_a_cut_bundle_keeps_every_finding_and_says_what_it_left_out(tmp_path: Pa
     assert findings(again) == findings(before) != []
     assert (again.sends, again.rate, again.timeline) == (before.sends, before.rate, before.timeline)
     assert again.verdict is Verdict.FAIL
-    told = [row["text"] for row in again.coverage if not row["ok"]]
+    told = [row.text for row in again.coverage if not row.ok]
     assert len(told) == 1
     assert "leaves out 3 of 4 buckets" in told[0]
     assert "judged fail, with acked-lost 1" in told[0]
     assert any("leaves out 3 of 4 buckets" in line for line in made.left_out)
-    rows = {row["name"]: row["text"] for row in again.coverage}
+    rows = {row.name: row.text for row in again.coverage}
     assert rows["traffic"].startswith("as judged before: ")
 
 

@@ -103,6 +103,7 @@ class Kafka:
         self._made, self.there, self.deleted = made, list(there), list[str]()
         self.overruled: dict[str, str] = {}
         self.controller = self.answers = self.registered = self.close = lambda: None
+        self.coordinator = lambda _kind, _name: None
 
     def topics(self) -> list[str]:
         return self.there

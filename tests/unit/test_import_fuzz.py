@@ -141,8 +141,8 @@ def check(tmp_path: Path, seed: int) -> bool:
         assert not runs.exists(), said
         assert said.isprintable(), ascii(said)
         return False
-    checks = {check["name"]: check for check in judge_here(run).coverage}
-    assert checks["analysis"]["ok"], checks["analysis"]["text"]
+    checks = {check.name: check for check in judge_here(run).coverage}
+    assert checks["analysis"].ok, checks["analysis"].text
     return True
 
 

@@ -12,7 +12,8 @@ import pytest
 
 import faults
 from analysis.capture.context_files import context_of
-from analysis.verdict.coverage import Check, coverage
+from analysis.findings import ValidityCheck
+from analysis.verdict.coverage import coverage
 from analysis.verdict.intended import absences_of, intended_of
 from harness.contracts import typed
 from harness.contracts.plan import Plan
@@ -176,7 +177,7 @@ def test_what_a_run_killed_itself_is_recorded_and_what_it_left_open_is_waited_fo
     series = replace(series, totals={**series.totals, "open": 7})
     killed = {"name": "p-1", "done": False, "killed": True, "exit_code": -9, "open_sends": 7}
 
-    def checked(**changes: Any) -> dict[str, Check]:
+    def checked(**changes: Any) -> dict[str, ValidityCheck]:
         workers = [{**killed, **changes}, {"name": "p-1.2", "done": True, "life_of": "p-1"}]
         run = facts(
             series,

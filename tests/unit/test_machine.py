@@ -168,10 +168,10 @@ def test_memory_and_disk_are_those_that_the_run_needs() -> None:
 
 
 def test_require_names_every_failed_check_once() -> None:
-    good = machine.Check("python", True, "3.11")
+    good = machine.Need("python", True, "3.11")
     bad = [
-        machine.Check("java", False, "none", "install it"),
-        machine.Check("disk", False, "full", "install it"),
+        machine.Need("java", False, "none", "install it"),
+        machine.Need("disk", False, "full", "install it"),
     ]
     machine.require([good])
     with pytest.raises(EnvironmentNotReady, match="java: none; disk: full") as caught:

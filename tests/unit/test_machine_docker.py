@@ -54,7 +54,7 @@ def docker_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def found(system: str = "kafka", version: str = "") -> dict[str, machine.Check]:
+def found(system: str = "kafka", version: str = "") -> dict[str, machine.Need]:
     return {check.name: check for check in docker.docker_checks(system, version)}
 
 

@@ -180,7 +180,7 @@ def test_memory_and_disk_are_those_of_the_scenario(tmp_path: Path) -> None:
 
 
 def test_nothing_is_required_that_a_run_can_go_without() -> None:
-    absent = machine.Check("docker engine", False, "none", needed=False)
+    absent = machine.Need("docker engine", False, "none", needed=False)
     found = Preflight((absent,), (), Estimate(True, 0, 0, 0, 0, 0.0))
     assert found.require().missing == []
 

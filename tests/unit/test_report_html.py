@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.findings import Result, Timeline
+from analysis.findings import Result, Timeline, ValidityCheck
 from analysis.report.charts import charts
 from analysis.report.html import campaign_page, run_page, write_run_page
 from analysis.report.windows import condensed
@@ -64,7 +64,7 @@ def hostile_result() -> Result:
         command=breakout,
         findings=[finding],
         faults=[fault, replace(fault, id=9, skipped=breakout)],
-        coverage=[{"name": breakout, "ok": False, "text": breakout}],
+        coverage=[ValidityCheck(breakout, False, breakout)],
         environment={breakout: breakout},
         run_id=breakout,
     )

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.plan import LaneGroup, LaneMode, Plan
+from harness.contracts.plan import Plan
+from harness.contracts.rows import LaneGroup, LaneMode
 from harness.contracts.seal import SealReport
 from harness.errors import BrokerstormError, UsageError
 from harness.records import RAW, SEALED, TABLE_NAMES, Check, Event, TableId

@@ -34,7 +34,11 @@ def failing() -> list[tuple[str, str]]:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
         for node in ast.walk(function):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Check":
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "ValidityCheck"
+            ):
                 name, ok, text = node.args
                 if isinstance(name, ast.Constant) and isinstance(ok, ast.Constant) and not ok.value:
                     found.append((str(name.value), written(text, texts)))

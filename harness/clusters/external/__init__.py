@@ -6,7 +6,7 @@ cluster = external.cluster("run id", folder)
 cluster.down()                              # removes what the run made; the cluster stays
 """
 
-from harness.clusters.external.cluster import Examined, External, ExternalCluster, identified
+from harness.clusters.external.cluster import External, ExternalCluster, identified
 from harness.clusters.external.made import MadeBy, made_on
 
-__all__ = ["Examined", "External", "ExternalCluster", "MadeBy", "identified", "made_on"]
+__all__ = ["External", "ExternalCluster", "MadeBy", "identified", "made_on"]

@@ -17,6 +17,7 @@ from harness.clusters.external.made import Made, MadeBy
 from harness.connections.file import Connection
 from harness.connections.security import Security
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.need import Need
 from harness.protocols.cluster import Admin, Endpoint, Node
 from harness.protocols.nodes import Seen
 from harness.systems import SYSTEMS, system_of
@@ -54,18 +55,6 @@ class Found:
     replication: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """One thing that a run needs of a cluster: what was found, and what to do when it is not ``ok``; a run
-    goes without what is not ``needed``."""
-
-    name: str
-    ok: bool
-    text: str
-    remedy: str = ""
-    needed: bool = True
-
-
 class ExternalSystem(ABC):
     """How clusters of one system that others started are asked; `System.external` has it."""
 
@@ -82,7 +71,7 @@ class ExternalSystem(ABC):
         """The admin; nothing is asked yet."""
 
     @abstractmethod
-    def examine(self, connection: Connection, nodes: Sequence[Node], admin: Any) -> Iterator[Examined]:
+    def examine(self, connection: Connection, nodes: Sequence[Node], admin: Any) -> Iterator[Need]:
         """Try all that a run does there, on one topic of ours; who calls has it deleted."""
 
 
@@ -185,7 +174,7 @@ class External:
         runtime = ExternalRuntime(run_id, self.found.nodes, drivers)
         return ExternalCluster(self.connection, self.found, runtime, admin, made)
 
-    def examine(self) -> Iterator[Examined]:
+    def examine(self) -> Iterator[Need]:
         """Whether runs can work there. One topic is made, and deleted.
 
         Raises:
@@ -194,7 +183,7 @@ class External:
         file = self.connection.file
         nodes = ", ".join(f"{node.name} ({node.client})" for node in self.found.nodes)
         about = f"{file.system} {self.found.version}, {self.found.cluster_id}: {nodes}"
-        yield Examined("cluster", True, about)
+        yield Need("cluster", True, about)
         cluster = self.cluster(f"doctor-{os.getpid()}-{time.time_ns()}", Path.cwd())
         try:
             system = _external_of(file.system)
@@ -206,9 +195,9 @@ class External:
         try:
             cluster.down()
         except BrokerstormError as error:
-            yield Examined("deletion", False, str(error), error.hint or "it must be allowed, too")
+            yield Need("deletion", False, str(error), error.hint or "it must be allowed, too")
             return
-        yield Examined("deletion", True, "what was made is gone")
+        yield Need("deletion", True, "what was made is gone")
 
     def left_by(self, made: MadeBy) -> ExternalCluster:
         """The cluster as a run left it whose harness is gone: its `down` removes what that made."""
@@ -247,7 +236,7 @@ def identified(connection: Connection, *, all_there: bool = True) -> External:
     return External(connection, found)
 
 
-def clocks(apart: Mapping[str, tuple[float, float] | None]) -> Examined:
+def clocks(apart: Mapping[str, tuple[float, float] | None]) -> Need:
     """How far the brokers' clocks are from ours.
 
     Args:
@@ -255,12 +244,10 @@ def clocks(apart: Mapping[str, tuple[float, float] | None]) -> Examined:
     """
     told = {node: found for node, found in apart.items() if found}
     if not told:
-        return Examined(
-            "clocks", False, "no broker tells its time", "the capture's times are ours", needed=False
-        )
+        return Need("clocks", False, "no broker tells its time", "the capture's times are ours", needed=False)
     text = ", ".join(f"{node} {s:+.3f} s (+-{within:.3f})" for node, (s, within) in told.items())
     ok = all(abs(s) - within < _APART_S for s, within in told.values())
-    return Examined("clocks", ok, text, "set them by NTP: times of brokers say little else", needed=False)
+    return Need("clocks", ok, text, "set them by NTP: times of brokers say little else", needed=False)
 
 
 def _refuse_absent(connection: Connection, found: Found) -> None:

@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.admin.failover import ASK_S, POLL_S
-from harness.admin.wall_clock import WallClock
 from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Node
 from harness.systems.kafka.failover import KafkaFailover
 from harness.systems.kafka.metadata_log import METADATA_LOG, NOBODY, Epoch, LeaderHistory
 from harness.waiting import wait_while
+from harness.wall_clock import WallClock
 
 _LOG = logging.getLogger(__name__)
 #: A file below a node's data folder, None when it is not there (`NodeRuntime.read_data`).
@@ -69,7 +69,7 @@ def leaderships(
         return not all(map(looks[0].is_settled, described))
 
     wait_while(unsettled, within_s, every_s=POLL_S)
-    clock, found = WallClock(), []
+    clock, found = WallClock.now(), []
     names: dict[int, str | None] = {NOBODY: None} | {node.number: node.name for node in nodes}
     for one in sorted(looks[0].described):
         first = looks[0].starts[one] if looks[0].is_settled(one) else {}
@@ -79,9 +79,9 @@ def leaderships(
                 stream=f"{one[0]}-{one[1]}",
                 term=epoch.number,
                 leader=names.get(epoch.leader, ""),
-                t_ns=clock.monotonic_ns(epoch.since_ms),
+                t_ns=clock.t_ns_of_ms(epoch.since_ms),
                 first=first.get(epoch.number),
-                over_ns=clock.monotonic_ns(epoch.over_ms),
+                over_ns=clock.t_ns_of_ms(epoch.over_ms),
                 unclean=epoch.unclean,
             )
             for epoch in known or [Epoch(epoch, 0, 0) for epoch in sorted(first)]

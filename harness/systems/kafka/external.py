@@ -6,11 +6,12 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from harness.clusters.external.cluster import Examined, ExternalSystem, Found, clocks, named_nodes
+from harness.clusters.external.cluster import ExternalSystem, Found, clocks, named_nodes
 from harness.clusters.external.made import Made
 from harness.connections.file import Connection
 from harness.connections.security import Access
 from harness.errors import BrokerstormError
+from harness.need import Need
 from harness.protocols.cluster import Node, TopicSettings
 from harness.systems.kafka import KEEPS
 from harness.systems.kafka import SYSTEM as KAFKA
@@ -43,7 +44,7 @@ class _Kafka(ExternalSystem):
 
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: ExternalKafkaAdmin
-    ) -> Iterator[Examined]:
+    ) -> Iterator[Need]:
         topics = connection.file.topics
         address = KAFKA.address(_PROBED, secrets.randbits(32), topics.prefix)
         copies = topics.replication or min(_REPLICAS, len(nodes))
@@ -53,33 +54,29 @@ class _Kafka(ExternalSystem):
             admin.create_topics([TopicSettings(_PROBED, len(nodes), copies, stamped)])
             admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)
         except BrokerstormError as error:
-            yield Examined(
-                "topics", False, str(error), error.hint or f"topics {topics.prefix}-* must be allowed"
-            )
+            yield Need("topics", False, str(error), error.hint or f"topics {topics.prefix}-* must be allowed")
             return
-        yield Examined("topics", True, f"{address} was made; {len(nodes)} partitions were written to")
-        yield Examined("replication", True, f"{copies} replicas of each, all in sync")
+        yield Need("topics", True, f"{address} was made; {len(nodes)} partitions were written to")
+        yield Need("replication", True, f"{copies} replicas of each, all in sync")
         questions = _questions(connection)
         leaders = admin.leaders(_PROBED)
         stamped_s = questions.clocks(address, len(nodes))
         yield clocks({str(leaders.get(at)): found for at, found in sorted(stamped_s.items())})
         held = ", ".join(f"{key}={value}" for key, value in KEEPS.items())
-        yield Examined("retention", True, f"topics of runs keep everything, as the brokers say: {held}")
+        yield Need("retention", True, f"topics of runs keep everything, as the brokers say: {held}")
         yield _quotas(connection, nodes)
 
 
-def _quotas(connection: Connection, nodes: Sequence[Node]) -> Examined:
+def _quotas(connection: Connection, nodes: Sequence[Node]) -> Need:
     ask = KafkaFailover(nodes, lambda _node: True, connection.admin)
     try:
         found = ask(lambda broker: broker.quotas())
     except BrokerstormError as error:
-        return Examined("quotas", False, f"not told: {error}", "ask who runs it", needed=False)
+        return Need("quotas", False, f"not told: {error}", "ask who runs it", needed=False)
     finally:
         ask.close()
     text = "; ".join(found) or "none"
-    return Examined(
-        "quotas", not found, text, "a throttled client keeps no rate: leave them out", needed=False
-    )
+    return Need("quotas", not found, text, "a throttled client keeps no rate: leave them out", needed=False)
 
 
 def _questions(connection: Connection) -> KafkaQuestions:

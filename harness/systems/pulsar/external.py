@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from harness.clusters.external.cluster import Examined, ExternalSystem, Found, clocks, named_nodes
+from harness.clusters.external.cluster import ExternalSystem, Found, clocks, named_nodes
 from harness.clusters.external.made import Made
 from harness.clusters.layout.compose import release_key
 from harness.connections.file import Connection
 from harness.connections.security import Access
 from harness.errors import BrokerstormError, UsageError
+from harness.need import Need
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.pulsar import SYSTEM as PULSAR
 from harness.systems.pulsar.external_admin import KEEPS, ExternalPulsarAdmin, TransferringExternalPulsarAdmin
@@ -69,7 +70,7 @@ class _Pulsar(ExternalSystem):
 
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: ExternalPulsarAdmin
-    ) -> Iterator[Examined]:
+    ) -> Iterator[Need]:
         prefix = connection.file.topics.prefix
         namespace = PULSAR.namespace(secrets.randbits(32), prefix)
         settings = _questions(connection).settings()
@@ -82,32 +83,32 @@ class _Pulsar(ExternalSystem):
             remedy = (
                 "who administrates must be allowed to make that namespace, clients to write and read in it"
             )
-            yield Examined("topics", False, str(error), remedy)
+            yield Need("topics", False, str(error), remedy)
             return
         owners = sorted({owner for owner in admin.bundle_owners().values() if owner})
         text = f"{namespace} was made; every bundle of it was written to, on {', '.join(owners)}"
-        yield Examined("topics", True, text)
+        yield Need("topics", True, text)
         yield _replication(copies, _questions(connection).bookies())
         yield clocks({node.name: admin.clock(node.name) for node in nodes})
         held = ", ".join(sorted(key for key in KEEPS if not key.startswith("auto")))
-        yield Examined("retention", True, f"a run's namespace drops nothing, as its policies say: {held}")
+        yield Need("retention", True, f"a run's namespace drops nothing, as its policies say: {held}")
         yield from _set(settings)
 
 
-def _replication(copies: int, bookies: Sequence[str]) -> Examined:
+def _replication(copies: int, bookies: Sequence[str]) -> Need:
     text = f"each message is kept by {copies} of {len(bookies)} bookies"
-    return Examined("replication", len(bookies) >= copies, text, "set topics.replication to fewer")
+    return Need("replication", len(bookies) >= copies, text, "set topics.replication to fewer")
 
 
-def _set(settings: Mapping[str, str]) -> Iterator[Examined]:
+def _set(settings: Mapping[str, str]) -> Iterator[Need]:
     """Settings of the brokers that a run would be blamed for."""
     limits = [f"{settings[key]} {of}" for key, of in _LIMITS.items() if float(settings.get(key) or 0) > 0]
     text = "; ".join(limits) or "none"
-    yield Examined("quotas", not limits, text, "a client that is held back keeps no rate", needed=False)
+    yield Need("quotas", not limits, text, "a client that is held back keeps no rate", needed=False)
     movers = [key for key in _MOVERS if settings.get(key) == "true"]
     text = f"moves bundles by itself: {', '.join(movers)}" if movers else "moves no bundle by itself"
     remedy = "topics that it moves are away for a moment, which no fault of the run did"
-    yield Examined("load balancer", not movers, text, remedy, needed=False)
+    yield Need("load balancer", not movers, text, remedy, needed=False)
 
 
 def _refuse_mixed(connection: Connection) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.admin.wall_clock import WallClock
 from harness.contracts.rows import Leadership
+from harness.wall_clock import WallClock
 
 Seen = Sequence[tuple[int, int, str | None]]
 
@@ -24,8 +24,8 @@ def ledgers_of(stream: str, info: Mapping[str, Any], seen: Seen) -> Iterator[Lea
         seen: (since when, how late at most, owner), as `harness.protocols.cluster.SeenLeaders`.
     """
     rows = sorted(info.get("ledgers") or (), key=lambda row: int(row["ledgerId"]))
-    clock = WallClock()
-    closed = [clock.monotonic_ns(int(row.get("timestamp") or 0)) for row in rows]
+    clock = WallClock.now()
+    closed = [clock.t_ns_of_ms(int(row.get("timestamp") or 0)) for row in rows]
     for i, row in enumerate(rows):
         is_open = i == len(rows) - 1
         begin, end = (closed[i - 1] if i else 0), (0 if is_open else closed[i])

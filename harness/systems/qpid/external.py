@@ -9,11 +9,12 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from harness.admin.http_clock import clock_apart
-from harness.clusters.external.cluster import Examined, ExternalSystem, Found, clocks, named_nodes
+from harness.clusters.external.cluster import ExternalSystem, Found, clocks, named_nodes
 from harness.clusters.external.made import Made
 from harness.connections.file import Connection
 from harness.connections.security import Access
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.need import Need
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.qpid import SYSTEM as QPID
 from harness.systems.qpid.admin import KEEPS, MASTER
@@ -112,7 +113,7 @@ class _Qpid(ExternalSystem):
 
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: ExternalQpidAdmin
-    ) -> Iterator[Examined]:
+    ) -> Iterator[Need]:
         prefix = connection.file.topics.prefix
         address = QPID.address(_PROBED, secrets.randbits(32), prefix)
         admin.name_topics({_PROBED: address}, ())
@@ -120,11 +121,11 @@ class _Qpid(ExternalSystem):
             admin.create_topics([TopicSettings(_PROBED, 1, 1)])
             admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)
         except BrokerstormError as error:
-            yield Examined("queues", False, str(error), error.hint or f"queues {prefix}-* must be allowed")
+            yield Need("queues", False, str(error), error.hint or f"queues {prefix}-* must be allowed")
             return
-        yield Examined("queues", True, f"{address}-0 was made; a message was committed and taken")
+        yield Need("queues", True, f"{address}-0 was made; a message was committed and taken")
         held = ", ".join(f"{key}={allowed[0]}" for key, allowed in KEEPS.items())
-        yield Examined("retention", True, f"queues of runs keep everything, as the broker says: {held}")
+        yield Need("retention", True, f"queues of runs keep everything, as the broker says: {held}")
         site = _site(connection)
         rest = site.rest(connection)
         try:
@@ -145,9 +146,9 @@ def _dates(rest: Rest, at: str) -> Any:
     return lambda: rest.date(at)
 
 
-def _store(settings: Mapping[str, Any]) -> Examined:
+def _store(settings: Mapping[str, Any]) -> Need:
     kind, commits = settings["type"], settings.get("durability")
-    return Examined(
+    return Need(
         "durability",
         kind not in _FORGETS,
         f"its store is {kind}" + (f", commits {commits}" if commits else ""),
@@ -156,17 +157,17 @@ def _store(settings: Mapping[str, Any]) -> Examined:
     )
 
 
-def _group(others: Sequence[Mapping[str, Any]], hosts: Mapping[str, _Host]) -> Examined:
+def _group(others: Sequence[Mapping[str, Any]], hosts: Mapping[str, _Host]) -> Need:
     """Who is the master, and whether clients are told of every node that may become it."""
     roles = ", ".join(f"{host.node} {host.role}" for host in hosts.values())
     untold = sorted({str(row["name"]) for row in others} - {host.node for host in hosts.values()})
     if untold:
         text = f"{roles}; {untold[0]} is of the group, too"
-        return Examined("group", False, text, "name all in bootstrap and admin_url")
-    return Examined("group", True, roles)
+        return Need("group", False, text, "name all in bootstrap and admin_url")
+    return Need("group", True, roles)
 
 
-def _limits(rest: Rest, at: str, where: str, host: Mapping[str, Any]) -> Examined:
+def _limits(rest: Rest, at: str, where: str, host: Mapping[str, Any]) -> Need:
     """What ends connections and transactions, or stops producers."""
     try:
         ports = rest.get(at, "port?depth=0") or []
@@ -176,7 +177,7 @@ def _limits(rest: Rest, at: str, where: str, host: Mapping[str, Any]) -> Examine
             for row in rest.get(at, kind) or []
         ]
     except BrokerstormError as error:
-        return Examined("limits", False, f"not told: {error}", "ask who runs it", needed=False)
+        return Need("limits", False, f"not told: {error}", "ask who runs it", needed=False)
     found = [f"{key}={host[key]}" for key in _STOPS if host.get(key)]
     found += [
         f"port {port['name']}: maxOpenConnections={port['maxOpenConnections']}"
@@ -184,7 +185,7 @@ def _limits(rest: Rest, at: str, where: str, host: Mapping[str, Any]) -> Examine
         if port.get("maxOpenConnections", -1) >= 0
     ]
     found += [f"connection limits {name}" for name in providers]
-    return Examined(
+    return Need(
         "limits",
         not found,
         "; ".join(found) or "none",

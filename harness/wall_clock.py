@@ -1,4 +1,4 @@
-"""Turns the wall clock of logs into the clock of the capture (CLOCK_MONOTONIC) and back.
+"""Turns the wall clock of logs and brokers into the clock of the capture (CLOCK_MONOTONIC) and back.
 
 Every row of metrics.jsonl has both clocks, as the start of load has in the manifest: a wall clock that was
 set while the run went on is followed.
@@ -6,6 +6,7 @@ set while the run went on is followed.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -17,16 +18,19 @@ from harness.rundir import RunDir, reading
 #: Reading two clocks one after the other takes less; further apart, and one of them was set.
 _SAME_NS = 5_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOOKS = 5
 
 
 class WallClock:
-    """Both clocks of one run.
+    """Both clocks of one run, or of this machine.
 
     Args:
         readings: (CLOCK_MONOTONIC, wall clock since 1970) in ns; at least one.
+        epoch_ns: the start of load.
     """
 
-    def __init__(self, readings: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, readings: Iterable[tuple[int, int]], epoch_ns: int = 0) -> None:
+        self.epoch_ns = epoch_ns
         self._begins: list[int] = []
         self._ahead: list[int] = []
         for t_ns, wall_ns in sorted(readings):
@@ -49,10 +53,19 @@ class WallClock:
             wall_ns = (started - _EPOCH) // timedelta(microseconds=1) * 1000
             rows = read_rows(run.metrics, MetricRow)
             both = [(row.t_ns, row.wall_ns) for row in rows if row.wall_ns is not None]
-            return cls([(manifest.epoch_ns, wall_ns), *both])
+            return cls([(manifest.epoch_ns, wall_ns), *both], manifest.epoch_ns)
+
+    @classmethod
+    def now(cls) -> WallClock:
+        """Measured once. Exact as long as nobody sets the wall clock: brokers and harness share a machine."""
+        return cls([min(map(_look, range(_LOOKS)))[1:]])
 
     def wall_ns(self, t_ns: int) -> int:
         return t_ns + self._ahead[max(bisect_right(self._begins, t_ns) - 1, 0)]
+
+    def t_ns_of_ms(self, wall_ms: int) -> int:
+        """`t_ns` of a time in ms; 0, for not known, stays 0."""
+        return self.t_ns(wall_ms * 1_000_000) if wall_ms else 0
 
     def t_ns(self, wall_ns: int) -> int:
         """Of a time that a clock set back passed twice, the later one."""
@@ -60,3 +73,9 @@ class WallClock:
             if wall_ns - ahead >= begin:
                 return wall_ns - ahead
         return wall_ns - self._ahead[0]
+
+
+def _look(_: int) -> tuple[int, int, int]:
+    """How long looking at both clocks took, so how wrong it may be, and a reading of them."""
+    before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+    return after - before, (before + after) // 2, wall

@@ -1,0 +1,17 @@
+"""One thing that a run needs of its machine or of a cluster that others started, as it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """``text`` says what was found, ``remedy`` what to do when not ``ok``; a run goes without what is not
+    ``needed``."""
+
+    name: str
+    ok: bool
+    text: str
+    remedy: str = ""
+    needed: bool = True
