@@ -1,6 +1,6 @@
 # `make` lists the targets. `make run` and `make test` set up what they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test check bench docs clean
+.PHONY: help setup run lint test check bench docs dist clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -44,6 +44,7 @@ lint: setup
 	done
 	@if command -v gofmt >/dev/null; then \
 	  unformatted=$$(gofmt -l workers harness); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
+	  go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; \
 	fi
 
 check: lint ## format, lint, types and the quick tests, no broker among them; before every commit
@@ -57,6 +58,17 @@ bench: setup ## what capture, clients, sealing and judging cost (an hour); docs/
 
 docs: setup ## the reference pages that are made from the code
 	$(BIN)/python docs/generate.py
+
+# Built twice, from the time of the commit: whoever builds it again gets the same bytes.
+dist: setup ## wheel and source archive in dist/, checked
+	rm -rf dist build/again
+	@set -e; export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); \
+	for folder in dist build/again; do $(BIN)/python -m hatchling build -d $$folder; done
+	@for file in dist/*; do cmp $$file build/again/$${file##*/} || exit 1; done
+	@test -x build/tools/bin/twine || { $(PYTHON) -m venv build/tools; \
+	  build/tools/bin/python -m pip install --quiet twine==7.0.0 check-wheel-contents==0.6.3; }
+	build/tools/bin/twine check --strict dist/*
+	build/tools/bin/check-wheel-contents dist/*.whl
 
 clean: ## what was built; runs and downloads stay
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse

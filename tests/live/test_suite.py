@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,6 @@ def test_a_night_that_is_killed_goes_on(tmp_path: Path) -> None:
     assert done.returncode == document["exit_code"]
     (cell,) = document["cells"]
     assert [each["verdict"] for each in cell["rounds"]] == ["pass", "pass"]
-    with sqlite3.connect(runs / "history.sqlite") as file:
+    with closing(sqlite3.connect(runs / "history.sqlite")) as file:
         assert file.execute("SELECT count(*), count(DISTINCT seed) FROM rounds").fetchone() == (2, 2)
     assert len(list(runs.glob("*/*-cut-1"))) == 1  # what was captured until then

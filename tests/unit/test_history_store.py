@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,10 +73,9 @@ def test_a_round_comes_back_as_it_was_added_and_only_once(file: Path) -> None:
 def test_unknown_is_null(file: Path) -> None:
     with History.open(file) as history:
         history.add(a_round(seed=None, duration_s=None, verdict=None, latency_ms={}))
-    row = sqlite3.connect(file).execute(
-        "SELECT seed, duration_s, verdict, json_extract(latency_ms, '$.p99') FROM rounds"
-    )
-    assert row.fetchall() == [(None, None, None, None)]
+    question = "SELECT seed, duration_s, verdict, json_extract(latency_ms, '$.p99') FROM rounds"
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute(question).fetchall() == [(None, None, None, None)]
 
 
 def test_what_a_suite_asks(file: Path) -> None:

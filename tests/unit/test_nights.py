@@ -11,7 +11,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -217,7 +217,7 @@ def test_kill_9_at_any_moment_loses_no_turn_and_runs_none_twice(tmp_path: Path) 
     turns = night_dir.load().turns
     assert kills == 10
     assert sorted(folders) == sorted(turn.folder for turn in turns)  # each was judged once, in its own folder
-    with sqlite3.connect(night_dir.root / "history.sqlite") as file:
+    with closing(sqlite3.connect(night_dir.root / "history.sqlite")) as file:
         rows = [cell for (cell,) in file.execute("SELECT cell FROM rounds")]
     assert sorted(rows) == sorted(turn.cell for turn in turns)
 

@@ -195,7 +195,10 @@ def test_a_pipe_gets_plain_lines(mode: Any, form: type) -> None:
 
 
 @pytest.mark.long
-def test_live_on_a_terminal_takes_events_from_threads_and_leaves_it_clean() -> None:
+def test_live_on_a_terminal_takes_events_from_threads_and_leaves_it_clean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # not that of whoever runs the tests
     parent, child = pty.openpty()
     heard: list[bytes] = []
     reader = threading.Thread(target=_drain, args=(parent, heard), daemon=True)
