@@ -50,7 +50,7 @@ class FaultNear:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SequenceStep:
     """One element of the sequence around a witness, in log (or delivery) order.
 
     ``mark``: "" as expected, ``!`` the witness itself, ``+`` a repeat, ``-`` missing (no position).
@@ -102,7 +102,7 @@ class Witness:
     error: str
     acked_position: str
     t_s: float  # since start of load
-    around: tuple[Step, ...] = ()
+    around: tuple[SequenceStep, ...] = ()
     near: FaultNear | None = None
     symptoms: tuple[str, ...] = ()
     cause: str = ""  # the sentence of its `Cause`

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import psutil
 
-from bench.process_tree import Meter, Usage, measure
+from bench.process_tree import TreeMeter, TreeUsage, measure
 from harness.rundir import read_json, write_json
 from tests.planted.large import plant
 from tests.planted.planters import ALL_KINDS
@@ -45,13 +45,13 @@ Counts = Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    usage: Usage
+class Judging:
+    usage: TreeUsage
     counts: Counts
     detail: str = ""
 
 
-def warm(run: Path, threads: int) -> Answer:
+def warm(run: Path, threads: int) -> Judging:
     """From the end of sealing to the result, with the session open."""
     argv = [sys.executable, "-m", "bench.warm_judge", str(run), str(threads)]
     with subprocess.Popen(
@@ -61,7 +61,7 @@ def warm(run: Path, threads: int) -> Answer:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             raise SystemExit("the judging process did not start; its error is above")
-        meter = Meter(process.pid)
+        meter = TreeMeter(process.pid)
         meter.start()
         process.stdin.write("go\n")
         process.stdin.flush()
@@ -69,19 +69,19 @@ def warm(run: Path, threads: int) -> Answer:
         usage = meter.stop()
         process.stdin.close()
     detail = f"judge() alone {answer['wall_s']:.1f} s"
-    return Answer(usage, _counts_of(answer["result"]), detail)
+    return Judging(usage, _counts_of(answer["result"]), detail)
 
 
-def cold(run: Path, threads: int) -> Answer:
+def cold(run: Path, threads: int) -> Judging:
     """``brokerstorm analyze`` as a user starts it."""
     argv = [sys.executable, "cli.py", "--json", "analyze", str(run), "--master", f"local[{threads}]"]
     usage, done = measure(argv, ROOT)
     if done.returncode not in (0, 1, 3):
         raise SystemExit(f"analyze ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return Answer(usage, _counts_of(json.loads(done.stdout)))
+    return Judging(usage, _counts_of(json.loads(done.stdout)))
 
 
-def duckdb(run: Path, threads: int, *form: str) -> Answer:
+def duckdb(run: Path, threads: int, *form: str) -> Judging:
     """The SQL; wall time is DuckDB's own, without Python's start."""
     argv = [sys.executable, "-m", "bench.duckdb_questions", str(run), "--threads", str(threads), *form]
     usage, done = measure(argv, ROOT)
@@ -92,7 +92,7 @@ def duckdb(run: Path, threads: int, *form: str) -> Answer:
     for cls, _, number in answer["counts"]:
         counts[cls] += number
     seconds = ", ".join(f"{name} {s:.1f}" for name, s in answer["seconds"].items())
-    return Answer(Usage(answer["wall_s"], usage.cpu_s, usage.peak_bytes), counts, seconds)
+    return Judging(TreeUsage(answer["wall_s"], usage.cpu_s, usage.peak_bytes), counts, seconds)
 
 
 def _counts_of(document: Mapping[str, Any]) -> Counts:
@@ -102,7 +102,7 @@ def _counts_of(document: Mapping[str, Any]) -> Counts:
     return counts
 
 
-CONTENDERS: Final[Mapping[str, Callable[[Path, int], Answer]]] = {
+CONTENDERS: Final[Mapping[str, Callable[[Path, int], Judging]]] = {
     "warm": warm,
     "cold": cold,
     "duckdb": duckdb,
@@ -110,7 +110,7 @@ CONTENDERS: Final[Mapping[str, Callable[[Path, int], Answer]]] = {
 }
 
 
-def wrong_counts(answer: Answer, planted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+def wrong_counts(answer: Judging, planted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Classes whose count differs: (found, planted)."""
     classes = set(planted) | set(answer.counts)
     return {
@@ -141,10 +141,10 @@ def planted(options: argparse.Namespace, messages: int, folder: Path) -> dict[st
     return truth.counts()
 
 
-def bench(options: argparse.Namespace, folder: Path) -> dict[str, list[Answer]]:
+def bench(options: argparse.Namespace, folder: Path) -> dict[str, list[Judging]]:
     """All rounds on a planted run, a printed line each."""
     print(f"{platform.platform()}, {psutil.cpu_count()} cores, {options.threads} threads\n")
-    answers: dict[str, list[Answer]] = {name: [] for name in options.only}
+    answers: dict[str, list[Judging]] = {name: [] for name in options.only}
     for round_number in range(options.rounds):
         for name, given in answers.items():
             answer = CONTENDERS[name](folder, options.threads)
@@ -164,11 +164,11 @@ def _anomalies(options: argparse.Namespace) -> dict[str, int]:
     return dict.fromkeys(sorted(kinds, key=ALL_KINDS.index), options.each)
 
 
-def _wall_s(given: list[Answer]) -> float:
+def _wall_s(given: list[Judging]) -> float:
     return statistics.median(answer.usage.wall_s for answer in given)
 
 
-def summary(answers: Mapping[str, list[Answer]], truth: Mapping[str, int]) -> bool:
+def summary(answers: Mapping[str, list[Judging]], truth: Mapping[str, int]) -> bool:
     """A line a contender; whether counts are right and targets met."""
     references = [name for name in answers if name.startswith("duckdb")]
     reference = min(references, key=lambda name: _wall_s(answers[name]), default="")
@@ -198,7 +198,7 @@ def _word(met: bool) -> str:
     return "met" if met else "MISSED"
 
 
-def growth(sizes: Mapping[int, Mapping[str, list[Answer]]]) -> bool:
+def growth(sizes: Mapping[int, Mapping[str, list[Judging]]]) -> bool:
     """Seconds a million messages at each size; whether the largest is within 20 % of the smallest."""
     met = True
     for name in next(iter(sizes.values())):
@@ -232,7 +232,7 @@ def main() -> None:
         answers = bench(options, options.planted)
         sys.exit(0 if summary(answers, read_json(options.planted / TRUTH)) else 1)
     folder = Path(tempfile.mkdtemp(prefix="brokerstorm-bench-", dir=options.folder))
-    sizes: dict[int, dict[str, list[Answer]]] = {}
+    sizes: dict[int, dict[str, list[Judging]]] = {}
     met = True
     try:
         for messages in options.messages:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.arms import cluster_of
-from harness.contract.rig import Place, Rig
+from harness.contract.rig import CheckPlace, Rig
 from harness.workers import load_worker
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -35,7 +35,7 @@ def measure(client: str, rate: float, seconds: float) -> Iterator[tuple[str, int
     with cluster_of("kafka") as (cluster, root):
         for codec in CODECS:
             for share in SHARES:
-                rig = Rig(Place(cluster, root / f"{codec}-{share}"), worker)
+                rig = Rig(CheckPlace(cluster, root / f"{codec}-{share}"), worker)
                 topic = rig.topic()
                 empty = stored_bytes(cluster, topic)  # a probe in each partition
                 asked = {} if share is None else {"payload_compressible": share}

@@ -25,7 +25,7 @@ _MESSAGES: Final = 400
 _OWN: Final = "pulsar.dedup"
 
 
-class Rest:
+class PlainRest:
     """The administration of a cluster, plain text."""
 
     def __init__(self, admin_url: str) -> None:
@@ -41,7 +41,7 @@ class Rest:
 
 def fill(bootstrap: str, admin_url: str) -> None:
     """Make the namespaces of others, with messages, and a subscription that read some of them."""
-    rest, client = Rest(admin_url), _client(bootstrap)
+    rest, client = PlainRest(admin_url), _client(bootstrap)
     try:
         for namespace, policies in OTHERS.items():
             rest.ask(f"/namespaces/{namespace}", "PUT", {"bundles": {"numBundles": 4}, **policies})
@@ -72,7 +72,7 @@ def fingerprint(bootstrap: str, admin_url: str) -> dict[str, Any]:
 
     Ledgers tell that a topic was not unloaded, either: with each load it begins another one.
     """
-    rest = Rest(admin_url)
+    rest = PlainRest(admin_url)
     namespaces = sorted(n for tenant in rest.ask("/tenants") for n in rest.ask(f"/namespaces/{tenant}"))
     topics = sorted(topic for name in namespaces for topic in rest.ask(f"/persistent/{name}"))
     kept = {topic: _kept(rest, topic) for topic in topics}
@@ -88,7 +88,7 @@ def fingerprint(bootstrap: str, admin_url: str) -> dict[str, Any]:
     }
 
 
-def _kept(rest: Rest, topic: str) -> dict[str, Any]:
+def _kept(rest: PlainRest, topic: str) -> dict[str, Any]:
     found = rest.ask(f"/{topic.replace('://', '/')}/internalStats")
     return {
         "entries": found["numberOfEntries"],
@@ -116,7 +116,7 @@ def _messages(client: pulsar.Client, topic: str, entries: int) -> str:
 
 def connection(folder: Path, bootstrap: str, admin_url: str) -> Path:
     """A connection file of the cluster."""
-    rest = Rest(admin_url)
+    rest = PlainRest(admin_url)
     (name,) = rest.ask("/clusters")
     at = rest.ask(f"/clusters/{name}")["serviceUrl"].partition("://")[2]
     path = folder / "staging.yaml"

@@ -31,7 +31,7 @@ _CLIENTS: Final = ("consumer-1", "producer-1-0badcafe")
 _open: list[pika.BlockingConnection] = []
 
 
-class Rest:
+class PlainManagement:
     """The management of the broker that serves, plain text."""
 
     def __init__(self, bootstrap: str, admin_url: str) -> None:
@@ -60,7 +60,7 @@ class Rest:
 
 def fill(bootstrap: str, admin_url: str) -> None:
     """Make the queues of others, with messages, an exchange that feeds them, and clients that stay."""
-    rest = Rest(bootstrap, admin_url)
+    rest = PlainManagement(bootstrap, admin_url)
     rest.ask(f"exchange/{rest.place}", "POST", {"name": EXCHANGE, "type": "topic", "durable": True})
     for name, settings in OTHERS.items():
         rest.ask(f"queue/{rest.place}", "POST", {"name": name, "durable": True, **settings})
@@ -90,7 +90,7 @@ def fingerprint(bootstrap: str, admin_url: str) -> dict[str, Any]:
 
     The harness' queue of a broker that brokerstorm started is nobody's.
     """
-    rest = Rest(bootstrap, admin_url)
+    rest = PlainManagement(bootstrap, admin_url)
     queues = {row["name"]: row for row in rest.of("queue") if row["name"] != f"{PREFIX}.probe"}
     looking = _connected(bootstrap, rest.virtual_host, "looks")
     try:
@@ -136,7 +136,7 @@ def _messages(channel: Any, queue: str) -> str:
 
 def connection(folder: Path, bootstrap: str, admin_url: str) -> Path:
     """A connection file of the cluster."""
-    rest = Rest(bootstrap, admin_url)
+    rest = PlainManagement(bootstrap, admin_url)
     urls = ",".join(f"http://{at}" for at in admin_url.replace("http://", "").split(","))
     path = folder / "staging.yaml"
     path.write_text(

@@ -45,7 +45,7 @@ MISSED_AFTER = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SimulatedCell:
     """What is true of a cell: its hit rate until ``turn`` and from then on, the same of p99 and its drift."""
 
     name: str
@@ -58,21 +58,23 @@ class Cell:
     is_control: bool = False
 
 
-def cells(dice: random.Random, nights: int = NIGHTS) -> list[Cell]:
+def cells(dice: random.Random, nights: int = NIGHTS) -> list[SimulatedCell]:
     """22 stable cells, 2 controls, and the rest with a truth of their own."""
 
     def turn() -> int:
         return dice.randrange(nights // 4, nights - 2 * MISSED_AFTER // 2)
 
-    plain = [Cell(f"stable-{n}", "stable") for n in range(CELLS - CONTROLS - 26)]
-    plain += [Cell(f"control-{n}", "control", is_control=True) for n in range(CONTROLS)]
-    plain += [Cell(f"flaky-{n}", "flaky at 5 %", rates=(0.05, 0.05)) for n in range(10)]
-    plain += [Cell(f"half-{n}", "regression to 50 %", turn(), (0.0, 0.5)) for n in range(4)]
-    plain += [Cell(f"always-{n}", "regression to 100 %", turn(), (0.0, 1.0)) for n in range(2)]
-    plain += [Cell(f"fixed-{n}", "fix of 50 %", turn(), (0.5, 0.0)) for n in range(4)]
-    plain += [Cell(f"slower-{n}", "p99 doubles", turn(), slower=2.0) for n in range(2)]
-    plain += [Cell(f"half-more-{n}", "p99 grows by half", turn(), slower=1.5) for n in range(2)]
-    return plain + [Cell(f"drift-{n}", "p99 drifts 1 % a night", turn(), drift=0.01) for n in range(2)]
+    plain = [SimulatedCell(f"stable-{n}", "stable") for n in range(CELLS - CONTROLS - 26)]
+    plain += [SimulatedCell(f"control-{n}", "control", is_control=True) for n in range(CONTROLS)]
+    plain += [SimulatedCell(f"flaky-{n}", "flaky at 5 %", rates=(0.05, 0.05)) for n in range(10)]
+    plain += [SimulatedCell(f"half-{n}", "regression to 50 %", turn(), (0.0, 0.5)) for n in range(4)]
+    plain += [SimulatedCell(f"always-{n}", "regression to 100 %", turn(), (0.0, 1.0)) for n in range(2)]
+    plain += [SimulatedCell(f"fixed-{n}", "fix of 50 %", turn(), (0.5, 0.0)) for n in range(4)]
+    plain += [SimulatedCell(f"slower-{n}", "p99 doubles", turn(), slower=2.0) for n in range(2)]
+    plain += [SimulatedCell(f"half-more-{n}", "p99 grows by half", turn(), slower=1.5) for n in range(2)]
+    return plain + [
+        SimulatedCell(f"drift-{n}", "p99 drifts 1 % a night", turn(), drift=0.01) for n in range(2)
+    ]
 
 
 def night_of(number: int) -> str:
@@ -82,7 +84,7 @@ def night_of(number: int) -> str:
 @dataclass(frozen=True, slots=True)
 class World:
     """What goes together: share of nights whose rounds share their fate; standard deviation of the machine's
-    speed, which drifts from night to night (AR(1), as ``Cell.wanders``)."""
+    speed, which drifts from night to night (AR(1), as ``SimulatedCell.wanders``)."""
 
     fate: float = 0.0
     machine: float = 0.0
@@ -106,8 +108,8 @@ def simulated(
     nights: int = NIGHTS,
     rounds: int = 3,
     world: World = INDEPENDENT,
-    every: Sequence[Cell] = (),
-) -> tuple[list[Cell], list[Round]]:
+    every: Sequence[SimulatedCell] = (),
+) -> tuple[list[SimulatedCell], list[Round]]:
     """(cells with their truth, every round)."""
     dice = random.Random(seed)
     every = list(every) or cells(dice, nights)
@@ -127,7 +129,13 @@ def simulated(
 
 
 def _round(
-    dice: random.Random, cell: Cell, night: int, number: int, machine: float, odd: float, fate: float | None
+    dice: random.Random,
+    cell: SimulatedCell,
+    night: int,
+    number: int,
+    machine: float,
+    odd: float,
+    fate: float | None,
 ) -> Round:
     has_turned = night >= cell.turn and cell.turn > 0
     luck = dice.random()
@@ -172,7 +180,7 @@ class Score:
     delays: dict[str, list[int]] = field(default_factory=dict)  # nights until told, 1 = the first
     missed: Counter[str] = field(default_factory=Counter)
 
-    def add(self, every: Sequence[Cell], story: Story) -> None:
+    def add(self, every: Sequence[SimulatedCell], story: Story) -> None:
         told: dict[str, list[Change]] = {}
         for change in story.changes:
             told.setdefault(change.cell, []).append(change)
@@ -180,7 +188,7 @@ class Score:
         for cell in every:
             self._add_cell(cell, told.get(cell.name, []), {n: i for i, n in enumerate(story.nights)})
 
-    def _add_cell(self, cell: Cell, told: Sequence[Change], number: dict[str, int]) -> None:
+    def _add_cell(self, cell: SimulatedCell, told: Sequence[Change], number: dict[str, int]) -> None:
         truth = "class" if cell.rates[0] != cell.rates[1] else "p99"
         true: list[int] = []
         for change in told:

@@ -15,7 +15,7 @@ _SAMPLE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TreeUsage:
     """``peak_bytes``: the largest sum of resident memory seen at once (shared pages count for each)."""
 
     wall_s: float
@@ -23,7 +23,7 @@ class Usage:
     peak_bytes: int
 
 
-class Meter:
+class TreeMeter:
     """Watches a process and its descendants from `start` to `stop`; both may be called again."""
 
     def __init__(self, pid: int) -> None:
@@ -44,13 +44,13 @@ class Meter:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def stop(self) -> Usage:
+    def stop(self) -> TreeUsage:
         wall_s = time.perf_counter() - self._began
         self._stop.set()
         self._thread.join()
         self._sample()
         cpu_s = sum(cpu - self._before.get(pid, 0.0) for pid, cpu in self._cpu.items())
-        return Usage(wall_s, cpu_s, self._peak)
+        return TreeUsage(wall_s, cpu_s, self._peak)
 
     def _watch(self) -> None:
         while not self._stop.wait(_SAMPLE_S):
@@ -72,10 +72,10 @@ class Meter:
         self._peak = max(self._peak, total)
 
 
-def measure(argv: Sequence[str], cwd: Path) -> tuple[Usage, subprocess.CompletedProcess[str]]:
+def measure(argv: Sequence[str], cwd: Path) -> tuple[TreeUsage, subprocess.CompletedProcess[str]]:
     """Run a command to its end."""
     process = subprocess.Popen(argv, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    meter = Meter(process.pid)
+    meter = TreeMeter(process.pid)
     meter.start()
     output, errors = process.communicate()
     return meter.stop(), subprocess.CompletedProcess(argv, process.returncode, output, errors)

@@ -16,8 +16,8 @@ from harness.errors import EnvironmentNotReady, Exit, UsageError, did_you_mean
 from harness.rundir import new_run
 
 if TYPE_CHECKING:
-    from harness.contract import Check
-    from harness.contract.running import Result
+    from harness.contract.checks import WorkerCheck
+    from harness.contract.running import CheckResult
     from harness.workers.spec import WorkerSpec
 
 _WORDS = {"ok": "ok     ", "broken": "BROKEN ", "skipped": "skipped"}
@@ -52,7 +52,7 @@ def check_worker(
     if only_list:
         return _list(settings, spec, [SELF_TEST] * asks_self + [check.name for check in checks])
     _require(spec, version, checks, settings.run_dir)
-    results: list[Result] = []
+    results: list[CheckResult] = []
     with closing(settings.progress()) as progress:
         _build(spec, version, offline, progress.download)
     if asks_self:
@@ -82,7 +82,7 @@ def _is_named(name: str, only: tuple[str, ...]) -> bool:
     return not only or any(text.lower() in name for text in only)
 
 
-def _chosen(worker: WorkerSpec, only: tuple[str, ...]) -> list[Check]:
+def _chosen(worker: WorkerSpec, only: tuple[str, ...]) -> list[WorkerCheck]:
     from harness.contract import checks_of
     from harness.contract.running import SELF_TEST
 
@@ -100,7 +100,7 @@ def _list(settings: Settings, worker: WorkerSpec, names: list[str]) -> int:
     return Exit.PASS
 
 
-def _require(worker: WorkerSpec, version: str, checks: list[Check], run_dir: Path) -> None:
+def _require(worker: WorkerSpec, version: str, checks: list[WorkerCheck], run_dir: Path) -> None:
     """Refuse what is missing before anything is built or started."""
     from harness.doctor import machine
     from harness.workers import readiness
@@ -123,9 +123,9 @@ def _build(worker: WorkerSpec, version: str, offline: bool, report: Any) -> None
 
 
 def _on_brokers(
-    settings: Settings, worker: WorkerSpec, version: str, checks: list[Check], offline: bool
-) -> list[Result]:
-    from harness.contract.rig import Place
+    settings: Settings, worker: WorkerSpec, version: str, checks: list[WorkerCheck], offline: bool
+) -> list[CheckResult]:
+    from harness.contract.rig import CheckPlace
     from harness.contract.running import cluster_of, run_checks
 
     root = new_run(settings.run_dir, f"check-{worker.library}")
@@ -141,14 +141,14 @@ def _on_brokers(
                 on_progress=progress.download,
             )
             cluster = stack.enter_context(opened)
-        place = Place(cluster, root.root, version, offline)
+        place = CheckPlace(cluster, root.root, version, offline)
         found = [_told(settings, each) for each in run_checks(checks, place, worker)]
     if all(result.outcome != "broken" for result in found):
         shutil.rmtree(root.root)  # what workers left is only of use where a check found something
     return found
 
 
-def _told(settings: Settings, result: Result) -> Result:
+def _told(settings: Settings, result: CheckResult) -> CheckResult:
     """Show a result, as soon as it is there."""
     if not settings.json:
         line = f"{_WORDS[result.outcome]} {result.seconds:5.1f} s  {result.name}"
@@ -156,7 +156,7 @@ def _told(settings: Settings, result: Result) -> Result:
     return result
 
 
-def _summary(settings: Settings, worker: WorkerSpec, version: str, results: list[Result]) -> int:
+def _summary(settings: Settings, worker: WorkerSpec, version: str, results: list[CheckResult]) -> int:
     counts = {word: sum(result.outcome == word for result in results) for word in _WORDS}
     code = Exit.FAIL if counts["broken"] else Exit.PASS
     document = {

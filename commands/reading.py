@@ -101,9 +101,9 @@ def _analyze_import(settings: Settings, source: str, master: str | None, hits: P
     from analysis.spark.session import WarmSession
     from commands import summaries
     from harness.importing.capture import import_run
-    from harness.importing.source import Source
+    from harness.importing.source import ImportSource
 
-    tables = Source.open(source if "://" in source else str(Path(source).resolve()))
+    tables = ImportSource.open(source if "://" in source else str(Path(source).resolve()))
     with closing(settings.progress()) as progress:
         progress.phase("import", source)
         run = import_run(tables, settings.run_dir)  # before seconds are spent on a session

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
     from experiments.campaign import Campaign, CampaignHooks
     from harness.clusters.external import External
-    from harness.clusters.runtime_choice import Choice
+    from harness.clusters.runtime_choice import RuntimeChoice
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
     from harness.protocols.cluster import Cluster
@@ -188,7 +188,7 @@ def choose_runtime(
     offline: bool,
     tell: Callable[[str], None],
     refuse: Callable[[str], None] = lambda runtime: None,
-) -> Choice:
+) -> RuntimeChoice:
     """The runtime of a cluster (system, version, topology).
 
     Args:
@@ -198,7 +198,7 @@ def choose_runtime(
         refuse: raises for a runtime that cannot do what is to be done; then "auto" means processes.
     """
     from harness.clusters import spec_of
-    from harness.clusters.runtime_choice import AUTO, DOCKER, PROCESS, Choice, choose
+    from harness.clusters.runtime_choice import AUTO, DOCKER, PROCESS, RuntimeChoice, choose
 
     choice = choose(wanted, spec_of(*cluster), needs=needs, offline=offline)
     if wanted != AUTO:
@@ -207,7 +207,7 @@ def choose_runtime(
         try:
             refuse(DOCKER)
         except BrokerstormError as error:
-            choice = Choice(PROCESS, str(error))
+            choice = RuntimeChoice(PROCESS, str(error))
     tell(f"runtime {choice}")
     return choice
 
@@ -244,7 +244,7 @@ class ClusterOpener:
         self._offline = offline
         self._secure = secure
         self._progress = progress
-        self._choices: dict[tuple[str, str, str], Choice] = {}
+        self._choices: dict[tuple[str, str, str], RuntimeChoice] = {}
 
     def open(self, plan: Plan, root: RunDir) -> Cluster:
         """A cluster for a plan that is not up yet.
@@ -271,7 +271,7 @@ class ClusterOpener:
         cluster.facts = {**cluster.facts, "runtime": str(choice)}
         return cluster
 
-    def _choice(self, plan: Plan) -> Choice:
+    def _choice(self, plan: Plan) -> RuntimeChoice:
         """Made once for each cluster, for all plans that it serves."""
         cluster = cluster_of(plan)
         if cluster not in self._choices:

@@ -91,7 +91,7 @@ class RunDir:
     @property
     def leaderships(self) -> Path:
         """Who led which stream; missing where nobody could say."""
-        return self.sealed / self.told_leaderships.name
+        return self.sealed / self.raw_leaderships.name
 
     @property
     def seal_report(self) -> Path:
@@ -117,7 +117,7 @@ class RunDir:
         return self.root / "events.jsonl"
 
     @property
-    def told_leaderships(self) -> Path:
+    def raw_leaderships(self) -> Path:
         """The same as the brokers told it, before it was sealed."""
         return self.root / "leaderships.jsonl"
 

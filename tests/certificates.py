@@ -37,16 +37,16 @@ def written(issued: Issued, folder: Path, name: str = "node") -> tuple[Path, Pat
 
 
 @contextmanager
-def tls_door(certificate: Path, key: Path) -> Iterator[int]:
+def tls_server(certificate: Path, key: Path) -> Iterator[int]:
     """A port of `HOST` behind which nobody answers once the handshake is over: what a client meets first."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    door = socket.create_server((HOST, 0))
+    listener = socket.create_server((HOST, 0))
 
     def serve() -> None:
         with suppress(OSError):
             while True:
-                link, _ = door.accept()
+                link, _ = listener.accept()
                 with link, suppress(OSError):
                     link.settimeout(10)
                     with context.wrap_socket(link, server_side=True) as shaken:
@@ -55,15 +55,15 @@ def tls_door(certificate: Path, key: Path) -> Iterator[int]:
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        yield door.getsockname()[1]
+        yield listener.getsockname()[1]
     finally:
-        door.shutdown(socket.SHUT_RDWR)
-        door.close()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
         thread.join(15)
 
 
 @contextmanager
-def token_door(token: str) -> Iterator[tuple[str, list[str]]]:
+def token_server(token: str) -> Iterator[tuple[str, list[str]]]:
     """URL of a token endpoint of OAuth2 that gives everybody the same token, and what it was asked."""
     asked: list[str] = []
 

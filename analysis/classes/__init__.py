@@ -21,7 +21,7 @@ from analysis.classes.entry import (
     INFORMATION,
     PRECONDITIONS,
     AnomalyClass,
-    Split,
+    SubKind,
 )
 from analysis.classes.integrity import INTEGRITY
 from analysis.classes.liveness import LIVENESS
@@ -39,7 +39,7 @@ __all__ = [
     "INFORMATION",
     "PRECONDITIONS",
     "AnomalyClass",
-    "Split",
+    "SubKind",
     "anomaly_class",
     "status_of",
     "why_evidence",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from analysis.classes.entry import ALWAYS, AnomalyClass, Split
+from analysis.classes.entry import ALWAYS, AnomalyClass, SubKind
 from analysis.findings import Status
 
 DELIVERY: Final = (
@@ -42,8 +42,8 @@ DELIVERY: Final = (
             "in faults.jsonl whether it may have cost a broker acknowledgements (confirmed_acks)."
         ),
         splits={
-            "confirmed": Split("the broker had confirmed the acknowledgement"),
-            "after a crash": Split(
+            "confirmed": SubKind("the broker had confirmed the acknowledgement"),
+            "after a crash": SubKind(
                 "a broker that dies or is replaced forgets acknowledgements that it had not yet written",
                 Status.PERMITTED,
             ),
@@ -66,8 +66,8 @@ DELIVERY: Final = (
             "one consumer, the timeout of any message rewinds all that are not acknowledged."
         ),
         splits={
-            "acknowledged in time": Split("acknowledged within the timeout, and given again"),
-            "before the timeout": Split("given again while the application still had time"),
+            "acknowledged in time": SubKind("acknowledged within the timeout, and given again"),
+            "before the timeout": SubKind("given again while the application still had time"),
         },
     ),
     AnomalyClass(
@@ -100,8 +100,8 @@ DELIVERY: Final = (
             "or when its consumer has gone."
         ),
         splits={
-            "held elsewhere": Split("given while another consumer held an earlier message of the key"),
-            "overtaken": Split("first given after a later message of the key"),
+            "held elsewhere": SubKind("given while another consumer held an earlier message of the key"),
+            "overtaken": SubKind("first given after a later message of the key"),
         },
     ),
     AnomalyClass(
@@ -137,18 +137,18 @@ DELIVERY: Final = (
             "redelivery count that the client shows stands beside it."
         ),
         splits={
-            "same assignment": Split("twice within one assignment, without a seek"),
-            "after rebalance": Split("not committed when the partition changed hands", Status.PERMITTED),
-            "after seek": Split("the application asked for it", Status.PERMITTED),
-            "not acknowledged": Split(
+            "same assignment": SubKind("twice within one assignment, without a seek"),
+            "after rebalance": SubKind("not committed when the partition changed hands", Status.PERMITTED),
+            "after seek": SubKind("the application asked for it", Status.PERMITTED),
+            "not acknowledged": SubKind(
                 "no acknowledgement of it had been confirmed when it was sent again", Status.PERMITTED
             ),
-            "no receipt": Split(
+            "no receipt": SubKind(
                 "acknowledged, but this client does not wait for the broker's receipt", Status.PERMITTED
             ),
-            "after ack timeout": Split("it was not acknowledged within the timeout", Status.PERMITTED),
-            "after nack": Split("the application gave it back", Status.PERMITTED),
-            "after rollback": Split("its transaction or session was rolled back", Status.PERMITTED),
+            "after ack timeout": SubKind("it was not acknowledged within the timeout", Status.PERMITTED),
+            "after nack": SubKind("the application gave it back", Status.PERMITTED),
+            "after rollback": SubKind("its transaction or session was rolled back", Status.PERMITTED),
         },
     ),
 )

@@ -56,7 +56,7 @@ ASKS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SubKind:
     """A sub-kind of a class. ``status`` overrides what the promise would say."""
 
     text: str
@@ -88,7 +88,7 @@ class AnomalyClass:
     explanation: str
     unit: str = "messages"
     asks: tuple[str, ...] = ()
-    splits: Mapping[str, Split] = field(default_factory=dict)
+    splits: Mapping[str, SubKind] = field(default_factory=dict)
     rests_on: tuple[str, ...] = ()
     split_by: str = ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from analysis.classes.entry import ALWAYS, CAPTURE, AnomalyClass, Split
+from analysis.classes.entry import ALWAYS, CAPTURE, AnomalyClass, SubKind
 
 INTEGRITY: Final = (
     AnomalyClass(
@@ -21,8 +21,8 @@ INTEGRITY: Final = (
             "message is then not counted as lost as well."
         ),
         splits={
-            "in the log": Split("the reader of the log found it"),
-            "in delivery": Split("the log holds it intact, the consumer was given something else"),
+            "in the log": SubKind("the reader of the log found it"),
+            "in delivery": SubKind("the log holds it intact, the consumer was given something else"),
         },
     ),
     AnomalyClass(
@@ -38,8 +38,8 @@ INTEGRITY: Final = (
             "broker and makes the verdict unknown."
         ),
         splits={
-            "stored": Split("the log holds it"),
-            "not stored": Split("neither the journal nor the log knows it"),
+            "stored": SubKind("the log holds it"),
+            "not stored": SubKind("neither the journal nor the log knows it"),
         },
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from analysis.classes.entry import ALWAYS, AnomalyClass, Split
+from analysis.classes.entry import ALWAYS, AnomalyClass, SubKind
 from analysis.findings import Status
 
 LIVENESS: Final = (
@@ -27,9 +27,9 @@ LIVENESS: Final = (
         ),
         unit="clients",
         splits={
-            "gave up": Split("an error that the client calls fatal"),
-            "fenced": Split("another client with its name took its place, it says"),
-            "as configured": Split("its settings ask it to give up", Status.PERMITTED),
+            "gave up": SubKind("an error that the client calls fatal"),
+            "fenced": SubKind("another client with its name took its place, it says"),
+            "as configured": SubKind("its settings ask it to give up", Status.PERMITTED),
         },
     ),
     AnomalyClass(
@@ -48,9 +48,9 @@ LIVENESS: Final = (
             "messages remain in its queue."
         ),
         splits={
-            "never completed": Split("open when the producer ended"),
-            "completed late": Split("an outcome came, but after the deadline", Status.INFO),
-            "no delivery after a rollback": Split(
+            "never completed": SubKind("open when the producer ended"),
+            "completed late": SubKind("an outcome came, but after the deadline", Status.INFO),
+            "no delivery after a rollback": SubKind(
                 "a consumer was given nothing more, though messages remain"
             ),
         },
@@ -70,8 +70,8 @@ LIVENESS: Final = (
         ),
         unit="windows",
         splits={
-            "resumed": Split("deliveries went on later"),
-            "to the end": Split("nothing was delivered until the end"),
+            "resumed": SubKind("deliveries went on later"),
+            "to the end": SubKind("nothing was delivered until the end"),
         },
     ),
     AnomalyClass(

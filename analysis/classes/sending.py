@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from analysis.classes.entry import ALWAYS, APPLICATION, INFORMATION, AnomalyClass, Split
+from analysis.classes.entry import ALWAYS, APPLICATION, INFORMATION, AnomalyClass, SubKind
 from analysis.findings import Status
 
 _SHAPE = {
-    "prefix": Split("before everything of its lane that is stored"),
-    "middle": Split("between messages of its lane that are stored"),
-    "tail": Split("after everything of its lane that is stored"),
-    "all": Split("nothing of its lane is stored"),
+    "prefix": SubKind("before everything of its lane that is stored"),
+    "middle": SubKind("between messages of its lane that are stored"),
+    "tail": SubKind("after everything of its lane that is stored"),
+    "all": SubKind("nothing of its lane is stored"),
 }
 
 SENDING: Final = (
@@ -28,10 +28,10 @@ SENDING: Final = (
             "send-record-missing instead: a gap in the capture is never blamed on the broker."
         ),
         splits={
-            "never sent": Split("the identity belongs to no send"),
-            "foreign": Split("it has no brokerstorm header: somebody else writes to the topic"),
-            "other run": Split("left over from another run"),
-            "in delivery": Split("the consumer was given it, the log does not hold it"),
+            "never sent": SubKind("the identity belongs to no send"),
+            "foreign": SubKind("it has no brokerstorm header: somebody else writes to the topic"),
+            "other run": SubKind("left over from another run"),
+            "in delivery": SubKind("the consumer was given it, the log does not hold it"),
         },
     ),
     AnomalyClass(
@@ -47,8 +47,8 @@ SENDING: Final = (
             "producer must be in one partition; those outside the one that holds most of them are counted."
         ),
         splits={
-            "partition": Split("the producer named another partition"),
-            "key": Split("the key's other messages are in another partition"),
+            "partition": SubKind("the producer named another partition"),
+            "key": SubKind("the key's other messages are in another partition"),
         },
     ),
     AnomalyClass(
@@ -172,8 +172,8 @@ SENDING: Final = (
             "however many copies there are."
         ),
         splits={
-            "same send": Split("one attempt, several positions"),
-            "application re-send": Split(
+            "same send": SubKind("one attempt, several positions"),
+            "application re-send": SubKind(
                 "several attempts of the application were stored; no client can know", Status.PERMITTED
             ),
         },

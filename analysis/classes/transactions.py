@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from analysis.classes.entry import ALWAYS, AnomalyClass, Split
+from analysis.classes.entry import ALWAYS, AnomalyClass, SubKind
 from analysis.findings import Status
 
 TRANSACTIONS: Final = (
@@ -21,8 +21,8 @@ TRANSACTIONS: Final = (
             "to the queue. This one was neither delivered again nor does it remain there."
         ),
         splits={
-            "rolled back": Split("its last delivery was rolled back or recovered"),
-            "never committed": Split("its last delivery was open when the session ended"),
+            "rolled back": SubKind("its last delivery was rolled back or recovered"),
+            "never committed": SubKind("its last delivery was open when the session ended"),
         },
     ),
     AnomalyClass(
@@ -68,8 +68,8 @@ TRANSACTIONS: Final = (
         ),
         unit="rollbacks",
         splits={
-            "after a rollback": Split("the session rolled back its transaction"),
-            "after a recover": Split("the session was recovered"),
+            "after a rollback": SubKind("the session rolled back its transaction"),
+            "after a recover": SubKind("the session was recovered"),
         },
     ),
     AnomalyClass(
@@ -85,8 +85,8 @@ TRANSACTIONS: Final = (
             "transaction (Adya's G1a). Consumers that read uncommitted data may see it."
         ),
         splits={
-            "read committed": Split("the consumer asked for committed data only"),
-            "read uncommitted": Split("the consumer asked for everything", Status.PERMITTED),
+            "read committed": SubKind("the consumer asked for committed data only"),
+            "read uncommitted": SubKind("the consumer asked for everything", Status.PERMITTED),
         },
     ),
 )

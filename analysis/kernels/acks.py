@@ -118,7 +118,7 @@ class CumulativeTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Acks:
+class GroupAcks:
     """What one group called, was confirmed and refused."""
 
     called: Times | CumulativeTimes
@@ -126,7 +126,7 @@ class Acks:
     nacked: Times
 
     @classmethod
-    def of(cls, given: Given, streams: Array) -> Acks:
+    def of(cls, given: Given, streams: Array) -> GroupAcks:
         """Acknowledgements in some streams."""
         history = given.history
         table, log_stream = history.bucket.deliveries, history.bucket.log["stream"]

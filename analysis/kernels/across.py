@@ -62,7 +62,7 @@ class StreamRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitStreams:
     """Streams that have rows outside their home, the bucket with most of their rows.
 
     ``carried``: (bucket, those rows by table). ``unread``: buckets with too many of a stream to carry.
@@ -111,7 +111,7 @@ def _rows_by_stream(table: Columns, only: int | None = None) -> Array:
 # -- between them
 
 
-def splits_of(parts: Sequence[StreamRows]) -> list[Split]:
+def splits_of(parts: Sequence[StreamRows]) -> list[SplitStreams]:
     """The streams that more than one bucket has rows of, by the bucket that has most."""
     where: dict[int, list[StreamRows]] = defaultdict(list)
     for part in sorted(parts, key=lambda p: p.bucket):
@@ -124,7 +124,7 @@ def splits_of(parts: Sequence[StreamRows]) -> list[Split]:
     return [_split(home, streams, where) for home, streams in sorted(by_home.items())]
 
 
-def _split(home: int, streams: Sequence[int], where: Mapping[int, Sequence[StreamRows]]) -> Split:
+def _split(home: int, streams: Sequence[int], where: Mapping[int, Sequence[StreamRows]]) -> SplitStreams:
     carried: list[tuple[int, Mapping[str, Table]]] = []
     unread: dict[int, tuple[int, ...]] = {}
     for part in {p.bucket: p for s in streams for p in where[s] if p.bucket != home}.values():
@@ -134,7 +134,7 @@ def _split(home: int, streams: Sequence[int], where: Mapping[int, Sequence[Strea
             unread[part.bucket] = tuple(sorted(own - has))
         if has:
             carried.append((part.bucket, {table: _only(rows, has) for table, rows in part.few.items()}))
-    return Split(home, tuple(streams), tuple(carried), unread)
+    return SplitStreams(home, tuple(streams), tuple(carried), unread)
 
 
 def _only(rows: Table, streams: Iterable[int]) -> Table:
@@ -154,7 +154,7 @@ class Across:
     hits: list[ClassHits] = field(default_factory=list)
 
 
-def judge_split(root_uri: str, split: Split, context: Context, *, every_hit: bool = False) -> Across:
+def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_hit: bool = False) -> Across:
     """What the first pass could not see of streams whose rows lie in several buckets."""
     opened = {n: open_tables(root_uri, n) for n in (split.home, *split.unread)}
     whole = {}

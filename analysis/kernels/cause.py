@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.kernels.changes import Acks, Because, Changes, lost, reached, repeated
+from analysis.kernels.changes import Because, Changes, LostAcks, lost, reached, repeated
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits
 from analysis.kernels.partial import RawCause
@@ -100,7 +100,7 @@ def _acked(history: History, hits: Hits, index: Array) -> _Asked:
     start, done = history.of_send("t_start_ns", slots), history.times(slots)
 
     def changes(own: Array, terms: Terms) -> Changes:
-        acks = Acks(start[own], done[own], position[own], ledger[own])
+        acks = LostAcks(start[own], done[own], position[own], ledger[own])
         number = int(stream[own[0]])
         log, in_queue = history.bucket.log, number < len(context.is_queue) and bool(context.is_queue[number])
         rows = slice(*np.searchsorted(log["stream"], [number, number + 1]))

@@ -59,7 +59,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Acks:
+class LostAcks:
     """Acknowledged messages of one stream that are not in it. ``ledger``: 0 where positions are offsets."""
 
     start_ns: Ints
@@ -88,7 +88,9 @@ def reached(terms: Terms, position: Ints, due_ns: Ints) -> Ints:
     return found
 
 
-def lost(terms: Terms, acks: Acks, due_ns: Ints, *, has_offsets: bool, has_positions: bool = True) -> Changes:
+def lost(
+    terms: Terms, acks: LostAcks, due_ns: Ints, *, has_offsets: bool, has_positions: bool = True
+) -> Changes:
     """Which leader acknowledged each, and which change threw it away.
 
     Args:
@@ -105,7 +107,7 @@ def lost(terms: Terms, acks: Acks, due_ns: Ints, *, has_offsets: bool, has_posit
     return found
 
 
-def _lost_by_offset(terms: Terms, acks: Acks, due_ns: Ints) -> Changes:
+def _lost_by_offset(terms: Terms, acks: LostAcks, due_ns: Ints) -> Changes:
     if all(term.first is None for term in terms):
         return Changes.all(Because.NO_TERMS, len(acks))
     found = Changes.all(Because.NOT_CUT, len(acks))
@@ -128,7 +130,7 @@ def _lost_by_offset(terms: Terms, acks: Acks, due_ns: Ints) -> Changes:
     return found
 
 
-def _lost_by_ledger(terms: Terms, acks: Acks) -> Changes:
+def _lost_by_ledger(terms: Terms, acks: LostAcks) -> Changes:
     found = Changes.all(Because.NOT_CUT, len(acks))
     numbers = np.array([term.term for term in terms], np.int64)
     index = np.minimum(np.searchsorted(numbers, acks.ledger), len(terms) - 1)
@@ -141,7 +143,7 @@ def _lost_by_ledger(terms: Terms, acks: Acks) -> Changes:
     return found
 
 
-def _lost_by_time(terms: Terms, acks: Acks) -> Changes:
+def _lost_by_time(terms: Terms, acks: LostAcks) -> Changes:
     """The next change after the acknowledgement, whatever lies between."""
     found = Changes.all(Because.NOT_CUT, len(acks))
     begin = np.array([term.t_ns for term in terms], np.int64)

@@ -31,7 +31,7 @@ from analysis.kernels import (
     unchecked,
     unrecorded,
 )
-from analysis.kernels.episodes import Chosen, episodes_of
+from analysis.kernels.episodes import ChosenHits, episodes_of
 from analysis.kernels.every_hit import every_hit
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, unmet_names
@@ -92,7 +92,7 @@ def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
     )
 
 
-def _by_root_cause(history: History, found: Sequence[Hits]) -> list[Chosen]:
+def _by_root_cause(history: History, found: Sequence[Hits]) -> list[ChosenHits]:
     """Of the hits of each message keep the most urgent; hits without a message all stay."""
     found = [hits for hits in found if len(hits)]
     if not found:
@@ -103,7 +103,7 @@ def _by_root_cause(history: History, found: Sequence[Hits]) -> list[Chosen]:
     for number, hits in enumerate(found):
         own = np.flatnonzero(keep[ranked.source == number]).astype(np.int64)
         if len(own):
-            out.append(Chosen(hits, own, ranked.symptoms_of(number, found)))
+            out.append(ChosenHits(hits, own, ranked.symptoms_of(number, found)))
     return out
 
 
@@ -170,7 +170,7 @@ def _urgency(history: History, hits: Hits) -> Array:
     return np.asarray(table[index, hits.split])
 
 
-def _evidence(chosen: Sequence[Chosen]) -> dict[str, dict[str, int]]:
+def _evidence(chosen: Sequence[ChosenHits]) -> dict[str, dict[str, int]]:
     """By class, how many hits lack which precondition."""
     missing: dict[str, Counter[str]] = {}
     for one in chosen:

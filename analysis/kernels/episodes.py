@@ -26,7 +26,7 @@ from analysis.kernels.witness import Witnesses
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenHits:
     """Hits of one kernel result that count under its class.
 
     ``index``: those that count; ``symptoms``: other classes of a slot.
@@ -39,7 +39,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Episodes as stretches of ``order`` (positions in `Chosen.index`), the largest first."""
+    """Episodes as stretches of ``order`` (positions in `ChosenHits.index`), the largest first."""
 
     order: Array
     begin: Array
@@ -52,7 +52,7 @@ class _Runs:
         return np.asarray(self.order[self.begin[number] : self.end[number]])
 
 
-def episodes_of(history: History, matching: Matching, chosen: Chosen) -> list[Episode]:
+def episodes_of(history: History, matching: Matching, chosen: ChosenHits) -> list[Episode]:
     """Episodes of one class, the largest first; those beyond `MAX_EPISODES` folded together."""
     runs = _runs(history, chosen)
     witnesses = Witnesses(history, matching, chosen.hits, chosen.symptoms)
@@ -71,7 +71,7 @@ def _caused(witness: RawWitness, causes: Causes, hits: Hits, i: int) -> RawWitne
     return replace(witness, cause=next(iter(causes.among(own, hits.t_ns[own])), None))
 
 
-def _runs(history: History, chosen: Chosen) -> _Runs:
+def _runs(history: History, chosen: ChosenHits) -> _Runs:
     """Stretches of one (split, evidence, session, instance, lane) with gaps below `GAP_NS`."""
     hits, index = chosen.hits, chosen.index
     t_ns, key = hits.t_ns[index], _keys(history, chosen)
@@ -84,7 +84,7 @@ def _runs(history: History, chosen: Chosen) -> _Runs:
     return _Runs(order, begin[largest], end[largest])
 
 
-def _keys(history: History, chosen: Chosen) -> Array:
+def _keys(history: History, chosen: ChosenHits) -> Array:
     """One number for everything that hits of an episode share."""
     hits, index = chosen.hits, chosen.index
     shared = np.unique(_shared(hits, index), return_inverse=True)[1].astype(np.int64)
@@ -100,7 +100,7 @@ def _shared(hits: Hits, index: Array) -> Array:
     return np.asarray((session << 24) + (hits.unmet[index].astype(np.int64) << 8) + hits.split[index])
 
 
-def _folded(history: History, chosen: Chosen, runs: _Runs, causes: Causes) -> Iterator[Episode]:
+def _folded(history: History, chosen: ChosenHits, runs: _Runs, causes: Causes) -> Iterator[Episode]:
     """One row for all further episodes of the same split, evidence, producer instance and session: what their
     status follows from."""
     rest = np.arange(MAX_EPISODES, len(runs))

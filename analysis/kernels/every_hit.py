@@ -9,13 +9,13 @@ import numpy as np
 
 from analysis.capture.bucket import Array
 from analysis.kernels.class_hits import ClassHits
-from analysis.kernels.episodes import Chosen
+from analysis.kernels.episodes import ChosenHits
 from analysis.kernels.history import History
 
 _PLACE: Final = ("position", "ledger", "batch")
 
 
-def every_hit(history: History, chosen: Sequence[Chosen]) -> Iterator[ClassHits]:
+def every_hit(history: History, chosen: Sequence[ChosenHits]) -> Iterator[ClassHits]:
     """All hits that count, one `ClassHits` a kernel result."""
     for one in chosen:
         hits, own = one.hits, one.index

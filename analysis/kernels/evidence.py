@@ -15,7 +15,7 @@ from analysis.kernels.hits import BITS
 Bits = npt.NDArray[np.uint16]
 
 
-class Evidence:
+class LogEvidence:
     """Answers for many messages at once. "Absent from the log" is only as good as the reading of it."""
 
     def __init__(self, history: History) -> None:

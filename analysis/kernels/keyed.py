@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.capture.bucket import Array, narrow
-from analysis.kernels.acks import Acks, Times
+from analysis.kernels.acks import GroupAcks, Times
 from analysis.kernels.hits import BITS, Hits, Note, hits
 from analysis.kernels.labels import name_of, place_of
 from analysis.kernels.matching import Given
@@ -118,7 +118,7 @@ def _held(given: Given, f: _Firsts, twice: Array) -> dict[int, int]:
 def _released(given: Given, f: _Firsts, twice: Array) -> Array:
     """When each message was settled: acknowledged, refused, given out again, or its consumer gone."""
     history = given.history
-    acks = Acks.of(given, np.unique(history.bucket.log["stream"][f.row]))
+    acks = GroupAcks.of(given, np.unique(history.bucket.log["stream"][f.row]))
     settled = np.minimum(acks.called.first(f.row, f.t_ns), acks.nacked.first(f.row, f.t_ns))
     if len(twice):
         every = given.of_streams(twice)

@@ -25,7 +25,7 @@ _PLACE = ("stream", "position", "ledger", "batch")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SessionChange:
     """An assign, revoke, seek or commit: its delivery row, and what it says."""
 
     row: int
@@ -91,7 +91,7 @@ class Matching:
         return np.where(slot >= 0, row, -1)
 
     @cached_property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[SessionChange]:
         """Every event that is not a delivery and concerns assignment or commits, in journal order."""
         table = self.history.bucket.deliveries
         event = table["event"]
@@ -100,7 +100,7 @@ class Matching:
         rows = np.flatnonzero(np.isin(event, [*_BREAKS, Event.COMMIT]))
         names = ("event", "session", "stream", "position", "t_ns")
         columns = [table[name][rows].tolist() for name in names]
-        return [Change(row, *values) for row, *values in zip(rows.tolist(), *columns, strict=True)]
+        return [SessionChange(row, *values) for row, *values in zip(rows.tolist(), *columns, strict=True)]
 
     @cached_property
     def group_of_session(self) -> dict[int, str]:
@@ -145,14 +145,14 @@ class Matching:
         return Assignments(delivery, numbers, np.array(starts, np.int64), np.array(seeks, np.bool_))
 
     @cached_property
-    def _changes_of(self) -> dict[tuple[int, int], list[Change]]:
-        found: dict[tuple[int, int], list[Change]] = defaultdict(list)
+    def _changes_of(self) -> dict[tuple[int, int], list[SessionChange]]:
+        found: dict[tuple[int, int], list[SessionChange]] = defaultdict(list)
         for change in self.changes:
             if change.event in _BREAKS:
                 found[change.session, change.stream].append(change)
         return found
 
-    def _breaks(self, session: int, stream: int, own: Array) -> list[Change]:
+    def _breaks(self, session: int, stream: int, own: Array) -> list[SessionChange]:
         """Where assignments of (session, stream) begin, in journal order; events of no stream concern all."""
         told = self._changes_of.get((session, stream), []) + self._changes_of.get((session, 0), [])
         if any(c.event == Event.ASSIGN for c in told):
@@ -163,7 +163,7 @@ class Matching:
         # The row before, so that the first delivery of the new epoch lies behind the break.
         times = table["t_ns"][fresh].tolist()
         begun = zip(fresh, times, strict=True)
-        epochs = [Change(row - 1, Event.ASSIGN, session, stream, -1, t_ns) for row, t_ns in begun]
+        epochs = [SessionChange(row - 1, Event.ASSIGN, session, stream, -1, t_ns) for row, t_ns in begun]
         return sorted([*told, *epochs], key=lambda c: c.row)
 
     def committed(self, group: str) -> dict[int, tuple[Ints, Ints]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from analysis.findings import Step
+from analysis.findings import SequenceStep
 from analysis.kernels.changes import Because
 from analysis.kernels.class_hits import ClassHits
 from analysis.kernels.windows import WindowCounts
@@ -71,7 +71,7 @@ class RawWitness:
     error: str = ""
     acked_position: str = ""
     detail: str = ""
-    around: tuple[Step, ...] = ()
+    around: tuple[SequenceStep, ...] = ()
     symptoms: tuple[str, ...] = ()
     cause: RawCause | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.capture.bucket import Array, is_constant
-from analysis.kernels.evidence import Bits, Evidence
+from analysis.kernels.evidence import Bits, LogEvidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import name_of, place_of
@@ -41,7 +41,7 @@ def _lost(history: History) -> list[Hits]:
                     slot=own,
                     t_ns=history.times(own),
                     split=_shape(history, own) if cls == "acked-lost" else "",
-                    unmet=unmet | Evidence(history).producer_ended(own),
+                    unmet=unmet | LogEvidence(history).producer_ended(own),
                     stream=stream,
                     note=_what_lies_there(history, own) if cls == "acked-lost" else _namesake(history, own),
                 )
@@ -51,7 +51,7 @@ def _lost(history: History) -> list[Hits]:
 
 def is_read(history: History, slots: Array) -> Array:
     """Of absent messages, those whose place was read: of the others nobody knows, and nothing is said."""
-    return Evidence(history).is_read(slots, *_place(history, slots))
+    return LogEvidence(history).is_read(slots, *_place(history, slots))
 
 
 def unread(history: History) -> dict[str, int]:
@@ -97,7 +97,7 @@ def _namesake(history: History, slots: Array) -> Callable[[int], Note]:
 def _absence(history: History, slots: Array) -> tuple[Array, Bits]:
     """Stream where each absent message should be, and whether absence there is proved."""
     stream, position = _place(history, slots)
-    return stream, Evidence(history).absent(slots, stream, position)
+    return stream, LogEvidence(history).absent(slots, stream, position)
 
 
 def _place(history: History, slots: Array) -> tuple[Array, Array]:
@@ -172,7 +172,7 @@ def _misplaced(history: History) -> list[Hits]:
     if not len(slots):
         return []
     stream, position = history.of_send("stream", slots).astype(np.int64), history.of_send("position", slots)
-    unmet = Evidence(history).absent(slots, stream, position)
+    unmet = LogEvidence(history).absent(slots, stream, position)
 
     def note(i: int) -> Note:
         there = _what_lies_there(history, slots)(i).detail

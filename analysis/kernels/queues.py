@@ -15,7 +15,7 @@ from analysis.capture.context import Context
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.lookup import ragged
-from analysis.kernels.sessions import NEVER, Fate, Journal
+from analysis.kernels.sessions import NEVER, DeliveryJournal, Fate
 from harness.records import Event
 
 _SHOWN = 5
@@ -25,7 +25,7 @@ def judge(history: History) -> list[Hits]:
     """Every class about deliveries from queues except those about time (`kernels.silence`)."""
     if not history.context.has_queues or not len(history.queue_deliveries):
         return []
-    journal = Journal.of(history)
+    journal = DeliveryJournal.of(history)
     return [
         *_twice_in_transaction(history, journal),
         *_repeats(history, journal),
@@ -37,7 +37,7 @@ def judge(history: History) -> list[Hits]:
 # -- twice
 
 
-def _twice_in_transaction(history: History, journal: Journal) -> list[Hits]:
+def _twice_in_transaction(history: History, journal: DeliveryJournal) -> list[Hits]:
     own = np.flatnonzero(journal.transacted & _several(journal))
     order = own[np.lexsort((journal.row[own], journal.slot[own], journal.stretch[own]))]
     same = (journal.slot[order][1:] == journal.slot[order][:-1]) & (
@@ -54,12 +54,12 @@ def _twice_in_transaction(history: History, journal: Journal) -> list[Hits]:
     return [_hits(history, journal, "twice-in-transaction", "", later, note)]
 
 
-def _several(journal: Journal) -> Array:
+def _several(journal: DeliveryJournal) -> Array:
     """Deliveries of messages that were delivered more than once."""
     return np.bincount(journal.slot)[journal.slot] > 1
 
 
-def _repeats(history: History, journal: Journal) -> list[Hits]:
+def _repeats(history: History, journal: DeliveryJournal) -> list[Hits]:
     """committed-and-redelivered, redelivered-after-ack, delivery-duplicate."""
     own = np.flatnonzero(_several(journal))
     order = own[np.lexsort((journal.row[own], journal.t_ns[own], journal.slot[own]))]
@@ -88,7 +88,9 @@ def _repeats(history: History, journal: Journal) -> list[Hits]:
     return found
 
 
-def _repeat_words(history: History, journal: Journal, now: Array, before: Array) -> Callable[[int], Note]:
+def _repeat_words(
+    history: History, journal: DeliveryJournal, now: Array, before: Array
+) -> Callable[[int], Note]:
     context, flag = history.context, history.bucket.deliveries["redelivery"]
 
     def note(i: int) -> Note:
@@ -106,7 +108,7 @@ def _repeat_words(history: History, journal: Journal, now: Array, before: Array)
 # -- lost
 
 
-def _lost(history: History, journal: Journal) -> list[Hits]:
+def _lost(history: History, journal: DeliveryJournal) -> list[Hits]:
     """Messages whose last delivery was given back, or left open, and that do not remain."""
     order = np.lexsort((journal.row, journal.t_ns, journal.slot))
     last = order[np.append(journal.slot[order][1:] != journal.slot[order][:-1], True)]
@@ -128,7 +130,7 @@ def _lost(history: History, journal: Journal) -> list[Hits]:
     return [_hits(history, journal, "lost-after-rollback", split, gone, note, unmet)]
 
 
-def _is_read(history: History, journal: Journal, gone: Array) -> Array:
+def _is_read(history: History, journal: DeliveryJournal, gone: Array) -> Array:
     """Whether it was read what remains in the queues of deliveries."""
     context = history.context
     stream = history.bucket.deliveries["stream"][journal.row[gone]]
@@ -145,7 +147,7 @@ def _gone_evidence(context: Context) -> int:
 # -- order after a rollback
 
 
-def _rollback_order(history: History, journal: Journal) -> list[Hits]:
+def _rollback_order(history: History, journal: DeliveryJournal) -> list[Hits]:
     """The first delivery of each lane after something was given back, against the lowest that waited."""
     if not journal.back_rows:
         return []
@@ -181,7 +183,7 @@ def _rollback_order(history: History, journal: Journal) -> list[Hits]:
     return [found]
 
 
-def _first_after(journal: Journal, group: Array) -> Array:
+def _first_after(journal: DeliveryJournal, group: Array) -> Array:
     """The first delivery of each group after each give-back of the same session."""
     session_start = np.append(True, journal.session[1:] != journal.session[:-1])
     start = np.maximum.accumulate(np.where(session_start, np.arange(len(session_start)), 0))
@@ -192,7 +194,7 @@ def _first_after(journal: Journal, group: Array) -> Array:
     return np.sort(fresh[np.unique(key, return_index=True)[1]])
 
 
-def _waiting(journal: Journal, group: Array, seq: Array, firsts: Array) -> Array:
+def _waiting(journal: DeliveryJournal, group: Array, seq: Array, firsts: Array) -> Array:
     """For each of ``firsts``, the lowest sequence of its lane that its session had given back and was still
     to be given."""
     out = np.full(len(firsts), NEVER)
@@ -213,7 +215,7 @@ def _waiting(journal: Journal, group: Array, seq: Array, firsts: Array) -> Array
     return out
 
 
-def _given_again(journal: Journal, back: Array) -> Array:
+def _given_again(journal: DeliveryJournal, back: Array) -> Array:
     """When each of these deliveries' message was next given to its session; 0 = it went to another one, or,
     with several sessions, may still be on its way to one."""
     order = np.lexsort((journal.row, journal.t_ns, journal.slot))
@@ -248,7 +250,7 @@ def _first_later(times: Array, low: Array, high: Array, limit: Array) -> Array:
 
 def _hits(
     history: History,
-    journal: Journal,
+    journal: DeliveryJournal,
     cls: str,
     split: str | Array,
     at: Array,

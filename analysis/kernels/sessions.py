@@ -49,7 +49,7 @@ _RECONNECT = 0  # no Event has this number
 
 
 @dataclass(frozen=True)
-class Journal:
+class DeliveryJournal:
     """Queue deliveries of all sessions, by (session, ordinal). Arrays have one length.
 
     Attributes:
@@ -73,7 +73,7 @@ class Journal:
     back_rows: list[int] = field(default_factory=list)  # delivery-table row of each give-back boundary
 
     @classmethod
-    def of(cls, history: History) -> Journal:
+    def of(cls, history: History) -> DeliveryJournal:
         table = history.bucket.deliveries
         row = history.queue_deliveries
         session = table["session"][row].astype(np.int64)

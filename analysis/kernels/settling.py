@@ -20,7 +20,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array
 from analysis.capture.context import SETTLE_NS
-from analysis.kernels.acks import NEVER, Acks, Entries
+from analysis.kernels.acks import NEVER, Entries, GroupAcks
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import place_of
 from analysis.kernels.matching import Given
@@ -78,7 +78,7 @@ class _Verdicts:
         self._reading = given.history.context.reading(given.group)
         self._now, self._before = table["t_ns"][repeats.now], table["t_ns"][repeats.before]
         self._session = table["session"][repeats.before].astype(np.int64)
-        entries, acks = Entries.around(given.history, repeats.row), Acks.of(given, streams)
+        entries, acks = Entries.around(given.history, repeats.row), GroupAcks.of(given, streams)
         self._confirmed = acks.confirmed.first(repeats.row)
         if not self._reading.batch_index_acks:
             self._confirmed = entries.latest(acks.confirmed.first(entries.rows))
@@ -87,7 +87,7 @@ class _Verdicts:
         if not entries.alone.all():
             self._in_batches(entries, acks)
 
-    def _in_batches(self, entries: Entries, acks: Acks) -> None:
+    def _in_batches(self, entries: Entries, acks: GroupAcks) -> None:
         """A batch counts from its first message given to its last one acknowledged, the first time round;
         later rounds of a batch cannot be told apart and count as never acknowledged."""
         first = self._first_times(entries.rows)

@@ -40,7 +40,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Stall:
+class QuietStretch:
     """Nothing was delivered from ``start_ns`` to ``end_ns``, and ``waiting`` messages lay there."""
 
     stream: int
@@ -67,7 +67,7 @@ def judge(history: History, groups: Sequence[Given]) -> list[Hits]:
     return found
 
 
-def _stalls(given: Given) -> list[Stall]:
+def _stalls(given: Given) -> list[QuietStretch]:
     streams = distinct(given.history.bucket.log["stream"])
     end_ns = _end_ns(given)
     holdings = {s: _holdings(given, s) for s in streams.tolist()}
@@ -136,7 +136,7 @@ def _quiet(given: Given, streams: Array, start_ns: int, end_ns: int) -> Array:
     return np.array([bool(np.diff(e).max() >= _TICKS_A_LIMIT) for e in edges])
 
 
-def _of_stream(given: Given, stream: int, holdings: list[Holding], end_ns: int) -> list[Stall]:
+def _of_stream(given: Given, stream: int, holdings: list[Holding], end_ns: int) -> list[QuietStretch]:
     history, limit = given.history, given.history.context.stall_ns
     rows, available = _waiting_since(history, stream)
     delivery = given.of_streams(np.array([stream]))
@@ -158,7 +158,7 @@ def _of_stream(given: Given, stream: int, holdings: list[Holding], end_ns: int) 
             continue
         waiting = int(np.count_nonzero(left < end))
         holder = next((h.session for h in holdings if h.start_ns < end and h.end_ns > start), 0)
-        found.append(Stall(stream, holder, start, end, waiting, gap < len(times)))
+        found.append(QuietStretch(stream, holder, start, end, waiting, gap < len(times)))
     return found
 
 
@@ -209,7 +209,7 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     return union(out)
 
 
-def _hits(history: History, given: Given, cls: str, stalls: list[Stall]) -> list[Hits]:
+def _hits(history: History, given: Given, cls: str, stalls: list[QuietStretch]) -> list[Hits]:
     if not stalls:
         return []
     context = history.context

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.capture.bucket import Array, is_constant
-from analysis.kernels.evidence import Evidence
+from analysis.kernels.evidence import LogEvidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits, split_index
 from analysis.kernels.matching import Matching
@@ -51,7 +51,7 @@ def _is_read(history: History, delivery: Array, slot: Array) -> Array:
     """Whether the places were read that deliveries came from: elsewhere nothing is known to be lost since."""
     table = history.bucket.deliveries
     stream, position = table["stream"][delivery].astype(np.int64), table["position"][delivery]
-    return Evidence(history).is_read(slot, stream, position)
+    return LogEvidence(history).is_read(slot, stream, position)
 
 
 def _absent_classes(
@@ -86,7 +86,7 @@ def _given_out(history: History, cls: str, delivery: Array, slot: Array, *, spli
     position = table["position"][delivery]
     unmet: Array | int = 0
     if cls == "delivered-then-lost":
-        unmet = Evidence(history).absent(slot, stream, position)
+        unmet = LogEvidence(history).absent(slot, stream, position)
     elif cls == "phantom":
         unmet = unknown_writers(history)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.findings import Step
+from analysis.findings import SequenceStep
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note
 from analysis.kernels.labels import name_of, place_of, place_text
@@ -128,7 +128,7 @@ class Witnesses:
 
     # -- the sequence around
 
-    def _around(self, i: int) -> tuple[Step, ...]:
+    def _around(self, i: int) -> tuple[SequenceStep, ...]:
         slot, row, delivery = (int(a[i]) for a in (self._hits.slot, self._hits.row, self._hits.delivery))
         if delivery >= 0 and self._history.delivery_slot[delivery] >= 0 and self._is_queue(i):
             return self._in_session(delivery)
@@ -142,7 +142,7 @@ class Witnesses:
         stream, queues = int(self._hits.stream[i]), self._history.context.is_queue
         return 0 <= stream < len(queues) and bool(queues[stream])
 
-    def _in_session(self, delivery: int) -> tuple[Step, ...]:
+    def _in_session(self, delivery: int) -> tuple[SequenceStep, ...]:
         """What a session was given from a queue, beside this delivery, by its number in the journal."""
         history, table = self._history, self._history.bucket.deliveries
         own = history.queue_deliveries
@@ -158,10 +158,10 @@ class Witnesses:
             mark = "!" if number == delivery else "+" if slot in seen else ""
             seen.add(slot)
             ordinal = f"#{int(table['ordinal'][number])}"
-            steps.append(Step(seq=seq, attempt=attempt, position=ordinal, mark=mark))
+            steps.append(SequenceStep(seq=seq, attempt=attempt, position=ordinal, mark=mark))
         return tuple(steps)
 
-    def _in_log(self, slot: int, row: int) -> tuple[Step, ...]:
+    def _in_log(self, slot: int, row: int) -> tuple[SequenceStep, ...]:
         """Copies near ``row`` in its stream of the lane, in log order."""
         history = self._history
         stream = history.bucket.log["stream"]
@@ -180,13 +180,13 @@ class Witnesses:
         shown = rows[max(at - STEPS_AROUND, 0) : at + STEPS_AROUND + 1]
         return tuple(self._step(int(r), row, shown) for r in shown)
 
-    def _step(self, row: int, witness: int, shown: Array) -> Step:
+    def _step(self, row: int, witness: int, shown: Array) -> SequenceStep:
         history = self._history
         slot = int(history.log_slot[row])
         _, _, seq, attempt = history.identity_of(slot)
         repeat = row != history.first[slot] or bool((history.log_slot[shown[shown < row]] == slot).any())
         mark = "!" if row == witness else "+" if repeat else ""
-        return Step(seq=seq, attempt=attempt, position=place_of(history, row), mark=mark)
+        return SequenceStep(seq=seq, attempt=attempt, position=place_of(history, row), mark=mark)
 
     def _neighbours(self, slot: int) -> Array:
         """Slots of the sequences around, of the same group (dense) or sorted beside it (sparse)."""
@@ -194,7 +194,7 @@ class Witnesses:
         slots = np.arange(max(slot - STEPS_AROUND, 0), min(slot + STEPS_AROUND + 1, history.n_slots))
         return np.asarray(slots[history.group(slots) == history.group(np.array([slot]))[0]])
 
-    def _in_sequence(self, slot: int) -> tuple[Step, ...]:
+    def _in_sequence(self, slot: int) -> tuple[SequenceStep, ...]:
         """The sequences before and after a missing message, with those that are missing too."""
         history = self._history
         steps = []
@@ -203,10 +203,10 @@ class Witnesses:
             row = int(history.first[near])
             position = place_of(history, row) if row >= 0 else ""
             mark = "!" if near == slot else "" if row >= 0 else "-"
-            steps.append(Step(seq=seq, attempt=attempt, position=position, mark=mark))
+            steps.append(SequenceStep(seq=seq, attempt=attempt, position=position, mark=mark))
         return tuple(steps)
 
-    def _in_journal(self, slot: int, delivery: int) -> tuple[Step, ...]:
+    def _in_journal(self, slot: int, delivery: int) -> tuple[SequenceStep, ...]:
         """Deliveries near this one: same session, stream, instance and lane."""
         history, matching = self._history, self._matching
         table = history.bucket.deliveries
@@ -228,7 +228,7 @@ class Witnesses:
             _, _, seq, attempt = history.identity_of(int(history.log_slot[row]))
             mark = "!" if number == delivery else "+" if row in seen else ""
             seen.add(row)
-            steps.append(Step(seq=seq, attempt=attempt, position=place_of(history, row), mark=mark))
+            steps.append(SequenceStep(seq=seq, attempt=attempt, position=place_of(history, row), mark=mark))
         return tuple(steps)
 
 

@@ -23,7 +23,7 @@ _SENDS = ("attempted", "ok", "fail", "info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ComparisonRow:
     """One thing of both runs or campaigns; ``change`` is b - a, None where there is no number on both sides.
 
     ``section``: of campaigns, the variant.
@@ -48,7 +48,7 @@ class Comparison:
     a: str
     b: str
     cautions: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
 
 
 def compare(a: Result, b: Result) -> Comparison:
@@ -65,10 +65,10 @@ def compare(a: Result, b: Result) -> Comparison:
     return Comparison(a=a.run_id, b=b.run_id, cautions=tuple(_cautions(a, b)), rows=tuple(rows))
 
 
-def row_of(section: str, name: str, unit: Unit, a: Value, b: Value) -> Row:
+def row_of(section: str, name: str, unit: Unit, a: Value, b: Value) -> ComparisonRow:
     """A row with its change, where both are numbers."""
     change = b - a if isinstance(a, int | float) and isinstance(b, int | float) else None
-    return Row(section=section, name=name, unit=unit, a=a, b=b, change=change)
+    return ComparisonRow(section=section, name=name, unit=unit, a=a, b=b, change=change)
 
 
 def _shared(a: Mapping[str, float], b: Mapping[str, float], ending: str) -> list[str]:
@@ -81,11 +81,11 @@ def _number_rows(
     names: list[str] | tuple[str, ...],
     a: Mapping[str, float],
     b: Mapping[str, float],
-) -> list[Row]:
+) -> list[ComparisonRow]:
     return [row_of(section, name, unit, a.get(name), b.get(name)) for name in names if name in a or name in b]
 
 
-def _class_rows(a: Result, b: Result) -> list[Row]:
+def _class_rows(a: Result, b: Result) -> list[ComparisonRow]:
     """A row a class and status; a class that one of the runs does not have counts 0 there."""
     counts: list[dict[tuple[str, Status], int]] = []
     for result in (a, b):
@@ -103,7 +103,7 @@ def _class_rows(a: Result, b: Result) -> list[Row]:
     ]
 
 
-def _fault_rows(a: Result, b: Result) -> list[Row]:
+def _fault_rows(a: Result, b: Result) -> list[ComparisonRow]:
     def fired(result: Result) -> list[tuple[float | None, float | None, bool]]:
         return [(f.outage_s, f.recovery_s, f.effective) for f in result.faults if not f.skipped]
 
@@ -145,8 +145,8 @@ def compare_campaigns(a: Campaign, b: Campaign) -> Comparison:
     return Comparison(a=a.campaign_id, b=b.campaign_id, cautions=cautions, rows=tuple(rows))
 
 
-def _variant_rows(name: str, a: VariantResult | None, b: VariantResult | None) -> list[Row]:
-    def row(label: str, unit: Unit, of: Callable[[VariantResult], Value]) -> Row:
+def _variant_rows(name: str, a: VariantResult | None, b: VariantResult | None) -> list[ComparisonRow]:
+    def row(label: str, unit: Unit, of: Callable[[VariantResult], Value]) -> ComparisonRow:
         return row_of(name, label, unit, of(a) if a else None, of(b) if b else None)
 
     def median(
@@ -228,7 +228,7 @@ def value_text(value: Value, unit: Unit) -> str:
     return say[unit](value)
 
 
-def change_text(row: Row) -> str:
+def change_text(row: ComparisonRow) -> str:
     """``+1,486``, ``-2.3 ms (-18 %)``; empty when equal."""
     if not row.differs:
         return ""

@@ -170,7 +170,7 @@ def write_pages(run: RunDir) -> None:
     write_campaign_page(run, campaign, results)
 
 
-def _story_of(result: Result) -> story.Story | None:
+def _story_of(result: Result) -> story.FindingStory | None:
     grave = story.grave(result)
     return story.story(grave[0], result.faults) if grave else None
 

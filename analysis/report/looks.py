@@ -52,7 +52,7 @@ _FAMILIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class KindLook:
     """Colour (CSS) and hatch pattern (Bokeh's name)."""
 
     colour: str
@@ -60,12 +60,12 @@ class Look:
 
 
 LOOKS = {
-    kind: Look(colour, hatch)
+    kind: KindLook(colour, hatch)
     for colour, kinds in _FAMILIES.items()
     for kind, hatch in zip(kinds, _HATCHES, strict=False)
 }
 
 
-def look_of(kind: str) -> Look:
+def look_of(kind: str) -> KindLook:
     """The look of a kind of fault; grey for one that brokerstorm does not have."""
-    return LOOKS.get(kind, Look(GREY, _HATCHES[sum(kind.encode()) % len(_HATCHES)]))
+    return LOOKS.get(kind, KindLook(GREY, _HATCHES[sum(kind.encode()) % len(_HATCHES)]))

@@ -26,7 +26,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class FindingStory:
     """The head of a finding: texts may be empty where the capture does not tell."""
 
     finding: Finding
@@ -40,8 +40,8 @@ def grave(result: Result) -> list[Finding]:
     return [finding for finding in result.findings if finding.status in GRAVE and finding.count]
 
 
-def story(finding: Finding, faults: Sequence[FaultRow]) -> Story:
-    return Story(
+def story(finding: Finding, faults: Sequence[FaultRow]) -> FindingStory:
+    return FindingStory(
         finding=finding,
         when=_when(finding),
         beside=_beside(finding.by_fault, {fault.id: fault for fault in faults}),

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.capture.context import Context
 from analysis.kernels.cause import LOST, REPEATED
-from analysis.kernels.changes import Acks, Because, Changes, Ints, lost, reached, repeated
+from analysis.kernels.changes import Because, Changes, Ints, LostAcks, lost, reached, repeated
 from analysis.kernels.partial import RawCause
 from analysis.verdict.causes import CauseWords
 from harness.records import Outcome
@@ -47,7 +47,7 @@ def _of_lost(context: Context, send: Row, written: Written, *, was_taken: bool) 
     is_read = bounds.is_complete or (context.has_offsets and 0 <= place[0] < bounds.read_to)
     if not terms or not is_read or (in_queue and was_taken):
         return ""
-    acks = Acks(*(_one(value) for value in (send["t_start_ns"], send["t_done_ns"], *place)))
+    acks = LostAcks(*(_one(value) for value in (send["t_start_ns"], send["t_done_ns"], *place)))
     due_ns = reached(terms, *written(stream)) if context.has_offsets else _one(0)
     found = lost(terms, acks, due_ns, has_offsets=context.has_offsets, has_positions=not in_queue)
     return _said(context, LOST, stream, found, place, (-1, -1), int(send["t_done_ns"]))

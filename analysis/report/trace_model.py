@@ -25,7 +25,7 @@ class SendAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """A row of the log beside the message; ``mark`` as in `analysis.findings.Step`."""
+    """A row of the log beside the message; ``mark`` as in `analysis.findings.SequenceStep`."""
 
     position: str  # as its system writes it: "41203", "12:812", "12:812:3"
     message: str

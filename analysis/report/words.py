@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from analysis.findings import Attribution, Cause, FaultNear, Finding, Step, Witness
+from analysis.findings import Attribution, Cause, FaultNear, Finding, SequenceStep, Witness
 from analysis.verdict.rate import SHORT_SHARE
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -137,7 +137,7 @@ def ago(near: FaultNear | None) -> str:
     return f"{near.kind} {plain(near.target)} #{near.fault} {sign}{millis(abs(near.after_s) * 1000)}"
 
 
-def step(item: Step) -> str:
+def step(item: SequenceStep) -> str:
     """One element of a sequence: the witness as ``[4]``, another that is missing as ``(4)``."""
     number = f"{item.seq}.{item.attempt}" if item.attempt else str(item.seq)
     if item.mark == "!":
@@ -145,7 +145,7 @@ def step(item: Step) -> str:
     return f"({number})" if item.mark == "-" else number
 
 
-def around_witness(steps: Sequence[Step], most: int) -> list[Step]:
+def around_witness(steps: Sequence[SequenceStep], most: int) -> list[SequenceStep]:
     """At most ``most`` steps, the witness (or else the middle) kept in view."""
     if len(steps) <= most:
         return list(steps)
@@ -154,7 +154,7 @@ def around_witness(steps: Sequence[Step], most: int) -> list[Step]:
     return list(steps[first : first + most])
 
 
-def sequence(steps: Sequence[Step], width: int = 72) -> str:
+def sequence(steps: Sequence[SequenceStep], width: int = 72) -> str:
     """``... 1 [4] 2 3 4 ...`` in at most ``width`` characters."""
     for most in range(len(steps), 0, -1):
         text = "... " + " ".join(step(item) for item in around_witness(steps, most)) + " ..."

@@ -20,7 +20,7 @@ from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.findings import Result
 from analysis.kernels import deaths
-from analysis.kernels.across import Split, splits_of
+from analysis.kernels.across import SplitStreams, splits_of
 from analysis.kernels.bucket_report import BucketReport
 from analysis.report.documents import result_of_document, write_result
 from analysis.series import Grid
@@ -81,7 +81,7 @@ class JudgedBuckets:
     capture: Capture
     grid: Grid
     reports: list[BucketReport]
-    splits: list[Split]
+    splits: list[SplitStreams]
 
     def result(self, judging_s: float) -> Result:
         """The result of the run. What a bundle leaves out stands in it as it was judged before.
@@ -116,7 +116,7 @@ def judged_buckets(
         grid = grid_of(files, context)
     order = tuple(bucket for bucket in capture.buckets() if bucket not in left_out.buckets)
     task = Task(capture.root_uri, order, context, grid, capture.checksums, with_hits)
-    split: list[Split] = []
+    split: list[SplitStreams] = []
     with reading(run):
         changed = [*capture.changed_documents(run), *files.missing_faults()]
     if changed:

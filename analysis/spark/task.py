@@ -19,7 +19,7 @@ import pyarrow as pa
 from analysis.capture.bucket import load_bucket
 from analysis.capture.capture import damaged_files
 from analysis.capture.context import Context
-from analysis.kernels.across import Split, judge_split, stream_rows
+from analysis.kernels.across import SplitStreams, judge_split, stream_rows
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.classify import classify
 from analysis.kernels.contradictions import as_far_as_certain, contradictions
@@ -36,7 +36,7 @@ class Task:
     """What every task needs; pickled once and sent along."""
 
     root_uri: str
-    order: tuple[int | Split, ...]  # buckets, largest first; or, in the second pass, split streams
+    order: tuple[int | SplitStreams, ...]  # buckets, largest first; or, in the second pass, split streams
     context: Context
     grid: Grid
     checksums: Mapping[str, str] = field(default_factory=dict)  # of the sealed files, as in `Capture`
@@ -56,8 +56,8 @@ def judge_units(task: Task) -> list[BucketReport]:
     return [_judge_unit(task, unit) for unit in task.order]
 
 
-def _judge_unit(task: Task, unit: int | Split) -> BucketReport:
-    return _judge_split(task, unit) if isinstance(unit, Split) else judge_bucket(task, unit)
+def _judge_unit(task: Task, unit: int | SplitStreams) -> BucketReport:
+    return _judge_split(task, unit) if isinstance(unit, SplitStreams) else judge_bucket(task, unit)
 
 
 def _row(bucket: int, report: bytes) -> pa.RecordBatch:
@@ -87,7 +87,7 @@ def judge_bucket(task: Task, number: int) -> BucketReport:
     return BucketReport(number, judged, series, rows, took_s, streams=streams, contradictions=told)
 
 
-def _judge_split(task: Task, split: Split) -> BucketReport:
+def _judge_split(task: Task, split: SplitStreams) -> BucketReport:
     try:
         found = judge_split(task.root_uri, split, task.context, every_hit=task.with_hits)
     except Exception as error:  # noqa: BLE001 - as above

@@ -99,7 +99,7 @@ class Expectation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class HitRate:
     """Share of rounds with a hit, and its exact 95 % interval (Clopper-Pearson)."""
 
     value: float
@@ -128,7 +128,9 @@ class VariantResult:
     version: str = ""  # of the client under test, where the scenario names one
     role: str = ""  # of a known bug: affected or fixed
     counted: int = 0  # rounds that count; without a bug, all of them
-    rate: Rate | None = None  # hits among the counted; only where the number of rounds was fixed beforehand
+    rate: HitRate | None = (
+        None  # hits among the counted; only where the number of rounds was fixed beforehand
+    )
     witness_times_s: list[float] = field(default_factory=list)  # into the load, of each hit
     not_played: list[str] = field(default_factory=list)  # folders of the rounds that it never came to
 

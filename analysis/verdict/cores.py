@@ -15,7 +15,7 @@ _BUSY_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class CpuUse:
+class CpuShares:
     """Cores in use, on average over the load. ``brokers``: None where their processes are not seen, as in
     containers; they are among ``others`` then. ``stolen``: given to other machines of the host."""
 
@@ -47,7 +47,7 @@ class CpuUse:
         return "some were idle, so it was not for lack of CPU"
 
 
-def cpu_use(metrics: Sequence[MetricRow], start_ns: int, end_ns: int) -> CpuUse | None:
+def cpu_use(metrics: Sequence[MetricRow], start_ns: int, end_ns: int) -> CpuShares | None:
     """Between two times; None where nobody recorded the machine's, as in captures of before."""
     rows = [row for row in metrics if start_ns <= row.t_ns <= end_ns]
     machine = [row for row in rows if row.busy_s is not None]
@@ -61,7 +61,7 @@ def cpu_use(metrics: Sequence[MetricRow], start_ns: int, end_ns: int) -> CpuUse 
     clients = (used["worker"] or 0.0) / length_s
     brokers = None if used["node"] is None else used["node"] / length_s
     others = max(busy - clients - (brokers or 0.0) - own, 0.0)
-    return CpuUse(last.cores, clients, brokers, own, others, stolen)
+    return CpuShares(last.cores, clients, brokers, own, others, stolen)
 
 
 def _used_s(rows: Sequence[MetricRow], role: str) -> float | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.findings import Finding, Status, ValidityCheck
 from analysis.series import Grid, Series
-from analysis.verdict.cores import CpuUse
+from analysis.verdict.cores import CpuShares
 from analysis.verdict.rate import Rate
 from harness.contracts.plan import Plan
 from harness.contracts.rows import Bounds, Manifest, WorkerRow
@@ -47,7 +47,7 @@ class RunFacts:
     missing: Sequence[str] = field(default=())  # parts of the capture that are not there
     contradictions: Sequence[str] = field(default=())  # in what the audit recorded
     acked_unread: int = 0  # acknowledged messages whose place the audit did not read
-    cpu: CpuUse | None = None  # over the load
+    cpu: CpuShares | None = None  # over the load
 
 
 def coverage(facts: RunFacts) -> list[ValidityCheck]:

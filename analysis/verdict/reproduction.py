@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from analysis.findings import Verdict
-from analysis.verdict.campaign import CLEAN, Proved, Question, Rate, Reproduction, RunSummary, VariantResult
+from analysis.verdict.campaign import (
+    CLEAN,
+    HitRate,
+    Proved,
+    Question,
+    Reproduction,
+    RunSummary,
+    VariantResult,
+)
 from analysis.verdict.sequential import one_of_each
 from analysis.verdict.statistics import ALPHA, CONFIDENCE, clopper_pearson, fisher_exact, highest_rate
 
@@ -158,6 +166,6 @@ def _what_is_missing(question: Question, bad: VariantResult, good: VariantResult
     return "; ".join([", ".join(texts) or "it was stopped early", *one_of_each(reasons)])
 
 
-def _rate(arm: VariantResult) -> Rate:
+def _rate(arm: VariantResult) -> HitRate:
     low, high = clopper_pearson(arm.hits, arm.counted)
-    return Rate(value=arm.hits / arm.counted, low=low, high=high)
+    return HitRate(value=arm.hits / arm.counted, low=low, high=high)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from analysis.report import words
-from analysis.report.compare import Comparison, Row, Unit, Value, row_of
+from analysis.report.compare import Comparison, ComparisonRow, Unit, Value, row_of
 from experiments.history.report import word_of_night
 from experiments.history.rounds import Round
 from experiments.history.series import METRICS, figures, tallies
@@ -26,7 +26,7 @@ def compare_nights(a: tuple[str, Sequence[Round]], b: tuple[str, Sequence[Round]
         _by_cell(rounds, {key: nights[night].hits for key, nights in hits.items() if night in nights})
         for night, rounds in (a, b)
     ]
-    rows: list[Row] = []
+    rows: list[ComparisonRow] = []
     for cell in sorted({*sides[0], *sides[1]}):
         ours, theirs = (side.get(cell, {}) for side in sides)
         rows += [

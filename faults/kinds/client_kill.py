@@ -24,7 +24,7 @@ class ClientKillParams(ClientParams):
     for_: Seconds = Field(1.0, alias="for", gt=0, description="start it again after this long")
 
 
-class Ended(Injection):
+class EndedClient(Injection):
     """Client processes that are gone; heal begins the next life of each, and waits until it is ready."""
 
     def __init__(self, view: ClusterView, clients: Sequence[str], params: Params) -> None:
@@ -115,5 +115,5 @@ class ClientKill(EndingFault[ClientKillParams]):
     def commands(self, params: ClientKillParams, inventory: Inventory) -> list[str]:
         return [f"SIGKILL {params.target}", f"after {params.for_:g} s: start its next life"]
 
-    def prepare(self, params: ClientKillParams, view: ClusterView, draw: int) -> Ended:
-        return Ended(view, self.chosen(params, view), params)
+    def prepare(self, params: ClientKillParams, view: ClusterView, draw: int) -> EndedClient:
+        return EndedClient(view, self.chosen(params, view), params)

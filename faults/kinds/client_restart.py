@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pydantic import Field
 
-from faults.kinds.client_kill import Ended, EndingFault
+from faults.kinds.client_kill import EndedClient, EndingFault
 from faults.kit.clients import ClientParams
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory
@@ -20,7 +20,7 @@ class ClientRestartParams(ClientParams):
     stop_within: Seconds = Field(10.0, gt=0, description="SIGKILL when it has not stopped by itself")
 
 
-class Closed(Ended):
+class Closed(EndedClient):
     """Client processes that were told to finish: producers flush, consumers commit and leave."""
 
     params: ClientRestartParams

@@ -20,7 +20,7 @@ class SplitBundleParams(Params):
     target: str = Field("random", description="`bundle-of:TOPIC`, `bundle:RANGE` or `random`")
 
 
-class Split(Reload):
+class SplitReload(Reload):
     """One bundle halved and unloaded."""
 
     def __init__(self, view: ClusterView, bundle: str) -> None:
@@ -62,5 +62,5 @@ class SplitBundle(FaultKind[SplitBundleParams]):
     def commands(self, params: SplitBundleParams, inventory: Inventory) -> list[str]:
         return [f"PUT {NAMESPACE_URL}/{bundle_rule(params.target)}/split?unload=true"]
 
-    def prepare(self, params: SplitBundleParams, view: ClusterView, draw: int) -> Split:
-        return Split(view, choose_bundle(params.target, view, random.Random(draw)))
+    def prepare(self, params: SplitBundleParams, view: ClusterView, draw: int) -> SplitReload:
+        return SplitReload(view, choose_bundle(params.target, view, random.Random(draw)))

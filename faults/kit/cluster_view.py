@@ -21,7 +21,7 @@ from harness.protocols.cluster import (
     PartitionState,
 )
 from harness.protocols.faulting import ClientLives, Clients
-from harness.protocols.nodes import Killable, Pausable, Seen, Startable, Stoppable, TellsRunning
+from harness.protocols.nodes import Killable, Pausable, SeenAway, Startable, Stoppable, TellsRunning
 
 POLL_S = 0.2
 
@@ -122,9 +122,9 @@ class ClusterView:
         return cast("Killable", find_ability(self.cluster, Killable))
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> SeenAway:
         """How the loss of a node is seen here."""
-        found: Seen = getattr(self.cluster.runtime, "seen", Seen())
+        found: SeenAway = getattr(self.cluster.runtime, "seen", SeenAway())
         return found
 
     def is_running(self, node: str) -> bool:

@@ -122,7 +122,7 @@ def _value_words(value: object, of_key: FieldInfo) -> str:
 _READS_SIZE, _READS_SECONDS = get_args(Size)[1], get_args(Seconds)[1]
 
 
-class Burst(Params):
+class FiringSeries(Params):
     """Several firings in quick succession, each ``gap`` (random within the bounds) after the one before."""
 
     times: int = Field(ge=2, le=1000, description="firings in a row")
@@ -145,7 +145,7 @@ class Schedule(Params):
     until: Seconds | None = Field(
         None, description="no firing of `every` after this; default: the last that heals under load"
     )
-    storm: Burst | None = Field(None, description="each firing becomes several in quick succession")
+    storm: FiringSeries | None = Field(None, description="each firing becomes several in quick succession")
     wait: Seconds = Field(
         0.0, description="when it cannot fire (another node is still away), try for this long before skipping"
     )

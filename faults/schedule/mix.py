@@ -89,7 +89,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MixEntry:
     """One fault of the set. ``ends_s``: from injected to the beginning of its heal, at most."""
 
     kind: FaultKind[Any]
@@ -103,7 +103,7 @@ class Mix:
     """A checked mix."""
 
     params: MixParams
-    entries: tuple[Entry, ...]
+    entries: tuple[MixEntry, ...]
 
     @property
     def first_s(self) -> float:
@@ -145,7 +145,7 @@ def read_mix(step: Mapping[str, Any], inventory: Inventory) -> Mix:
     return Mix(params, tuple(entries))
 
 
-def _entry(raw: Mapping[str, Any], inventory: Inventory) -> Entry:
+def _entry(raw: Mapping[str, Any], inventory: Inventory) -> MixEntry:
     kind = find_kind(raw.get("fault"))
     for key in raw:
         if key in keys_of(Schedule):
@@ -159,7 +159,7 @@ def _entry(raw: Mapping[str, Any], inventory: Inventory) -> Entry:
     if ends_s is None:
         text = f"how long {kind.kind} takes is not known: give it a step of its own, with `at` or `every`"
         raise StepProblem("fault", text)
-    return Entry(kind, params, weight, ends_s)
+    return MixEntry(kind, params, weight, ends_s)
 
 
 def _inside(where: str, problem: StepProblem) -> StepProblem:

@@ -34,13 +34,13 @@ def firing_times(schedule: Schedule, seed: str, load_s: float, for_s: float) -> 
     late_s = max(times)
     if late_s >= load_s:
         raise StepProblem(
-            _guilty_key(schedule, load_s),
+            _key_at_fault(schedule, load_s),
             f"would fire at {late_s:g} s, but the load ends at {load_s:g} s: no message would be affected",
         )
     return sorted(times)
 
 
-def _guilty_key(schedule: Schedule, load_s: float) -> str:
+def _key_at_fault(schedule: Schedule, load_s: float) -> str:
     if schedule.at is not None and schedule.at >= load_s:
         return "at"
     return "storm" if schedule.storm else "until"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.process_runtime import Launch, Prepare
 from harness.clusters.security.made import ClusterSecurity, fresh_passwords
@@ -77,7 +77,7 @@ class Assembly(ABC):
         """What workers are given to administrate; empty when the system has no such endpoint."""
         return ""
 
-    def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, Any]]:
         """The smallest cluster that works, and the broker settings it needs: it is booted
         once per version to build class archives. Default: the first broker, and what needs no dependency."""
         first = next(service for service in spec.services if "broker" in service.roles)
@@ -88,7 +88,7 @@ class Assembly(ABC):
         admin.wait_ready([], timeout_s=_EXERCISE_S, run_tag=0)
 
 
-def why_no_containers(spec: ClusterSpec) -> str:
+def why_no_containers(spec: ClusterLayout) -> str:
     """Why a cluster cannot run in containers; empty when it can."""
     if spec.own:
         return f"there is no image of {spec.own.short}: brokers of your own run as processes"

@@ -21,13 +21,13 @@ from typing import Any, Generic, TypeVar
 
 from harness.clusters.assembly import ClusterAdmin, assembly_of
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import ClusterSpec, compose_file, read_compose
+from harness.clusters.layout.compose import ClusterLayout, compose_file, read_compose
 from harness.clusters.layout.distribution import pinned
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import toxiproxy
 from harness.clusters.security.certificates import Authority
 from harness.clusters.security.made import CONNECTION_FILE, ClusterSecurity, forget
-from harness.clusters.sources import SOURCES, Place, Source
+from harness.clusters.sources import SOURCES, ClusterPlace, NodeSoftware
 from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
@@ -171,7 +171,7 @@ def open_cluster(
         run_id, folder, spec.ports.values(), runtime=runtime, living=_runs_with_containers
     )
     try:
-        where = Place(run_id, folder.resolve(), block, dict(broker_config or {}), needs, made)
+        where = ClusterPlace(run_id, folder.resolve(), block, dict(broker_config or {}), needs, made)
         described = source.runtime(spec, where)
         described.require(needs)
         described.layout.check_conf()
@@ -201,7 +201,7 @@ def describe_cluster(
     """
     spec = spec_of(system, version, topology, secure=secure)
     settings, made = dict(broker_config or {}), _made(system, "described", secure, runtime)
-    where = Place("described", Path("/nonexistent"), addresses.CHECK_BLOCK, settings, needs, made)
+    where = ClusterPlace("described", Path("/nonexistent"), addresses.CHECK_BLOCK, settings, needs, made)
     described = SOURCES[runtime].absent().runtime(spec, where)
     described.layout.check_conf()
     return _assemble(described, made)
@@ -221,14 +221,14 @@ def _made(system: str, run_id: str, secure: bool, runtime: str) -> ClusterSecuri
 
 
 def _make_quick(
-    source: Source, where: Place, what: tuple[str, str, str], on_progress: jars.Progress | None
+    source: NodeSoftware, where: ClusterPlace, what: tuple[str, str, str], on_progress: jars.Progress | None
 ) -> None:
     """With the classes of plain brokers: they serve those that are secure, too."""
     spec = spec_of(*what, run_id=where.run_id)
     source.make_quick(spec, replace(where, security=None), on_progress or (lambda text, share: None))
 
 
-def _state(runtime: str, spec: ClusterSpec, where: Place, source: Source) -> dict[str, Any]:
+def _state(runtime: str, spec: ClusterLayout, where: ClusterPlace, source: NodeSoftware) -> dict[str, Any]:
     """What `attach_cluster` makes the same cluster from."""
     return {
         "schema_version": _STATE_VERSION,
@@ -275,7 +275,7 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
             state["system"], state["version"], state["topology"], run_id=state["run_id"], secure=secure
         )
         names = assembly_of(spec.system).secrets() if secure else ()
-        where = Place(
+        where = ClusterPlace(
             state["run_id"],
             folder.resolve(),
             state["block"],
@@ -322,7 +322,7 @@ def _runs_with_containers() -> set[str]:
 
 def spec_of(
     system: str, version: str = "", topology: str = "", *, run_id: str = "none", secure: bool = False
-) -> ClusterSpec:
+) -> ClusterLayout:
     """The compose file of a system, resolved; touches nothing.
 
     Raises:
@@ -332,7 +332,7 @@ def spec_of(
 
 
 @cache
-def _spec_of(system: str, version: str, topology: str, run_id: str, secure: bool) -> ClusterSpec:
+def _spec_of(system: str, version: str, topology: str, run_id: str, secure: bool) -> ClusterLayout:
     variables = {"BROKERSTORM_RUN_ID": run_id}
     return read_compose(
         compose_file(system), version=version, topology=topology, variables=variables, secure=secure

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import ClusterSpec, Service
+from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.clusters.layout.node_layout import Layout, LoopbackWiring
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.limits import node_limits
@@ -46,7 +46,7 @@ Prepare = Callable[[Node, NodeFolder], None]
 class Launch:
     """What every node of a cluster is started from."""
 
-    spec: ClusterSpec
+    spec: ClusterLayout
     java: Java
     jars: Path
     settings: Mapping[str, Any]

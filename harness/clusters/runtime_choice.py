@@ -17,7 +17,7 @@ from harness.clusters.docker.engine import connect
 from harness.clusters.docker.images import can_pull, missing
 from harness.clusters.images import compose_plugin
 from harness.clusters.layout.addresses import state_folder
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import BrokerstormError
 
 AUTO, PROCESS, DOCKER = "auto", "process", "docker"
@@ -25,7 +25,7 @@ _REMEMBERED_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RuntimeChoice:
     """A runtime, and why it is this one: a part of a sentence."""
 
     runtime: str
@@ -35,31 +35,31 @@ class Choice:
         return f"{self.runtime} ({self.why})"
 
 
-def choose(wanted: str, spec: ClusterSpec, *, needs: frozenset[str], offline: bool) -> Choice:
+def choose(wanted: str, spec: ClusterLayout, *, needs: frozenset[str], offline: bool) -> RuntimeChoice:
     """The runtime for a cluster. Never raises for ``auto``: what speaks against containers is the reason."""
     if wanted != AUTO:
-        return Choice(wanted, "asked for")
+        return RuntimeChoice(wanted, "asked for")
     try:
         return _docker_if_it_can(spec, needs, offline=offline)
     except BrokerstormError as error:
-        return Choice(PROCESS, str(error).splitlines()[0])
+        return RuntimeChoice(PROCESS, str(error).splitlines()[0])
 
 
-def _docker_if_it_can(spec: ClusterSpec, needs: frozenset[str], *, offline: bool) -> Choice:
+def _docker_if_it_can(spec: ClusterLayout, needs: frozenset[str], *, offline: bool) -> RuntimeChoice:
     from harness.clusters.docker.runtime import DockerRuntime
 
     if lacking := sorted(needs - DockerRuntime.gives):
-        return Choice(PROCESS, f"a fault of this scenario needs {', '.join(lacking)}")
+        return RuntimeChoice(PROCESS, f"a fault of this scenario needs {', '.join(lacking)}")
     for need in sorted(needs):
         if reason := DockerRuntime.why_not(need):
-            return Choice(PROCESS, reason)
+            return RuntimeChoice(PROCESS, reason)
     with closing(connect()) as client:
         lacks = missing(client, spec)
     if reason := why_no_containers(spec):
-        return Choice(PROCESS, reason)
+        return RuntimeChoice(PROCESS, reason)
     if lacks:
         if offline or _was_refused(lacks[0]):
-            return Choice(PROCESS, f"the Docker engine has no image {lacks[0]}")
+            return RuntimeChoice(PROCESS, f"the Docker engine has no image {lacks[0]}")
         try:
             can_pull(lacks[0])
         except BrokerstormError:
@@ -67,7 +67,7 @@ def _docker_if_it_can(spec: ClusterSpec, needs: frozenset[str], *, offline: bool
             raise
     compose_plugin.find()
     have = f"pulls {', '.join(lacks)}" if lacks else "has the images"
-    return Choice(DOCKER, f"a Docker engine answers and {have}")
+    return RuntimeChoice(DOCKER, f"a Docker engine answers and {have}")
 
 
 def _was_refused(tag: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Self
 
 from harness.clusters.assembly import assembly_of, why_no_containers
 from harness.clusters.class_archives import build_archives
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network.proxied import NEEDS
 from harness.clusters.process_runtime import Launch, ProcessRuntime
@@ -23,7 +23,7 @@ from harness.toolchains.java import Java, find_java
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterPlace:
     """Whose cluster it is, where it is, and what is asked of it."""
 
     run_id: str
@@ -34,7 +34,7 @@ class Place:
     security: ClusterSecurity | None = None
 
 
-class Source(ABC):
+class NodeSoftware(ABC):
     """Got once for a cluster, kept as JSON in its folder, and made again from that by a later process.
 
     Attributes:
@@ -45,7 +45,7 @@ class Source(ABC):
 
     @classmethod
     @abstractmethod
-    def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+    def get(cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
         """Find or fetch it.
 
         Raises:
@@ -59,7 +59,7 @@ class Source(ABC):
 
     @classmethod
     @abstractmethod
-    def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
+    def restored(cls, spec: ClusterLayout, state: Mapping[str, Any]) -> Self:
         """From what `state` gave."""
 
     @staticmethod
@@ -71,15 +71,15 @@ class Source(ABC):
     def state(self) -> dict[str, Any]: ...
 
     @abstractmethod
-    def runtime(self, spec: ClusterSpec, place: Place) -> NodeRuntime:
+    def runtime(self, spec: ClusterLayout, place: ClusterPlace) -> NodeRuntime:
         """The runtime of a cluster; nothing is started."""
 
-    def make_quick(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> None:  # noqa: B027
+    def make_quick(self, spec: ClusterLayout, place: ClusterPlace, report: artifacts.Progress) -> None:  # noqa: B027
         """Make whatever makes later starts quick. Default: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessSource(Source):
+class ProcessSource(NodeSoftware):
     """A Java and a folder of jars."""
 
     proxied: ClassVar[frozenset[str]] = NEEDS
@@ -88,7 +88,7 @@ class ProcessSource(Source):
     jars: Path
 
     @classmethod
-    def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+    def get(cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
         java = find_java(spec.java)
         return cls(java, artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress))
 
@@ -97,7 +97,7 @@ class ProcessSource(Source):
         return cls(Java("", 0, ""), Path())
 
     @classmethod
-    def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
+    def restored(cls, spec: ClusterLayout, state: Mapping[str, Any]) -> Self:
         return cls(find_java(spec.java), Path(state["jars"]))
 
     def state(self) -> dict[str, Any]:
@@ -107,20 +107,20 @@ class ProcessSource(Source):
     def runtime_type() -> type[NodeRuntime]:
         return ProcessRuntime
 
-    def runtime(self, spec: ClusterSpec, place: Place) -> ProcessRuntime:
+    def runtime(self, spec: ClusterLayout, place: ClusterPlace) -> ProcessRuntime:
         launch = self._launch(spec, place)
         prepare = assembly_of(spec.system).prepare(place.run_id, launch)
         return ProcessRuntime(place.run_id, place.folder, place.block, launch, prepare, needs=place.needs)
 
-    def make_quick(self, spec: ClusterSpec, place: Place, report: artifacts.Progress) -> None:
+    def make_quick(self, spec: ClusterLayout, place: ClusterPlace, report: artifacts.Progress) -> None:
         build_archives(self._launch(spec, place), place.run_id, place.block, report)
 
-    def _launch(self, spec: ClusterSpec, place: Place) -> Launch:
+    def _launch(self, spec: ClusterLayout, place: ClusterPlace) -> Launch:
         return Launch(spec, self.java, self.jars, place.settings, place.security)
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerSource(Source):
+class ContainerSource(NodeSoftware):
     """A Docker engine that has the images.
 
     Attributes:
@@ -133,7 +133,7 @@ class ContainerSource(Source):
     environment: Mapping[str, str]
 
     @classmethod
-    def get(cls, spec: ClusterSpec, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+    def get(cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
         from harness.clusters.docker import engine, images
         from harness.clusters.images import compose_plugin
 
@@ -149,7 +149,7 @@ class ContainerSource(Source):
         return cls(None, {})
 
     @classmethod
-    def restored(cls, spec: ClusterSpec, state: Mapping[str, Any]) -> Self:
+    def restored(cls, spec: ClusterLayout, state: Mapping[str, Any]) -> Self:
         from harness.clusters.docker import engine
 
         return cls(engine.connect(), os.environ)
@@ -163,7 +163,7 @@ class ContainerSource(Source):
 
         return DockerRuntime
 
-    def runtime(self, spec: ClusterSpec, place: Place) -> NodeRuntime:
+    def runtime(self, spec: ClusterLayout, place: ClusterPlace) -> NodeRuntime:
         from harness.clusters.docker.runtime import DockerRuntime
 
         return DockerRuntime(
@@ -179,4 +179,4 @@ class ContainerSource(Source):
 
 
 #: Runtime, as the user calls it -> what its nodes are started from.
-SOURCES: Final[Mapping[str, type[Source]]] = {"process": ProcessSource, "docker": ContainerSource}
+SOURCES: Final[Mapping[str, type[NodeSoftware]]] = {"process": ProcessSource, "docker": ContainerSource}

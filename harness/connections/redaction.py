@@ -16,7 +16,7 @@ SHORTEST: Final = 4
 _SHORTEST_ENCODED: Final = 8
 
 
-class Redactor:
+class SecretRemover:
     """Replaces secrets, as they are and as clients and formats write them.
 
     Of a secret of several lines (a key file) each line is one; armour lines (``-----BEGIN``) are none.

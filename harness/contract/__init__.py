@@ -19,10 +19,10 @@ from harness.contract import (
     secrets,
     sending,
 )
-from harness.contract.checks import CHECKS, Check
+from harness.contract.checks import CHECKS, WorkerCheck
 from harness.workers.spec import WorkerSpec
 
-__all__ = ["Check", "checks_of"]
+__all__ = ["WorkerCheck", "checks_of"]
 #: In the order in which a broken worker is understood best.
 _PARTS = [
     part.__name__
@@ -30,7 +30,7 @@ _PARTS = [
 ]
 
 
-def checks_of(worker: WorkerSpec) -> list[Check]:
+def checks_of(worker: WorkerSpec) -> list[WorkerCheck]:
     """All that can be asked of a worker."""
     return sorted(
         (check for check in CHECKS if check.concerns(worker)), key=lambda check: _PARTS.index(check.part)

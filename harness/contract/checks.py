@@ -27,7 +27,7 @@ _ONE: Final[Cases] = {"": {}}
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class WorkerCheck:
     """One thing that is asked of a worker.
 
     Attributes:
@@ -68,7 +68,7 @@ class Check:
 
 
 #: Every check of the modules that were read.
-CHECKS: Final[list[Check]] = []
+CHECKS: Final[list[WorkerCheck]] = []
 
 
 def check(
@@ -76,7 +76,7 @@ def check(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a check, one for each of ``cases`` (name -> arguments).
 
-    ``slow``: names of cases, or True for all. ``more``: further attributes of `Check`.
+    ``slow``: names of cases, or True for all. ``more``: further attributes of `WorkerCheck`.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -84,7 +84,7 @@ def check(
             name = function.__name__.replace("_", " ") + (f": {case}" if case else "")
             is_slow = slow if isinstance(slow, bool) else case in slow
             run = partial(function, **arguments)
-            CHECKS.append(Check(name, function.__module__, role, run, words, slow=is_slow, **more))
+            CHECKS.append(WorkerCheck(name, function.__module__, role, run, words, slow=is_slow, **more))
         return function
 
     return register

@@ -29,7 +29,7 @@ KEYS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckPlace:
     """Where workers are checked, and how.
 
     Attributes:
@@ -51,7 +51,7 @@ class Rig:
         worker: the one under test.
     """
 
-    def __init__(self, place: Place, worker: WorkerSpec) -> None:
+    def __init__(self, place: CheckPlace, worker: WorkerSpec) -> None:
         self.place = place
         self.cluster = place.cluster
         self.folder = place.folder

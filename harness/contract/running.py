@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.clusters import BrokerCluster, open_cluster
-from harness.contract.checks import Check
+from harness.contract.checks import WorkerCheck
 from harness.contract.driving import ContractBroken, NotHere, expect
-from harness.contract.rig import RUN_TAG, Place, Rig
+from harness.contract.rig import RUN_TAG, CheckPlace, Rig
 from harness.errors import WorkerError
 from harness.systems import SYSTEMS
 from harness.workers import launch
@@ -38,7 +38,7 @@ _ODD = (LookupError, ValueError, TypeError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     """What a check found. ``text``: why it is broken or was skipped."""
 
     name: str
@@ -124,17 +124,17 @@ def compare_with_golden(folder: Path, needless: Collection[str] = ()) -> None:
         expect(len(theirs) == len(ours), f"{golden.name} has {len(theirs)} bytes, must have {len(ours)}")
 
 
-def run_self_test(worker: WorkerSpec, version: str = "") -> Result:
+def run_self_test(worker: WorkerSpec, version: str = "") -> CheckResult:
     """The self-test as a result."""
     begun = time.monotonic()
     try:
         self_test(worker, version)
     except ContractBroken as broken:
-        return Result(SELF_TEST, "broken", str(broken), time.monotonic() - begun)
-    return Result(SELF_TEST, "ok", "", time.monotonic() - begun)
+        return CheckResult(SELF_TEST, "broken", str(broken), time.monotonic() - begun)
+    return CheckResult(SELF_TEST, "ok", "", time.monotonic() - begun)
 
 
-def run_checks(checks: Iterable[Check], place: Place, worker: WorkerSpec) -> Iterator[Result]:
+def run_checks(checks: Iterable[WorkerCheck], place: CheckPlace, worker: WorkerSpec) -> Iterator[CheckResult]:
     """The result of each check, as soon as it is known; what it left is in a folder of its own.
 
     Raises:
@@ -143,15 +143,15 @@ def run_checks(checks: Iterable[Check], place: Place, worker: WorkerSpec) -> Ite
     for number, check in enumerate(checks, start=1):
         if lacking := check.missing(worker):
             text = f"{FILE} has no contract.{lacking}"
-            yield Result(check.name, "skipped", text, 0.0)
+            yield CheckResult(check.name, "skipped", text, 0.0)
             continue
         begun = time.monotonic()
         rig = Rig(replace(place, folder=place.folder / f"{number:02d}"), worker)
         outcome, text = _ask(check, rig)
-        yield Result(check.name, outcome, text, time.monotonic() - begun)
+        yield CheckResult(check.name, outcome, text, time.monotonic() - begun)
 
 
-def _ask(check: Check, rig: Rig) -> tuple[Literal["ok", "broken", "skipped"], str]:
+def _ask(check: WorkerCheck, rig: Rig) -> tuple[Literal["ok", "broken", "skipped"], str]:
     rig.folder.mkdir(parents=True)
     try:
         check.run(rig)

@@ -268,15 +268,15 @@ class Plan(PlanPart):
         return self.external.prefix if self.external else ""
 
     @property
-    def told_names(self) -> dict[str, str]:
+    def worker_topics(self) -> dict[str, str]:
         """Topic -> its name in what a worker is told and writes: where topics have no namespace to
         themselves, the one that brokers know it by."""
         return {t.name: t.name if self.namespace else t.address or t.name for t in self.topics}
 
     @property
-    def told_streams(self) -> dict[str, str]:
+    def worker_streams(self) -> dict[str, str]:
         """Name of a stream in what a worker is told and writes -> the stream, in the order of their ids."""
-        told = self.told_names
+        told = self.worker_topics
         return {f"{told[t.name]}-{p}": f"{t.name}-{p}" for t in self.topics for p in range(t.partitions)}
 
     @property

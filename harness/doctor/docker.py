@@ -10,7 +10,7 @@ from typing import Any
 from harness.clusters import spec_of
 from harness.clusters.docker import engine, images
 from harness.clusters.images import compose_plugin, standin
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import EnvironmentNotReady
 from harness.need import Need
 
@@ -64,7 +64,7 @@ def _plugin_check() -> Need:
         return Need("compose plugin", False, str(error), error.hint)
 
 
-def _images_check(client: Any, spec: ClusterSpec) -> Need:
+def _images_check(client: Any, spec: ClusterLayout) -> Need:
     tag = standin.image_of(spec)
     image = standin.look(client, tag)
     if image.kind != "absent":

@@ -14,7 +14,7 @@ import psutil
 
 from harness.clusters import spec_of
 from harness.clusters.layout.addresses import BLOCKS, CHECK_BLOCK, address
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import EnvironmentNotReady
 from harness.need import Need
 from harness.toolchains.cache import cache_folder
@@ -68,7 +68,7 @@ def checks(
     ]
 
 
-def _loopback_of(specs: Sequence[ClusterSpec]) -> Need:
+def _loopback_of(specs: Sequence[ClusterLayout]) -> Need:
     ports = {port for spec in specs for port in spec.ports.values()}
     return loopback_check(max(service.number for spec in specs for service in spec.nodes), sorted(ports))
 

@@ -26,10 +26,10 @@ import pyarrow as pa
 from harness.contracts.seal import SealedFile, SealReport, TableReport
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.importing.buckets import EVERY, BucketFiles, refuse_two_messages, refuse_two_sends
-from harness.importing.facts import Facts, Routing, routing_of
+from harness.importing.facts import ImportFacts, Routing, routing_of
 from harness.importing.plan import fault_rows, make_manifest, make_plan
 from harness.importing.rows import Range, Read, Rows, TableReader, ranges_of
-from harness.importing.source import HINT, Source
+from harness.importing.source import HINT, ImportSource
 from harness.importing.values import Names
 from harness.records import SEALED, Check, Event
 from harness.rundir import RunDir, new_run, point_latest, write_json, write_jsonl
@@ -46,12 +46,12 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class CheckedImport:
     """An import whose every row is valid, in a spool on disk. `write` makes a run of it."""
 
-    def __init__(self, source: Source, spool: Path) -> None:
+    def __init__(self, source: ImportSource, spool: Path) -> None:
         self._source = source
         self._spool = spool
         self._names = Names(source.description.streams())
         self._ranges = ranges_of(source, self._names)
-        self._facts = Facts(source, self._ranges)
+        self._facts = ImportFacts(source, self._ranges)
         for table in SEALED:
             self._check(table)
         self._facts.finish()
@@ -151,7 +151,7 @@ class CheckedImport:
         return files
 
 
-def import_run(source: Source, runs: Path, *, buckets: int = BUCKETS) -> RunDir:
+def import_run(source: ImportSource, runs: Path, *, buckets: int = BUCKETS) -> RunDir:
     """Validate an import and make a new, sealed run of it in ``runs``.
 
     Args:
@@ -195,7 +195,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         raise UsageError(f"cannot import into {folder}: {error}") from error
 
 
-def _require_consistent(source: Source, facts: Facts, groups_seen: Collection[str]) -> None:
+def _require_consistent(source: ImportSource, facts: ImportFacts, groups_seen: Collection[str]) -> None:
     """import.yaml and the rows must fit.
 
     Raises:
@@ -224,7 +224,7 @@ def _require_consistent(source: Source, facts: Facts, groups_seen: Collection[st
         raise UsageError("sends holds probes only: there is nothing to judge")
 
 
-def _require_producers(source: Source, facts: Facts) -> None:
+def _require_producers(source: ImportSource, facts: ImportFacts) -> None:
     for number in sorted(set(source.description.producers.each) - facts.instances):
         source.refuse(("producers", "each", number), "no row of sends is of this instance")
 

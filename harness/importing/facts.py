@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.errors import UsageError
 from harness.importing.rows import Range, Read, refuse_row
-from harness.importing.source import Source
+from harness.importing.source import ImportSource
 from harness.importing.values import Ints
 from harness.records import Check, Event, Kind
 from harness.systems import system_of
@@ -24,7 +24,7 @@ _LANE_BITS: Final = 32
 
 
 @dataclass(slots=True)
-class Session:
+class SessionRows:
     """A consumer session while its rows are read. Ordinals are dense and times do not fall."""
 
     subscription: int
@@ -35,13 +35,13 @@ class Session:
     held: list[tuple[Ints, Ints]] = field(default_factory=list)
 
 
-class Facts:
+class ImportFacts:
     """Gathered while the tables are read, in bounded memory."""
 
-    def __init__(self, source: Source, ranges: Mapping[int, Range]) -> None:
+    def __init__(self, source: ImportSource, ranges: Mapping[int, Range]) -> None:
         self.rows = dict.fromkeys(("sends", "log", "deliveries"), 0)
         self.instances: set[int] = set()
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, SessionRows] = {}
         self.events: set[int] = set()
         self.named_positions = self.has_checks = self.has_epochs = False
         self.first_ns = self.last_ns = self.first_due_ns = 0
@@ -109,7 +109,7 @@ class Facts:
             self.first_ns = min(self.first_ns or first, first)
             self.last_ns = max(self.last_ns, last)
 
-    def _own(self, owners: set[int] | dict[int, Session], what: str) -> None:
+    def _own(self, owners: set[int] | dict[int, SessionRows], what: str) -> None:
         if len(owners) > MAX_OWNERS:
             raise UsageError(
                 f"more than {MAX_OWNERS:,} different {what}s", hint=f"a {what} is a process or a client"
@@ -171,7 +171,7 @@ class Facts:
         """``own``: places of one session's rows in the batch, ascending."""
         rows, number = read.rows, int(read.rows["session"][own[0]])
         subscription, times = rows["subscription"][own], rows["t_ns"][own]
-        session = self.sessions.setdefault(number, Session(int(subscription[0]), int(times[0])))
+        session = self.sessions.setdefault(number, SessionRows(int(subscription[0]), int(times[0])))
         other = subscription != session.subscription
         if other.any():
             index = int(own[np.argmax(other)])
@@ -194,7 +194,7 @@ class Facts:
         session.last_ns = int(times[-1])
 
 
-def _finish_session(number: int, session: Session) -> None:
+def _finish_session(number: int, session: SessionRows) -> None:
     if not session.held:
         return
     ordinal = np.concatenate([part for part, _ in session.held])
@@ -233,7 +233,7 @@ class Routing:
     buckets: int
 
 
-def routing_of(source: Source, facts: Facts, most_buckets: int) -> Routing:
+def routing_of(source: ImportSource, facts: ImportFacts, most_buckets: int) -> Routing:
     """Lanes that share a stream share a bucket, and so do the streams of a lane.
 
     Raises:
@@ -259,7 +259,7 @@ def routing_of(source: Source, facts: Facts, most_buckets: int) -> Routing:
     return Routing({lane: lanes_of.get(lane, 0) for lane in topics}, topics, streams, buckets)
 
 
-def _topics(source: Source, pairs: Sequence[tuple[int, int]]) -> dict[int, str]:
+def _topics(source: ImportSource, pairs: Sequence[tuple[int, int]]) -> dict[int, str]:
     """Topic of every lane: as import.yaml says, else the one that all of its messages were found in."""
     said = source.description
     topic_of = [topic for topic, count in said.topics.items() for _ in range(count)]

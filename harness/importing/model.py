@@ -40,7 +40,7 @@ Moment = Annotated[
 ]
 
 
-class ProducerSettings(Part):
+class ImportedProducer(Part):
     """Settings of a producer. null: not known."""
 
     acks: Literal["all", "leader", "none"] | None = Field(
@@ -62,18 +62,18 @@ class ProducerSettings(Part):
     )
 
 
-class AllProducers(ProducerSettings):
+class AllProducers(ImportedProducer):
     """Settings of all producers, and what is otherwise with some. null: not known."""
 
-    each: dict[int, ProducerSettings] = Field(
+    each: dict[int, ImportedProducer] = Field(
         default_factory=dict,
         description="by number of a producer (column instance), what is otherwise with this one; what is not "
         "said of it is as with all",
     )
 
-    def one(self, number: int) -> ProducerSettings:
+    def one(self, number: int) -> ImportedProducer:
         """Settings of one producer."""
-        own = self.each.get(number, ProducerSettings())
+        own = self.each.get(number, ImportedProducer())
         return self.model_copy(update=own.model_dump(exclude_unset=True))
 
     def key_of(self, name: str, number: int) -> str:

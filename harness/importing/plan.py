@@ -15,7 +15,7 @@ from harness.contracts.plan import (
 )
 from harness.contracts.rows import LaneGroup
 from harness.importing.columns import SETTLEMENTS
-from harness.importing.facts import Facts, Routing
+from harness.importing.facts import ImportFacts, Routing
 from harness.importing.model import AllProducers, GroupSettings, ImportFile, Statement
 from harness.importing.values import Names
 from harness.records import Event
@@ -27,7 +27,7 @@ _DELIVERY: Final = {"all": "durable", "leader": "leader", "none": "none"}
 _ORDER: Final = {"exclusive": "stream", "failover": "stream", "key_shared": "key", "group": "stream"}
 
 
-def make_plan(said: ImportFile, facts: Facts, routing: Routing, names: Names) -> Plan:
+def make_plan(said: ImportFile, facts: ImportFacts, routing: Routing, names: Names) -> Plan:
     """A plan without a target rate."""
     system = system_of(said.system)
     producers = [_producer(said.producers, number) for number in sorted(facts.instances)]
@@ -101,7 +101,7 @@ def _because(key: str, value: object) -> str:
     return f"{key}: {shown} {_WHERE}"
 
 
-def _consumer(number: int, name: str, said: ImportFile, facts: Facts, system: System) -> ConsumerPlan:
+def _consumer(number: int, name: str, said: ImportFile, facts: ImportFacts, system: System) -> ConsumerPlan:
     group = said.groups[name]
     return ConsumerPlan(
         name=f"consumer-{number}",
@@ -117,7 +117,7 @@ def _consumer(number: int, name: str, said: ImportFile, facts: Facts, system: Sy
     )
 
 
-def _consumer_promise(name: str, group: GroupSettings, facts: Facts, system: System) -> ConsumerPromise:
+def _consumer_promise(name: str, group: GroupSettings, facts: ImportFacts, system: System) -> ConsumerPromise:
     """What is not said is unknown: the strongest is assumed, and what breaks it is suspect."""
     kind = group.subscription or system.subscription
     is_group = kind == "group"
@@ -179,7 +179,7 @@ def _routed(lanes: list[int], routing: Routing) -> LaneGroup:
 
 
 def make_manifest(
-    run_id: str, uri: str, said: ImportFile, plan: Plan, facts: Facts, has_consumers: bool
+    run_id: str, uri: str, said: ImportFile, plan: Plan, facts: ImportFacts, has_consumers: bool
 ) -> dict[str, Any]:
     """A finished run, as far as the rows and import.yaml tell.
 
@@ -222,7 +222,7 @@ def make_manifest(
     }
 
 
-def unstated(said: ImportFile, facts: Facts) -> dict[str, str]:
+def unstated(said: ImportFile, facts: ImportFacts) -> dict[str, str]:
     """By name of a precondition, or of what a class asks for (`analysis.classes`), why nothing is known of
     it."""
     settled = bool(facts.events & {int(event) for event in SETTLEMENTS})
@@ -243,14 +243,14 @@ def unstated(said: ImportFile, facts: Facts) -> dict[str, str]:
     return {name: why for name, (is_known, why) in known.items() if not is_known}
 
 
-def _of_each(said: ImportFile, facts: Facts, name: str) -> tuple[bool, str]:
+def _of_each(said: ImportFile, facts: ImportFacts, name: str) -> tuple[bool, str]:
     """Whether a setting is known of every producer, and what import.yaml lacks for it."""
     unknown = [n for n in sorted(facts.instances) if not getattr(said.producers.one(n), name)]
     key = said.producers.key_of(name, unknown[0]) if unknown else ""
     return not unknown, f"import.yaml does not say {key}"
 
 
-def _without_due(facts: Facts) -> str:
+def _without_due(facts: ImportFacts) -> str:
     sends = facts.rows["sends"]
     some = "" if facts.without_due == sends else f"{facts.without_due:,} of {sends:,} "
     return f"{some}sends have no intended time"

@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from harness.errors import BrokerstormError, UsageError
-from harness.importing.source import Source, TableFile
+from harness.importing.source import ImportSource, TableFile
 
 #: Rows, and bytes of text, that are held at a time.
 BATCH_ROWS: Final = 1 << 16
@@ -44,7 +44,7 @@ class Batch:
         return f"{self.file}, row {self.first + index}"
 
 
-def batches(source: Source, file: TableFile) -> Iterator[Batch]:
+def batches(source: ImportSource, file: TableFile) -> Iterator[Batch]:
     """The rows of a file in order; at least one batch, which may be without rows, so its columns are known.
 
     Raises:

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from harness.errors import UsageError, did_you_mean
 from harness.importing.columns import NONE, TABLES, Field
 from harness.importing.readers import Batch, batches
-from harness.importing.source import Source, TableFile
-from harness.importing.values import Column, Ints, Names
+from harness.importing.source import ImportSource, TableFile
+from harness.importing.values import BatchColumn, Ints, Names
 from harness.records import Check, Event, Outcome
 from harness.systems import System, system_of
 
@@ -60,7 +60,7 @@ def fields_of(table: str, system: System) -> tuple[Field, ...]:
 class TableReader:
     """Reads one table. ``present``: columns that its files have, known after the first file."""
 
-    def __init__(self, source: Source, table: str, names: Names) -> None:
+    def __init__(self, source: ImportSource, table: str, names: Names) -> None:
         said = source.description
         self.table = table
         self.present: frozenset[str] | None = None
@@ -149,7 +149,7 @@ class TableReader:
             return np.full(batch.rows, field.empty, np.int64)
         theirs = self._theirs.get(field.name, field.name)
         array = _put_together(theirs, batch) if "{" in theirs else batch.columns[parts[0]]
-        return Column(field, batch, theirs, self._names, self._unit_ns).numbers(array)
+        return BatchColumn(field, batch, theirs, self._names, self._unit_ns).numbers(array)
 
     def _sends(self, batch: Batch, rows: Rows) -> None:
         start, done = rows["t_start_ns"], rows["t_done_ns"]
@@ -223,7 +223,7 @@ def refuse_row(batch: Batch, index: int, problem: str) -> NoReturn:
     raise UsageError(f"{batch.place(index)}: {problem}")
 
 
-def ranges_of(source: Source, names: Names) -> dict[int, Range]:
+def ranges_of(source: ImportSource, names: Names) -> dict[int, Range]:
     """The table log_bounds, by stream; empty where there is none.
 
     Raises:

@@ -47,7 +47,7 @@ class TableFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ImportSource:
     """Where an import is, what it says of itself, and its files by table, in the order of their names."""
 
     uri: str
@@ -57,7 +57,7 @@ class Source:
     filesystem: Any
 
     @classmethod
-    def open(cls, uri: str) -> Source:
+    def open(cls, uri: str) -> ImportSource:
         """List the folder and read import.yaml.
 
         Args:

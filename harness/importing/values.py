@@ -54,7 +54,7 @@ class Names:
         return [*streams, *others]
 
 
-class Column:
+class BatchColumn:
     """A column of a batch that is being read."""
 
     def __init__(self, field: Field, batch: Batch, theirs: str, names: Names, unit_ns: int | None) -> None:

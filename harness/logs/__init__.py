@@ -6,11 +6,11 @@ its workers in its manifest.
 
 from harness.logs.around import LogLine, LogLines, Subject, lines_around
 from harness.logs.files import LogFile, log_files
-from harness.logs.reading import Entry, Excerpt
+from harness.logs.reading import Excerpt, LogEntry
 
 __all__ = [
-    "Entry",
     "Excerpt",
+    "LogEntry",
     "LogFile",
     "LogLine",
     "LogLines",

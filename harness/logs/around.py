@@ -17,7 +17,7 @@ from itertools import chain
 from harness.contracts import read_document
 from harness.contracts.plan import Plan
 from harness.logs.files import LogFile, log_files
-from harness.logs.reading import Entry, Excerpt
+from harness.logs.reading import Excerpt, LogEntry
 from harness.rundir import RunDir, reading
 from harness.systems import SYSTEMS
 from harness.wall_clock import WallClock
@@ -26,7 +26,7 @@ from harness.wall_clock import WallClock
 MOST_MOMENTS = 20
 
 
-class Kind(IntEnum):
+class LineKind(IntEnum):
     """Why a line is there, the most telling first."""
 
     LEADER = 0  # its stream got a new leader
@@ -38,11 +38,11 @@ class Kind(IntEnum):
 
 #: How far from a moment of the message a line of that kind may be.
 NEAR_NS = {
-    Kind.LEADER: 5_000_000_000,
-    Kind.NAMED: 5_000_000_000,
-    Kind.CLIENT: 5_000_000_000,
-    Kind.WARNING: 2_000_000_000,
-    Kind.NEAR: 300_000_000,
+    LineKind.LEADER: 5_000_000_000,
+    LineKind.NAMED: 5_000_000_000,
+    LineKind.CLIENT: 5_000_000_000,
+    LineKind.WARNING: 2_000_000_000,
+    LineKind.NEAR: 300_000_000,
 }
 _WIDEST_NS = max(NEAR_NS.values())
 
@@ -71,7 +71,7 @@ class LogLine:
     Attributes:
         t_s: since the start of load.
         source: the node or worker.
-        why: a `Kind` in lower case.
+        why: a `LineKind` in lower case.
         said: ``text`` without what stands before and in its time.
         more: the lines that belong to it; ``more_left``: further ones.
         file: relative to the run's folder, or to that of its campaign.
@@ -151,7 +151,7 @@ class _Search:
         self._kind_of = _kinds(run, subject)
         self._moments = sorted(subject.moments_ns)[:MOST_MOMENTS]
 
-    def lines_in(self, file: LogFile) -> Iterator[tuple[Kind, int, LogLine]]:
+    def lines_in(self, file: LogFile) -> Iterator[tuple[LineKind, int, LogLine]]:
         """Every line about the subject, why it is there, and how far it is from a moment of it, ns."""
         for excerpt in _excerpts(file, self._clock, self._moments):
             for entry in excerpt:
@@ -163,7 +163,7 @@ class _Search:
             if excerpt.is_cut:
                 self.cut[file.source] = None
 
-    def _line(self, file: LogFile, kind: Kind, t_ns: int, entry: Entry) -> LogLine:
+    def _line(self, file: LogFile, kind: LineKind, t_ns: int, entry: LogEntry) -> LogLine:
         return LogLine(
             t_s=(t_ns - self._clock.epoch_ns) / 1e9,
             source=file.source,
@@ -188,7 +188,7 @@ def _excerpts(file: LogFile, clock: WallClock, moments: Sequence[int]) -> Iterat
         yield Excerpt(file.path, file.stamps, clock.wall_ns(begin), clock.wall_ns(end))
 
 
-def _kinds(run: RunDir, subject: Subject) -> Callable[[LogFile, Entry], Kind]:
+def _kinds(run: RunDir, subject: Subject) -> Callable[[LogFile, LogEntry], LineKind]:
     with reading(run):
         plan = read_document(run.plan, Plan)
         system = SYSTEMS.get(plan.system)
@@ -203,14 +203,14 @@ def _kinds(run: RunDir, subject: Subject) -> Callable[[LogFile, Entry], Kind]:
     leader = system.log_leader.replace("{stream}", streams.pattern) if system and in_logs else ""
     changes = re.compile(leader) if leader else None
 
-    def kind_of(file: LogFile, entry: Entry) -> Kind:
+    def kind_of(file: LogFile, entry: LogEntry) -> LineKind:
         if file.is_node and changes is not None and changes.search(entry.text):
-            return Kind.LEADER
+            return LineKind.LEADER
         if any(own.search(text) for text in (entry.text, *entry.more)):
-            return Kind.NAMED
+            return LineKind.NAMED
         if not file.is_node:
-            return Kind.CLIENT
-        return Kind.WARNING if entry.severe else Kind.NEAR
+            return LineKind.CLIENT
+        return LineKind.WARNING if entry.severe else LineKind.NEAR
 
     return kind_of
 

@@ -24,7 +24,7 @@ _NEAR_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """What a log said at one time.
 
     Attributes:
@@ -61,7 +61,7 @@ class Excerpt:
         self._path, self._stamps = path, stamps
         self._begin_ns, self._end_ns = begin_ns, end_ns
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[LogEntry]:
         self.is_cut = False
         with self._path.open("rb") as file:
             start = _first_at(file, self._stamps, self._begin_ns - DISORDER_NS)
@@ -69,7 +69,7 @@ class Excerpt:
                 if self._begin_ns <= entry.wall_ns <= self._end_ns:
                     yield entry
 
-    def _entries(self, file: BinaryIO, start: int) -> Iterator[Entry]:
+    def _entries(self, file: BinaryIO, start: int) -> Iterator[LogEntry]:
         current: _Growing | None = None
         for offset, line, size in _lines(file, start):
             stamped = first_stamp(self._stamps, line)
@@ -107,10 +107,10 @@ class _Growing:
         else:
             self._left += 1
 
-    def entry(self) -> Entry:
+    def entry(self) -> LogEntry:
         while self._more and not self._more[-1].strip():
             self._more.pop()
-        return Entry(self._offset, self._size, *self._head, tuple(self._more), self._left)
+        return LogEntry(self._offset, self._size, *self._head, tuple(self._more), self._left)
 
 
 def _first_at(file: BinaryIO, stamps: tuple[Stamp, ...], wall_ns: int) -> int:

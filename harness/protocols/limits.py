@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
-class CpuUse:
+class CpuQuota:
     """A node and its CPU quota: counters since the group was made, and the quota that holds now."""
 
     periods: int
@@ -33,7 +33,7 @@ class LimitsCpu(Protocol):
             EnvironmentNotReady: the machine refuses it.
         """
 
-    def cpu_use(self, node: str) -> CpuUse: ...
+    def cpu_use(self, node: str) -> CpuQuota: ...
 
 
 @dataclass(frozen=True, slots=True)

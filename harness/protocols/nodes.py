@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenAway:
     """How a runtime sees that a node is away, in words for a proof."""
 
     gone: str = "process gone"

@@ -81,7 +81,7 @@ def _names(plan: Plan) -> list[str]:
 
 def _positions(plan: Plan, stats: Stats) -> dict[str, int]:
     """Stream -> the position after the last message that a consumer says it was handed."""
-    names = plan.told_streams
+    names = plan.worker_streams
     return {names.get(told, told): int(at) for told, at in stats.get("positions", {}).items()}
 
 

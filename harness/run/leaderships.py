@@ -81,4 +81,4 @@ class LeaderWatch:
             rows = [asdict(one) for one in told]
             for row in rows:
                 del row["stream_id"]  # sealing gives it
-            write_jsonl(self._run.told_leaderships, rows)
+            write_jsonl(self._run.raw_leaderships, rows)

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from harness.connections.redaction import Redactor
+from harness.connections.redaction import SecretRemover
 from harness.errors import WorkerError
 from harness.rundir import write_json
 from harness.waiting import wait_until, wait_while
@@ -70,7 +70,7 @@ class WorkerProcess:
         self._telling = threading.Lock()
         self._reader: threading.Thread | None = None
         self._log_reader: threading.Thread | None = None
-        self._redactor: Redactor | None = None
+        self._redactor: SecretRemover | None = None
 
     def start(
         self, argv: Sequence[str], env: Mapping[str, str], handed: SecureOptions = NOTHING_SECURE
@@ -82,7 +82,7 @@ class WorkerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         spec_path = self.folder / "spec.json"
         write_json(spec_path, self.spec)
-        self._redactor = Redactor(handed.secrets) if handed.secrets else None
+        self._redactor = SecretRemover(handed.secrets) if handed.secrets else None
         self.t_start_ns = time.monotonic_ns()
         with (self.folder / "stderr.log").open("ab") as stderr, handed_over(handed) as (more_env, passed):
             self._process = subprocess.Popen(
@@ -104,7 +104,7 @@ class WorkerProcess:
             )
             self._log_reader.start()
 
-    def _keep_log(self, redactor: Redactor) -> None:
+    def _keep_log(self, redactor: SecretRemover) -> None:
         """The client's log, line by line, on its way to the file."""
         assert self._process is not None
         assert self._process.stderr is not None

@@ -40,7 +40,7 @@ class Endpoints:
 
     @classmethod
     def of(cls, cluster: Cluster) -> Endpoints:
-        """Those of a cluster."""
+        """The facts of a cluster that workers are told."""
         return cls(cluster.bootstrap, cluster.admin_url, cluster.security)
 
 
@@ -52,7 +52,7 @@ def _spec(
     client: ClientPart,
     **part: ProducerPart | ConsumerPart | AuditPart,
 ) -> dict[str, Any]:
-    told = plan.told_names
+    told = plan.worker_topics
     return ProcessSpec(
         run_id=run.run_id,
         run_tag=plan.run_tag,
@@ -64,7 +64,7 @@ def _spec(
         topics={
             told[t.name]: TopicPart(address=t.address or t.name, partitions=t.partitions) for t in plan.topics
         },
-        streams={stream: number for number, stream in enumerate(plan.told_streams, start=1)},
+        streams={stream: number for number, stream in enumerate(plan.worker_streams, start=1)},
         client=client,
         **part,
     ).document()
@@ -75,7 +75,7 @@ def _client(planned: ProducerPlan | ConsumerPlan) -> ClientPart:
 
 
 def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoints) -> dict[str, Any]:
-    partitions, told = {topic.name: topic.partitions for topic in plan.topics}, plan.told_names
+    partitions, told = {topic.name: topic.partitions for topic in plan.topics}, plan.worker_topics
     groups = [plan.lane_groups[index] for index in producer.groups]
     part = ProducerPart(
         instance=producer.instance,
@@ -125,7 +125,7 @@ def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoi
     part = ConsumerPart(
         session=consumer.session,
         group=group_id(plan, consumer.group),
-        topics=[plan.told_names[topic] for topic in consumer.topics],
+        topics=[plan.worker_topics[topic] for topic in consumer.topics],
         commit_every_s=consumer.commit_every_s,
         receive=consumer.receive,
         work_s=consumer.work_s,
@@ -139,7 +139,7 @@ def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoi
 
 def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any]]:
     """One spec a reader; together they cover every stream once."""
-    streams = list(plan.told_streams)
+    streams = list(plan.worker_streams)
     system = SYSTEMS[plan.system]
     library, version = system.audit
     readers = min(AUDIT_READERS, len(streams))

@@ -44,7 +44,7 @@ _NAMED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """Where rows came from: what is said once a segment instead of once a row."""
 
     owner: int
@@ -66,14 +66,14 @@ class RowGroup:
         self.room = len(memory) // width
         self.words = memory[: self.room * width].reshape(self.room, width)
         self.ordinals = np.empty(self.room if table is TableId.DELIVERIES else 0, np.int64)
-        self.spans: list[tuple[int, Source]] = []
+        self.spans: list[tuple[int, RowSource]] = []
         self.used = 0
 
     @property
     def rows(self) -> Rows:
         return self.words[: self.used].view(RAW[self.table])[:, 0]
 
-    def add_span(self, count: int, source: Source) -> None:
+    def add_span(self, count: int, source: RowSource) -> None:
         """``count`` more rows were filled in, all from ``source``."""
         self.used += count
         if self.spans and self.spans[-1][1] is source:

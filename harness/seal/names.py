@@ -33,7 +33,7 @@ class NameTable:
     def __init__(self, plan: Plan) -> None:
         self._ids: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
-        self._streams = plan.told_streams
+        self._streams = plan.worker_streams
         for stream in plan.streams():
             self.add("stream", stream)
         self.planned_streams = len(self._ids)

@@ -43,7 +43,7 @@ from harness.rundir import (
     write_json,
     write_jsonl,
 )
-from harness.seal.columns import Source
+from harness.seal.columns import RowSource
 from harness.seal.names import NameTable, WorkerNames, read_worker_names
 from harness.seal.parquet import PART_SUFFIX, sha256_of, sync_folder
 from harness.seal.route import Router
@@ -176,7 +176,7 @@ class _Sealing:
         return report
 
     def _seal_table(self, sealer: TableSealer, segments: list[Segment], total_bytes: int) -> TableReport:
-        sources: dict[tuple[str, int, int], Source] = {}
+        sources: dict[tuple[str, int, int], RowSource] = {}
         try:
             for segment in segments:
                 key = (segment.worker, segment.owner, segment.subscription)
@@ -196,16 +196,16 @@ class _Sealing:
         self._files |= {path.relative_to(self._run.sealed).as_posix(): file for path, file in files.items()}
         return TableReport(rows=sealer.rows, files=len(files), bytes=sum(f.bytes for f in files.values()))
 
-    def _source(self, segment: Segment) -> Source:
+    def _source(self, segment: Segment) -> RowSource:
         names = self._worker_names[segment.worker]
         local = np.array([segment.subscription], np.int32)
-        return Source(segment.owner, int(names.to_global(local)[0]), names)
+        return RowSource(segment.owner, int(names.to_global(local)[0]), names)
 
     def _documents(self) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
         """The small files; names last, as the others add to them."""
         yield self._run.log_bounds, self._log_bounds()
-        if self._run.told_leaderships.exists():
-            told = read_jsonl(self._run.told_leaderships)
+        if self._run.raw_leaderships.exists():
+            told = read_jsonl(self._run.raw_leaderships)
             rows = [row | {"stream_id": self._names.add("stream", str(row["stream"]))} for row in told]
             yield self._run.leaderships, rows
         yield self._run.names, self._names.rows()

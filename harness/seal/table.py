@@ -29,7 +29,7 @@ from harness.records import (
     TableId,
 )
 from harness.rundir import RunDir
-from harness.seal.columns import ColumnMemory, RowGroup, Rows, Source, sealed_columns
+from harness.seal.columns import ColumnMemory, RowGroup, Rows, RowSource, sealed_columns
 from harness.seal.parquet import ROW_GROUP_ROWS, BucketFile
 from harness.seal.route import IntArray, Router
 
@@ -108,7 +108,7 @@ class TableSealer:
         self._pending: deque[Future[None]] = deque()
         self._ordinals: Counter[int] = Counter()
 
-    def add(self, rows: Rows, source: Source, counts: Counter[str]) -> None:
+    def add(self, rows: Rows, source: RowSource, counts: Counter[str]) -> None:
         """Some thousand rows of one source, in its order; ``counts`` collects damage."""
         self.rows += len(rows)
         ordinals = self._next_ordinals(len(rows), source)
@@ -146,7 +146,7 @@ class TableSealer:
         for file in self._files.values():
             file.abort()
 
-    def _next_ordinals(self, count: int, source: Source) -> IntArray:
+    def _next_ordinals(self, count: int, source: RowSource) -> IntArray:
         """Numbers of the session's next rows; none for tables without them."""
         if self.table is not TableId.DELIVERIES:
             return _NO_ORDINALS
@@ -168,7 +168,7 @@ class TableSealer:
         rows["check"][wrong] = np.where(ours, Check.OTHER_RUN, Check.FOREIGN)[wrong]
         return rows
 
-    def _buckets(self, rows: Rows, source: Source) -> IntArray:
+    def _buckets(self, rows: Rows, source: RowSource) -> IntArray:
         streams: npt.NDArray[np.int32] = rows["stream"]
         if not source.names.is_identity:
             streams = source.names.to_global(streams)
@@ -190,7 +190,7 @@ class TableSealer:
         return streamless if streamless.any() else None
 
     def _append(
-        self, bucket: int, rows: Rows, chosen: npt.NDArray[np.intp], ordinals: IntArray, source: Source
+        self, bucket: int, rows: Rows, chosen: npt.NDArray[np.intp], ordinals: IntArray, source: RowSource
     ) -> None:
         words = rows.view(np.int64).reshape(len(rows), -1)
         while len(chosen):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 Labels = tuple[tuple[str, str], ...]
 
 
-class Kind(Enum):
+class InstrumentKind(Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -30,7 +30,7 @@ class Instrument:
     """One metric. ``unit``: UCUM, as the conventions write it."""
 
     name: str
-    kind: Kind
+    kind: InstrumentKind
     unit: str
     about: str
 
@@ -41,61 +41,67 @@ _BOUNDS_NS: Final = np.array([round(bound_s * 1e9) for bound_s in BOUNDS_S])
 
 SENT: Final = Instrument(
     "messaging.client.sent.messages",
-    Kind.COUNTER,
+    InstrumentKind.COUNTER,
     "{message}",
     "Sends with an outcome; at the end of the load also those that never got one.",
 )
 SEND_DURATION: Final = Instrument(
     "messaging.client.operation.duration",
-    Kind.HISTOGRAM,
+    InstrumentKind.HISTOGRAM,
     "s",
     "From the call of a client to its answer.",
 )
 CONSUMED: Final = Instrument(
     "messaging.client.consumed.messages",
-    Kind.COUNTER,
+    InstrumentKind.COUNTER,
     "{message}",
     "Messages that consumers were handed, each time it was.",
 )
 DELIVERY_DURATION: Final = Instrument(
     "brokerstorm.delivery.duration",
-    Kind.HISTOGRAM,
+    InstrumentKind.HISTOGRAM,
     "s",
     "From when a message was due to when a consumer was handed it.",
 )
 OPEN_CALLS: Final = Instrument(
-    "brokerstorm.calls.open", Kind.GAUGE, "{call}", "Sends that the client has not answered."
+    "brokerstorm.calls.open", InstrumentKind.GAUGE, "{call}", "Sends that the client has not answered."
 )
 ASKED_RATE: Final = Instrument(
-    "brokerstorm.rate.asked", Kind.GAUGE, "{message}/s", "The rate that the scenario asks for now."
+    "brokerstorm.rate.asked", InstrumentKind.GAUGE, "{message}/s", "The rate that the scenario asks for now."
 )
 SEND_DELAY: Final = Instrument(
     "brokerstorm.send.delay",
-    Kind.GAUGE,
+    InstrumentKind.GAUGE,
     "s",
     "The most that a message was offered after it was due, in the last second.",
 )
 BLOCKED: Final = Instrument(
-    "brokerstorm.send.blocked", Kind.COUNTER, "s", "Time in which the client kept a producer waiting."
+    "brokerstorm.send.blocked",
+    InstrumentKind.COUNTER,
+    "s",
+    "Time in which the client kept a producer waiting.",
 )
 CPU: Final = Instrument(
-    "brokerstorm.process.cpu.time", Kind.COUNTER, "s", "CPU time of a broker node or a worker."
+    "brokerstorm.process.cpu.time", InstrumentKind.COUNTER, "s", "CPU time of a broker node or a worker."
 )
 MEMORY: Final = Instrument(
-    "brokerstorm.process.memory.usage", Kind.GAUGE, "By", "Memory of a broker node or a worker that runs."
+    "brokerstorm.process.memory.usage",
+    InstrumentKind.GAUGE,
+    "By",
+    "Memory of a broker node or a worker that runs.",
 )
 PHASE: Final = Instrument(
-    "brokerstorm.run.phase", Kind.GAUGE, "{phase}", "1 for the phase that the run is in."
+    "brokerstorm.run.phase", InstrumentKind.GAUGE, "{phase}", "1 for the phase that the run is in."
 )
 FAULT_ACTIVE: Final = Instrument(
-    "brokerstorm.fault.active", Kind.GAUGE, "{fault}", "1 while a fault is applied, 0 after it."
+    "brokerstorm.fault.active", InstrumentKind.GAUGE, "{fault}", "1 while a fault is applied, 0 after it."
 )
 FAULT_START: Final = Instrument(
-    "brokerstorm.fault.start_time", Kind.GAUGE, "s", "When a fault was injected, as Unix time."
+    "brokerstorm.fault.start_time", InstrumentKind.GAUGE, "s", "When a fault was injected, as Unix time."
 )
 EVENTS: Final = Instrument(
     "brokerstorm.worker.events",
-    Kind.COUNTER,
+    InstrumentKind.COUNTER,
     "{event}",
     "What workers told or were seen doing: disconnect, assign, error, frozen, hang, stall.",
 )

@@ -39,7 +39,16 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from harness import __version__
-from harness.telemetry.instruments import BOUNDS_S, Distribution, Instrument, Kind, Labels, Now, Value, Values
+from harness.telemetry.instruments import (
+    BOUNDS_S,
+    Distribution,
+    Instrument,
+    InstrumentKind,
+    Labels,
+    Now,
+    Value,
+    Values,
+)
 
 #: Where the environment says nothing else: the defaults of the SDK, 60 and 10, are long for runs of minutes.
 PUSH_EVERY_S: Final = 5.0
@@ -75,7 +84,7 @@ def _data(
     instrument: Instrument, points: Mapping[Labels, Value], began_ns: int, now_ns: int
 ) -> Sum | Gauge | Histogram:
     cumulative = AggregationTemporality.CUMULATIVE
-    if instrument.kind is Kind.HISTOGRAM:
+    if instrument.kind is InstrumentKind.HISTOGRAM:
         found = [
             _histogram_point(dict(known), began_ns, now_ns, value)
             for known, value in points.items()
@@ -87,7 +96,7 @@ def _data(
         for known, value in points.items()
         if not isinstance(value, Distribution)
     ]
-    return Sum(numbers, cumulative, True) if instrument.kind is Kind.COUNTER else Gauge(numbers)
+    return Sum(numbers, cumulative, True) if instrument.kind is InstrumentKind.COUNTER else Gauge(numbers)
 
 
 def _histogram_point(

@@ -14,14 +14,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from harness.errors import EnvironmentNotReady
-from harness.telemetry.instruments import BOUNDS_S, Distribution, Instrument, Kind, Labels, Now, Value
+from harness.telemetry.instruments import (
+    BOUNDS_S,
+    Distribution,
+    Instrument,
+    InstrumentKind,
+    Labels,
+    Now,
+    Value,
+)
 
 #: A unit in braces is an annotation, and no part of a name.
 _UNITS: Final = {"s": "seconds", "By": "bytes", "{message}/s": "per_second"}
 _FAMILIES: Final = {
-    Kind.COUNTER: CounterMetricFamily,
-    Kind.GAUGE: GaugeMetricFamily,
-    Kind.HISTOGRAM: HistogramMetricFamily,
+    InstrumentKind.COUNTER: CounterMetricFamily,
+    InstrumentKind.GAUGE: GaugeMetricFamily,
+    InstrumentKind.HISTOGRAM: HistogramMetricFamily,
 }
 
 

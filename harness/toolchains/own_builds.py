@@ -85,7 +85,7 @@ class OwnBuild:
         return f"{self.path.name}@{self.commit[:_SHORT]}{changes}" if self.commit else self.path.name
 
     def facts(self) -> dict[str, Any]:
-        """For a manifest."""
+        """What the manifest of a run keeps of it."""
         return {
             "path": str(self.path),
             "commit": self.commit,
@@ -157,7 +157,7 @@ def in_words(version: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedBuild:
     """A build as it was written: a folder or file that is there, a commit of it, its version number."""
 
     path: Path
@@ -165,7 +165,7 @@ class Asked:
     number: str = ""
 
 
-def asked_build(version: str) -> Asked:
+def asked_build(version: str) -> AskedBuild:
     """What ``dir:PATH[@COMMIT][ NUMBER]`` names.
 
     Raises:
@@ -183,10 +183,10 @@ def asked_build(version: str) -> Asked:
             f"there is no folder or file {os.path.normpath(path)}",
             hint=f"write {PREFIX}PATH, e.g. {PREFIX}../client",
         )
-    return Asked(path.resolve(), revision, number.removeprefix("v"))
+    return AskedBuild(path.resolve(), revision, number.removeprefix("v"))
 
 
-def pinned_source(asked: Asked) -> OwnBuild:
+def pinned_source(asked: AskedBuild) -> OwnBuild:
     """Sources, or a file, as they are now; a git checkout with its commit.
 
     Raises:

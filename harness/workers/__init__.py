@@ -21,7 +21,7 @@ from typing import Any
 
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.log_stamp import LOG_ZONE
-from harness.toolchains.own_builds import Asked, OwnBuild, asked_build, is_own, own_build
+from harness.toolchains.own_builds import AskedBuild, OwnBuild, asked_build, is_own, own_build
 from harness.workers import command, environments, go_build, java_build
 from harness.workers.spec import FILE, PROGRAMS, Readiness, WorkerSpec
 
@@ -51,7 +51,7 @@ class Toolchain:
     launch: Callable[[WorkerSpec, str, bool, Progress], Command]
     readiness: Callable[[WorkerSpec, str], Readiness]
     released: Callable[[WorkerSpec, str], list[str]]
-    pinned: Callable[[WorkerSpec, Asked], OwnBuild]
+    pinned: Callable[[WorkerSpec, AskedBuild], OwnBuild]
 
 
 TOOLCHAINS: Mapping[str, Toolchain] = {

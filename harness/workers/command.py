@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from harness.errors import UsageError, WorkerError
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import (
-    Asked,
+    AskedBuild,
     OwnBuild,
     failed_build,
     in_words,
@@ -166,7 +166,7 @@ def _build(worker: WorkerSpec, version: str, folder: Path) -> None:
         raise WorkerError(f"{worker.library} {version} does not build: {ended}")
 
 
-def pinned(worker: WorkerSpec, asked: Asked) -> OwnBuild:
+def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     """A folder, a file or a git checkout that ``build_own`` makes a client of.
 
     Raises:

@@ -18,7 +18,7 @@ from harness.errors import UsageError, WorkerError
 from harness.invocation import how_to_install
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import (
-    Asked,
+    AskedBuild,
     OwnBuild,
     failed_build,
     in_words,
@@ -90,7 +90,7 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
     return listed[1].split(", ")
 
 
-def pinned(worker: WorkerSpec, asked: Asked) -> OwnBuild:
+def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     """A wheel, an archive of sources, a folder of sources or a git checkout of the client.
 
     Raises:

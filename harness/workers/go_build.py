@@ -32,7 +32,7 @@ from harness.toolchains.go import (
     run_go,
 )
 from harness.toolchains.own_builds import (
-    Asked,
+    AskedBuild,
     OwnBuild,
     failed_build,
     own_build,
@@ -121,7 +121,7 @@ def module_of(worker: WorkerSpec, version: str) -> Module:
     return Module(tables[-1].path, wanted)
 
 
-def pinned(worker: WorkerSpec, asked: Asked) -> OwnBuild:
+def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     """A folder or git checkout that holds the client's module.
 
     Raises:

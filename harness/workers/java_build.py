@@ -33,7 +33,7 @@ from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.jars import is_complete, jars_folder, pinned_jars, resolve
 from harness.toolchains.java import Java, find_java
 from harness.toolchains.local_repository import LocalModules, poms_of
-from harness.toolchains.own_builds import PREFIX, UNKNOWN, Asked, OwnBuild, asked_build, own_build
+from harness.toolchains.own_builds import PREFIX, UNKNOWN, AskedBuild, OwnBuild, asked_build, own_build
 from harness.workers.spec import PROGRAMS, JavaBuild, JavaClient, Readiness, WorkerSpec
 
 KIT = PROGRAMS / "java_kit"
@@ -57,7 +57,7 @@ Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientLibrary:
     """One version of a client library.
 
     Attributes:
@@ -109,7 +109,7 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
     return Readiness(True, client.text if built else f"{client.text}, to be compiled on first use")
 
 
-def client_of(worker: WorkerSpec, version: str) -> Client:
+def client_of(worker: WorkerSpec, version: str) -> ClientLibrary:
     """What ``client_version`` asks for.
 
     Raises:
@@ -137,10 +137,10 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
         raise UsageError(
             f"{worker.library}: client_version {version!r} cannot be used", hint=f"there are: {known}"
         )
-    return Client(f"{name} {number}", _artifacts(table, number), table.java, table.renames)
+    return ClientLibrary(f"{name} {number}", _artifacts(table, number), table.java, table.renames)
 
 
-def pinned(worker: WorkerSpec, asked: Asked) -> OwnBuild:
+def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     """A folder of jars, or the pom of the client in a local Maven repository.
 
     Raises:
@@ -190,18 +190,20 @@ def _number_in(worker: WorkerSpec, names: Sequence[str]) -> str:
     return UNKNOWN
 
 
-def _own_client(worker: WorkerSpec, own: OwnBuild) -> Client:
+def _own_client(worker: WorkerSpec, own: OwnBuild) -> ClientLibrary:
     clients = _build_of(worker).clients
     if own.path.suffix != ".pom":
         artifacts = Artifacts((), own=own, jars=own.path)
-        return Client(own.label, artifacts, clients[0].java)
+        return ClientLibrary(own.label, artifacts, clients[0].java)
     artifact = own.path.parents[1].name
     table = [
         each
         for each in clients
         if each.coordinates[0].split(":")[1] == artifact and _numbers(each.from_) <= _numbers(own.number)
     ][-1]
-    return Client(own.label, replace(_artifacts(table, own.number), own=own), table.java, table.renames)
+    return ClientLibrary(
+        own.label, replace(_artifacts(table, own.number), own=own), table.java, table.renames
+    )
 
 
 def released(worker: WorkerSpec, version: str = "") -> list[str]:
@@ -254,7 +256,7 @@ def sources(*folders: Path) -> Iterator[Path]:
         yield from sorted(folder.rglob("*.java"))
 
 
-def classes_folder(worker: WorkerSpec, client: Client, java: Java, jars: Path) -> Path:
+def classes_folder(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: Path) -> Path:
     """Where the compiled worker is, or would be: changes with every source, jar and JDK it depends on."""
     digest = hashlib.sha256(f"{java.text}\n{client.java}\n{jars}\n".encode())
     for path in sources(KIT, worker.folder):
@@ -265,7 +267,7 @@ def classes_folder(worker: WorkerSpec, client: Client, java: Java, jars: Path) -
     return cache_folder() / "workers" / f"{worker.library}-{title}-{digest.hexdigest()[:12]}"
 
 
-def _compile_once(worker: WorkerSpec, client: Client, java: Java, jars: Path, folder: Path) -> None:
+def _compile_once(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: Path, folder: Path) -> None:
     """Compile, unless another process just did. The folder appears complete, by one rename."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -286,7 +288,7 @@ def _compile_once(worker: WorkerSpec, client: Client, java: Java, jars: Path, fo
         raise WorkerError(f"cannot write to the cache {folder.parent}: {error.strerror or error}") from error
 
 
-def _compile(worker: WorkerSpec, client: Client, java: Java, jars: Path, target: Path) -> None:
+def _compile(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: Path, target: Path) -> None:
     written = list(sources(KIT, worker.folder))
     if client.renames:
         written = _renamed(written, client.renames, target / "sources")

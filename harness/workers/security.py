@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
 
-from harness.connections.redaction import Redactor
+from harness.connections.redaction import SecretRemover
 from harness.connections.secret import Secret
 from harness.connections.security import Auth, Security, Tls
 from harness.errors import EnvironmentNotReady, UsageError
@@ -72,7 +72,7 @@ def handed_over(handed: SecureOptions) -> Iterator[tuple[Mapping[str, str], Sequ
     if not handed.options:
         yield {}, ()
         return
-    hidden = Redactor(handed.secrets).forms
+    hidden = SecretRemover(handed.secrets).forms
     text = json.dumps({"options": handed.options, "hidden": hidden}).encode()
     reading, writing = os.pipe()
     try:

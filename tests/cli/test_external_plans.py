@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli import main
-from harness.clusters.external.cluster import External, Found
+from harness.clusters.external.cluster import External, FoundCluster
 from harness.errors import Exit
 from harness.protocols.cluster import Endpoint, Node
 from harness.systems.kafka.external import EXTERNAL
@@ -25,7 +25,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     nodes = tuple(
         Node(name, at.port, at, at, at, Path("/nonexistent"), ("broker",)) for name, at in NODES.items()
     )
-    monkeypatch.setattr(type(EXTERNAL), "find", lambda *_: Found("abc", "4.1.2", nodes))
+    monkeypatch.setattr(type(EXTERNAL), "find", lambda *_: FoundCluster("abc", "4.1.2", nodes))
 
     def call(fault: dict[str, Any], drivers: dict[str, Any], command: str = "plan") -> tuple[int, str, str]:
         load = {"rate": 100, "duration": "10s", "producers": {"p": {}}}

@@ -107,7 +107,7 @@ def test_its_nodes_are_at_the_addresses_of_the_block(whole: KafkaCluster) -> Non
     for node in whole.runtime.nodes:
         assert node.client.host == f"127.0.{whole.runtime.block}.{node.number}"
         socket.create_connection((node.client.host, node.client.port), timeout=5).close()
-        with pytest.raises(ConnectionRefusedError):  # its peers' door is not ours
+        with pytest.raises(ConnectionRefusedError):  # the port for its peers is not ours
             socket.create_connection((node.peer.host, node.peer.port), timeout=1).close()
 
 

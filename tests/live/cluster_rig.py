@@ -104,7 +104,7 @@ class BorrowedCluster:
         return getattr(self._cluster, name)
 
     def up(self, *, timeout_s: float) -> None:
-        """It is."""
+        """Nothing to do: it is started already."""
 
     def down(self) -> None:
         """Others use it, too."""

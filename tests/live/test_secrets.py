@@ -20,7 +20,7 @@ import yaml
 from harness.clusters.layout.addresses import state_folder
 from harness.clusters.security.certificates import Authority
 from harness.clusters.security.made import CLIENT
-from harness.connections.redaction import Redactor
+from harness.connections.redaction import SecretRemover
 from harness.systems.kafka.assembly import KafkaCluster
 from tests.certificates import written
 from tests.driver_rig.external import ACTIONS, commands
@@ -123,7 +123,7 @@ class Place:
 
 def _forms(secret: str) -> Iterator[bytes]:
     """A secret as it is, as formats write it, and as errors are kept: without numbers."""
-    for form in (*Redactor([secret]).forms, re.sub(r"[0-9]+", "*", secret)):
+    for form in (*SecretRemover([secret]).forms, re.sub(r"[0-9]+", "*", secret)):
         yield form.encode()
 
 

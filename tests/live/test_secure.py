@@ -21,9 +21,9 @@ from harness.clusters.security.made import CLIENT, GUEST
 from harness.clusters.security.tokens import signed_token
 from harness.connections.secret import Secret
 from harness.connections.security import Auth, Security, Tls
-from harness.contract import Check, checks_of
+from harness.contract import WorkerCheck, checks_of
 from harness.contract.driving import DrivenWorker, NotHere
-from harness.contract.rig import Place, Rig
+from harness.contract.rig import CheckPlace, Rig
 from harness.contract.secrets import REFUSED_S
 from harness.protocols.cluster import Endpoint
 from harness.records import Outcome
@@ -32,7 +32,7 @@ from harness.systems.kafka.assembly import TOKEN
 from harness.systems.kafka.security import probe_options
 from harness.workers import known_workers, load_worker
 from harness.workers.spec import WorkerSpec
-from tests.certificates import HOST, Flaw, flawed, tls_door, token_door, written
+from tests.certificates import HOST, Flaw, flawed, tls_server, token_server, written
 from tests.live.cluster_rig import ClusterPool
 
 pytestmark = pytest.mark.live
@@ -55,8 +55,8 @@ def asked() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("worker", "check"), list(asked()))
-def test_contract(pool: ClusterPool, worker: WorkerSpec, check: Check, tmp_path: Path) -> None:
-    rig = Rig(Place(pool.get(worker.system, secure=True), tmp_path), worker)
+def test_contract(pool: ClusterPool, worker: WorkerSpec, check: WorkerCheck, tmp_path: Path) -> None:
+    rig = Rig(CheckPlace(pool.get(worker.system, secure=True), tmp_path), worker)
     try:
         check.run(rig)
     except NotHere as error:
@@ -86,7 +86,7 @@ def ways_in(cluster: BrokerCluster[Any]) -> tuple[Security, Mapping[str, Secret]
 
 @contextmanager
 def rig_on(cluster: BrokerCluster[Any], folder: Path, worker: WorkerSpec) -> Iterator[Rig]:
-    rig = Rig(Place(cluster, folder), worker)
+    rig = Rig(CheckPlace(cluster, folder), worker)
     try:
         yield rig
     finally:
@@ -110,7 +110,7 @@ def test_a_flawed_certificate_ends_a_worker_before_it_is_ready(
     (tmp_path / "ca.pem").write_bytes(authority.certificate)
     security = replace(ways_in(cluster)[0], tls=Tls(tmp_path / "ca.pem"))
     with (
-        tls_door(*written(flawed(authority, flaw), tmp_path)) as port,
+        tls_server(*written(flawed(authority, flaw), tmp_path)) as port,
         rig_on(cluster, tmp_path, worker) as rig,
     ):
         node = replace(brokers(cluster.runtime.nodes)[0], client=Endpoint(HOST, port))
@@ -166,7 +166,7 @@ def test_kafka_clients_show_a_token(pool: ClusterPool, worker: WorkerSpec, tmp_p
 )
 def test_kafka_clients_fetch_a_token(pool: ClusterPool, worker: WorkerSpec, tmp_path: Path) -> None:
     _, secrets = ways_in(pool.get("kafka", secure=True))
-    with token_door(secrets[TOKEN].reveal()) as (url, asked):
+    with token_server(secrets[TOKEN].reveal()) as (url, asked):
         auth = Auth("oauthbearer", Secret("s3kr1t"), token_url=url, client_id="storm", scope="brokers")
         assert_lets_in(pool, worker, tmp_path, auth)
     assert asked

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from confluent_kafka import Producer
 
-from harness.contract import Check, checks_of
+from harness.contract import WorkerCheck, checks_of
 from harness.contract.driving import READY_S, NotHere, messages, outcomes, places
-from harness.contract.rig import RUN_TAG, Place, Rig
+from harness.contract.rig import RUN_TAG, CheckPlace, Rig
 from harness.contract.running import run_checks, self_test
-from harness.records import Check as Payload
 from harness.records import Event, Outcome, TableId
+from harness.records import Check as Payload
 from harness.run.hangs import take_stacks
 from harness.run.liveness import CHECK_EVERY_S, HangDetector, SendSegments
 from harness.rundir import RunDir
@@ -47,7 +47,7 @@ def test_the_self_test_writes_the_golden_files(worker: WorkerSpec) -> None:
 def rig(pool: ClusterPool, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     """For the worker that the test is about: `about`."""
     worker = load_worker(request.param)
-    made = Rig(Place(pool.get(worker.system), tmp_path), worker)
+    made = Rig(CheckPlace(pool.get(worker.system), tmp_path), worker)
     yield made
     made.close()
 
@@ -245,7 +245,7 @@ def test_a_worker_that_breaks_the_contract_is_found(
     program.write_text(program.read_text().replace(right, wrong))
     worker = WorkerSpec.read(folder)
     chosen = next(each for each in checks_of(worker) if each.name == check)
-    (result,) = run_checks([chosen], Place(pool.get(worker.system), tmp_path), worker)
+    (result,) = run_checks([chosen], CheckPlace(pool.get(worker.system), tmp_path), worker)
     assert result.outcome == "broken"
     assert words in result.text
 
@@ -273,8 +273,8 @@ def asked() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("worker", "check"), list(asked()))
-def test_contract(pool: ClusterPool, worker: WorkerSpec, check: Check, tmp_path: Path) -> None:
-    rig = Rig(Place(pool.get(worker.system), tmp_path), worker)
+def test_contract(pool: ClusterPool, worker: WorkerSpec, check: WorkerCheck, tmp_path: Path) -> None:
+    rig = Rig(CheckPlace(pool.get(worker.system), tmp_path), worker)
     try:
         check.run(rig)
     except NotHere as error:

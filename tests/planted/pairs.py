@@ -1,4 +1,4 @@
-"""A tiny history that shows a class, beside its innocent twin, and what is said of either."""
+"""A tiny history that shows a class, beside its near-miss, and what is said of either."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Build = Callable[[], History]
 
 @dataclass(frozen=True)
 class Pair:
-    """``guilty`` must show exactly ``shows``; ``innocent`` exactly ``twin``, all of it harmless."""
+    """``planted`` must show exactly ``shows``; ``near_miss`` exactly ``twin``, all of it harmless."""
 
     name: str
-    guilty: Build
+    planted: Build
     shows: Found
-    innocent: Build
+    near_miss: Build
     twin: Found
 
     def __str__(self) -> str:

@@ -3,8 +3,8 @@
     stories = [Story(overtaken, {("per-key-reorder", "overtaken"): ["1/0/1"]}), Story(in_turn, {})]
     run, truth = plant_stories(tmp / "run", plain, stories, each=40, topics=4, blocks=30_000)
 
-A story is a `History` of a few messages that shows one class or, as its innocent twin, something harmless.
-Blocks are moved in sequence, place and time so that they follow each other: whatever a block is found guilty
+A story is a `History` of a few messages that shows one class or, as its near-miss, something harmless.
+Blocks are moved in sequence, place and time so that they follow each other: whatever a block is found to show
 of is known beforehand, and hangs on its own rows alone. Every topic has its own consumers.
 """
 

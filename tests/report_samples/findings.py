@@ -8,8 +8,8 @@ from analysis.findings import (
     FaultNear,
     FaultRow,
     Finding,
+    SequenceStep,
     Status,
-    Step,
     StreamCount,
     Witness,
 )
@@ -17,7 +17,7 @@ from analysis.findings import (
 HOSTILE = "\x1b[31m<script>alert('x')</script> & \"quoted\" [bold]{{ 7*7 }}[/bold]\nsecond line"
 
 
-def steps(text: str, first_position: int = 41200) -> tuple[Step, ...]:
+def steps(text: str, first_position: int = 41200) -> tuple[SequenceStep, ...]:
     """``1 [4] 2 3 4+ (5)`` -> steps; positions count on from ``first_position``. ``[(4)]`` is a missing
     witness."""
     made = []
@@ -27,7 +27,7 @@ def steps(text: str, first_position: int = 41200) -> tuple[Step, ...]:
         gone = "(" in word
         seq, _, attempt = word.strip("[]()+").partition(".")
         made.append(
-            Step(
+            SequenceStep(
                 seq=int(seq),
                 attempt=int(attempt or 0),
                 position="" if gone else str(position),

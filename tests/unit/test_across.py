@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from analysis.capture.bucket import load_bucket
 from analysis.capture.context_files import load_context
 from analysis.findings import Status, Verdict
-from analysis.kernels.across import FEW_ROWS, Split, judge_split, splits_of, stream_rows
+from analysis.kernels.across import FEW_ROWS, SplitStreams, judge_split, splits_of, stream_rows
 from analysis.kernels.partial import Episode
 from harness.contracts.plan import ConsumerPromise
 from harness.rundir import RunDir
@@ -22,7 +22,7 @@ from tests.planted.tiny import History
 STRAY = 1  # stream of partition 0; lanes 0 and 1 are in buckets of their own
 
 
-def splits(run: RunDir, few_rows: int = FEW_ROWS) -> list[Split]:
+def splits(run: RunDir, few_rows: int = FEW_ROWS) -> list[SplitStreams]:
     context = load_context(run)
     buckets = (load_bucket(str(run.root), number, context) for number in (0, 1))
     return splits_of([stream_rows(bucket, few_rows=few_rows) for bucket in buckets])

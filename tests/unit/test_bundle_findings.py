@@ -64,7 +64,7 @@ def findings(result: Result) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_a_class_is_found_in_the_bundle_as_in_the_run(tmp_path: Path, pair: Pair) -> None:
-    run = judged(pair.guilty(), tmp_path / "run")
+    run = judged(pair.planted(), tmp_path / "run")
     made, opened = bundled(run, tmp_path)
     assert made.left_out == []
     assert said(judge_here(opened)) == said(judge_here(run))

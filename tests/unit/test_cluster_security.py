@@ -20,7 +20,7 @@ from harness.clusters.security.certificates import Authority
 from harness.connections.file import read_connection
 from harness.connections.security import Tls
 from harness.errors import EnvironmentNotReady, UsageError
-from tests.certificates import HOST, Flaw, flawed, tls_door, written
+from tests.certificates import HOST, Flaw, flawed, tls_server, written
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_a_client_tells_a_flawed_certificate(
     context = context_of(Tls(ca))
     assert context
     with (
-        tls_door(*written(flawed(authority, flaw), tmp_path)) as port,
+        tls_server(*written(flawed(authority, flaw), tmp_path)) as port,
         socket.create_connection((HOST, port)) as link,
     ):
         if not said:

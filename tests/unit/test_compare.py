@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from analysis.report.compare import Comparison, Row, change_text, compare, compare_campaigns
+from analysis.report.compare import Comparison, ComparisonRow, change_text, compare, compare_campaigns
 from analysis.report.terminal import console
 from analysis.report.terminal_lookups import print_comparison
 from tests.report_samples import campaign, failing, lost_finding, passing
 
 
-def row(comparison: Comparison, section: str, name: str) -> Row:
+def row(comparison: Comparison, section: str, name: str) -> ComparisonRow:
     return next(r for r in comparison.rows if (r.section, r.name) == (section, name))
 
 

@@ -11,7 +11,7 @@ from docker.errors import APIError
 
 from harness.clusters.docker.limits import LimitedContainers
 from harness.errors import EnvironmentNotReady
-from harness.protocols.limits import CpuUse, LiftsLimits, LimitsCpu, LimitsMemory, MemoryUse
+from harness.protocols.limits import CpuQuota, LiftsLimits, LimitsCpu, LimitsMemory, MemoryUse
 
 MB = 1_000_000
 
@@ -59,7 +59,7 @@ def test_abilities(tmp_path: Path) -> None:
 
 def test_cpu(tmp_path: Path) -> None:
     node = StateContainer(tmp_path / "c")
-    assert node.cpu_use("kafka-1") == CpuUse(40, 38, 3.5, None)
+    assert node.cpu_use("kafka-1") == CpuQuota(40, 38, 3.5, None)
     node.limit_cpu("kafka-1", 0.05)
     assert node.cpu_use("kafka-1").cores == 0.05
     node.limit_cpu("kafka-1", None)

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from experiments.plans import choose_plans, read_scenario
 from harness.clusters.external import cluster as external
-from harness.clusters.external.made import Made, made_on
+from harness.clusters.external.made import MadeNames, made_on
 from harness.connections.file import Connection, ConnectionFile, read_connection
 from harness.connections.schema import connection_schema, new_connection
 from harness.connections.security import Security
@@ -38,9 +38,9 @@ AT_THEIRS = {"orders": "storm-00000007-orders"}
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeNames:
     monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path))
-    return Made("abc", "run-1", tmp_path / "runs" / "run-1")
+    return MadeNames("abc", "run-1", tmp_path / "runs" / "run-1")
 
 
 def connection(**changed: Any) -> Connection:
@@ -61,11 +61,11 @@ def test_only_the_cluster_that_the_file_calls_yours(
     class Answers(external.ExternalSystem):
         asked = 0
 
-        def find(self, connection: Connection) -> external.Found:
+        def find(self, connection: Connection) -> external.FoundCluster:
             self.asked += 1
-            return external.Found("abc", "", ())
+            return external.FoundCluster("abc", "", ())
 
-        def admin(self, connection: Connection, found: external.Found, made: Made) -> Any:
+        def admin(self, connection: Connection, found: external.FoundCluster, made: MadeNames) -> Any:
             raise AssertionError
 
         def examine(self, connection: Connection, nodes: Sequence[Any], admin: Any) -> Any:
@@ -99,7 +99,7 @@ def test_workers_are_told_the_names_at_the_brokers_and_the_capture_has_those_of_
 class Kafka:
     """As much of a `KafkaAdmin` as creates and deletes topics."""
 
-    def __init__(self, made: Made, *there: str) -> None:
+    def __init__(self, made: MadeNames, *there: str) -> None:
         self._made, self.there, self.deleted = made, list(there), list[str]()
         self.overruled: dict[str, str] = {}
         self.controller = self.answers = self.registered = self.close = lambda: None
@@ -122,13 +122,13 @@ class Kafka:
         self.deleted += groups
 
 
-def shared(kafka: Kafka, made: Made) -> ExternalKafkaAdmin:
+def shared(kafka: Kafka, made: MadeNames) -> ExternalKafkaAdmin:
     admin = ExternalKafkaAdmin(kafka, kafka, made)  # type: ignore[arg-type]
     admin.name_topics(AT_THEIRS, ["storm-00000007-app"])
     return admin
 
 
-def test_what_is_made_is_in_the_ledger_before_and_out_of_it_after(made: Made) -> None:
+def test_what_is_made_is_in_the_ledger_before_and_out_of_it_after(made: MadeNames) -> None:
     kafka = Kafka(made, "theirs")
     admin = shared(kafka, made)
     admin.create_topics([TopicSettings("orders", 6, 3)])
@@ -139,7 +139,7 @@ def test_what_is_made_is_in_the_ledger_before_and_out_of_it_after(made: Made) ->
     assert not list(made.path.parent.iterdir())
 
 
-def test_a_policy_of_theirs_that_drops_messages_is_no_loss_of_theirs(made: Made) -> None:
+def test_a_policy_of_theirs_that_drops_messages_is_no_loss_of_theirs(made: MadeNames) -> None:
     kafka = Kafka(made)
     kafka.overruled = {"retention.ms": "3600000"}
     with pytest.raises(UsageError, match=r"retention\.ms=3600000: it may drop messages"):
@@ -147,7 +147,7 @@ def test_a_policy_of_theirs_that_drops_messages_is_no_loss_of_theirs(made: Made)
     assert made.names["topic"] == ["storm-00000007-orders"]  # still to be deleted
 
 
-def test_a_topic_that_is_there_already_is_never_ours(made: Made) -> None:
+def test_a_topic_that_is_there_already_is_never_ours(made: MadeNames) -> None:
     kafka = Kafka(made, "storm-00000007-orders")
     with pytest.raises(UsageError, match="is there already"):
         shared(kafka, made).create_topics([TopicSettings("orders", 6, 3)])
@@ -156,7 +156,7 @@ def test_a_topic_that_is_there_already_is_never_ours(made: Made) -> None:
         shared(kafka, made).delete_topics(["theirs"])
 
 
-def test_what_a_killed_run_left_is_found_by_cluster(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_run_left_is_found_by_cluster(made: MadeNames, monkeypatch: pytest.MonkeyPatch) -> None:
     made.add("topic", ["storm-00000007-orders"])
     row = read_json(made.path)
     assert row["owner"]["pid"] == os.getpid()

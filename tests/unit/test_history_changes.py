@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.nights import Cell, Score, World, simulated
+from bench.nights import Score, SimulatedCell, World, simulated
 from experiments.history.changes import ALPHA, Change, Standing, Story, story_of
 from experiments.history.dependence import Drift, Within
 from experiments.history.rounds import Round
@@ -182,7 +182,10 @@ def test_a_page_of_an_earlier_morning_is_told_again_as_it_was() -> None:
     assert later == earlier
 
 
-CELLS = [*(Cell(f"c{n}", "", rates=(0.05, 0.05)) for n in range(9)), Cell("control", "", is_control=True)]
+CELLS = [
+    *(SimulatedCell(f"c{n}", "", rates=(0.05, 0.05)) for n in range(9)),
+    SimulatedCell("control", "", is_control=True),
+]
 WANDERING = [replace(cell, rates=(0.0, 0.0), wanders=0.0 if cell.is_control else 0.3) for cell in CELLS]
 
 
@@ -196,7 +199,7 @@ WANDERING = [replace(cell, rates=(0.0, 0.0), wanders=0.0 if cell.is_control else
         pytest.param(CELLS, World(machine=0.3), id="the machine drifts, and the control cell with it"),
     ],
 )
-def test_false_alarms_stay_below_what_is_promised(cells: list[Cell], world: World) -> None:
+def test_false_alarms_stay_below_what_is_promised(cells: list[SimulatedCell], world: World) -> None:
     """Of mornings, in worlds where nothing changes; where independence is assumed up to 82 of 100 cry."""
     mornings, told = 0, {"class": 0, "figure": 0}
     for seed in range(2):

@@ -19,7 +19,7 @@ from experiments.bundle.secrets import Redactor
 from harness.contracts import read_document, read_rows
 from harness.contracts.plan import Plan
 from harness.errors import UsageError
-from harness.importing.source import Source
+from harness.importing.source import ImportSource
 from harness.rundir import RunDir, read_json, read_jsonl, write_json
 from harness.seal.seal import load_report
 from tests.planted.judged import judge_here
@@ -108,7 +108,7 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no regular file"):
             read(pipe)
     with pytest.raises(UsageError, match=r"import\.yaml is no regular file"):
-        Source.open(str(tmp_path))
+        ImportSource.open(str(tmp_path))
 
 
 def test_a_row_of_another_kind_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import yaml
 
 from harness.errors import UsageError
 from harness.importing.capture import import_run
-from harness.importing.source import Source
+from harness.importing.source import ImportSource
 from tests.planted.foreign import COLUMNS, Rows, description, rows_of, write_import
 from tests.planted.judged import judge_here
 from tests.planted.tiny import History
@@ -135,7 +135,7 @@ def check(tmp_path: Path, seed: int) -> bool:
         shutil.rmtree(folder, ignore_errors=True)
     write_damaged(source, random.Random(seed))
     try:
-        run = import_run(Source.open(str(source)), runs)
+        run = import_run(ImportSource.open(str(source)), runs)
     except UsageError as error:
         said = f"{error}{error.hint}"
         assert not runs.exists(), said

@@ -15,7 +15,7 @@ from analysis.report.trace import trace
 from harness.contracts.plan import Plan
 from harness.errors import UsageError
 from harness.importing.capture import import_run
-from harness.importing.source import Source
+from harness.importing.source import ImportSource
 from harness.records import SEALED, Event
 from harness.rundir import RunDir, read_json
 from tests.planted.foreign import COLUMNS, KNOWN, description, rows_of, write_import
@@ -36,7 +36,7 @@ def judged(tmp_path: Path) -> Judged:
         history: History, *, rows: Any = None, kind: str = "csv", buckets: int = 4, **said: Any
     ) -> Result:
         source = write_import(tmp_path / "in", rows or rows_of(history), description(history, **said), kind)
-        return judge_here(import_run(Source.open(str(source)), tmp_path / "runs", buckets=buckets))
+        return judge_here(import_run(ImportSource.open(str(source)), tmp_path / "runs", buckets=buckets))
 
     return judge_it
 
@@ -228,12 +228,12 @@ def test_a_planted_anomaly_is_the_same_in_an_import(tmp_path: Path, pair: Pair) 
         bad = (f for f in result.findings if f.status is Status.VIOLATION)
         return {f.cls: f.count for f in bad if f.cls != "not-dispatched"}  # the runs have a consumer, idle
 
-    history = pair.guilty()
+    history = pair.planted()
     said = description(history, lanes=stated_lanes(history), producers=stated_producers(history), groups=None)
     rows = rows_of(history, EVERYTHING) | {"deliveries": []}
     source = write_import(tmp_path / "in", rows, said, "jsonl")
-    imported = judge_here(import_run(Source.open(str(source)), tmp_path / "runs"))
-    assert violations(imported) == violations(judge_here(pair.guilty().write(tmp_path / "recorded")))
+    imported = judge_here(import_run(ImportSource.open(str(source)), tmp_path / "runs"))
+    assert violations(imported) == violations(judge_here(pair.planted().write(tmp_path / "recorded")))
 
 
 def stated_lanes(history: History) -> list[dict[str, Any]] | None:

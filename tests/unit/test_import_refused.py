@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.importing.capture import import_run
-from harness.importing.source import Source
+from harness.importing.source import ImportSource
 from tests.planted.foreign import Rows, description, rows_of, write_import, write_table
 from tests.planted.tiny import History
 
@@ -28,7 +28,7 @@ def history() -> History:
 def refused(tmp_path: Path, folder: Path) -> str:
     """The message; nothing is left where runs are kept."""
     with pytest.raises(UsageError) as error:
-        import_run(Source.open(str(folder)), tmp_path / "runs")
+        import_run(ImportSource.open(str(folder)), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
     assert "\n" not in str(error.value)
     return str(error.value)

@@ -1,4 +1,4 @@
-"""Classes of sending: a tiny history each, and its innocent twin: almost the same, and nothing bad in it."""
+"""Classes of sending: a tiny history each, and its near-miss: almost the same, and nothing bad in it."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ OTHER_CLASS = {"premature, then repeated"}
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_class_and_innocent_twin(pair: Pair) -> None:
-    assert found(pair.guilty()) == pair.shows
-    assert found(pair.innocent()) == pair.twin
+    assert found(pair.planted()) == pair.shows
+    assert found(pair.near_miss()) == pair.twin
     if pair.name not in OTHER_CLASS:
         assert {status_of(cls, split, None) for cls, split in pair.twin} <= HARMLESS

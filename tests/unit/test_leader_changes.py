@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from analysis.kernels.changes import NONE, Acks, Because, lost, reached, repeated
+from analysis.kernels.changes import NONE, Because, LostAcks, lost, reached, repeated
 from harness.contracts.rows import Leadership
 from tests.oracles.led import Partition
 
@@ -16,9 +16,9 @@ VERBS = ("append", "append", "append", "replicate", "learn", "elect")
 UNKNOWN = np.zeros(9, np.int64)  # nothing is known of what the log has of each term
 
 
-def acks(*positions: int, at: int = 0, start: int = 0, ledger: int = 0) -> Acks:
+def acks(*positions: int, at: int = 0, start: int = 0, ledger: int = 0) -> LostAcks:
     column = [np.full(len(positions), value, np.int64) for value in (start or at, at, ledger)]
-    return Acks(column[0], column[1], np.array(positions, np.int64), column[2])
+    return LostAcks(column[0], column[1], np.array(positions, np.int64), column[2])
 
 
 def test_a_leader_named_alone_is_the_one_that_acknowledged() -> None:
@@ -40,7 +40,7 @@ def _compared(partition: Partition, *, over: bool) -> Counter[str]:
     gone, terms = partition.lost(), partition.terms(over=over)
     times = np.array([one.t_ns for one in gone], np.int64)
     positions = np.array([one.position for one in gone], np.int64)
-    acks = Acks(times, times, positions, np.zeros_like(times))
+    acks = LostAcks(times, times, positions, np.zeros_like(times))
     kept = [message for _, message in partition.logs[partition.leaders[partition.epoch][0]]]
     due_ns = np.array([partition.acked[message].t_ns for message in kept], np.int64)
     found = lost(terms, acks, reached(terms, np.arange(len(kept)), due_ns), has_offsets=True)
@@ -107,7 +107,7 @@ def test_a_term_that_kept_what_came_after_the_acknowledgement_had_not_come_as_fa
          "acknowledged before anybody led"],
 )  # fmt: skip
 def test_no_cause_is_named_without_evidence(
-    terms: tuple[Leadership, ...], ack: Acks, because: Because
+    terms: tuple[Leadership, ...], ack: LostAcks, because: Because
 ) -> None:
     found = lost(terms, ack, UNKNOWN, has_offsets=True)
     assert (found.because[0], found.term[0]) == (because, NONE)

@@ -59,7 +59,7 @@ def watched(root: Path, brokers: Any, owners: Sequence[str | None], system: str 
 
 def test_every_change_that_was_seen_is_a_term_and_says_how_late_it_may_be(tmp_path: Path) -> None:
     owners = ["qpid-1", "qpid-1", "nobody answers", None, "qpid-2"]
-    rows = read_jsonl(watched(tmp_path, Brokers(), owners).told_leaderships)
+    rows = read_jsonl(watched(tmp_path, Brokers(), owners).raw_leaderships)
     assert [(row["term"], row["leader"], row["t_ns"] // S, row["late_ns"] // S) for row in rows] == [
         (1, "qpid-1", 1, 0),
         (2, None, 3, 1),
@@ -69,8 +69,8 @@ def test_every_change_that_was_seen_is_a_term_and_says_how_late_it_may_be(tmp_pa
 
 
 def test_a_run_whose_brokers_cannot_say_has_no_record(tmp_path: Path) -> None:
-    assert not watched(tmp_path, Brokers(), ["qpid-1", "nobody answers"]).told_leaderships.exists()
-    assert not watched(tmp_path, object(), []).told_leaderships.exists()
+    assert not watched(tmp_path, Brokers(), ["qpid-1", "nobody answers"]).raw_leaderships.exists()
+    assert not watched(tmp_path, object(), []).raw_leaderships.exists()
 
 
 def test_where_brokers_keep_it_nothing_is_watched(tmp_path: Path) -> None:

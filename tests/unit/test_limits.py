@@ -16,7 +16,7 @@ from harness.clusters.limits.groups import CpuGroup, Hierarchy, MemoryGroup, hie
 from harness.clusters.process_runtime import GIVES
 from harness.errors import EnvironmentNotReady
 from harness.protocols.limits import (
-    CpuUse,
+    CpuQuota,
     FillsDisk,
     LiftsLimits,
     LimitsCpu,
@@ -91,7 +91,7 @@ def test_cpu_v1(tmp_path: Path) -> None:
     assert group.works()
     group.limit(0.05)
     assert (path / "cpu.cfs_quota_us").read_text() == "5000"
-    assert group.use() == CpuUse(40, 38, 3.5, 0.05)
+    assert group.use() == CpuQuota(40, 38, 3.5, 0.05)
     group.limit(None)
     assert group.use().cores is None
 
@@ -103,7 +103,7 @@ def test_cpu_v2(tmp_path: Path) -> None:
     group = CpuGroup(Hierarchy("cpu", tmp_path, 2), "run-1", "kafka-1")
     group.limit(1.5)
     assert (path / "cpu.max").read_text() == "150000 100000"
-    assert group.use() == CpuUse(40, 38, 3.5, 1.5)
+    assert group.use() == CpuQuota(40, 38, 3.5, 1.5)
     group.limit(None)
     assert (path / "cpu.max").read_text() == "max 100000"
     assert group.use().cores is None

@@ -1,4 +1,4 @@
-"""Pulsar subscriptions and queues at length: every class and its innocent twin among thousands of blocks."""
+"""Pulsar subscriptions and queues at length: every class and its near-miss among thousands of blocks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def shows(cls: str, split: str, *seqs: int) -> Found:
 
 @dataclass(frozen=True)
 class Run:
-    """Stories that share a subscription; the innocent twin follows its class."""
+    """Stories that share a subscription; the near-miss follows its class."""
 
     plain: Callable[[], History]
     stories: Sequence[Story]

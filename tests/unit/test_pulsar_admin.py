@@ -16,7 +16,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.systems.pulsar.probe import what_to_probe
-from harness.systems.pulsar.rest import Rest
+from harness.systems.pulsar.rest import PulsarRest
 
 FOUR = bundles_between(["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"])
 
@@ -83,8 +83,8 @@ def two() -> Iterator[tuple[Broker, Broker]]:
         broker.server.server_close()
 
 
-def rest_of(*brokers: Broker, away: str = "") -> Rest:
-    return Rest([broker.node for broker in brokers], lambda name: name != away)
+def rest_of(*brokers: Broker, away: str = "") -> PulsarRest:
+    return PulsarRest([broker.node for broker in brokers], lambda name: name != away)
 
 
 def test_a_redirect_is_followed_with_method_body_and_query(two: tuple[Broker, Broker]) -> None:
@@ -100,7 +100,7 @@ def test_a_redirect_to_a_name_that_only_brokers_know_is_followed_by_node(two: tu
     ids = {"broker-1": "broker-1-mesh:18080", "broker-2": "broker-2-mesh:18080"}
     first.answer = lambda method, path: (307, "", {"Location": f"http://broker-2-mesh:18080{path}"})
     second.answer = lambda method, path: (200, "here", {})
-    rest = Rest([first.node, second.node], lambda name: True, ids)
+    rest = PulsarRest([first.node, second.node], lambda name: True, ids)
     assert rest.get("/x?authoritative=true") == "here"
     assert second.asked[0][1] == "/admin/v2/x?authoritative=true"
     assert rest.name_of("broker-2-mesh:18080") == rest.name_of(f"http://{second.node.admin}") == "broker-2"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.admin.failover import NotThere
-from harness.clusters.external.made import Made
+from harness.clusters.external.made import MadeNames
 from harness.connections.file import Connection, ConnectionFile
 from harness.connections.security import Access, Security, Tls
 from harness.errors import UsageError
@@ -16,7 +16,7 @@ from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.pulsar.external import EXTERNAL
 from harness.systems.pulsar.external_admin import MARK, ExternalPulsarAdmin
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name
-from harness.systems.pulsar.questions import Identity, client_of, endpoint_of
+from harness.systems.pulsar.questions import PulsarIdentity, client_of, endpoint_of
 
 OURS = "public/storm-00000007"
 AT = Endpoint("127.0.0.1", 1)
@@ -68,9 +68,9 @@ class Brokers:
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeNames:
     monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path))
-    return Made("staging@h:1", "run-1", tmp_path)
+    return MadeNames("staging@h:1", "run-1", tmp_path)
 
 
 @pytest.fixture
@@ -79,14 +79,14 @@ def brokers() -> Brokers:
 
 
 @pytest.fixture
-def admin(made: Made, brokers: Brokers) -> ExternalPulsarAdmin:
+def admin(made: MadeNames, brokers: Brokers) -> ExternalPulsarAdmin:
     found = ExternalPulsarAdmin([BROKER], cluster="staging", copies=2, access=Access(), made=made)
     found._rest = brokers  # type: ignore[assignment]
     return found
 
 
 def test_a_run_has_a_namespace_which_is_in_the_ledger_before_and_out_of_it_after(
-    admin: ExternalPulsarAdmin, brokers: Brokers, made: Made
+    admin: ExternalPulsarAdmin, brokers: Brokers, made: MadeNames
 ) -> None:
     theirs = (dict(brokers.policies), {name: set(topics) for name, topics in brokers.topics.items()})
     noted: list[str] = []
@@ -111,7 +111,7 @@ def test_copies_are_those_that_were_asked_for(admin: ExternalPulsarAdmin, broker
 
 
 def test_a_namespace_that_is_there_already_is_never_ours(
-    admin: ExternalPulsarAdmin, brokers: Brokers, made: Made
+    admin: ExternalPulsarAdmin, brokers: Brokers, made: MadeNames
 ) -> None:
     with pytest.raises(UsageError, match="is there already, and not ours"):
         admin.enter_namespace("public/theirs")
@@ -121,7 +121,7 @@ def test_a_namespace_that_is_there_already_is_never_ours(
 
 
 def test_a_namespace_that_somebody_else_made_under_our_name_is_left_alone(
-    admin: ExternalPulsarAdmin, brokers: Brokers, made: Made
+    admin: ExternalPulsarAdmin, brokers: Brokers, made: MadeNames
 ) -> None:
     made.add("namespace", [OURS])
     brokers.policies[OURS] = {"properties": {MARK: "another run"}}
@@ -131,7 +131,7 @@ def test_a_namespace_that_somebody_else_made_under_our_name_is_left_alone(
 
 
 def test_brokers_that_make_it_otherwise_are_refused(
-    admin: ExternalPulsarAdmin, brokers: Brokers, made: Made
+    admin: ExternalPulsarAdmin, brokers: Brokers, made: MadeNames
 ) -> None:
     brokers.overruled = {"message_ttl_in_seconds": 60}
     with pytest.raises(UsageError, match="message_ttl_in_seconds=60: it may drop messages"):
@@ -164,7 +164,7 @@ def test_clients_come_to_where_a_broker_says(settings: dict[str, str], tls: Tls 
 
 
 def test_a_cluster_is_its_name_at_the_address_on_record() -> None:
-    found = Identity("standalone", "https://pulsar.staging:8443", "4.0.8", {}, 2)
+    found = PulsarIdentity("standalone", "https://pulsar.staging:8443", "4.0.8", {}, 2)
     assert found.cluster_id == "standalone@pulsar.staging:8443"
 
 

@@ -1,4 +1,4 @@
-"""Classes of Pulsar and of applications that do not look: a tiny history each, and its innocent twin."""
+"""Classes of Pulsar and of applications that do not look: a tiny history each, and its near-miss."""
 
 from __future__ import annotations
 
@@ -247,10 +247,10 @@ DELIVERY_PAIRS = [
 
 @pytest.mark.parametrize("pair", [*LOG_PAIRS, *DELIVERY_PAIRS], ids=str)
 def test_class_and_innocent_twin(pair: Pair) -> None:
-    assert found(pair.guilty()) == pair.shows
-    assert found(pair.innocent()) == pair.twin
-    producer = pair.innocent().promise
-    promise = replace(context_from(pair.innocent()).instance(1).promise, dedup=producer.dedup)
+    assert found(pair.planted()) == pair.shows
+    assert found(pair.near_miss()) == pair.twin
+    producer = pair.near_miss().promise
+    promise = replace(context_from(pair.near_miss()).instance(1).promise, dedup=producer.dedup)
     harmless = {Status.PERMITTED, Status.INFO, Status.APPLICATION_ERROR}
     assert {status_of(cls, split, promise) for cls, split in pair.twin} <= harmless
 

@@ -53,7 +53,7 @@ class Answers:
 
 def admin(monkeypatch: pytest.MonkeyPatch, views: Mapping[str, tuple[str, Mapping[str, str]]]) -> QpidAdmin:
     answers = Answers(views)
-    monkeypatch.setattr("harness.systems.qpid.admin.Rest", lambda nodes, security: answers)
+    monkeypatch.setattr("harness.systems.qpid.admin.QpidRest", lambda nodes, security: answers)
     return QpidAdmin([node(number) for number in (1, 2, 3)])
 
 
@@ -77,7 +77,7 @@ def test_queues_are_led_by_the_master_and_held_by_those_who_follow_it(
 
 def test_without_a_master_the_queues_seen_last_have_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = Answers(WHOLE)
-    monkeypatch.setattr("harness.systems.qpid.admin.Rest", lambda nodes, security: answers)
+    monkeypatch.setattr("harness.systems.qpid.admin.QpidRest", lambda nodes, security: answers)
     group = QpidAdmin([node(number) for number in (1, 2, 3)])
     group.partition_states(["orders"])
     answers.views = {"qpid-2": ("WAITING", {}), "qpid-3": ("WAITING", {})}
@@ -151,7 +151,7 @@ class Place:
 
 def test_mastership_goes_to_a_replica_and_is_proved_by_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = Answers(WHOLE)
-    monkeypatch.setattr("harness.systems.qpid.admin.Rest", lambda nodes, security: answers)
+    monkeypatch.setattr("harness.systems.qpid.admin.QpidRest", lambda nodes, security: answers)
     place: Any = Place(QpidAdmin(Runtime.nodes))
     moved = MastershipMove().prepare(MastershipMoveParams(to="qpid-3"), place, draw=1)
     moved.apply()

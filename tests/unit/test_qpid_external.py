@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from harness.admin.http_clock import clock_apart
-from harness.clusters.external.made import Made
+from harness.clusters.external.made import MadeNames
 from harness.connections.file import Connection, ConnectionFile
 from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.qpid import external
 from harness.systems.qpid.external_admin import ExternalQpidAdmin
-from harness.systems.qpid.rest import AlreadyThere, LockedOut, NotThere, Place
+from harness.systems.qpid.rest import AlreadyThere, LockedOut, NotThere, QueuePlace
 
 AT = Endpoint("127.0.0.1", 1)
 NODE = Node("left", 1, AT, AT, AT, Path("none"), ("broker",))
@@ -26,7 +26,7 @@ OURS, THEIRS = "storm-00000007-orders-0", "orders-0"
 class Broker:
     """Answers as the REST side of one broker; ``queues``: name -> depth, at virtual host node "vhn"."""
 
-    def __init__(self, made: Made) -> None:
+    def __init__(self, made: MadeNames) -> None:
         self.made, self.queues = made, {THEIRS: 5, "storm-00000008-orders-0": 1}
         self.overruled: dict[str, Any] = {}
 
@@ -56,28 +56,28 @@ class Broker:
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeNames:
     monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path))
-    return Made("abc", "run-1", tmp_path / "runs" / "run-1")
+    return MadeNames("abc", "run-1", tmp_path / "runs" / "run-1")
 
 
 @pytest.fixture
-def broker(made: Made, monkeypatch: pytest.MonkeyPatch) -> Broker:
+def broker(made: MadeNames, monkeypatch: pytest.MonkeyPatch) -> Broker:
     found = Broker(made)
-    monkeypatch.setattr("harness.systems.qpid.admin.Rest", lambda urls, security: found)
+    monkeypatch.setattr("harness.systems.qpid.admin.QpidRest", lambda urls, security: found)
     return found
 
 
 @pytest.fixture
-def admin(broker: Broker, made: Made) -> ExternalQpidAdmin:
-    place = Place("prod/one", {"left": "vhn"})
+def admin(broker: Broker, made: MadeNames) -> ExternalQpidAdmin:
+    place = QueuePlace("prod/one", {"left": "vhn"})
     found = ExternalQpidAdmin([NODE], {"left": "http://h:1"}, ANYBODY, place, made)
     found.name_topics({"orders": "storm-00000007-orders"}, ["app"])
     return found
 
 
 def test_queues_of_others_are_neither_seen_nor_touched(
-    admin: ExternalQpidAdmin, broker: Broker, made: Made
+    admin: ExternalQpidAdmin, broker: Broker, made: MadeNames
 ) -> None:
     before = dict(broker.queues)
     admin.create_topics([TopicSettings("orders", 2, 1)])
@@ -92,7 +92,9 @@ def test_queues_of_others_are_neither_seen_nor_touched(
     assert not list(made.path.parent.iterdir())
 
 
-def test_a_queue_that_is_there_already_stays(admin: ExternalQpidAdmin, broker: Broker, made: Made) -> None:
+def test_a_queue_that_is_there_already_stays(
+    admin: ExternalQpidAdmin, broker: Broker, made: MadeNames
+) -> None:
     broker.queues[OURS] = 3
     with pytest.raises(UsageError, match=f"queue {OURS} exists already"):
         admin.create_topics([TopicSettings("orders", 1, 1)])
@@ -157,7 +159,9 @@ def test_a_group_is_known_by_the_virtual_host_that_its_master_has(monkeypatch: p
         ["n2", "MASTER", "prod", "id", "BDB_HA"],
         ["n1", "REPLICA", "prod", "x", "BDB_HA_REPLICA"],
     )
-    monkeypatch.setattr(external, "Rest", Answers(a=[replica], b=[["n9", None, "else", "y", "BDB"], master]))
+    monkeypatch.setattr(
+        external, "QpidRest", Answers(a=[replica], b=[["n9", None, "else", "y", "BDB"], master])
+    )
     monkeypatch.setattr(external.Probe, "failure", lambda self, queues, through: "")
     found = external.EXTERNAL.find(connection(nodes={"left": {"address": "a:1"}}))
     assert (found.cluster_id, found.version) == ("id", "9.2.1")
@@ -181,7 +185,7 @@ def test_a_group_is_known_by_the_virtual_host_that_its_master_has(monkeypatch: p
     ],
 )
 def test_who_cannot_be_told_is_refused(a: Any, b: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external, "Rest", Answers(a=a, b=b))
+    monkeypatch.setattr(external, "QpidRest", Answers(a=a, b=b))
     with pytest.raises((EnvironmentNotReady, UsageError), match=reason):
         external.EXTERNAL.find(connection())
 

@@ -1,4 +1,4 @@
-"""Classes of queues, which keep no log: a tiny history each, and its innocent twin."""
+"""Classes of queues, which keep no log: a tiny history each, and its near-miss."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ PAIRS = [
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_class_and_innocent_twin(pair: Pair) -> None:
-    assert found(pair.guilty()) == pair.shows
-    assert found(pair.innocent()) == pair.twin
+    assert found(pair.planted()) == pair.shows
+    assert found(pair.near_miss()) == pair.twin
     assert {status_of(cls, split, None) for cls, split in pair.twin} <= {Status.PERMITTED}
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.findings import Attribution, Step
+from analysis.findings import Attribution, SequenceStep
 from analysis.report import words
 from tests.report_samples import steps
 
@@ -50,7 +50,9 @@ def test_sequence_is_written_as_the_docs_write_it() -> None:
 
 
 def test_a_long_sequence_keeps_the_witness_in_view() -> None:
-    around = [Step(seq=10**9 + i, attempt=0, position="", mark="!" if i == 17 else "") for i in range(20)]
+    around = [
+        SequenceStep(seq=10**9 + i, attempt=0, position="", mark="!" if i == 17 else "") for i in range(20)
+    ]
     text = words.sequence(around, width=40)
     assert len(text) <= 40
     assert f"[{10**9 + 17}]" in text

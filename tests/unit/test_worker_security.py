@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments.plans import refuse_unspoken
-from harness.connections.redaction import Redactor
+from harness.connections.redaction import SecretRemover
 from harness.connections.secret import HIDDEN, Secret
 from harness.connections.security import Auth, Security, Tls
 from harness.errors import UsageError
@@ -108,7 +108,7 @@ def test_the_process_gets_them_through_a_pipe_that_nobody_else_has() -> None:
 
 
 def test_secrets_are_replaced_however_they_are_written() -> None:
-    redactor = Redactor([NASTY, "-----BEGIN KEY-----\nMIIEsecretline\n-----END KEY-----\n"])
+    redactor = SecretRemover([NASTY, "-----BEGIN KEY-----\nMIIEsecretline\n-----END KEY-----\n"])
     said = f"no {NASTY} {json.dumps(NASTY)} {NASTY!r} MIIEsecretline -----BEGIN KEY-----"
     assert redactor.text(said) == f"no {HIDDEN} \"{HIDDEN}\" '{HIDDEN}' {HIDDEN} -----BEGIN KEY-----"
     assert redactor.data({"text": [NASTY, 7]}) == {"text": [HIDDEN, 7]}
@@ -117,7 +117,7 @@ def test_secrets_are_replaced_however_they_are_written() -> None:
 @pytest.mark.parametrize("before", ["", "u:", '{"s":"', "user:"])
 def test_a_secret_is_found_in_base64(before: str) -> None:
     said = base64.b64encode(f'{before}{NASTY}"}}'.encode()).decode()
-    cleaned = Redactor([NASTY]).text(f"Authorization: Basic {said} of somebody")
+    cleaned = SecretRemover([NASTY]).text(f"Authorization: Basic {said} of somebody")
     assert cleaned.startswith("Authorization: Basic ")
     assert cleaned.endswith(" of somebody")
     assert HIDDEN in cleaned

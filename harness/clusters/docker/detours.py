@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from harness.clusters.docker import namespaces
 from harness.clusters.docker.mesh_map import MeshMap
-from harness.clusters.docker.namespaces import Finds, Whereabouts
+from harness.clusters.docker.namespaces import FindsNode, Whereabouts
 from harness.clusters.docker.peers import PeerDetours
 from harness.clusters.docker.proxy import Compose
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.network import packets
-from harness.clusters.network.proxied import Detours, LocalDetours, detours_of
+from harness.clusters.network.proxied import LocalDetours, ProxiedDetours, detours_of
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import (
@@ -52,7 +52,7 @@ class Mesh:
         find: says where a node is now.
     """
 
-    def __init__(self, run_id: str, spec: ClusterSpec, block: int, find: Finds) -> None:
+    def __init__(self, run_id: str, spec: ClusterLayout, block: int, find: FindsNode) -> None:
         self._run_id = run_id
         self._find = find
         self._lock = threading.Lock()
@@ -241,7 +241,9 @@ class ContainerDetours:
         return tuple(system_of(self._system).request_kinds)
 
     def stalled(self, name: str) -> Stalled:
-        found = [part.stalled(name) for part in (self._clients, self._peers) if isinstance(part, Detours)]
+        found = [
+            part.stalled(name) for part in (self._clients, self._peers) if isinstance(part, ProxiedDetours)
+        ]
         return Stalled(sum(each.seen for each in found), sum(each.held for each in found))
 
     def repair(self, name: str) -> None:
@@ -273,11 +275,11 @@ class RenamingContainers(ContainerDetours):
 def container_detours(
     run_id: str,
     folder: Path,
-    spec: ClusterSpec,
+    spec: ClusterLayout,
     block: int,
     needs: frozenset[str],
     client: Any,
-    find: Finds,
+    find: FindsNode,
 ) -> ContainerDetours:
     """The detours that a cluster in containers is started with, or can be cut by.
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from harness.clusters.docker import engine
 from harness.clusters.docker.engine import asking
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.limits.groups import Hierarchy, hierarchies, remove_groups
 from harness.errors import EnvironmentNotReady, HealError
 
@@ -25,7 +25,7 @@ _NAME: Final = "containers"
 _SHARES: Final = 4 * 1024
 
 
-def make(client: Any, run_id: str, spec: ClusterSpec) -> str:
+def make(client: Any, run_id: str, spec: ClusterLayout) -> str:
     """Make the group of a run; its path as the engine takes it, empty where the engine's default is kept.
 
     Raises:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from harness.clusters.docker.engine import asking, connect
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.jars import Progress
 
@@ -16,12 +16,12 @@ _PULL_S = 900.0
 _MB = 2**20
 
 
-def needed(spec: ClusterSpec) -> list[str]:
+def needed(spec: ClusterLayout) -> list[str]:
     """Images of a cluster, each once."""
     return list(dict.fromkeys(service.image for service in spec.services))
 
 
-def missing(client: Any, spec: ClusterSpec) -> list[str]:
+def missing(client: Any, spec: ClusterLayout) -> list[str]:
     """Those that the engine lacks."""
     return [tag for tag in needed(spec) if not _has(client, tag)]
 
@@ -37,7 +37,7 @@ def _has(client: Any, tag: str) -> bool:
     return True
 
 
-def provide(client: Any, spec: ClusterSpec, *, offline: bool, on_progress: Progress | None) -> None:
+def provide(client: Any, spec: ClusterLayout, *, offline: bool, on_progress: Progress | None) -> None:
     """Pull what the engine lacks.
 
     Raises:

@@ -15,7 +15,7 @@ import yaml
 from harness.clusters.docker.engine import asking
 from harness.clusters.limits.node_limits import CPU, MEMORY, LimitedDisks
 from harness.errors import EnvironmentNotReady
-from harness.protocols.limits import CpuUse, MemoryUse
+from harness.protocols.limits import CpuQuota, MemoryUse
 
 #: What a fault may need of the cluster's start, and every container has.
 GIVES: Final = frozenset({CPU, MEMORY})
@@ -44,13 +44,13 @@ class LimitedContainers(LimitedDisks):
         with asking(f"cannot set the CPU quota of {node}"):
             self.container(node).update(cpu_period=_PERIOD_US, cpu_quota=quota_us)
 
-    def cpu_use(self, node: str) -> CpuUse:
+    def cpu_use(self, node: str) -> CpuQuota:
         container = self.container(node)
         throttling = _stats(container, node)["cpu_stats"].get("throttling_data") or {}
         quota_us = int(container.attrs["HostConfig"].get("CpuQuota") or 0)
         cores = quota_us / _PERIOD_US if quota_us > 0 else None
         held_s = throttling.get("throttled_time", 0) / 1e9
-        return CpuUse(throttling.get("periods", 0), throttling.get("throttled_periods", 0), held_s, cores)
+        return CpuQuota(throttling.get("periods", 0), throttling.get("throttled_periods", 0), held_s, cores)
 
     def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:
         from docker.errors import APIError

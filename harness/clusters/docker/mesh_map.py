@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from harness.clusters.docker.wiring import MESH
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.detours import API_PORT, DetourMap
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
@@ -34,7 +34,9 @@ class MeshMap(DetourMap):
         net: asked for N; the network is made when containers are.
     """
 
-    def __init__(self, spec: ClusterSpec, block: int, needs: frozenset[str], net: Callable[[], str]) -> None:
+    def __init__(
+        self, spec: ClusterLayout, block: int, needs: frozenset[str], net: Callable[[], str]
+    ) -> None:
         super().__init__(spec, block, needs & {PEER_DETOURS, REQUESTS})
         self._net = net
 

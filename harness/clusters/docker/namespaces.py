@@ -37,7 +37,7 @@ class Whereabouts:
     address: str
 
 
-class Finds(Protocol):
+class FindsNode(Protocol):
     def __call__(self, node: str) -> Whereabouts | None:
         """None when it does not run, or not on this machine.
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from harness.clusters.docker import namespaces, proxy
 from harness.clusters.docker.mesh_map import MeshMap
-from harness.clusters.docker.namespaces import Finds
+from harness.clusters.docker.namespaces import FindsNode
 from harness.clusters.docker.proxy import SERVICE, Compose, ContainerHost
 from harness.clusters.docker.wiring import bind_mount
-from harness.clusters.layout.compose import ClusterSpec
-from harness.clusters.network.proxied import Detours
+from harness.clusters.layout.compose import ClusterLayout
+from harness.clusters.network.proxied import ProxiedDetours
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import Wire
@@ -28,8 +28,8 @@ OVERRIDE: Final = "compose.network.json"
 _HOSTS: Final = "/etc/hosts"
 
 
-class PeerDetours(Detours):
-    """`Detours` between the nodes of a cluster in containers.
+class PeerDetours(ProxiedDetours):
+    """`ProxiedDetours` between the nodes of a cluster in containers.
 
     Args:
         needs: of faults.
@@ -41,11 +41,11 @@ class PeerDetours(Detours):
         self,
         run_id: str,
         folder: Path,
-        spec: ClusterSpec,
+        spec: ClusterLayout,
         block: int,
         needs: frozenset[str],
         client: Any,
-        find: Finds,
+        find: FindsNode,
     ) -> None:
         self._run_id = run_id
         self._client = client

@@ -24,7 +24,7 @@ from harness.clusters.docker.engine import asking
 from harness.clusters.docker.namespaces import Whereabouts
 from harness.clusters.docker.wiring import MESH, DockerWiring, variables
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import Layout
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import packets
@@ -60,7 +60,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         run_id: str,
         folder: Path,
         block: int,
-        spec: ClusterSpec,
+        spec: ClusterLayout,
         client: Any,
         *,
         settings: Mapping[str, Any] | None = None,

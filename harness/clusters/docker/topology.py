@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters.docker.wiring import env_text
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.nodes.processes import RUN_ID
 from harness.errors import EnvironmentNotReady
 
@@ -36,7 +36,7 @@ class CannotCompose(EnvironmentNotReady):
 
 
 def up(
-    spec: ClusterSpec,
+    spec: ClusterLayout,
     files: Sequence[Path],
     folder: Path,
     values: Mapping[str, str],

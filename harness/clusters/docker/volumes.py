@@ -16,7 +16,7 @@ from typing import Any, Final
 from harness.clusters.docker import engine
 from harness.clusters.docker.engine import asking
 from harness.clusters.docker.wiring import bind_mount
-from harness.clusters.layout.compose import ClusterSpec, Service
+from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.clusters.limits import node_limits
 from harness.clusters.limits.node_limits import Limits
 from harness.clusters.nodes.node_process import NodeFolder
@@ -46,7 +46,7 @@ class BoundVolumes:
     """
 
     def __init__(
-        self, run_id: str, folder: Path, spec: ClusterSpec, client: Any, needs: frozenset[str]
+        self, run_id: str, folder: Path, spec: ClusterLayout, client: Any, needs: frozenset[str]
     ) -> None:
         self._run_id = run_id
         self._folder = folder

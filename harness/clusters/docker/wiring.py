@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import ClusterSpec, Service
+from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.layout.node_layout import Wiring, cluster_id
 from harness.errors import UsageError
@@ -25,7 +25,7 @@ class DockerWiring(Wiring):
     reach each other by names on a network of their own.
     """
 
-    def __init__(self, spec: ClusterSpec, detours: DetourMap | None = None) -> None:
+    def __init__(self, spec: ClusterLayout, detours: DetourMap | None = None) -> None:
         self._spec = spec
         self._services = {service.name: service for service in spec.services}
         self._detours = detours
@@ -59,7 +59,7 @@ class DockerWiring(Wiring):
         return port in for_clients or (port == service.endpoints["admin"] and port not in for_peers)
 
 
-def variables(spec: ClusterSpec, run_id: str, folder: Path, block: int, group: str = "") -> dict[str, str]:
+def variables(spec: ClusterLayout, run_id: str, folder: Path, block: int, group: str = "") -> dict[str, str]:
     """What the compose file asks for.
 
     Args:

@@ -18,7 +18,7 @@ from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
 from harness.waiting import wait_until
 
-Door = Literal["open", "closed", "silent"]
+PortState = Literal["open", "closed", "silent"]
 _CONNECT_S: Final = 1.0
 _POLL_S: Final = 0.05
 #: A node that lives may miss one request on a busy machine.
@@ -37,7 +37,7 @@ def is_open(endpoint: Endpoint) -> bool:
     return _look(endpoint) == "open"
 
 
-def _look(endpoint: Endpoint) -> Door:
+def _look(endpoint: Endpoint) -> PortState:
     try:
         socket.create_connection((endpoint.host, endpoint.port), timeout=_CONNECT_S).close()
     except TimeoutError:
@@ -88,11 +88,11 @@ class DrivenNodes:
         believed when its port is closed."""
         if self.answers(node):
             return True
-        door = self._door(node)
-        if door == "closed":
+        port = self._port(node)
+        if port == "closed":
             return False
         said = self._said(node)
-        return said != "down" and (said is not None or door == "open")
+        return said != "down" and (said is not None or port == "open")
 
     def _said(self, node: str) -> State | None:
         """How the driver of this part says that a node is; None when it cannot tell."""
@@ -102,7 +102,7 @@ class DrivenNodes:
         except EnvironmentNotReady:
             return None
 
-    def _door(self, node: str) -> Door:
+    def _port(self, node: str) -> PortState:
         """Whether a connection is accepted, refused, or neither: then it is cut off, or paused with a full
         queue of connections."""
         return _look(self._endpoints[node])
@@ -114,7 +114,7 @@ class DrivenNodes:
         def is_silent() -> bool:
             nonlocal looks
             looks = 0 if self.answers(node) else looks + 1
-            return looks >= _SILENT_LOOKS or (looks > 0 and self._door(node) == "closed")
+            return looks >= _SILENT_LOOKS or (looks > 0 and self._port(node) == "closed")
 
         return wait_until(is_silent, within_s, every_s=_POLL_S)
 
@@ -221,7 +221,7 @@ class PausableNodes(DrivenNodes):
             HealError: it stays silent, whatever its driver says.
             EnvironmentNotReady: the driver failed or took too long.
         """
-        if not self.answers(node) and self._door(node) != "closed":
+        if not self.answers(node) and self._port(node) != "closed":
             driver = self._act("resume", node)
             if not wait_until(lambda: self.answers(node), self._seen_s, every_s=_POLL_S):
                 raise HealError(
@@ -234,6 +234,6 @@ class PausableNodes(DrivenNodes):
 
     def is_paused(self, node: str) -> bool:
         """It does not answer, and its driver says so, or it was asked to pause and not to go on."""
-        if self.answers(node) or self._door(node) == "closed":
+        if self.answers(node) or self._port(node) == "closed":
             return False
         return node in self._paused or self._said(node) == "paused"

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from harness.clusters.drivers import DrivenNodes, drivers_on
-from harness.clusters.external.made import Made, MadeBy
+from harness.clusters.external.made import MadeBy, MadeNames
 from harness.connections.file import Connection
 from harness.connections.security import Security
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.need import Need
 from harness.protocols.cluster import Admin, Endpoint, Node
-from harness.protocols.nodes import Seen
+from harness.protocols.nodes import SeenAway
 from harness.systems import SYSTEMS, system_of
 from harness.systems.base import Request
 
@@ -41,7 +41,7 @@ class ExternalAdmin(Admin, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCluster:
     """What a cluster says of itself.
 
     Attributes:
@@ -59,7 +59,7 @@ class ExternalSystem(ABC):
     """How clusters of one system that others started are asked; `System.external` has it."""
 
     @abstractmethod
-    def find(self, connection: Connection) -> Found:
+    def find(self, connection: Connection) -> FoundCluster:
         """Ask who it is, and nothing else.
 
         Raises:
@@ -67,7 +67,7 @@ class ExternalSystem(ABC):
         """
 
     @abstractmethod
-    def admin(self, connection: Connection, found: Found, made: Made) -> ExternalAdmin:
+    def admin(self, connection: Connection, found: FoundCluster, made: MadeNames) -> ExternalAdmin:
         """The admin; nothing is asked yet."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class ExternalRuntime:
     """
 
     name = "external"
-    seen = Seen(gone="no longer answers", paused="answers nothing, its driver paused it")
+    seen = SeenAway(gone="no longer answers", paused="answers nothing, its driver paused it")
 
     def __init__(self, run_id: str, nodes: Sequence[Node], drivers: Sequence[DrivenNodes] = ()) -> None:
         self.run_id = run_id
@@ -91,10 +91,10 @@ class ExternalRuntime:
         self.drivers = tuple(drivers)
 
     def up(self) -> None:
-        """It is."""
+        """Nothing to do: others started it."""
 
     def down(self) -> None:
-        """It stays."""
+        """Close the drivers; the cluster stays."""
         for one in self.drivers:
             one.close()
 
@@ -107,7 +107,12 @@ class ExternalCluster:
     """protocols.Cluster over somebody else's brokers."""
 
     def __init__(
-        self, connection: Connection, found: Found, runtime: ExternalRuntime, admin: ExternalAdmin, made: Made
+        self,
+        connection: Connection,
+        found: FoundCluster,
+        runtime: ExternalRuntime,
+        admin: ExternalAdmin,
+        made: MadeNames,
     ) -> None:
         file = connection.file
         self.system = file.system
@@ -154,7 +159,7 @@ class External:
     """A cluster that answered, and is the one that its file means."""
 
     connection: Connection
-    found: Found
+    found: FoundCluster
 
     @property
     def roles(self) -> dict[str, tuple[str, ...]]:
@@ -167,7 +172,7 @@ class External:
         Args:
             folder: of the run, for `clean`.
         """
-        made = Made(self.found.cluster_id, run_id, folder)
+        made = MadeNames(self.found.cluster_id, run_id, folder)
         system = _external_of(self.connection.file.system)
         admin = system.admin(self.connection, self.found, made)
         drivers = drivers_on(self.connection, self.found.nodes, admin)
@@ -250,7 +255,7 @@ def clocks(apart: Mapping[str, tuple[float, float] | None]) -> Need:
     return Need("clocks", ok, text, "set them by NTP: times of brokers say little else", needed=False)
 
 
-def _refuse_absent(connection: Connection, found: Found) -> None:
+def _refuse_absent(connection: Connection, found: FoundCluster) -> None:
     there = {str(node.client) for node in found.nodes}
     absent = [(name, one.address) for name, one in connection.file.nodes.items() if one.address not in there]
     for name, address in absent[:1]:

@@ -37,7 +37,7 @@ class MadeBy:
         return f"{self.run_id}: {', '.join(parts) or 'nothing'}"
 
 
-class Made:
+class MadeNames:
     """The file of one run on one cluster. It is there from the first `add` to `close`."""
 
     def __init__(self, cluster_id: str, run_id: str, folder: Path) -> None:

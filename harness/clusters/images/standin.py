@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.clusters.docker.engine import STANDIN_LABEL, asking
 from harness.clusters.images import base_image
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import EnvironmentNotReady
 from harness.toolchains import jars as artifacts
 from harness.toolchains.jars import Progress
@@ -37,7 +37,7 @@ class Image:
     recipe: str = ""
 
 
-def image_of(spec: ClusterSpec) -> str:
+def image_of(spec: ClusterLayout) -> str:
     """The tag that every service of a system runs from."""
     return spec.services[0].image
 
@@ -60,7 +60,7 @@ def look(client: Any, tag: str) -> Image:
     return Image(tag, kind, found["Size"] // _MB, labels.get(RECIPE_LABEL, ""))
 
 
-def provide(client: Any, spec: ClusterSpec, *, on_progress: Progress | None = None) -> Image:
+def provide(client: Any, spec: ClusterLayout, *, on_progress: Progress | None = None) -> Image:
     """The image of a system's version: the official one if it is there, else a stand-in, built if need be.
 
     Raises:
@@ -84,11 +84,11 @@ def provide(client: Any, spec: ClusterSpec, *, on_progress: Progress | None = No
     return found
 
 
-def _images(spec: ClusterSpec) -> Path:
+def _images(spec: ClusterLayout) -> Path:
     return spec.file.parent / "images"
 
 
-def _recipe(spec: ClusterSpec, base: str) -> str:
+def _recipe(spec: ClusterLayout, base: str) -> str:
     """Changes with whatever the image is made of."""
     digest = hashlib.sha256(f"{base}\n{artifacts.jars_folder(spec.artifacts).name}\n".encode())
     for path in _files(_images(spec)):

@@ -14,13 +14,13 @@ from pydantic import ValidationError
 
 from harness.clusters.layout.compose_model import (
     ComposeFile,
-    Distribution,
     Endpoint,
     Process,
     Release,
     Secure,
     ServicePart,
     Shared,
+    UnpackedFiles,
 )
 from harness.errors import UsageError
 from harness.systems import system_of
@@ -57,7 +57,7 @@ class Service(Process):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSpec:
+class ClusterLayout:
     """A compose file, resolved for one version and topology of its system; services in start order.
 
     Attributes:
@@ -121,7 +121,7 @@ def read_compose(
     topology: str = "",
     variables: Mapping[str, str] | None = None,
     secure: bool = False,
-) -> ClusterSpec:
+) -> ClusterLayout:
     """The services of a compose file and the artifacts they run from.
 
     Args:
@@ -152,7 +152,7 @@ def read_compose(
         if not part.profiles or topology in part.profiles
     ]
     _require_ports(shared, services, path)
-    return ClusterSpec(
+    return ClusterLayout(
         file=path,
         system=system.name,
         version=version,
@@ -175,7 +175,7 @@ def _artifacts(shared: Shared, release: Release, own: OwnBuild | None) -> Artifa
     return Artifacts(tuple(release.coordinates), tuple(release.exclude), release.archive, release.managed)
 
 
-def read_distribution(path: Path) -> Distribution | None:
+def read_distribution(path: Path) -> UnpackedFiles | None:
     """What a compose file says of distributions of its system; None = nothing.
 
     Raises:

@@ -126,7 +126,7 @@ class Release(_Part):
     args: dict[str, list[str]] = Field(default_factory=dict)
 
 
-class Detours(_Part):
+class DetourPorts(_Part):
     """Role of a node -> names of the ports that clients, and that other nodes, connect to; ``since``: the
     first release that can tell clients an address of their own."""
 
@@ -135,7 +135,7 @@ class Detours(_Part):
     since: str = "0.0"
 
 
-class Distribution(_Part):
+class UnpackedFiles(_Part):
     """What an unpacked distribution is known by: a file that starts it, the folder of its jars, and a pattern
     of the jar with the version in its name."""
 
@@ -149,9 +149,9 @@ class Shared(_Part):
 
     system: str
     ports: dict[str, int]
-    detours: Detours = Field(default_factory=Detours)
+    detours: DetourPorts = Field(default_factory=DetourPorts)
     reserved: list[str] = Field(default_factory=list)
-    distribution: Distribution | None = None
+    distribution: UnpackedFiles | None = None
     releases: list[Release] = Field(min_length=1)
 
 

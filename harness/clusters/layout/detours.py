@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import ClusterSpec, Service
+from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, REQUESTS, Wire
 
@@ -52,7 +52,7 @@ class DetourMap:
         requests: who stands there knows where each request begins.
     """
 
-    def __init__(self, spec: ClusterSpec, block: int, needs: Iterable[str]) -> None:
+    def __init__(self, spec: ClusterLayout, block: int, needs: Iterable[str]) -> None:
         needs = frozenset(needs)
         self.clients, self.peers = CLIENT_DETOURS in needs, bool({PEER_DETOURS, PEER_CUTS} & needs)
         self.requests = REQUESTS in needs

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import ClusterSpec, Service, release_key
+from harness.clusters.layout.compose import ClusterLayout, Service, release_key
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.layout.templates import render
 from harness.clusters.nodes.node_process import NodeFolder
@@ -71,7 +71,7 @@ class Layout:
 
     def __init__(
         self,
-        spec: ClusterSpec,
+        spec: ClusterLayout,
         folder: Path,
         block: int,
         wiring: Wiring,

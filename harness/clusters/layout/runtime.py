@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import Layout
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
@@ -57,7 +57,7 @@ class NodeRuntime(ABC):
         return {"runtime": self.name}
 
     @property
-    def spec(self) -> ClusterSpec:
+    def spec(self) -> ClusterLayout:
         return self.layout.spec
 
     @property

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import EnvironmentNotReady
-from harness.protocols.limits import CpuUse, MemoryUse
+from harness.protocols.limits import CpuQuota, MemoryUse
 from harness.waiting import wait_while
 
 PREFIX: Final = "brokerstorm."
@@ -95,7 +95,7 @@ def why_not(controller: str) -> str:
             group.path.rmdir()
 
 
-class Group(ABC):
+class ControlGroup(ABC):
     """One node's group below one controller."""
 
     def __init__(self, hierarchy: Hierarchy, run_id: str, node: str) -> None:
@@ -158,7 +158,7 @@ class Group(ABC):
         return {row[0]: int(row[1]) for row in rows if len(row) == 2}
 
 
-class CpuGroup(Group):
+class CpuGroup(ControlGroup):
     """A quota of CPU time."""
 
     def works(self) -> bool:
@@ -173,10 +173,10 @@ class CpuGroup(Group):
         self._write("cpu.cfs_period_us", _PERIOD_US)
         self._write("cpu.cfs_quota_us", -1 if quota_us is None else quota_us)
 
-    def use(self) -> CpuUse:
+    def use(self) -> CpuQuota:
         stat = self._table("cpu.stat")
         throttled_s = stat.get("throttled_usec", 0) / 1e6 or stat.get("throttled_time", 0) / 1e9
-        return CpuUse(stat.get("nr_periods", 0), stat.get("nr_throttled", 0), throttled_s, self._cores())
+        return CpuQuota(stat.get("nr_periods", 0), stat.get("nr_throttled", 0), throttled_s, self._cores())
 
     def _cores(self) -> float | None:
         if self.hierarchy.version == 2:
@@ -186,7 +186,7 @@ class CpuGroup(Group):
         return None if quota_us < 0 else quota_us / int(self._read("cpu.cfs_period_us"))
 
 
-class MemoryGroup(Group):
+class MemoryGroup(ControlGroup):
     """A limit of memory, page cache included; nothing of it may go to swap."""
 
     def make(self) -> None:

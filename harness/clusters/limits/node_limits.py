@@ -18,7 +18,7 @@ from harness.clusters.limits.groups import CpuGroup, MemoryGroup, group_of, hier
 from harness.clusters.limits.groups import why_not as why_no_group
 from harness.clusters.limits.volumes import Volume, images, volumes_below, why_no_volume, why_not_slow
 from harness.errors import EnvironmentNotReady, HealError
-from harness.protocols.limits import CpuUse, MemoryUse
+from harness.protocols.limits import CpuQuota, MemoryUse
 
 CPU, MEMORY, VOLUME, SLOW = "cpu-quota", "memory-group", "data-volume", "slow-volume"
 #: Need -> why this machine cannot give it, empty when it can.
@@ -194,7 +194,7 @@ class LimitedNodes(LimitedDisks):
     def limit_cpu(self, node: str, cores: float | None) -> None:
         self.limits.group(CPU, node, CpuGroup).limit(cores)
 
-    def cpu_use(self, node: str) -> CpuUse:
+    def cpu_use(self, node: str) -> CpuQuota:
         return self.limits.group(CPU, node, CpuGroup).use()
 
     def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:

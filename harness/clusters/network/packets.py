@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from harness.clusters.layout import addresses
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import EnvironmentNotReady, HealError
 
 _CHAIN: Final = "INPUT"  # on loopback every packet passes it once, whatever sent it
@@ -33,7 +33,7 @@ class Packets:
         peers: nodes reach each other over loopback too; those in containers do not.
     """
 
-    def __init__(self, run_id: str, spec: ClusterSpec, block: int, *, peers: bool = True) -> None:
+    def __init__(self, run_id: str, spec: ClusterLayout, block: int, *, peers: bool = True) -> None:
         self._peers = peers
         self._run_id = run_id
         self._spec = spec

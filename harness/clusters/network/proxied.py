@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness.clusters.layout.compose import ClusterSpec, release_key
+from harness.clusters.layout.compose import ClusterLayout, release_key
 from harness.clusters.layout.detours import DetourMap, Route
 from harness.clusters.network import toxiproxy
 from harness.clusters.nodes.node_process import NodeFolder
@@ -40,7 +40,7 @@ _WHOLE_REQUESTS: Final = {"name": "whole-requests", "type": "requests", "stream"
 _STREAMS: Final = {"target": "upstream", "source": "downstream"}
 
 
-class Detours:
+class ProxiedDetours:
     """`StallsRequests` and `RenamesNodes` over a proxy, wherever it runs. Thread-safe.
 
     Args:
@@ -200,8 +200,8 @@ class Detours:
         return [r for r in self.plan.routes() if (r.source, r.target) == (wire.source, wire.target)]
 
 
-class LocalDetours(Detours):
-    """`Detours` by a process of this machine; nodes are told of their hosts files by a flag of the JVM."""
+class LocalDetours(ProxiedDetours):
+    """By a process of this machine; nodes are told of their hosts files by a flag of the JVM."""
 
     def __init__(self, run_id: str, folder: Path, plan: DetourMap) -> None:
         self._local = toxiproxy.LocalHost(run_id, folder)
@@ -253,7 +253,7 @@ def toxic_of(name: str, flow: Flow, impairment: Impairment, system: str) -> dict
 
 
 def detours_of(
-    run_id: str, folder: Path, spec: ClusterSpec, block: int, needs: frozenset[str]
+    run_id: str, folder: Path, spec: ClusterLayout, block: int, needs: frozenset[str]
 ) -> LocalDetours | None:
     """The detours that a cluster is started with; None when its faults need none.
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import cluster_id
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.nodes.node_process import NodeFolder
@@ -79,7 +79,7 @@ class _Kafka(Assembly):
 
         return prepare
 
-    def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, Any]]:
         return super().minimal(spec)[0], _MINIMAL
 
     def exercise(self, admin: ClusterAdmin) -> None:

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from harness.clusters.external.cluster import ExternalSystem, Found, clocks, named_nodes
-from harness.clusters.external.made import Made
+from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes
+from harness.clusters.external.made import MadeNames
 from harness.connections.file import Connection
 from harness.connections.security import Access
 from harness.errors import BrokerstormError
@@ -27,7 +27,7 @@ _REPLICAS: Final = 3
 
 
 class _Kafka(ExternalSystem):
-    def find(self, connection: Connection) -> Found:
+    def find(self, connection: Connection) -> FoundCluster:
         found = _questions(connection).identity()
         brokers = {f"kafka-{number}": (number, at) for number, at in found.brokers.items()}
         nodes = named_nodes(connection, brokers, {name: at for name, (_, at) in brokers.items()})
@@ -36,9 +36,9 @@ class _Kafka(ExternalSystem):
             version = ".".join(map(str, ask(lambda broker: broker.version())))
         finally:
             ask.close()
-        return Found(found.cluster_id, version, nodes)
+        return FoundCluster(found.cluster_id, version, nodes)
 
-    def admin(self, connection: Connection, found: Found, made: Made) -> ExternalKafkaAdmin:
+    def admin(self, connection: Connection, found: FoundCluster, made: MadeNames) -> ExternalKafkaAdmin:
         access = Access(connection.security, connection.admin)
         return ExternalKafkaAdmin(KafkaAdmin(found.nodes, access=access), _questions(connection), made)
 

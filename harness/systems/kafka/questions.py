@@ -41,7 +41,7 @@ _HINTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class KafkaIdentity:
     """What a cluster says of itself: its id, and broker number -> where clients find it."""
 
     cluster_id: str
@@ -74,7 +74,7 @@ class KafkaQuestions:
         except KafkaException as error:  # what it is to prove who we are with is not there, or no such thing
             raise self._not_reached(error.args[0].str()) from None
 
-    def identity(self) -> Identity:
+    def identity(self) -> KafkaIdentity:
         """Who it is.
 
         Raises:
@@ -82,7 +82,7 @@ class KafkaQuestions:
         """
         found = self._metadata()
         brokers = {number: Endpoint(node.host, node.port) for number, node in found.brokers.items()}
-        return Identity(found.cluster_id, dict(sorted(brokers.items())))
+        return KafkaIdentity(found.cluster_id, dict(sorted(brokers.items())))
 
     def _metadata(self) -> Any:
         """What any broker says. `describe_cluster` waits for the controller, for which brokers may still take

@@ -12,7 +12,7 @@ from harness.connections.security import Auth, Security, Tls
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]
-    """One token for good."""
+    """The token of the connection, which is never renewed."""
 
     def __init__(self, secret: Secret) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from harness.systems.pulsar.ledgers import ledgers_of
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.systems.pulsar.owners import Owners
 from harness.systems.pulsar.probe import probe_topics, what_to_probe
-from harness.systems.pulsar.rest import Rest
+from harness.systems.pulsar.rest import PulsarRest
 from harness.systems.pulsar.storage import answers
 from harness.waiting import wait_while
 
@@ -73,7 +73,7 @@ class PulsarAdmin:
         self.watch = watch
         self._ids = dict(ids or {node.name: str(node.admin) for node in self._brokers})
         self._security = security
-        self._rest = Rest(self._brokers, is_reachable, self._ids, security)
+        self._rest = PulsarRest(self._brokers, is_reachable, self._ids, security)
         zookeeper = next((node for node in self._storage if "zookeeper" in node.roles), None)
         self._owners = None if zookeeper is None else Owners(zookeeper, self._ids, cluster)
         self._current = ""

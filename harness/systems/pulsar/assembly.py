@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.clusters.assembly import Assembly, brokers
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.layout.compose import ClusterSpec, release_key
+from harness.clusters.layout.compose import ClusterLayout, release_key
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.security.made import ADMIN, CLIENT, GUEST, ClusterSecurity, fresh_secret
 from harness.clusters.security.tokens import signed_token
@@ -59,7 +59,7 @@ class _Pulsar(Assembly):
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         return ("https://" if secure else "http://") + ",".join(str(node.admin) for node in brokers(nodes))
 
-    def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, Any]]:
         """One broker over one bookie."""
         first = ("zookeeper", "init", "bookie-1", "broker-1")
         services = tuple(service for service in spec.services if service.name in first)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from harness.clusters.external.cluster import ExternalSystem, Found, clocks, named_nodes
-from harness.clusters.external.made import Made
+from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes
+from harness.clusters.external.made import MadeNames
 from harness.clusters.layout.compose import release_key
 from harness.connections.file import Connection
 from harness.connections.security import Access
@@ -48,16 +48,16 @@ _MOVERS: Final = ("loadBalancerSheddingEnabled", "loadBalancerAutoBundleSplitEna
 
 
 class _Pulsar(ExternalSystem):
-    def find(self, connection: Connection) -> Found:
+    def find(self, connection: Connection) -> FoundCluster:
         _refuse_mixed(connection)
         found = _questions(connection).identity()
         clients = {one: (n, at.client) for n, (one, at) in enumerate(found.brokers.items(), start=1)}
         nodes = named_nodes(connection, clients, {one: at.admin for one, at in found.brokers.items()})
         known = zip(nodes, found.brokers, strict=True)
         peers = tuple(replace(node, peer=endpoint_of(one)) for node, one in known)
-        return Found(found.cluster_id, found.version, peers, found.write_quorum)
+        return FoundCluster(found.cluster_id, found.version, peers, found.write_quorum)
 
-    def admin(self, connection: Connection, found: Found, made: Made) -> ExternalPulsarAdmin:
+    def admin(self, connection: Connection, found: FoundCluster, made: MadeNames) -> ExternalPulsarAdmin:
         transfers = release_key(found.version or "0") >= TRANSFERS_SINCE
         kind = TransferringExternalPulsarAdmin if transfers else ExternalPulsarAdmin
         return kind(
@@ -129,10 +129,10 @@ def _refuse_mixed(connection: Connection) -> None:
                 f"{connection.path}: {key} is {url or 'missing'}, and {said}",
                 hint=f"{key}: {wanted}://HOST:PORT,HOST:PORT",
             )
-    _doors(connection)
+    _endpoints(connection)
 
 
-def _doors(connection: Connection) -> list[Endpoint]:
+def _endpoints(connection: Connection) -> list[Endpoint]:
     """Where the cluster is administrated.
 
     Raises:
@@ -149,7 +149,7 @@ def _doors(connection: Connection) -> list[Endpoint]:
 
 
 def _questions(connection: Connection) -> PulsarQuestions:
-    return PulsarQuestions(_doors(connection), connection.admin)
+    return PulsarQuestions(_endpoints(connection), connection.admin)
 
 
 EXTERNAL = _Pulsar()

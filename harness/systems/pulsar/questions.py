@@ -13,7 +13,7 @@ from harness.admin.failover import NotThere
 from harness.connections.security import Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
-from harness.systems.pulsar.rest import Rest
+from harness.systems.pulsar.rest import PulsarRest
 
 #: All settings of the broker that is asked; only a superuser is told.
 _SETTINGS: Final = "/brokers/configuration/runtime"
@@ -28,7 +28,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class PulsarIdentity:
     """What a cluster says of itself.
 
     Attributes:
@@ -54,15 +54,15 @@ class PulsarQuestions:
     """Questions to a cluster; nothing is made there.
 
     Args:
-        doors: where it is administrated; one that answers will do.
+        endpoints: where it is administrated; one that answers will do.
     """
 
-    def __init__(self, doors: Sequence[Endpoint], security: Security) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], security: Security) -> None:
         self._security = security
-        self._rest = Rest(_nodes(doors), lambda _node: True, None, security)
-        self._shown = ", ".join(map(str, doors))
+        self._rest = PulsarRest(_nodes(endpoints), lambda _node: True, None, security)
+        self._shown = ", ".join(map(str, endpoints))
 
-    def identity(self) -> Identity:
+    def identity(self) -> PulsarIdentity:
         """Who it is.
 
         Raises:
@@ -78,7 +78,7 @@ class PulsarQuestions:
         except NotThere:  # before 2.6
             version = ""
         brokers = dict(self._brokers(sorted(self._ask(f"/brokers/{name}")), settings))
-        return Identity(name, next((str(url) for url in urls if url), ""), version, brokers, quorum)
+        return PulsarIdentity(name, next((str(url) for url in urls if url), ""), version, brokers, quorum)
 
     def settings(self) -> Mapping[str, str]:
         """What the brokers are set to, secrets among it: keep nothing of it but what is needed.
@@ -103,7 +103,7 @@ class PulsarQuestions:
         places = {one: endpoint_of(one) for one in ids}
         if self._security.tls and _number(first.get("webServicePort")):  # ids have the plain port
             places = {one: Endpoint(at.host, web) for one, at in places.items()}
-        rest = Rest(_nodes(places.values()), lambda _node: True, None, self._security)
+        rest = PulsarRest(_nodes(places.values()), lambda _node: True, None, self._security)
         try:
             for one, at in places.items():
                 try:

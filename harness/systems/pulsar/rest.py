@@ -31,7 +31,7 @@ _LOOKUP = "/lookup/v2/topic"
 _LATER = frozenset({307, 408, 412, 425, 429, 500, 502, 503, 504})
 
 
-class Rest(FailoverAdmin):
+class PulsarRest(FailoverAdmin):
     """Requests to the brokers' web endpoints.
 
     Args:

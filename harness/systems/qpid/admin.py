@@ -14,7 +14,7 @@ from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import ClientConnection, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.qpid.probe import Probe
-from harness.systems.qpid.rest import OURS, AlreadyThere, Place, Rest, each, one
+from harness.systems.qpid.rest import OURS, AlreadyThere, QpidRest, QueuePlace, each, one
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.1
@@ -57,7 +57,7 @@ class QpidAdmin:
         *,
         is_reachable: Callable[[str], bool] = lambda name: True,
         access: Access = ANYBODY,
-        place: Place = OURS,
+        place: QueuePlace = OURS,
         urls: Mapping[str, str] | None = None,
     ) -> None:
         scheme = "https" if access.admin.tls else "http"
@@ -66,7 +66,7 @@ class QpidAdmin:
         self._is_reachable = is_reachable
         self._access = access
         self._place = place
-        self._rest = Rest(urls or {node.name: f"{scheme}://{node.admin}" for node in nodes}, access.admin)
+        self._rest = QpidRest(urls or {node.name: f"{scheme}://{node.admin}" for node in nodes}, access.admin)
         self._seen: tuple[str, ...] = ()
         self.watch: Callable[[], None] = lambda: None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
-from harness.clusters.layout.compose import ClusterSpec
+from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.security.made import ADMIN, CLIENT, ClusterSecurity
 from harness.connections.security import ANYBODY, Access, Auth, Security
@@ -42,7 +42,7 @@ class _Qpid(Assembly):
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         return ",".join(f"{'https' if secure else 'http'}://{node.admin}" for node in nodes)
 
-    def minimal(self, spec: ClusterSpec) -> tuple[ClusterSpec, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, Any]]:
         """A group of one: it loads what a single broker needs and what replication needs."""
         return replace(super().minimal(spec)[0], topology="group"), {}
 

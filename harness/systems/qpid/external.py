@@ -9,8 +9,8 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from harness.admin.http_clock import clock_apart
-from harness.clusters.external.cluster import ExternalSystem, Found, clocks, named_nodes
-from harness.clusters.external.made import Made
+from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes
+from harness.clusters.external.made import MadeNames
 from harness.connections.file import Connection
 from harness.connections.security import Access
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
@@ -20,7 +20,7 @@ from harness.systems.qpid import SYSTEM as QPID
 from harness.systems.qpid.admin import KEEPS, MASTER
 from harness.systems.qpid.external_admin import ExternalQpidAdmin
 from harness.systems.qpid.probe import Probe
-from harness.systems.qpid.rest import GUEST, LockedOut, Place, Rest, each
+from harness.systems.qpid.rest import GUEST, LockedOut, QpidRest, QueuePlace, each
 
 _READY_S: Final = 60.0
 _PROBED: Final = "doctor"
@@ -42,7 +42,7 @@ class _Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FoundHosts(Found):
+class _FoundHosts(FoundCluster):
     """With the virtual host node of each node."""
 
     hosts: Mapping[str, str]
@@ -56,10 +56,10 @@ class _Site:
     clients: Mapping[str, Endpoint]
     urls: Mapping[str, str]
 
-    def rest(self, connection: Connection) -> Rest:
-        return Rest(self.urls, connection.admin)
+    def rest(self, connection: Connection) -> QpidRest:
+        return QpidRest(self.urls, connection.admin)
 
-    def hosts(self, rest: Rest) -> dict[str, _Host]:
+    def hosts(self, rest: QpidRest) -> dict[str, _Host]:
         """The virtual host on each broker that answers.
 
         Raises:
@@ -84,7 +84,7 @@ class _Site:
 
 
 class _Qpid(ExternalSystem):
-    def find(self, connection: Connection) -> Found:
+    def find(self, connection: Connection) -> FoundCluster:
         site = _site(connection)
         rest = site.rest(connection)
         try:
@@ -104,12 +104,12 @@ class _Qpid(ExternalSystem):
         own = {node.name: hosts[str(node.client)].node for node in nodes}
         return _FoundHosts(hosts[masters[0]].id, version, nodes, hosts=own)
 
-    def admin(self, connection: Connection, found: Found, made: Made) -> ExternalQpidAdmin:
+    def admin(self, connection: Connection, found: FoundCluster, made: MadeNames) -> ExternalQpidAdmin:
         assert isinstance(found, _FoundHosts)
         site = _site(connection)
         urls = {node.name: site.urls[str(node.client)] for node in found.nodes}
         access = Access(connection.security, connection.admin)
-        return ExternalQpidAdmin(found.nodes, urls, access, Place(site.virtual_host, found.hosts), made)
+        return ExternalQpidAdmin(found.nodes, urls, access, QueuePlace(site.virtual_host, found.hosts), made)
 
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: ExternalQpidAdmin
@@ -142,7 +142,7 @@ class _Qpid(ExternalSystem):
             rest.close()
 
 
-def _dates(rest: Rest, at: str) -> Any:
+def _dates(rest: QpidRest, at: str) -> Any:
     return lambda: rest.date(at)
 
 
@@ -167,7 +167,7 @@ def _group(others: Sequence[Mapping[str, Any]], hosts: Mapping[str, _Host]) -> N
     return Need("group", True, roles)
 
 
-def _limits(rest: Rest, at: str, where: str, host: Mapping[str, Any]) -> Need:
+def _limits(rest: QpidRest, at: str, where: str, host: Mapping[str, Any]) -> Need:
     """What ends connections and transactions, or stops producers."""
     try:
         ports = rest.get(at, "port?depth=0") or []
@@ -234,7 +234,7 @@ def _nodes(connection: Connection, site: _Site, hosts: Mapping[str, _Host]) -> t
     return named_nodes(connection, brokers, admin)
 
 
-def _ask(rest: Rest, at: str) -> None:
+def _ask(rest: QpidRest, at: str) -> None:
     """Ask again for the reason why nobody answered.
 
     Raises:

@@ -11,14 +11,19 @@ from harness.connections.security import Access
 from harness.errors import UsageError
 from harness.protocols.cluster import ClientConnection, Node, TopicSettings
 from harness.systems.qpid.admin import TAGGED, QpidAdmin
-from harness.systems.qpid.rest import AlreadyThere, Place
+from harness.systems.qpid.rest import AlreadyThere, QueuePlace
 
 
 class ExternalQpidAdmin(QpidAdmin):
     """A `QpidAdmin` that sees the queues and the clients of one run alone (NamesTopics)."""
 
     def __init__(
-        self, nodes: Sequence[Node], urls: Mapping[str, str], access: Access, place: Place, made: MadeLedger
+        self,
+        nodes: Sequence[Node],
+        urls: Mapping[str, str],
+        access: Access,
+        place: QueuePlace,
+        made: MadeLedger,
     ) -> None:
         super().__init__(nodes, access=access, place=place, urls=urls)
         self._made = made

@@ -43,7 +43,7 @@ class LockedOut(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     """Where queues are, in the brokers' words.
 
     Attributes:
@@ -65,10 +65,10 @@ class Place:
 
 
 #: Of a cluster of our own.
-OURS = Place()
+OURS = QueuePlace()
 
 
-class Rest:
+class QpidRest:
     """Requests to the nodes of a cluster. Thread-safe.
 
     Args:

@@ -11,7 +11,7 @@ import pytest
 import faults
 from faults.engine.ledger import Ledger, heal_from_ledger
 from harness.errors import ScenarioError
-from harness.protocols.limits import CpuUse, MemoryUse
+from harness.protocols.limits import CpuQuota, MemoryUse
 from harness.rundir import RunDir
 from tests.unit.fault_cluster import NAMES, StateCluster, StateRuntime
 from tests.unit.fault_engine.rig import TOPICS, Rig
@@ -42,10 +42,10 @@ class HungryRuntime(StateRuntime):
     def limit_cpu(self, node: str, cores: float | None) -> None:
         self._set(self.cores, node, cores)
 
-    def cpu_use(self, node: str) -> CpuUse:
+    def cpu_use(self, node: str) -> CpuQuota:
         if node in self.cores and not self.idle:
             self.tries += 1
-        return CpuUse(self.tries, self.tries, self.tries / 10, self.cores.get(node))
+        return CpuQuota(self.tries, self.tries, self.tries / 10, self.cores.get(node))
 
     def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:
         self._set(self.limit, node, limit_bytes)
