@@ -15,8 +15,8 @@ from harness.contract import WorkerCheck, checks_of
 from harness.contract.driving import READY_S, NotHere, messages, outcomes, places
 from harness.contract.rig import RUN_TAG, CheckPlace, Rig
 from harness.contract.running import run_checks, self_test
-from harness.records import Event, Outcome, TableId
 from harness.records import Check as Payload
+from harness.records import Event, Outcome, TableId
 from harness.run.hangs import take_stacks
 from harness.run.liveness import CHECK_EVERY_S, HangDetector, SendSegments
 from harness.rundir import RunDir
