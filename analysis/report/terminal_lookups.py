@@ -17,6 +17,7 @@ from analysis.report.explain import Explanation
 from analysis.report.terminal import emit, rows
 from analysis.report.terminal_logs import fold, hang_parts, log_parts
 from analysis.report.trace_model import Delivered, Neighbour, SendAttempt, Trace
+from harness.contracts.message import MessageId
 
 #: Keys of result.json that read badly in a table.
 LABELS = {
@@ -142,9 +143,9 @@ def _neighbours(around: Sequence[Neighbour], width: int) -> str:
     """The log around a place; only the sequences when all rows are of one lane."""
     if not around:
         return "the log holds nothing near it"
-    prefixes = {n.message.rpartition("/")[0] for n in around if "/" in n.message}
-    short = len(prefixes) == 1
-    names = [n.message.rpartition("/")[2] if short else n.message for n in around]
+    messages = [MessageId.parse(n.message) for n in around]
+    short = len({message[:2] for message in messages if message}) == 1
+    names = [m.in_lane if m and short else n.message for n, m in zip(around, messages, strict=True)]
     shown = [f"[{name}]" if n.mark == "!" else name for name, n in zip(names, around, strict=True)]
     while len(shown) > 1 and len(" ".join(shown)) + 8 > width:
         middle = next((i for i, n in enumerate(shown) if n.startswith("[")), 0)

@@ -132,7 +132,7 @@ class _Tracer:
             acked_places=() if log else tuple(self._acked_place(row) for row in sends if self._place(row)),
             deliveries=tuple(self._delivered(row, bucket) for row in sorted(events, key=lambda r: r["t_ns"])),
             faults=self._faults(made_sends),
-            classes=self._tables.classes.get(str(name.whole), ()),
+            classes=tuple(self._tables.classes.get(name.whole, ())),
             client_names=self._client_names([*sends, *log]),
             cause=cause_of(
                 self._context,

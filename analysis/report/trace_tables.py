@@ -15,14 +15,17 @@ from analysis.capture.capture import Capture, damaged_files
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.capture.left_out import LeftOut
+from analysis.findings import Result
 from analysis.kernels.changes import Ints
 from analysis.report import words
+from analysis.report.documents import read_result
 from harness.contracts import read_document
+from harness.contracts.message import MessageId
 from harness.contracts.plan import Plan
 from harness.contracts.rows import Manifest
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord, read_faults
-from harness.rundir import RunDir, read_json, reading
+from harness.rundir import RunDir, reading
 
 Row = Mapping[str, Any]
 EXAMPLES = (
@@ -52,7 +55,7 @@ class SealedTables:
                 raise ValueError("lanes without a bucket in plan.json")
             self.wall_ms = _wall_ms(read_document(run.manifest, Manifest))
             self.faults: list[FaultRecord] = read_faults(run.faults)
-            self.classes = _classes(read_json(run.result)) if run.result.exists() else {}
+            self.classes = _classes(read_result(run)) if run.result.exists() else {}
             capture = Capture.find(run) if run.seal_report.exists() else None
             self._checksums = capture.checksums if capture else {}
             self._left_out = capture.left_out if capture else LeftOut()
@@ -142,13 +145,13 @@ class SealedTables:
         )
 
 
-def _classes(result: Row) -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
-    for finding in result.get("findings", []):
-        for witness in finding.get("witnesses", []):
-            message = str(witness["message"]).partition(".")[0]
-            found.setdefault(message, {})[f"{finding['class']} ({finding['status']})"] = None
-    return {message: tuple(names) for message, names in found.items()}
+def _classes(result: Result) -> dict[MessageId, list[str]]:
+    found: dict[MessageId, list[str]] = {}
+    for finding in result.findings:
+        named = (MessageId.parse(witness.message) for witness in finding.witnesses)
+        for message in {name.whole for name in named if name}:
+            found.setdefault(message, []).append(f"{finding.cls} ({finding.status})")
+    return found
 
 
 def _wall_ms(manifest: Manifest) -> float | None:

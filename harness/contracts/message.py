@@ -17,8 +17,12 @@ class MessageId(NamedTuple):
     attempt: int | None = None
 
     def __str__(self) -> str:
-        text = f"{self.instance}/{self.lane}/{self.seq}"
-        return text if self.attempt is None else f"{text}.{self.attempt}"
+        return f"{self.instance}/{self.lane}/{self.in_lane}"
+
+    @property
+    def in_lane(self) -> str:
+        """``5``, of a later attempt ``5.2``."""
+        return str(self.seq) if self.attempt is None else f"{self.seq}.{self.attempt}"
 
     @classmethod
     def parse(cls, text: str) -> MessageId | None:

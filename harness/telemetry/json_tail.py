@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
+
+from harness.contracts import typed
+from harness.errors import UsageError
+
+RowT = TypeVar("RowT")
 
 
-class JsonTail:
+class JsonTail(Generic[RowT]):
     """The rows that were added since the last look; a line without its end waits for the next."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: type[RowT]) -> None:
         self._path = path
+        self._kind = kind
         self._at = 0
 
-    def rows(self) -> list[dict[str, Any]]:
-        """What is no JSON object is left out: who judges the file says so."""
+    def rows(self) -> Iterator[RowT]:
+        """What is no such row is left out: who judges the file says so."""
         if not self._path.exists():
-            return []
+            return
         with self._path.open("rb") as file:
             file.seek(self._at)
             whole = file.read().rpartition(b"\n")[0]
         self._at += len(whole) + bool(whole)
-        found = []
-        for line in whole.split(b"\n") if whole else ():
+        for line in whole.splitlines():
             try:
-                row = json.loads(line)
-            except ValueError:
+                yield typed(json.loads(line), self._kind, str(self._path))
+            except (ValueError, UsageError):
                 continue
-            if isinstance(row, dict):
-                found.append(row)
-        return found

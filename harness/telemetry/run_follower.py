@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from typing import Any, Final
+from typing import Final
 
 from harness.contracts.plan import Plan
+from harness.contracts.rows import EventRow, FaultEvent, MetricRow
 from harness.faultlog import FaultLog, FaultRecord
 from harness.plan.profile import share_at
 from harness.rundir import RunDir
@@ -52,9 +53,10 @@ class RunFollower:
         self._wall_ns = time.time_ns() - time.monotonic_ns()
         self._tallies = Tallies(plan, run)
         self._faults = FaultLog()
-        self._tails = {path: JsonTail(path) for path in (run.faults, run.metrics, run.events)}
-        self._take = {run.faults: self._fault, run.metrics: self._sample, run.events: self._event}
-        self._samples: dict[tuple[str, str], dict[str, Any]] = {}
+        self._fault_rows = JsonTail(run.faults, FaultEvent)
+        self._metric_rows = JsonTail(run.metrics, MetricRow)
+        self._event_rows = JsonTail(run.events, EventRow)
+        self._samples: dict[tuple[str, str], MetricRow] = {}
         self._events: dict[Labels, int] = defaultdict(int)
         self._phase = ""
         self._load_at = 0.0  # time.monotonic()
@@ -83,23 +85,14 @@ class RunFollower:
                 self._tallies.close()
 
     def _read_lines(self) -> None:
-        for path, tail in self._tails.items():
-            for row in tail.rows():
-                self._take[path](row)
-
-    def _fault(self, row: dict[str, Any]) -> None:
-        self._faults.add(row)
-
-    def _sample(self, row: dict[str, Any]) -> None:
-        for role in ("node", "worker"):
-            if role in row:
-                self._samples[role, str(row[role])] = row
-
-    def _event(self, row: dict[str, Any]) -> None:
-        known = labels(
-            brokerstorm_worker=str(row.get("worker", "")), brokerstorm_event=str(row.get("kind", ""))
-        )
-        self._events[known] += 1
+        for fault in self._fault_rows.rows():
+            self._faults.add(fault)
+        for sample in self._metric_rows.rows():
+            for role, name in (("node", sample.node), ("worker", sample.worker)):
+                if name:
+                    self._samples[role, name] = sample
+        for event in self._event_rows.rows():
+            self._events[labels(brokerstorm_worker=event.worker, brokerstorm_event=event.kind)] += 1
 
     def values(self) -> Values:
         """Everything known now; each point bears the names of run, scenario and variant."""
@@ -127,13 +120,14 @@ class RunFollower:
         for (role, name), row in self._samples.items():
             known = labels(brokerstorm_process=name, brokerstorm_role=role)
             worker = labels(brokerstorm_worker=name)
-            found[CPU][known] = float(row["cpu_s"])
-            if "blocked_ns" in row:
-                found[BLOCKED][worker] = row["blocked_ns"] / 1e9
-            if row["t_ns"] >= oldest_ns:
-                found[MEMORY][known] = float(row["rss_bytes"])
-                if "late_max_ns" in row:
-                    found[SEND_DELAY][worker] = row["late_max_ns"] / 1e9
+            if row.cpu_s is not None:
+                found[CPU][known] = row.cpu_s
+            if row.blocked_ns is not None:
+                found[BLOCKED][worker] = row.blocked_ns / 1e9
+            if row.t_ns >= oldest_ns and row.rss_bytes is not None:
+                found[MEMORY][known] = float(row.rss_bytes)
+            if row.t_ns >= oldest_ns and row.late_max_ns is not None:
+                found[SEND_DELAY][worker] = row.late_max_ns / 1e9
         return found
 
     def _fault_values(self) -> Values:

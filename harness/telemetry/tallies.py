@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.rows import NameRow
 from harness.records import Check, Event, Kind, Outcome, TableId
 from harness.rundir import RunDir
 from harness.segments import Rows, SegmentRows
@@ -118,16 +119,16 @@ class _Errors:
     """What a worker's error ids stand for, cut to the class of the error."""
 
     def __init__(self, folder: Path) -> None:
-        self._tail = JsonTail(folder / "names.jsonl")
+        self._tail = JsonTail(folder / "names.jsonl", NameRow)
         self._types: dict[int, str] = {}
 
     def type_of(self, number: int) -> str:
         if number not in self._types:
             for row in self._tail.rows():
-                if row.get("kind") == "error":
-                    name = str(row.get("text", "")).partition(":")[0].strip()
+                if row.kind == "error":
+                    name = row.text.partition(":")[0].strip()
                     is_known = name in self._types.values() or len(set(self._types.values())) < MOST_ERRORS
-                    self._types[int(row["id"])] = name if name and is_known else OTHER_ERROR
+                    self._types[row.id] = name if name and is_known else OTHER_ERROR
         return self._types.get(number, OTHER_ERROR)
 
 

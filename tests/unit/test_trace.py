@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from analysis.report.documents import write_result
 from analysis.report.terminal_lookups import print_trace
 from analysis.report.trace import Trace, trace
 from harness.errors import UsageError
 from harness.records import Check, Event, Kind
 from harness.rundir import RunDir
 from tests.planted.tiny import History
+from tests.report_samples import failing
+from tests.report_samples.findings import reorder_finding
 
 
 @pytest.fixture
@@ -151,8 +154,9 @@ def test_keyed_lanes_are_found_where_the_client_put_them(tmp_path: Path) -> None
 
 
 def test_witness_of_a_judged_run_names_its_class(premature: RunDir) -> None:
-    finding = {"class": "premature-then-repeat", "status": "violation", "witnesses": [{"message": "1/1/3.0"}]}
-    premature.result.write_text(json.dumps({"findings": [finding]}))
+    finding = reorder_finding()
+    witness = replace(finding.witnesses[0], message="1/1/3")
+    write_result(premature, failing(findings=[replace(finding, witnesses=(witness,))]))
     assert trace(premature, "1/1/3").classes == ("premature-then-repeat (violation)",)
     assert trace(premature, "1/1/2").classes == ()
 
