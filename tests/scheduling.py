@@ -22,6 +22,9 @@ TOGETHER: Final = {
     "tests/live/test_pulsar_cluster.py": "workers of pulsar",
     "tests/docker/": "containers",
     "tests/spark/": "Spark",
+    "tests/unit/test_docs.py": "the tree, parsed once",
+    "tests/unit/test_imports.py": "the tree, parsed once",
+    "tests/unit/test_style.py": "the tree, parsed once",
 }
 #: Tests of workers of one system share brokers: their ids begin with its name.
 WORKERS: Final = "tests/live/test_workers.py"

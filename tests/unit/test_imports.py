@@ -86,11 +86,12 @@ OURS = (
 )
 
 
-def sources() -> list[Path]:
+@cache
+def sources() -> tuple[Path, ...]:
     found = [ROOT / "cli.py"] if (ROOT / "cli.py").exists() else []
     for part in OURS[1:]:
         found += sorted((ROOT / part).rglob("*.py"))
-    return found
+    return tuple(found)
 
 
 def name_of(path: Path) -> str:
@@ -110,19 +111,21 @@ def nodes(path: Path) -> list[ast.AST]:
     return [node for node in ast.walk(tree_of(path)) if isinstance(node, kinds)]
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: Path) -> list[tuple[int, str]]:
     """(line, module) of every import, also the late ones inside functions."""
+    return list(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
     for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             # `from harness import plan` names a module only with what follows
-            below = ROOT.joinpath(*node.module.split("."))
             for alias in node.names:
-                is_module = below.is_dir() and (
-                    (below / f"{alias.name}.py").exists() or (below / alias.name).is_dir()
-                )
-                yield node.lineno, f"{node.module}.{alias.name}" if is_module else node.module
+                below = f"{node.module}.{alias.name}"
+                yield node.lineno, below if module_file(below) else node.module
 
 
 def is_below(module: str, prefixes: tuple[str, ...]) -> bool:
@@ -236,6 +239,7 @@ def rooms_of(path: Path) -> str:
     return name if is_beside_rooms else path.parent.relative_to(ROOT).as_posix()
 
 
+@cache
 def module_file(module: str) -> Path | None:
     base = ROOT.joinpath(*module.split("."))
     return next((f for f in (base.with_suffix(".py"), base / "__init__.py") if f.exists()), None)
