@@ -35,6 +35,7 @@ class FaultRecord:
         end_ns: it was over.
         recovered: the cluster was seen whole again after it.
         confirmed_acks: what it did to acknowledgements that a broker had confirmed.
+        requests_held: by a fault that holds requests, as far as the last look saw.
         skipped: why it was not injected.
     """
 
@@ -51,6 +52,7 @@ class FaultRecord:
     effective: bool = False
     evidence: str = ""
     confirmed_acks: ConfirmedAcks = "unknown"
+    requests_held: int = 0
     skipped: str = ""
 
     @property
@@ -114,7 +116,8 @@ def _acks(record: FaultRecord, row: FaultEvent) -> ConfirmedAcks:
 
 
 def _effect(record: FaultRecord, row: FaultEvent) -> FaultRecord:
-    return replace(record, effective=row.effective, evidence=row.evidence)
+    held = int(row.details.get("held", 0))
+    return replace(record, effective=row.effective, evidence=row.evidence, requests_held=held)
 
 
 def _heal(record: FaultRecord, row: FaultEvent) -> FaultRecord:

@@ -15,7 +15,9 @@ from harness.contracts.rows import WorkerRow
 from harness.faultlog import FaultRecord
 from harness.records import Event, Kind, Outcome
 
-#: What is counted in the buckets; `faults_effective` comes from the fault log.
+#: What comes from the fault log.
+OF_FAULTS = ("faults_effective", "requests_held")
+#: What is counted in the buckets.
 COUNTED = (
     "sends_open_at_fault",
     "sends_before_first_ok",
@@ -92,6 +94,7 @@ def exposure_of(
         for name in found:
             found[name] += each.get(name, 0)
     found["faults_effective"] = sum(fault.effective and not fault.skipped for fault in faults)
+    found["requests_held"] = sum(fault.requests_held for fault in faults)
     for worker in workers:
         for name, value in worker.exposure.items():
             found[name] = found.get(name, 0) + value

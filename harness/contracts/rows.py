@@ -177,6 +177,7 @@ class FaultEvent:
     confirmed_acks: str = ""
     effective: bool = False
     evidence: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
     ok: bool = False
     undone: bool = False
     reason: str = ""

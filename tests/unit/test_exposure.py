@@ -9,7 +9,7 @@ import numpy as np
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context
 from analysis.kernels import deaths
-from analysis.kernels.exposure import COUNTED, COUNTED_ONCE, exposure_of, of_bucket, open_at
+from analysis.kernels.exposure import COUNTED, COUNTED_ONCE, OF_FAULTS, exposure_of, of_bucket, open_at
 from harness.contracts.rows import WorkerRow
 from harness.exposure import CAPTURED
 from harness.faultlog import FaultLog, FaultRecord
@@ -29,7 +29,7 @@ def bucket(sends: Columns, deliveries: Columns, faults: tuple[FaultRecord, ...] 
 
 
 def test_every_captured_counter_is_counted_and_explained() -> None:
-    assert {*COUNTED, *COUNTED_ONCE, "faults_effective"} == set(CAPTURED)
+    assert {*COUNTED, *COUNTED_ONCE, *OF_FAULTS} == set(CAPTURED)
     assert set(exposure_of([], [], [])) == set(CAPTURED)
     assert not any(CAPTURED.keys() & worker.exposure.keys() for worker in known_workers().values())
 
@@ -93,7 +93,7 @@ def test_buckets_faults_and_workers_are_summed() -> None:
         {"id": 1, "event": "inject", "kind": "kill", "t_ns": 5},
         {"id": 1, "event": "effect", "effective": True},
         {"id": 2, "event": "inject", "kind": "kill", "t_ns": 6},
-        {"id": 2, "event": "effect", "effective": False},
+        {"id": 2, "event": "effect", "effective": True, "details": {"seen": 9, "held": 4}},
     ]
     workers = [WorkerRow(name="p", exposure={"reconnects": n} if n else {}) for n in (3, 4, 0)]
     found = exposure_of(
@@ -101,5 +101,6 @@ def test_buckets_faults_and_workers_are_summed() -> None:
         FaultLog(rows).records,
         [*workers, WorkerRow(name="p")],
     )
-    assert (found["deliveries"], found["faults_effective"], found["reconnects"]) == (12, 1, 7)
+    assert (found["deliveries"], found["faults_effective"], found["reconnects"]) == (12, 2, 7)
+    assert found["requests_held"] == 4
     assert "ok" not in found
