@@ -89,18 +89,17 @@ def bisect(settings: Settings, resume: str | None, budget: float | None, **given
     was said to be, 3 if skipped versions or the budget leave it open.
     """
     from experiments.bisect.question import BisectRequest
-    from experiments.bisect.rounds import begin, play
-    from experiments.bisect.state import resumed
+    from experiments.bisect.rounds import begin, play, resumed
 
     if resume is not None:
         refuse_beside_resume("a bisection", "budget", "offline")
-        kept = resumed(settings.run_dir, resume)
+        root, asked = resumed(settings.run_dir, resume)
     elif given["scenario"] is None:
         raise UsageError("which scenario?", hint="`brokerstorm list bugs` and `list scenarios` show them")
     else:
-        kept = begin(settings, BisectRequest(**given), _tell)
-    document = play(settings, kept, offline=given["offline"], budget_s=budget)
-    settings.show(document, lambda: _show(document, kept.root.root))
+        root, asked = begin(settings, BisectRequest(**given), _tell)
+    document = play(settings, root, asked, offline=given["offline"], budget_s=budget)
+    settings.show(document, lambda: _show(document, root.root))
     return int(document["exit_code"])
 
 

@@ -171,8 +171,7 @@ def nights(settings: Settings) -> list[Row]:
                 {**row, "status": "complete", "verdict": f"{verdict}: {counts}" if counts else verdict}
             )
         else:
-            finished = len(list((night.root / "turns").glob("*.json")))
-            rows.append({**row, "status": "unfinished", "verdict": f"{finished} finished"})
+            rows.append({**row, "status": "unfinished", "verdict": f"{len(night.ended())} finished"})
     return rows
 
 
@@ -192,10 +191,10 @@ def runs_of(settings: Settings, night: str) -> list[Row]:
             f"no night {night!r} in {settings.run_dir}",
             hint=f"nights there: {have or 'none yet'}. `brokerstorm list nights` shows all",
         )
-    state = found.load()
+    state, every = found.load(), found.ended()
     rows = []
     for turn in state.turns:
-        ended = found.ended(turn)
+        ended = every.get(turn.folder)
         folder = found.folder(ended.folder if ended else turn.folder)
         row = {"cell": turn.cell, "seed": turn.seed, "scenario": state.cell(turn).scenario}
         if folder.manifest.exists() or folder.campaign.exists():

@@ -16,9 +16,10 @@ from harness.errors import Exit, UsageError
 from harness.rundir import NIGHT_FILE
 
 if TYPE_CHECKING:
+    from analysis.findings import Result
     from analysis.spark.session import WarmSession
     from analysis.verdict.campaign import Question
-    from experiments.judging import RoundOutcome
+    from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
     from harness.rundir import RunDir
 
@@ -56,7 +57,7 @@ def analyze(
     from analysis.spark.session import WarmSession
     from analysis.verdict.hits_file import require_writable
     from commands import summaries
-    from experiments.judging import summarize
+    from experiments.judging import number_of, outcome_of, summarize
     from experiments.plans import read_plan
     from harness.rundir import read_json
 
@@ -79,19 +80,24 @@ def analyze(
     with closing(settings.progress()) as progress, WarmSession(master) as session:
         session.start()
         if not captured:
-            result = _judge(settings, root, session, progress, hits).result
+            _, result = _judge(settings, root, session, progress, hits)
             progress.close()
             return summaries.show_result(settings, root, result)
-        judged = [_judge(settings, each, session, progress) for each in captured]
+        plans, question = [read_plan(each) for each in rounds], _question(root)
+        judged = []
+        for each in captured:
+            plan, result = _judge(settings, each, session, progress)
+            number = number_of(plan, plans)
+            judged.append(outcome_of(plan, each, result, number=number, question=question))
         campaign = summarize(
             root,
-            [read_plan(each) for each in rounds],
+            plans,
             judged,
             command=str(read_json(root.campaign).get("command", "")),
             about=str(read_json(root.campaign).get("about", "")),
             duration_s=0.0,
             names=[each.run_id for each in rounds],
-            question=_question(root),
+            question=question,
         )
     return summaries.show_campaign(settings, root, campaign)
 
@@ -109,7 +115,7 @@ def _analyze_import(settings: Settings, source: str, master: str | None, hits: P
         run = import_run(tables, settings.run_dir)  # before seconds are spent on a session
         with WarmSession(master) as session:
             session.start()
-            result = _judge(settings, run, session, progress, hits).result
+            _, result = _judge(settings, run, session, progress, hits)
     return summaries.show_result(settings, run, result)
 
 
@@ -144,9 +150,9 @@ def _judge(
     session: WarmSession,
     progress: BaseProgress,
     hits: Path | None = None,
-) -> RoundOutcome:
+) -> tuple[Plan, Result]:
     """Seal what is not sealed yet, and judge."""
-    from experiments.judging import RoundOutcome, judge_run
+    from experiments.judging import judge_run
     from experiments.plans import read_plan
     from harness.seal.seal import seal
 
@@ -155,7 +161,7 @@ def _judge(
     seal(run, plan)
     progress.phase("judge", run.run_id)
     in_campaign = (run.root.parent / run.campaign.name).exists()
-    return RoundOutcome(plan, run, judge_run(settings, run, session, in_campaign=in_campaign, hits=hits))
+    return plan, judge_run(settings, run, session, in_campaign=in_campaign, hits=hits)
 
 
 @command("show", example="brokerstorm show --html")

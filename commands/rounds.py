@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from analysis.findings import Result
 from commands.console import Settings
 from commands.summaries import show_campaign, show_result, show_stopped
-from experiments import experiment, variants
+from experiments import variants
+from experiments.prepared import play
 from experiments.repro import rounds as reproductions
 
 if TYPE_CHECKING:
@@ -23,9 +24,19 @@ def run_request(settings: Settings, request: variants.RunRequest) -> int:
     Raises:
         BrokerstormError: it could not be started or was interrupted.
     """
-    prepared = variants.prepare(settings, request)
-    found = variants.play(settings, request, prepared, _tell_stopped(settings))
-    return _show(settings, prepared.root, found)
+    asked = variants.prepare(settings, request)
+    found = play(
+        settings,
+        request,
+        asked,
+        _tell_stopped(settings),
+        replay=request.replay,
+        external=asked.external,
+        metrics=request.metrics,
+        secure=request.secure,
+        judges_cut=True,
+    )
+    return _show(settings, asked.root, found)
 
 
 def repro_request(settings: Settings, request: ReproRequest) -> int:
@@ -35,7 +46,7 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
         BrokerstormError: it could not be started or was interrupted.
     """
     asked = reproductions.prepare(settings, request)
-    found = experiment.play(settings, request, asked, _tell_stopped(settings), metrics=request.metrics)
+    found = play(settings, request, asked, _tell_stopped(settings), metrics=request.metrics)
     return _show(settings, asked.root, found)
 
 

@@ -63,8 +63,7 @@ def shrink(settings: Settings, target: str | None, budget: float | None, **given
     needs. TARGET is a scenario, a known bug or a run. Each question is asked in two rounds or more; the best
     so far is always in a file. Exit code 0: it was found; 3: TARGET does not show the class.
     """
-    from experiments.experiment import begun
-    from experiments.shrink.rounds import RECORD, ShrinkRequest
+    from experiments.shrink.rounds import ShrinkRequest
     from experiments.shrink.rounds import shrink as play
 
     resume = given["resume"]
@@ -72,7 +71,6 @@ def shrink(settings: Settings, target: str | None, budget: float | None, **given
         raise UsageError("which scenario or run?", hint="name one, or a search to --resume")
     if resume is not None:
         refuse_beside_resume("a search", "budget", "out", "offline", "runtime", "master")
-        given["resume"] = begun(settings.run_dir, resume, RECORD, "search")
     root, search, out = play(settings, ShrinkRequest(target=target or "", budget_s=budget, **given))
     return _show(settings, search, root, out)
 
@@ -83,8 +81,8 @@ def _show(settings: Settings, search: Search, root: RunDir, out: Path) -> int:
 
     code = Exit.PASS if search.shows else Exit.UNKNOWN
     (seconds, messages), (less_s, fewer) = cost(search.shape.data), cost(search.smallest)
-    steps = list(search.record.steps.values())
-    played = sum(map(len, search.record.played.values()))
+    steps = list(search.steps.values())
+    played = sum(not each.is_unusable for rounds in search.played.values() for each in rounds)
     untried = not_tried(search) if search.shows else 0
     document = {
         "schema_version": SCHEMA_VERSION,

@@ -236,13 +236,12 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
     from experiments.experiment import playing
     from experiments.nights.document import not_run_of, summarize
     from experiments.nights.planning import tidy
-    from experiments.nights.playing import NightRun
-    from experiments.nights.turns import LivePlayer
+    from experiments.nights.playing import NightTurns
     from harness.rundir import write_json
 
     with playing(night_dir.run, f"brokerstorm suite run {night.file} --resume"):
-        with LivePlayer(settings, night_dir, night) as player:
-            NightRun(night_dir, night, history, player, settings.interrupts, _tell).play()
+        with NightTurns(settings, night_dir, night, history, _tell) as turns:
+            turns.play()
         for skipped in not_run_of(night_dir, night):
             history.skip(night_dir.id, night.suite, skipped.cell, skipped.why)
         told = report_night(history, night_dir, night)

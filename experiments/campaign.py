@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from experiments.judging import RoundOutcome
 from harness.contracts.plan import Plan, RateStep
-from harness.errors import BrokerstormError, EnvironmentNotReady, HealError
+from harness.errors import BrokerstormError, HealError
 from harness.plan.rates import is_open, rate_words
 from harness.protocols.cluster import Cluster, Progress
 from harness.protocols.faulting import FaultInjector
@@ -23,7 +22,7 @@ from harness.run.calibration import Calibration, step_words, with_rates
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import LiveRun, OnPhase
 from harness.run.topics import drop_topics
-from harness.rundir import RunDir, write_json
+from harness.rundir import RunDir
 from harness.seal.seal import drop_segments, seal
 from harness.toolchains.own_builds import in_words
 
@@ -77,41 +76,10 @@ class Campaign:
         self._measured = 0
         self._is_cold = True
 
-    def run(
-        self,
-        plans: Sequence[Plan],
-        *,
-        root: RunDir | None = None,
-        command: str = "",
-        command_of: Callable[[Plan], str] | None = None,
-        goes_on: bool = False,
-    ) -> Iterator[RoundOutcome]:
-        """Run each plan in turn; yields a round as soon as it is judged, and ends with one that a signal cut.
-
-        Args:
-            root: folder of these rounds; None = the campaign's own.
-            command: repeats these rounds; empty = the campaign's own.
-            command_of: what repeats the round of one plan; None = what repeats them all.
-            goes_on: others will be run after these: the cluster stays.
-
-        Raises:
-            BrokerstormError: as `LiveRun.execute`, or `Interrupted` after a round that was cut short and is
-                not to be judged (its capture is sealed and can be analysed).
-        """
-        single = len(plans) == 1
-        names = round_names(plans)
-        root, command = root or self._root, command or self._command
-        if not single:
-            root.create()
-            write_json(root.campaign, {"schema_version": 1, "runs": names, "command": command})
-        plans = self.with_rates(plans, root)
-        for number, (plan, name) in enumerate(zip(plans, names, strict=True), start=1):
-            run = root if single else RunDir(root.root / name)
-            is_last = number == len(plans) and not goes_on
-            own = command_of(plan) if command_of else command
-            yield self.run_round(plan, run, is_last=is_last, command=own)
-            if self._interrupts.stop.is_set():
-                return
+    @property
+    def is_stopped(self) -> bool:
+        """A signal came: the round that it cut was the last one."""
+        return self._interrupts.stop.is_set()
 
     def with_rates(self, plans: Sequence[Plan], root: RunDir) -> list[Plan]:
         """The plans with the rate that this machine keeps, where they leave it open; one for all of them.
@@ -148,20 +116,21 @@ class Campaign:
         self._progress.note(step_words(step))
         return step
 
-    def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = "") -> RoundOutcome:
+    def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = "") -> Result:
         """Run one plan in the folder ``run`` and judge it; ``is_last``: the cluster is not needed after it.
 
         ``command`` repeats it; empty = the campaign's own.
 
         Raises:
-            BrokerstormError: as `run`.
+            BrokerstormError: as `LiveRun.execute`, or `Interrupted` after a round that was cut short and is
+                not to be judged (its capture is sealed and can be analysed).
         """
         try:
             return self._run_round(plan, run, is_last=is_last, command=command)
         finally:
             self._interrupts.end_finishing()
 
-    def _run_round(self, plan: Plan, run: RunDir, *, is_last: bool, command: str) -> RoundOutcome:
+    def _run_round(self, plan: Plan, run: RunDir, *, is_last: bool, command: str) -> Result:
         cluster = self._cluster_for(plan)
         live = LiveRun(
             plan,
@@ -200,7 +169,7 @@ class Campaign:
             self._interrupts.raise_if_stopped()
             raise
         drop_segments(run)  # every row is in the sealed form, at a twentieth of the size
-        return RoundOutcome(plan, run, result)
+        return result
 
     def _cluster_for(self, plan: Plan) -> Cluster:
         key = (plan.system, plan.version, plan.topology, tuple(sorted(plan.broker_config.items())))
@@ -253,20 +222,3 @@ def round_names(plans: Sequence[Plan]) -> list[str]:
         seen[label] = seen.get(label, 0) + 1
         names.append(f"{label}-{seen[label]}")
     return names
-
-
-def try_round(
-    campaign: Campaign, plan: Plan, run: RunDir, *, command: str, is_first: bool
-) -> RoundOutcome | str:
-    """As `Campaign.run_round`, or why the round proves nothing: a cluster in trouble, which is replaced.
-
-    Raises:
-        BrokerstormError: as `Campaign.run`; of the very first round also that the cluster is not ready.
-    """
-    try:
-        return campaign.run_round(plan, run, command=command)
-    except EnvironmentNotReady as error:
-        if is_first:
-            raise
-        campaign.close()
-        return f"the cluster was not ready: {' '.join(str(error).split())}"

@@ -1,30 +1,312 @@
-"""A folder in which rounds are played, by one process or by several after each other: nothing is lost."""
+"""Plays the rounds that a strategy asks for in a folder of their own, and goes on with them after a kill.
+
+A strategy is a generator: it yields the round that it wants, is sent what came out of it, and returns its
+answer. It knows no cluster, folder, lock, budget or signal. Its rounds are in ``rounds.jsonl``, a line each,
+synced as soon as a round is judged. To go on, a fresh strategy is sent the kept outcomes, and the first round
+that has none is played: so a strategy has no clock and no random source of its own.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
+from analysis.report.documents import finite
+from experiments.judging import RoundOutcome, outcome_of
 from experiments.leftovers import end_leftovers
-from experiments.player import opened_campaign
-from harness.errors import BrokerstormError, EnvironmentNotReady, Interrupted, UsageError
-from harness.rundir import RunDir
+from experiments.plans import for_a_new_run
+from harness.contracts import read_document, read_rows, typed
+from harness.contracts.plan import Plan
+from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted, UsageError
+from harness.plan.rates import as_recorded, is_open
+from harness.rundir import RunDir, append_jsonl, read_json, write_json, write_jsonl
 
 if TYPE_CHECKING:
-    from analysis.findings import Result
-    from analysis.verdict.campaign import Campaign as Summary
+    from analysis.verdict.reproduction import Asked
     from experiments.campaign import Campaign
-    from experiments.context import Context
-    from experiments.judging import RoundOutcome, TellStopped
-    from experiments.player import RunOptions
-    from harness.contracts.plan import Plan
-    from harness.progress.view import BaseProgress
 
-LOCK: Final = "experiment.lock"
+#: In the folder of an experiment: who holds it, what came out of its rounds, the rate that was measured.
+LOCK, ROUNDS, RATE = "experiment.lock", "rounds.jsonl", "rate.json"
+#: What was asked, of one that the user can go on with.
+ASKED: Final = "experiment.json"
+#: In the names of rounds that are played again: they do not count.
+ASIDE: Final = "aside"
+SCHEMA_VERSION: Final = 1
+
+AnswerT = TypeVar("AnswerT")
+AskedT = TypeVar("AskedT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a strategy asks for next.
+
+    Attributes:
+        name: of its folder, below that of the experiment; empty = the folder itself, of the only round.
+        key: what is asked, as `key_of` makes it: what was kept of something else is refused.
+        expected_s: time that must be left of the budget.
+        told: what came out in a line, empty = nothing is told.
+    """
+
+    name: str
+    key: str
+    expected_s: float = 0.0
+    told: Callable[[Any], str] = field(default=lambda outcome: "")
+
+
+class Outcome(Protocol):
+    """What a strategy is sent: a dataclass, with the name and the key of the request."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+
+
+RequestT = TypeVar("RequestT", bound=Request)
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+
+
+class OutOfBudget(Exception):
+    """No further round is played: the time is used up, or the user stopped it. The text says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRequest(Request):
+    """The next round that a strategy wants.
+
+    Attributes:
+        plan: or what makes it once the round is to be played; that it cannot be made is an outcome.
+        number: of the round, from 1, for people.
+        command: repeats it.
+        question: of a known bug: the text by which it is told from others.
+        scenario: text of the file that the folder keeps; None = that of the experiment.
+        tolerates: errors that are an outcome too; any other one ends the experiment.
+        is_last: the cluster is not needed after it.
+    """
+
+    plan: Plan | Callable[[], Plan]
+    number: int = 1
+    command: str = ""
+    question: Asked | None = None
+    scenario: Callable[[], str] | None = None
+    tolerates: tuple[type[BrokerstormError], ...] = ()
+    is_last: bool = False
+
+
+#: Yields requests, is sent their outcomes, returns its answer. `OutOfBudget` is raised in it for every
+#: request that can no longer be played.
+Strategy = Generator[RoundRequest, RoundOutcome, AnswerT]
+
+
+class Budget:
+    """Time for all rounds of a process, from its first one on; None = as long as it takes."""
+
+    def __init__(
+        self, budget_s: float | None, *, spent_s: float = 0.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._budget_s = budget_s
+        self._spent_s = spent_s
+        self._clock = clock
+        self._began: float | None = None
+
+    @property
+    def left_s(self) -> float:
+        """Seconds; infinite without a budget."""
+        if self._began is None:
+            self._began = self._clock()
+        if self._budget_s is None:
+            return math.inf
+        return self._budget_s - self._spent_s - (self._clock() - self._began)
+
+    @property
+    def left_text(self) -> str:
+        """`` · 12:30 left``, behind a line; empty without a budget."""
+        if self._budget_s is None:
+            return ""
+        minutes, seconds = divmod(max(0, round(self.left_s)), 60)
+        return f" · {minutes}:{seconds:02d} left"
+
+    def require(self, expected_s: float) -> None:
+        """Raises: OutOfBudget: less is left."""
+        left_s = self.left_s
+        if left_s < expected_s:
+            raise OutOfBudget(
+                f"takes about {expected_s:.0f} s, and {max(0.0, left_s):.0f} s of the budget are left"
+            )
+
+
+class Experiment(ABC, Generic[RequestT, OutcomeT]):
+    """What was played in one folder, and what is played now.
+
+    Args:
+        outcome: class of what is kept.
+        tell: gets a line of each request that is played.
+    """
+
+    def __init__(
+        self, root: RunDir, outcome: type[OutcomeT], budget: Budget, tell: Callable[[str], None]
+    ) -> None:
+        self.root = root
+        self.budget = budget
+        self.tell = tell
+        self._kept = {each.name: each for each in kept(root, outcome)}
+
+    @property
+    def outcomes(self) -> list[OutcomeT]:
+        """All so far, in the order in which they were played."""
+        return [*self._kept.values()]
+
+    def run(self, strategy: Generator[RequestT, OutcomeT, AnswerT]) -> AnswerT:
+        """Play what a strategy asks for; its answer.
+
+        Raises:
+            BrokerstormError: as of the round that was played; those before it are kept.
+            UsageError: what is kept is not what is asked for.
+        """
+        try:
+            request = next(strategy)
+            while True:
+                try:
+                    outcome = self._outcome(request)
+                except OutOfBudget as error:
+                    request = strategy.throw(error)
+                else:
+                    request = strategy.send(outcome)
+        except StopIteration as end:
+            answer: AnswerT = end.value
+            return answer
+        finally:
+            strategy.close()
+
+    def _outcome(self, request: RequestT) -> OutcomeT:
+        outcome = self._kept.get(request.name)
+        if outcome is None:
+            outcome = self._played_before(request)
+            if outcome is None:
+                self.budget.require(request.expected_s)
+                outcome = self._play(request)
+            self._kept[request.name] = outcome
+            append_jsonl(self.root.root / ROUNDS, finite(asdict(outcome)), sync=True)
+            if line := request.told(outcome):
+                self.tell(line)
+        elif outcome.key != request.key:
+            raise UsageError(
+                f"{self.root.run_id}: {request.name} was played of something else",
+                hint="what is asked has changed since: begin again, or bring the files back",
+            )
+        return outcome
+
+    def _played_before(self, request: RequestT) -> OutcomeT | None:
+        """Of what was played to its end, and was killed before it was kept."""
+        return None
+
+    @abstractmethod
+    def _play(self, request: RequestT) -> OutcomeT:
+        """Raises: OutOfBudget: nothing more is played."""
+
+
+class Rounds(Experiment[RoundRequest, RoundOutcome]):
+    """The rounds in one folder.
+
+    Args:
+        campaign: plays them.
+        goes_on: others are played after these on the same cluster.
+    """
+
+    def __init__(
+        self,
+        root: RunDir,
+        campaign: Campaign,
+        *,
+        budget: Budget | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+        goes_on: bool = False,
+    ) -> None:
+        super().__init__(root, RoundOutcome, budget or Budget(None), tell)
+        self._campaign = campaign
+        self._goes_on = goes_on
+        self._has_judged = False
+
+    def at_its_rate(self, *plans: Plan) -> list[Plan]:
+        """The plans with the rate that the machine keeps, where they leave it open: measured once, then kept.
+
+        Raises:
+            BrokerstormError: as `LiveRun.execute`.
+        """
+        path = self.root.root / RATE
+        if not any(map(is_open, plans)):
+            return list(plans)
+        if not path.exists():
+            measured = self._campaign.with_rates(plans, self.root)
+            write_json(path, next(plan for plan in measured if plan.rate_choice).model_dump(mode="json"))
+            return measured
+        recorded = read_document(path, Plan)
+        return [as_recorded(plan, recorded) for plan in plans]
+
+    def _play(self, request: RoundRequest) -> RoundOutcome:
+        if self._campaign.is_stopped:
+            raise OutOfBudget("was stopped")
+        began = time.monotonic()
+
+        def ended(outcome: RoundOutcome) -> RoundOutcome:
+            took_s = round(time.monotonic() - began, 3)
+            return replace(outcome, name=request.name, key=request.key, duration_s=took_s)
+
+        try:
+            asked = request.plan if isinstance(request.plan, Plan) else request.plan()
+        except BrokerstormError as error:
+            return ended(RoundOutcome(why_not=_tolerated(error, BrokerstormError), is_unusable=True))
+        (plan,) = self.at_its_rate(for_a_new_run(asked))
+        run = RunDir(self.root.root / request.name)
+        if request.name:
+            _make_room(run)
+        if request.scenario:
+            run.create().scenario.write_text(request.scenario())
+        try:
+            result = self._campaign.run_round(
+                plan, run, is_last=request.is_last and not self._goes_on, command=request.command
+            )
+        except EnvironmentNotReady as error:
+            if not self._has_judged:
+                raise
+            why = _tolerated(error, *request.tolerates)
+            self._campaign.close()
+            return ended(RoundOutcome(why_not=f"the cluster was not ready: {why}"))
+        except BrokerstormError as error:
+            why = _tolerated(error, *request.tolerates)
+            return ended(RoundOutcome(why_not=f"it does not run: {why}", is_unusable=True))
+        self._has_judged = True
+        return ended(outcome_of(plan, run, result, number=request.number, question=request.question))
+
+
+def _tolerated(error: BrokerstormError, *kinds: type[BrokerstormError]) -> str:
+    """What an error says, in one line, if a strategy can do with a round that was not played."""
+    if not isinstance(error, kinds) or isinstance(error, Interrupted | HealError):
+        raise error
+    return " ".join(str(error).split())
+
+
+def key_of(asked: Any) -> str:
+    """The same for what is the same: a document, or a plan, whose tag says nothing."""
+    from harness.plan.build import with_tag
+
+    document = with_tag(asked, 1).model_dump(mode="json") if isinstance(asked, Plan) else asked
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
+
+
+# ----- the folder -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -56,21 +338,64 @@ def playing(root: RunDir, goes_on: str, so_far: Callable[[], str] = lambda: "") 
             raise
 
 
-def begun(run_dir: Path, name: str, file: str, what: str) -> RunDir:
-    """The folder to go on in: an id below the folder of runs, or a path.
+def close_run_folder(root: RunDir, error: BrokerstormError) -> None:
+    """Say what can still be had of a run that was cut short; nothing at all leaves no folder."""
+    if not any(root.root.rglob("manifest.json")) and not root.cluster.exists():
+        shutil.rmtree(root.root)
+    elif not error.hint and (root.raw.exists() or root.campaign.exists()):
+        error.hint = f"what was captured until then: `brokerstorm analyze {root.run_id}`"
+
+
+def keep_asked(root: RunDir, kind: str, asked: Any) -> None:
+    """Write down what is asked, before the first round.
 
     Args:
-        file: what such a folder holds.
-        what: it is called.
+        kind: of experiment, such as ``shrink``.
+        asked: a dataclass.
+    """
+    document = {"schema_version": SCHEMA_VERSION, "kind": kind, "asked": asdict(asked)}
+    write_json(root.root / ASKED, document)
+
+
+def begun(run_dir: Path, name: str, kind: str, asked: type[AskedT]) -> tuple[RunDir, AskedT]:
+    """An experiment to go on with: its folder and what was asked.
+
+    Args:
+        name: an id below the folder of runs, or a path.
+        kind, asked: as of `keep_asked`.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: there is none of that name and kind, it is damaged, or of another version.
     """
-    folder = next((path for path in (run_dir / name, Path(name)) if (path / file).exists()), None)
-    if folder is None:
-        have = ", ".join(sorted(path.parent.name for path in run_dir.glob(f"*/{file}")))
-        raise UsageError(f"no {what} {name!r} in {run_dir}", hint=f"there: {have or 'none'}")
-    return RunDir(folder.resolve())
+    for folder in (run_dir / name, Path(name)):
+        path = folder / ASKED
+        if not path.exists() or (document := read_json(path)).get("kind") != kind:
+            continue
+        if (version := document.get("schema_version")) != SCHEMA_VERSION:
+            raise UsageError(f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
+        return RunDir(folder.resolve()), typed(document.get("asked"), asked, str(path))
+    have = ", ".join(sorted(path.parent.name for path in run_dir.glob(f"*-{kind}-*/{ASKED}")))
+    raise UsageError(f"no {kind} {name!r} in {run_dir}", hint=f"there: {have or 'none'}")
+
+
+def kept(root: RunDir, outcome: type[OutcomeT]) -> list[OutcomeT]:
+    """What was played in a folder so far, in the order in which it was.
+
+    Raises:
+        UsageError: the file is damaged.
+    """
+    return read_rows(root.root / ROUNDS, outcome)
+
+
+def play_again(root: RunDir, again: Callable[[RoundOutcome], bool]) -> None:
+    """Let rounds be played again: what they captured, and what came out, stays under another name."""
+    every = []
+    for outcome in kept(root, RoundOutcome):
+        if f"-{ASIDE}-" in outcome.name or not again(outcome):
+            every.append(outcome)
+        elif not outcome.is_unusable:
+            every.append(replace(outcome, name=set_aside(root.root / outcome.name, ASIDE)))
+    write_jsonl(root.root / ROUNDS, [finite(asdict(outcome)) for outcome in every])
 
 
 def set_aside(folder: Path, why: str) -> str:
@@ -86,67 +411,7 @@ def set_aside(folder: Path, why: str) -> str:
     return free.name
 
 
-def close_run_folder(root: RunDir, error: BrokerstormError) -> None:
-    """Say what can still be had of a run that was cut short; nothing at all leaves no folder."""
-    if not any(root.root.rglob("manifest.json")) and not root.cluster.exists():
-        shutil.rmtree(root.root)
-    elif not error.hint and (root.raw.exists() or root.campaign.exists()):
-        error.hint = f"what was captured until then: `brokerstorm analyze {root.run_id}`"
-
-
-class Rounds(Protocol):
-    """What `run` or `repro` was asked, and what came out so far: how rounds follow each other is its own."""
-
-    @property
-    def root(self) -> RunDir: ...
-    @property
-    def command(self) -> str: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-    @property
-    def judged(self) -> list[RoundOutcome]: ...
-
-    def every_plan(self) -> list[Plan]:
-        """Of all rounds that can be foreseen."""
-
-    def play(self, campaign: Campaign, progress: BaseProgress, *, goes_on: bool) -> None:
-        """Play the rounds; each is in `judged` as soon as it is."""
-
-    def summary(self, duration_s: float) -> Summary:
-        """What the rounds say together, written into the folder."""
-
-
-def play(
-    context: Context, options: RunOptions, asked: Rounds, tell_stopped: TellStopped, **more: Any
-) -> Result | Summary:
-    """Play all rounds: the result of the only one, or the summary of several.
-
-    Args:
-        tell_stopped: gets what the finished rounds had found when the rest could not be played.
-        more: as of `opened_campaign`.
-
-    Raises:
-        BrokerstormError: interrupted, or it could not be run; what is finished can be shown and analysed.
-    """
-    began = time.monotonic()
-    plans = asked.every_plan()
-    try:
-        with opened_campaign(context, options, asked.root, plans, asked.command, **more) as opened:
-            return play_in(*opened, asked, began)
-    except BrokerstormError as error:
-        if asked.judged and len(plans) > 1:
-            tell_stopped(asked.root, asked.summary(time.monotonic() - began))
-        close_run_folder(asked.root, error)
-        raise
-
-
-def play_in(
-    campaign: Campaign, progress: BaseProgress, asked: Rounds, began: float, *, goes_on: bool = False
-) -> Result | Summary:
-    """As `play`, in a campaign that is open; ``goes_on``: other rounds come after these on its cluster."""
-    for text in asked.warnings:
-        progress.note(f"warning: {text}")
-    asked.play(campaign, progress, goes_on=goes_on)
-    if len(asked.every_plan()) == 1:
-        return asked.judged[0].result
-    return asked.summary(time.monotonic() - began)
+def _make_room(run: RunDir) -> None:
+    """What a killed process captured in the folder of a round stays, under another name."""
+    if any(path != run.plan for path in run.root.glob("*")):
+        set_aside(run.root, "cut")

@@ -7,29 +7,57 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from analysis.verdict.campaign import RunSummary, VariantResult
 from experiments.context import Context
+from harness.rundir import RunDir
 from harness.toolchains.own_builds import own_build
 
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
-    from analysis.verdict.campaign import Campaign, Question, RunSummary, VariantResult
+    from analysis.verdict.campaign import Campaign, Question
     from analysis.verdict.reproduction import Answer, Asked
     from harness.contracts.plan import Plan
-    from harness.rundir import RunDir
-
 
 #: Folder and summary of rounds that were stopped before their end.
 TellStopped: TypeAlias = "Callable[[RunDir, Campaign], None]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOutcome:
-    """What came out of a round: its plan, its folder, and what judging said of it."""
+    """What came out of a round that was asked for.
 
-    plan: Plan
-    run: RunDir
-    result: Result
+    Attributes:
+        name: of its folder, below that of the experiment.
+        key: what was asked (`experiments.experiment.key_of`).
+        variant, seed: of its plan.
+        run: what judging found; None = it was not played.
+        why_not: it was not played.
+        is_unusable: what it asks cannot be run; else the cluster was in trouble.
+    """
+
+    name: str = ""
+    key: str = ""
+    variant: str = ""
+    seed: int = 0
+    run: RunSummary | None = None
+    why_not: str = ""
+    is_unusable: bool = False
+    duration_s: float = 0.0
+
+
+def outcome_of(
+    plan: Plan, run: RunDir, result: Result, *, number: int, question: Asked | None = None
+) -> RoundOutcome:
+    """What came out of a round that was judged.
+
+    Args:
+        number: from 1, as people count.
+        question: of a known bug: what is asked of the round.
+    """
+    sighting = sighting_of(run, result, question)
+    summary = RunSummary.of(result, path=run.run_id, round_number=number, sighting=sighting)
+    return RoundOutcome(name=run.run_id, variant=plan.variant, seed=plan.seed, run=summary)
 
 
 def judge_run(
@@ -69,7 +97,7 @@ def summarize(
         names: the folder of each plan, by which those that were not played are told; without a question.
         question: of a known bug: what `repro` was asked.
     """
-    from analysis.report.documents import write_campaign
+    from analysis.report.documents import read_result, write_campaign
     from analysis.report.html import write_campaign_page
     from analysis.report.junit import write_campaign_xml
     from analysis.verdict.campaign import Campaign
@@ -85,9 +113,12 @@ def summarize(
         command=command,
         reproduction=found.reproduction if found else None,
     )
+    results = {each.name: read_result(RunDir(root.root / each.name)) for each in judged if each.run}
     write_campaign(root, campaign)
-    write_campaign_page(root, campaign, {each.run.run_id: each.result for each in judged})
-    write_campaign_xml(root, campaign, [(each.plan.variant, each.result) for each in judged])
+    write_campaign_page(root, campaign, results)
+    write_campaign_xml(
+        root, campaign, [(each.variant, results[each.name]) for each in judged if each.name in results]
+    )
     return campaign
 
 
@@ -99,39 +130,38 @@ def _arms_of(found: Answer, question: Question) -> list[VariantResult]:
 def _variants(
     plans: Sequence[Plan], judged: Sequence[RoundOutcome], names: Sequence[str]
 ) -> list[VariantResult]:
-    from analysis.verdict.campaign import VariantResult
-
     variants = []
-    played = {each.run.run_id for each in judged}
+    played = {each.name for each in judged}
     folders = zip(plans, names, strict=True) if names else ()
     missing = [(plan.variant, folder) for plan, folder in folders if folder not in played]
     for name in dict.fromkeys(plan.variant for plan in plans):
         plan = next(plan for plan in plans if plan.variant == name)
-        runs = [_summary(each, plans) for each in judged if each.plan.variant == name]
         left = [folder for variant, folder in missing if variant == name]
+        runs = runs_of(judged, name)
         variants.append(VariantResult.of(name, plan.expect, runs, about=plan.about, not_played=left))
     return variants
 
 
-def _summary(each: RoundOutcome, plans: Sequence[Plan], question: Question | None = None) -> RunSummary:
+def runs_of(judged: Sequence[RoundOutcome], variant: str) -> list[RunSummary]:
+    """What judging found in the rounds of a variant."""
+    return [each.run for each in judged if each.run and each.variant == variant]
+
+
+def number_of(plan: Plan, plans: Sequence[Plan]) -> int:
     """Rounds count from 1; the seed of a round tells which it is, also when it was run again."""
-    from analysis.verdict.campaign import RunSummary
-
-    number = each.plan.seed - min(plan.seed for plan in plans) + 1
-    sighting = sighting_of(each, question)
-    return RunSummary.of(each.result, path=each.run.run_id, round_number=number, sighting=sighting)
+    return plan.seed - min(each.seed for each in plans) + 1
 
 
-def sighting_of(each: RoundOutcome, question: Asked | None) -> tuple[str, str] | None:
+def sighting_of(run: RunDir, result: Result, question: Asked | None) -> tuple[str, str] | None:
     """Where the witness text of a bug is, and what could not be read; None: it has none."""
     from analysis.verdict.sightings import look_for
 
     if question is None or not question.witness:
         return None
-    told = {finding.cls for finding in (*each.result.violations(), *each.result.excused())}
+    told = {finding.cls for finding in (*result.violations(), *result.excused())}
     if question.expect not in told:  # nothing was found that could be another bug
         return "", ""
-    found = look_for(each.run, question.witness)
+    found = look_for(run, question.witness)
     return found.where, found.unread
 
 
@@ -139,16 +169,13 @@ def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[RoundO
     """What the rounds so far say of a known bug."""
     from analysis.verdict.reproduction import answer
 
-    def arm(name: str) -> list[RunSummary]:
-        return [_summary(each, plans, question) for each in judged if each.plan.variant == name]
-
     first = {plan.variant: plan for plan in reversed(plans)}
     bad = first[question.affected]
     good = first.get(question.fixed, bad)  # of an early stop there may be none
     # Without a line of its own, an arm has that of the scenario.
     about = (bad.about, good.about) if bad.about != good.about else ("", "")
-    versions = arm_versions(bad, good)
-    return answer(question, arm(question.affected), arm(question.fixed), versions=versions, about=about)
+    affected, fixed = (runs_of(judged, name) for name in (question.affected, question.fixed))
+    return answer(question, affected, fixed, versions=arm_versions(bad, good), about=about)
 
 
 def client_version(plan: Plan) -> str:

@@ -66,6 +66,7 @@ def opened_campaign(
     metrics: MetricsRequest | None = None,
     secure: bool = False,
     judges_cut: bool = False,
+    is_latest: bool = False,
 ) -> Iterator[tuple[Campaign, BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
 
@@ -75,7 +76,8 @@ def opened_campaign(
         replay: the run whose fault times and targets are used.
         external: the cluster that is used; None = one that we start.
         secure: clusters have TLS and users.
-        session: of a night of several campaigns, which leaves it open; the latest run is then none of them.
+        session: of a night of several campaigns, which leaves it open.
+        is_latest: ``latest`` names the folder, once there is something to show.
         metrics: where metrics of the runs go; None = as the environment says.
         judges_cut: a round whose load a signal shortens is judged, too.
     """
@@ -91,7 +93,7 @@ def opened_campaign(
         opener = _opener(options, plans, external, progress, secure=secure)
         given_up = context.interrupts.hurry if judges_cut else context.interrupts.stop
         parts = (context, opener, progress, spark, root, replay, telemetry, given_up)
-        hooks = _hooks(*parts, is_latest=session is None)
+        hooks = _hooks(*parts, is_latest=is_latest)
         campaign: Campaign = Campaign(
             root,
             hooks,

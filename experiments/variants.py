@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments import experiment
 from experiments.context import Context
-from experiments.judging import RoundOutcome, TellStopped, summarize
-from experiments.plans import (
-    choose_plans,
-    drawn,
-    external_of,
-    for_a_new_run,
-    on_external,
-    read_plan,
-    read_scenario,
-)
+from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
+from experiments.judging import RoundOutcome, number_of
+from experiments.plans import choose_plans, drawn, external_of, on_external, read_plan, read_scenario
 from experiments.preflight import preflight
+from experiments.prepared import Prepared
 from harness.errors import UsageError
 from harness.rundir import RunDir, new_run, write_json
 from harness.telemetry.request import MetricsRequest
 
 if TYPE_CHECKING:
-    from analysis.findings import Result
-    from analysis.verdict.campaign import Campaign as Summary
-    from experiments.campaign import Campaign
-    from harness.clusters.external import External
     from harness.contracts.plan import Plan
-    from harness.progress.view import BaseProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,70 +41,12 @@ class RunRequest:
     secure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRun:
-    """Everything decided before anything is started, and the rounds so far."""
-
-    root: RunDir
-    plans: list[Plan]
-    about: str
-    command: str
-    command_of: Callable[[Plan], str]
-    warnings: tuple[str, ...]
-    external: External | None = None
-    judged: list[RoundOutcome] = field(default_factory=list)
-
-    def every_plan(self) -> list[Plan]:
-        return self.plans
-
-    def play(self, campaign: Campaign, progress: BaseProgress, *, goes_on: bool) -> None:
-        """All variants in turn, round by round."""
-        rounds = campaign.run(
-            self.plans, root=self.root, command=self.command, command_of=self.command_of, goes_on=goes_on
-        )
-        for each in rounds:
-            self.judged.append(each)
-            if len(self.plans) > 1 and not goes_on:
-                progress.note(_one_line(each))
-
-    def summary(self, duration_s: float) -> Summary:
-        from experiments.campaign import round_names
-
-        return summarize(
-            self.root,
-            self.plans,
-            self.judged,
-            command=self.command,
-            about=self.about,
-            duration_s=duration_s,
-            names=round_names(self.plans),
-        )
-
-
-def play(
-    context: Context, request: RunRequest, prepared: PreparedRun, tell_stopped: TellStopped
-) -> Result | Summary:
-    """Run all rounds; as `experiments.experiment.play`."""
-    return experiment.play(
-        context,
-        request,
-        prepared,
-        tell_stopped,
-        replay=request.replay,
-        external=prepared.external,
-        metrics=request.metrics,
-        secure=request.secure,
-        judges_cut=True,
-    )
-
-
-def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -> PreparedRun:
+def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -> Prepared:
     """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
 
     Raises:
         BrokerstormError: it could not be started, and there is no folder of it.
     """
-    from experiments.campaign import round_names
     from harness.plan.rates import as_recorded
 
     if request.cluster_file and request.keep_up:
@@ -138,21 +69,60 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
     ready = preflight(plans, context.run_dir, request.runtime, external=external, secure=request.secure)
     warnings = ready.require().warnings
     root = root.create() if root else new_run(context.run_dir, name)
-    plans = [for_a_new_run(plan) for plan in plans]
     if text:
         root.scenario.write_text(text)
+    command, names = _repeated(context, request, seed), round_names(plans)
     if len(plans) > 1:
         # Written before the first starts: a campaign that is cut short still says what it was to be.
-        for plan, folder in zip(plans, round_names(plans), strict=True):
+        write_json(root.campaign, {"schema_version": 1, "runs": names, "command": command})
+        for plan, folder in zip(plans, names, strict=True):
             write_json(RunDir(root.root / folder).plan, plan.model_dump(mode="json"))
-    command = _repeated(context, request, seed)
 
     def command_of(plan: Plan) -> str:
         repeats = sum(each.variant == plan.variant for each in plans) > 1
         rounds, variant = 1 if repeats else request.rounds, plan.variant or request.variant
         return _repeated(context, replace(request, rounds=rounds, variant=variant), plan.seed)
 
-    return PreparedRun(root, plans, about, command, command_of, warnings, external)
+    requests = [
+        RoundRequest(
+            name=folder if len(plans) > 1 else "",
+            key=key_of(plan),
+            plan=plan,
+            number=number_of(plan, plans),
+            command=command_of(plan),
+            is_last=plan is plans[-1],
+            told=_one_line if len(plans) > 1 else lambda outcome: "",
+        )
+        for plan, folder in zip(plans, names, strict=True)
+    ]
+    return Prepared(
+        root=root,
+        plans=plans,
+        about=about,
+        command=command,
+        warnings=warnings,
+        strategy=one_after_the_other(requests),
+        names=names,
+        external=external,
+    )
+
+
+def one_after_the_other(requests: Sequence[RoundRequest]) -> Strategy[None]:
+    """All variants in turn, round by round."""
+    with suppress(OutOfBudget):
+        for request in requests:  # noqa: UP028 - a list takes no outcomes
+            yield request
+
+
+def round_names(plans: Sequence[Plan]) -> list[str]:
+    """A folder name for each round: ``unsafe-1``, ``safe-1``, ``unsafe-2`` ..."""
+    seen: dict[str, int] = {}
+    names = []
+    for plan in plans:
+        label = plan.variant or "round"
+        seen[label] = seen.get(label, 0) + 1
+        names.append(f"{label}-{seen[label]}")
+    return names
 
 
 def _replayed_plan(request: RunRequest) -> Plan:
@@ -184,7 +154,6 @@ def _repeated(context: Context, request: RunRequest, seed: int) -> str:
 
 
 def _one_line(each: RoundOutcome) -> str:
-    found = ", ".join(f"{finding.cls} {finding.count:,}" for finding in each.result.violations())
-    return f"{each.plan.variant or each.plan.scenario}: {each.result.verdict}" + (
-        f" ({found})" if found else ""
-    )
+    assert each.run is not None
+    found = ", ".join(f"{cls} {count:,}" for cls, count in each.run.violations.items())
+    return f"{each.variant or 'round'}: {each.run.verdict}" + (f" ({found})" if found else "")

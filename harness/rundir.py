@@ -380,9 +380,12 @@ def reading(run: RunDir) -> Iterator[None]:
         ) from error
 
 
-def append_jsonl(path: Path, row: dict[str, Any]) -> None:
+def append_jsonl(path: Path, row: dict[str, Any], *, sync: bool = False) -> None:
     """Append one row. Threads and processes may append to one file: a lock on it keeps each line whole. What
-    is left of a line that was cut (a full disk, a kill) goes first: it would spoil the next one."""
+    is left of a line that was cut (a full disk, a kill) goes first: it would spoil the next one.
+
+    ``sync``: return when it is on disk.
+    """
     line = json.dumps(row, default=str).encode() + b"\n"
     with path.open("a+b", buffering=0) as file:
         flock(file, LOCK_EX)  # until it is closed
@@ -390,3 +393,5 @@ def append_jsonl(path: Path, row: dict[str, Any]) -> None:
             file.truncate(path.read_bytes().rfind(b"\n") + 1)
         while line:
             line = line[file.write(line) :]
+        if sync:
+            os.fsync(file.fileno())

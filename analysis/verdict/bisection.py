@@ -8,11 +8,11 @@ the ends; of several, one is found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil, log, log2
-from typing import Any
+from typing import Any, TypeVar
 
 from analysis.verdict.sequential import Decision, SequentialTest
 
@@ -125,8 +125,11 @@ class Rates:
     absent_at_most: float = 0.02
 
 
-#: Plays a round: version and number, from 1 -> what it showed. Raises `UnusableVersionError`.
-Play = Callable[[str, int], Look]
+AnswerT = TypeVar("AnswerT")
+#: Asks for rounds, whatever a request and an outcome are, and returns.
+Asking = Generator[Any, Any, AnswerT]
+#: Asks for a round: version and number, from 1 -> what it showed. Raises `UnusableVersionError`.
+Play = Callable[[str, int], Asking[Look]]
 
 
 class Examiner:
@@ -145,18 +148,18 @@ class Examiner:
         self._play = play
         self._tell = tell
 
-    def ask(self, version: str) -> Decision:
-        """Play rounds of a version until its test is over; `UNDECIDED` = it is to be skipped."""
+    def ask(self, version: str) -> Asking[Decision]:
+        """Ask for rounds of a version until its test is over; `UNDECIDED` = it is to be skipped."""
         known = next((step for step in self.steps if step.version == version), None)
         if known is None:
-            known = self._examined(version)
+            known = yield from self._examined(version)
             if known.error is not None:
                 self.budget.spend(known.error)
             self.steps.append(known)
             self._tell(known)
         return known.decision
 
-    def _examined(self, version: str) -> Evidence:
+    def _examined(self, version: str) -> Asking[Evidence]:
         share = self.budget.share()
         test = SequentialTest(
             shows_at_least=self._rates.shows_at_least,
@@ -169,7 +172,7 @@ class Examiner:
         looks: list[Look] = []
         while not test.is_over:
             try:
-                look = self._play(version, len(looks) + 1)
+                look = yield from self._play(version, len(looks) + 1)
             except UnusableVersionError as error:
                 return Evidence(
                     version=version, decision=Decision.UNDECIDED, text=f"skipped: {error}", looks=tuple(looks)
@@ -200,7 +203,7 @@ def expected_answers(count: int) -> int:
     return 2 + (ceil(log2(count - 1)) if count > 2 else 0)
 
 
-def search(count: int, is_new: Callable[[int], bool | None]) -> tuple[int, int]:
+def search(count: int, is_new: Callable[[int], Asking[bool | None]]) -> Asking[tuple[int, int]]:
     """The last of ``count`` that is on the old side and the first on the new one; what stands between them
     was skipped.
 
@@ -212,7 +215,7 @@ def search(count: int, is_new: Callable[[int], bool | None]) -> tuple[int, int]:
     while untried := [index for index in range(low + 1, high) if index not in skipped]:
         middle = (low + high) / 2
         index = min(untried, key=lambda each: abs(each - middle))
-        side = is_new(index)
+        side = yield from is_new(index)
         if side is None:
             skipped.add(index)
         elif side:
@@ -251,10 +254,10 @@ class Answer:
     between: tuple[str, ...] = ()
 
 
-def confirm_ends(examiner: Examiner, bad: str, good: str) -> Answer | None:
+def confirm_ends(examiner: Examiner, bad: str, good: str) -> Asking[Answer | None]:
     """Ask both ends, the bad one first (a hit is soon seen); an answer if there is nothing to search."""
     for version, wanted in ((bad, Decision.SHOWN), (good, Decision.NOT_SHOWN)):
-        found = examiner.ask(version)
+        found = yield from examiner.ask(version)
         text = f"{version}: {examiner.steps[-1].text}"
         if found is Decision.UNDECIDED:
             return Answer(outcome=Outcome.UNKNOWN, why=f"an end could not be decided: {text}")

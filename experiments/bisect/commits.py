@@ -23,7 +23,7 @@ from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.toolchains.own_builds import PREFIX
 
 if TYPE_CHECKING:
-    from analysis.verdict.bisection import Examiner
+    from analysis.verdict.bisection import Asking, Examiner
 
 #: Run by git at each commit: its exit code is our answer. Without one it aborts the run (git: above 127).
 _ASK: Final = """
@@ -118,7 +118,7 @@ class Commits:
         """``2023-01-12 fix(producer): return errors for every message in retryBatch``."""
         return git(self._folder, "log", "-1", "--format=%as %s", commit)
 
-    def search(self, examiner: Examiner, log: Path) -> Answer:
+    def search(self, examiner: Examiner, log: Path) -> Asking[Answer]:
         """Let ``git bisect run`` find the first commit of the new side; both ends are known.
 
         Args:
@@ -132,17 +132,17 @@ class Commits:
         git(self._folder, "checkout", "--quiet", "--force", "--detach", self._new)
         git(self._folder, "bisect", "start", *terms, self._new, self._old)
         if self.count > 1:
-            self._run(examiner, log)
+            yield from self._run(examiner, log)
         return self._answer(examiner)
 
-    def _code(self, examiner: Examiner, commit: str) -> int:
-        decision = examiner.ask(commit)
+    def _code(self, examiner: Examiner, commit: str) -> Asking[int]:
+        decision = yield from examiner.ask(commit)
         if decision is Decision.UNDECIDED:
             return _SKIP
         is_bad = decision is Decision.SHOWN
         return _NEW if is_bad != self._is_fix else _OLD
 
-    def _run(self, examiner: Examiner, log: Path) -> None:
+    def _run(self, examiner: Examiner, log: Path) -> Asking[None]:
         with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as server:
             path = f"{short}/ask"  # the path of a socket may have about a hundred characters
             server.bind(path)
@@ -158,7 +158,7 @@ class Commits:
                     with asked:
                         code = _ABORT
                         try:
-                            code = self._code(examiner, git(self._folder, "rev-parse", "HEAD"))
+                            code = yield from self._code(examiner, git(self._folder, "rev-parse", "HEAD"))
                         finally:
                             asked.sendall(f"{code}\n".encode())
         # Only skipped commits left is an end too; what is known is in the refs.

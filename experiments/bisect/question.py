@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,9 +82,6 @@ class BisectQuestion:
     @property
     def direction(self) -> str:
         return "first fixed" if self.is_fix else "first bad"
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def question_of(
@@ -238,7 +235,7 @@ class VersionPlans:
     """The plans of a question: one scenario, in which only the version of the client changes."""
 
     def __init__(self, question: BisectQuestion) -> None:
-        self._question = question
+        self.question = question
         self._scenario = read_scenario(question.scenario, question.overrides)
         self._uses = _uses(_merged(self._scenario)[question.variant])
 
@@ -256,7 +253,7 @@ class VersionPlans:
         from harness.scenario.file import deep_merge, variants
         from harness.scenario.model import VariantSpec
 
-        question = self._question
+        question = self.question
         load: dict[str, dict[str, Any]] = {side: {} for side in _SIDES}
         for side, name, client, _ in self._uses:
             if client == question.client:

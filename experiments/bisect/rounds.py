@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import time
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from analysis.findings import SCHEMA_VERSION
 from analysis.verdict.bisection import (
     EXIT,
+    MOST_LEFT_OUT,
     Answer,
     ErrorBudget,
     Evidence,
@@ -22,31 +26,44 @@ from analysis.verdict.bisection import (
     expected_answers,
     search,
 )
+from analysis.verdict.reproduction import why_not_counted
 from analysis.verdict.sequential import Decision
 from experiments.bisect.commits import Commits
 from experiments.bisect.question import BisectQuestion, BisectRequest, VersionPlans, label_of, question_of
-from experiments.bisect.state import BisectDir
 from experiments.context import Context
-from experiments.experiment import playing
-from experiments.judging import sighting_of
-from experiments.plans import for_a_new_run, read_plan, read_scenario
-from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted
-from harness.rundir import RunDir, new_run
+from experiments.experiment import (
+    ASIDE,
+    Budget,
+    OutOfBudget,
+    RoundRequest,
+    Rounds,
+    Strategy,
+    begun,
+    keep_asked,
+    kept,
+    play_again,
+    playing,
+)
+from experiments.judging import RoundOutcome
+from experiments.plans import read_scenario
+from harness.errors import BrokerstormError, UsageError
+from harness.rundir import RunDir, new_run, read_json, write_json
 
 if TYPE_CHECKING:
-    from experiments.campaign import Campaign
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
 
-
-class OutOfTimeError(Exception):
-    """The budget is used up; what is known is kept."""
+#: What the folder holds of the answer; what was asked is in `experiments.experiment.ASKED`.
+FILE: Final = "bisect.json"
+KIND: Final = "bisect"
 
 
 # ----- before anything is started ---------------------------------------------------------------------
 
 
-def begin(context: Context, request: BisectRequest, tell: Callable[[str], None]) -> BisectDir:
+def begin(
+    context: Context, request: BisectRequest, tell: Callable[[str], None]
+) -> tuple[RunDir, BisectQuestion]:
     """Check what is asked and make its folder.
 
     Raises:
@@ -61,233 +78,229 @@ def begin(context: Context, request: BisectRequest, tell: Callable[[str], None])
         ends = [plans.plan(label_of(end, False), end, 1) for end in (question.bad, question.good)]
         for text in preflight(ends, context.run_dir, request.runtime).require().warnings:
             tell(f"warning: {text}")
-    made = BisectDir(new_run(context.run_dir.resolve(), f"bisect-{scenario.name}"), question, [])
-    made.root.scenario.write_text(scenario.text)
-    made.save(0.0)
-    return made
+    root = new_run(context.run_dir.resolve(), f"bisect-{scenario.name}")
+    root.scenario.write_text(scenario.text)
+    keep_asked(root, KIND, question)
+    return root, question
+
+
+def resumed(run_dir: Path, name: str) -> tuple[RunDir, BisectQuestion]:
+    """One to go on with: an id below the folder of runs, or a path. What was skipped is asked again.
+
+    Raises:
+        UsageError: there is none, or its scenario is no longer what it was.
+    """
+    root, question = begun(run_dir, name, KIND, BisectQuestion)
+    now = read_scenario(question.scenario, question.overrides).text
+    if now != root.scenario.read_text():
+        raise UsageError(
+            f"{question.scenario} has changed since {root.run_id} was begun",
+            hint="what was played was another scenario: begin again, or bring the file back",
+        )
+    ask_again(root, question)
+    return root, question
+
+
+def ask_again(root: RunDir, question: BisectQuestion) -> None:
+    """Let the rounds be played again for which a version was skipped: the machine may be calmer now. They
+    have the same seeds. An answer that was found stays.
+    """
+    answer = root.root / FILE
+    if answer.exists() and read_json(answer).get("outcome") == Outcome.FOUND:
+        return
+    idle = Counter(_version_of(each) for each in kept(root, RoundOutcome) if not_counted(each, question))
+
+    def again(each: RoundOutcome) -> bool:
+        why = not_counted(each, question)
+        return each.is_unusable or bool(why and idle[_version_of(each)] > MOST_LEFT_OUT)
+
+    play_again(root, again)
 
 
 # ----- the rounds -------------------------------------------------------------------------------------
 
 
-class LiveLooks:
-    """Plays rounds that are not kept yet, on one cluster.
+def not_counted(outcome: RoundOutcome, question: BisectQuestion) -> str:
+    """Why a round proves nothing about its version; empty if it counts."""
+    return outcome.why_not if outcome.run is None else why_not_counted(outcome.run, question)
+
+
+def look_of(outcome: RoundOutcome, question: BisectQuestion) -> Look:
+    """A round as evidence about its version."""
+    run = outcome.run
+    number = outcome.key.rpartition(" ")[2]
+    return Look(
+        version=_version_of(outcome),
+        number=int(number),
+        seed=question.seed + int(number) - 1,
+        folder=outcome.name,
+        shown=run is not None and run.shows(question.expect),
+        not_counted=not_counted(outcome, question),
+        met=run.exposure.get(question.counter) if run else None,
+        duration_s=outcome.duration_s,
+    )
+
+
+def _version_of(outcome: RoundOutcome) -> str:
+    return outcome.key.rpartition(" ")[0]
+
+
+class Bisection:
+    """Asks for the rounds of one bisection.
 
     Args:
-        client_version: of a version as it is asked, what a scenario would name.
-        budget_s: seconds after which no round begins; None = no limit.
+        plan: of a version and the number of a round.
+        tell: gets a line of each version that was decided.
+        commits: None = releases.
     """
 
     def __init__(
         self,
-        kept: BisectDir,
-        plans: VersionPlans,
-        campaign: Campaign,
-        progress: BaseProgress,
-        client_version: Callable[[str], str],
-        *,
-        offline: bool,
-        budget_s: float | None,
+        question: BisectQuestion,
+        plan: Callable[[str, int], Plan],
+        tell: Callable[[str], None] = lambda text: None,
+        commits: Commits | None = None,
     ) -> None:
-        self._kept = kept
-        self._plans = plans
-        self._campaign = campaign
-        self._progress = progress
-        self._client_version = client_version
-        self._offline = offline
-        self._budget_s = budget_s
-        self._began = time.monotonic()
-        self._ready = ""
-        # Every round goes at the rate of the first one, where the scenario leaves that to the machine.
-        played = kept.looks[:1]
-        self._measured = read_plan(RunDir(kept.root.root / played[0].folder)) if played else None
-
-    @property
-    def spent_s(self) -> float:
-        return time.monotonic() - self._began
-
-    def play(self, version: str, number: int) -> Look:
-        """The kept round, or one that is played now.
-
-        Raises:
-            UnusableVersionError: the version cannot be had, does not build or does not run.
-            OutOfTimeError: the budget is used up.
-            BrokerstormError: interrupted, not healed, or the very first round could not start.
-        """
-        known = self._kept.look(version, number)
-        if known is not None:
-            return known
-        if self._budget_s is not None and self.spent_s >= self._budget_s:
-            raise OutOfTimeError
-        label = label_of(version, bool(self._kept.question.repo))
-        began = time.monotonic()
-        plan = self._planned(version, label, number)
-        run = self._kept.fresh_folder(f"{label}-{number}")
-        look = self._look(plan, run, version, number, began)
-        self._kept.keep(look, self.spent_s)
-        self._progress.note(_line(look, self._kept.question, label))
-        return look
-
-    def _planned(self, version: str, label: str, number: int) -> Plan:
-        from harness.plan.rates import as_recorded
-
-        try:
-            plan = for_a_new_run(self._plans.plan(label, self._client_version(version), number))
-            if self._ready != version:
-                self._make_ready(plan)
-                self._ready = version
-        except (Interrupted, HealError):
-            raise
-        except BrokerstormError as error:
-            raise UnusableVersionError(_one_line(error)) from error
-        if self._measured is not None:
-            return as_recorded(plan, self._measured)
-        (self._measured,) = self._campaign.with_rates([plan], self._kept.root)
-        return self._measured
-
-    def _make_ready(self, plan: Plan) -> None:
-        """Fetch or build the client."""
-        from harness.workers import launch, load_worker
-
-        worker = load_worker(self._kept.question.client, plan.workers)
-        producers = [each.client_version for each in plan.producers if each.client == worker.library]
-        consumers = [each.client_version for each in plan.consumers if each.client == worker.library]
-        for version in dict.fromkeys([*producers, *consumers]):
-            launch(worker, version, offline=self._offline, on_progress=self._progress.download)
-
-    def _look(self, plan: Plan, run: RunDir, version: str, number: int, began: float) -> Look:
-        from analysis.verdict.campaign import RunSummary
-        from analysis.verdict.reproduction import why_not_counted
-        from experiments.campaign import try_round
-
-        question = self._kept.question
-        shown, why, met = False, "", None
-        try:
-            played = try_round(
-                self._campaign, plan, run, command=question.command, is_first=not self._kept.looks
-            )
-        except (Interrupted, HealError, EnvironmentNotReady):
-            raise
-        except BrokerstormError as error:
-            raise UnusableVersionError(f"it does not run: {_one_line(error)}") from error
-        if isinstance(played, str):
-            why = played
-        else:
-            sighting = sighting_of(played, question)
-            summary = RunSummary.of(played.result, path=run.run_id, round_number=number, sighting=sighting)
-            shown, why = summary.shows(question.expect), why_not_counted(summary, question)
-            met = summary.exposure.get(question.counter)
-        return Look(
-            version=version,
-            number=number,
-            seed=plan.seed,
-            folder=run.run_id,
-            shown=shown,
-            not_counted=why,
-            met=met,
-            duration_s=round(time.monotonic() - began, 1),
+        self.question = question
+        self.commits = commits
+        self._plan = plan
+        self._tell = tell
+        count = len(question.versions) if commits is None else commits.count + 1
+        self.examiner = Examiner(
+            ErrorBudget(question.error, expected_answers(count)),
+            Rates(shows_at_least=question.rate),
+            self._look,
+            lambda step: self._tell(_step_line(step, self.examiner, commits is not None)),
         )
 
+    def rounds(self, log: Path) -> Strategy[Answer]:
+        """Ask until there is an answer or no time is left.
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+        Args:
+            log: of commits: gets what git prints.
+        """
+        question = self.question
+        try:
+            answer = yield from confirm_ends(self.examiner, question.bad, question.good)
+            if answer is None and self.commits is not None:
+                answer = yield from self.commits.search(self.examiner, log)
+            elif answer is None:
+                answer = yield from _searched(self.examiner, question)
+        except OutOfBudget:
+            answer = Answer(outcome=Outcome.UNKNOWN, why="the budget is used up; --resume goes on")
+        return answer
 
+    def _look(self, version: str, number: int) -> Strategy[Look]:
+        """Raises: UnusableVersionError: it cannot be had, does not build or does not run."""
+        label = label_of(version, self.commits is not None)
+        outcome = yield RoundRequest(
+            name=f"{label}-{number}",
+            key=f"{version} {number}",
+            plan=partial(self._plan, version, number),
+            number=number,
+            command=self.question.command,
+            question=self.question,
+            tolerates=(BrokerstormError,),
+            told=lambda outcome: self._line(outcome, f"{label}, round {number}"),
+        )
+        if outcome.is_unusable:
+            raise UnusableVersionError(outcome.why_not)
+        return look_of(outcome, self.question)
 
-def _line(look: Look, question: BisectQuestion, label: str) -> str:
-    """``2.8.1, round 2: premature-then-repeat``."""
-    if look.not_counted:
-        return f"{label}, round {look.number}: not counted: {look.not_counted}"
-    what = "a violation" if question.expect == "clean" else question.expect
-    return f"{label}, round {look.number}: {what if look.shown else f'no {what}'}"
+    def _line(self, outcome: RoundOutcome, head: str) -> str:
+        """``2.8.1, round 2: premature-then-repeat``."""
+        if why := not_counted(outcome, self.question):
+            return "" if outcome.is_unusable else f"{head}: not counted: {why}"
+        what = "a violation" if self.question.expect == "clean" else self.question.expect
+        shown = outcome.run is not None and outcome.run.shows(self.question.expect)
+        return f"{head}: {what if shown else f'no {what}'}"
 
 
 # ----- from the first round to the answer -------------------------------------------------------------
 
 
-def play(context: Context, kept: BisectDir, *, offline: bool, budget_s: float | None) -> dict[str, Any]:
+def play(
+    context: Context, root: RunDir, question: BisectQuestion, *, offline: bool, budget_s: float | None
+) -> dict[str, Any]:
     """Ask until there is an answer or no time is left; the document.
 
     Raises:
         BrokerstormError: interrupted, not healed, or the very first round could not start.
     """
-    with playing(kept.root, f"brokerstorm bisect --resume {kept.root.run_id}"):
-        return _play(context, kept, offline=offline, budget_s=budget_s)
-
-
-def _play(context: Context, kept: BisectDir, *, offline: bool, budget_s: float | None) -> dict[str, Any]:
-    from analysis.spark.session import WarmSession
     from experiments.player import Options, opened_campaign
 
-    question = kept.question
     plans = VersionPlans(question)
     options = Options(question.runtime, offline, master=question.master)
-    commits = commits_of(kept) if question.repo else None
-    first = plans.plan("first", question.bad if commits is None else "", 1)
-    with (
-        WarmSession(question.master) as session,
-        opened_campaign(
-            context, options, kept.root, [first], question.command, session=session
-        ) as (campaign, progress),
-    ):  # fmt: skip
-        looks = LiveLooks(
-            kept,
-            plans,
-            campaign,
-            progress,
-            commits.client_version if commits else lambda version: version,
-            offline=offline,
-            budget_s=budget_s,
-        )
-        return conclude(kept, looks.play, progress.note, commits, lambda: looks.spent_s)
+    with playing(root, f"brokerstorm bisect --resume {root.run_id}"):
+        commits = commits_of(root, question) if question.repo else None
+        first = plans.plan("first", question.bad if commits is None else "", 1)
+        with opened_campaign(context, options, root, [first], question.command) as (campaign, progress):
+            ready = partial(_ready, plans, commits, offline=offline, progress=progress)
+            bisection = Bisection(question, ready, progress.note, commits)
+            experiment = Rounds(root, campaign, budget=Budget(budget_s), tell=progress.note)
+            return conclude(experiment, bisection)
 
 
-def commits_of(kept: BisectDir) -> Commits:
-    """Of a bisection over commits: their clone."""
-    question = kept.question
-    old, new = question.versions
-    folder = kept.root.root / "checkout"
-    return Commits(Path(question.repo), (old, new), is_fix=question.is_fix, folder=folder)
-
-
-def conclude(
-    kept: BisectDir,
-    play_round: Callable[[str, int], Look],
-    tell: Callable[[str], None],
-    commits: Commits | None = None,
-    spent_s: Callable[[], float] = lambda: 0.0,
-) -> dict[str, Any]:
-    """Search with rounds that are kept or played; writes and returns the document."""
-    question = kept.question
-    count = len(question.versions) if commits is None else commits.count + 1
-    examiner = Examiner(
-        ErrorBudget(question.error, expected_answers(count)),
-        Rates(shows_at_least=question.rate),
-        play_round,
-        lambda step: tell(_step_line(step, examiner, commits is not None)),
-    )
-    try:
-        answer = confirm_ends(examiner, question.bad, question.good)
-        if answer is None and commits is not None:
-            answer = commits.search(examiner, kept.root.root / "git-bisect.log")
-        elif answer is None:
-            answer = _searched(examiner, question)
-    except OutOfTimeError:
-        answer = Answer(outcome=Outcome.UNKNOWN, why="the budget is used up; --resume goes on")
-    told = _told(question, examiner, answer, commits)
-    document = kept.save(spent_s(), told)
+def conclude(experiment: Rounds, bisection: Bisection) -> dict[str, Any]:
+    """Play the rounds; writes and returns the document."""
+    root, question, commits = experiment.root, bisection.question, bisection.commits
+    answer = experiment.run(bisection.rounds(root.root / "git-bisect.log"))
+    kept = [each for each in experiment.outcomes if not each.is_unusable]
+    looks = [asdict(look_of(each, question)) for each in kept]
+    aside = [look for look in looks if f"-{ASIDE}-" in look["folder"]]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": KIND,
+        "bisect_id": root.run_id,
+        **_told(question, bisection.examiner, answer, commits),
+        "question": asdict(question),
+        "looks": [look for look in looks if look not in aside],
+        "set_aside": aside,
+        "spent_s": round(sum(each.duration_s for each in experiment.outcomes), 1),
+    }
+    write_json(root.root / FILE, document)
     if commits is not None and answer.outcome in (Outcome.FOUND, Outcome.NARROWED):
-        shutil.rmtree(kept.root.root / "checkout", ignore_errors=True)
+        shutil.rmtree(root.root / "checkout", ignore_errors=True)
     return document
 
 
-def _searched(examiner: Examiner, question: BisectQuestion) -> Answer:
+def _ready(
+    plans: VersionPlans,
+    commits: Commits | None,
+    version: str,
+    number: int,
+    *,
+    offline: bool,
+    progress: BaseProgress,
+) -> Plan:
+    """The plan of a round, with its client fetched or built."""
+    from harness.workers import launch, load_worker
+
+    client_version = commits.client_version(version) if commits else version
+    plan = plans.plan(label_of(version, commits is not None), client_version, number)
+    worker = load_worker(plans.question.client, plan.workers)
+    used = [each.client_version for each in plan.producers if each.client == worker.library]
+    used += [each.client_version for each in plan.consumers if each.client == worker.library]
+    for each in dict.fromkeys(used) if number == 1 else ():
+        launch(worker, each, offline=offline, on_progress=progress.download)
+    return plan
+
+
+def commits_of(root: RunDir, question: BisectQuestion) -> Commits:
+    """Of a bisection over commits: their clone."""
+    old, new = question.versions
+    folder = root.root / "checkout"
+    return Commits(Path(question.repo), (old, new), is_fix=question.is_fix, folder=folder)
+
+
+def _searched(examiner: Examiner, question: BisectQuestion) -> Strategy[Answer]:
     versions = question.versions
 
-    def is_new(index: int) -> bool | None:
-        decision = examiner.ask(versions[index])
+    def is_new(index: int) -> Strategy[bool | None]:
+        decision = yield from examiner.ask(versions[index])
         return None if decision is Decision.UNDECIDED else (decision is Decision.SHOWN) != question.is_fix
 
-    low, high = search(len(versions), is_new)
+    low, high = yield from search(len(versions), is_new)
     between = versions[low + 1 : high]
     outcome = Outcome.NARROWED if between else Outcome.FOUND
     return Answer(outcome=outcome, why="", before=versions[low], first=versions[high], between=between)

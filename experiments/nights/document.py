@@ -74,7 +74,8 @@ class SuiteDocument:
 
 def not_run_of(folder: NightDir, night: Night) -> list[NotRun]:
     """Cells that did not run, and those of which rounds did not; with the reason."""
-    late = dict.fromkeys(turn.cell for turn in night.turns if folder.ended(turn) is None)
+    ended = folder.ended()
+    late = dict.fromkeys(turn.cell for turn in night.turns if turn.folder not in ended)
     return [
         *(NotRun(cell=cell, why=why) for cell, why in night.left_out.items()),
         *(NotRun(cell=cell, why="the budget was used up") for cell in late),
@@ -83,7 +84,8 @@ def not_run_of(folder: NightDir, night: Night) -> list[NotRun]:
 
 def summarize(folder: NightDir, night: Night, *, verdict: str, exit_code: int, counts: str) -> SuiteDocument:
     """A night whose turns are over, and what its report decided."""
-    finished = [ended for turn in night.turns if (ended := folder.ended(turn)) is not None]
+    ended = folder.ended()
+    finished = [ended[turn.folder] for turn in night.turns if turn.folder in ended]
     return SuiteDocument(
         night=folder.id,
         suite=night.suite,

@@ -2,11 +2,11 @@
 
 runs/<id>/
   night.json               what is to be run: cells, seeds, resolved versions; written before the first turn
-  turns/<turn>.json        how a turn ended; present = it is finished
+  rounds.jsonl             how each turn ended that is finished
   <turn>/                  its run folder (of several variants: a campaign's)
   suite.json               the whole as one document; present = the night is over
 
-Each file appears by one rename, so a night that was killed can go on: a turn is finished or it is not.
+A night that was killed can go on: a turn is finished or it is not.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from experiments.experiment import set_aside
+from experiments.experiment import kept
 from experiments.nights.matrix import Cell
 from experiments.nights.model import Keep
-from harness.contracts import read_document, typed
+from harness.contracts import typed
 from harness.errors import Exit, FailOn, UsageError
 from harness.rundir import NIGHT_FILE, RunDir, read_json, write_json
 
 SCHEMA_VERSION: Final = 1
 Word = Literal["pass", "fail", "unknown", "broken"]
 _NAME: Final = re.compile(r"\d{8}(?:[._-][A-Za-z0-9._-]*)?\Z")
+_AGAIN: Final = "-again"
+#: A turn that ends with one of these is run once more: it says nothing of clients and brokers.
+BREAKS: Final = (Exit.ENVIRONMENT, Exit.NOT_HEALED, Exit.BUG)
 _WORDS: Final[dict[int, Word]] = {Exit.PASS: "pass", Exit.FAIL: "fail", Exit.UNKNOWN: "unknown"}
 
 
@@ -46,6 +49,11 @@ class Turn:
     folder: str
     is_sticky: bool = False
     expected_s: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """What is played."""
+        return f"{self.cell} seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,14 @@ class Ended:
     ended: str
     duration_s: float
     command: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.folder
+
+    @property
+    def key(self) -> str:
+        return f"{self.cell} seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,28 +169,18 @@ class NightDir:
             )
         return typed(document, Night, str(self.plan))
 
-    def finish(self, turn: Turn, ended: Ended) -> None:
-        """Keep how a turn ended; from here on it is not run again."""
-        write_json(self._ended_file(turn), asdict(ended))
-
-    def ended(self, turn: Turn) -> Ended | None:
-        """How a turn ended; None = it did not yet."""
-        path = self._ended_file(turn)
-        return read_document(path, Ended) if path.exists() else None
-
-    def _ended_file(self, turn: Turn) -> Path:
-        return self.root / "turns" / f"{turn.folder}.json"
-
-    def make_room(self, turn: Turn) -> None:
-        """Make room for a turn that was cut short: what it captured stays, under another name."""
-        for name in (turn.folder, again(turn.folder)):
-            if (self.root / name).exists():
-                set_aside(self.root / name, "cut")
+    def ended(self) -> dict[str, Ended]:
+        """How turns ended, by their folder: of one that was played twice, the second time."""
+        found: dict[str, Ended] = {}
+        for each in kept(self.run, Ended):
+            if each.broken or each.exit_code not in BREAKS:
+                found[each.folder.removesuffix(_AGAIN)] = each
+        return found
 
 
 def again(folder: str) -> str:
     """The folder of the second attempt."""
-    return f"{folder}-again"
+    return f"{folder}{_AGAIN}"
 
 
 def word_of(exit_code: int) -> Word:

@@ -1,185 +1,199 @@
-"""Runs the turns of a night: those that can share a cluster one after the other, what breaks once more.
+"""Plays the turns of a night: a cell with one seed each, as `run` or `repro` would; what breaks once more.
 
-A turn is finished as soon as its rows are in the history and its file is in the night's folder. What is
-killed before that is run again, unless it was judged already; the rows of a turn are the same when they are
-added twice.
+Turns that follow each other share a cluster where they can. A turn is finished as soon as its rows are in the
+history and it is kept in the night's folder. What is killed before that is run again, unless it was judged
+already; the rows of a turn are the same when they are added twice.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
-from experiments.nights.night import Ended, Night, NightDir, Turn, again, word_of
+from experiments import variants
+from experiments.context import Context
+from experiments.downloads import fetch_files, fetch_spark
+from experiments.experiment import Budget, Experiment, OutOfBudget, Request, set_aside
+from experiments.leftovers import end_leftovers
+from experiments.nights.night import BREAKS, Ended, Night, NightDir, Turn, again, word_of
+from experiments.plans import choose_plans, needs_of, read_scenario
+from experiments.player import Options, opened_campaign
+from experiments.preflight import clients_of
+from experiments.repro import rounds as repro
+from experiments.repro.request import ReproRequest
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit
 from harness.rundir import RunDir
 
 if TYPE_CHECKING:
+    from analysis.spark.session import WarmSession
+    from experiments.campaign import Campaign
     from experiments.history.rounds import Round
     from experiments.history.store import History
-    from harness.run.interrupts import Interrupts
+    from harness.contracts.plan import Plan
+    from harness.progress.view import BaseProgress
 
 #: Below it no run can be captured.
 LEAST_FREE_BYTES = 200_000_000
-#: A turn that ends with one of these is run once more: it says nothing of clients and brokers.
-BREAKS = (Exit.ENVIRONMENT, Exit.NOT_HEALED, Exit.BUG)
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What a turn came to.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest(Request):
+    """A turn to play.
 
     Attributes:
-        exit_code: as of `run` and `repro`.
-        reasons: why it is no pass.
-        command: repeats it.
-        duration_s: None = not known.
+        broken: what the attempt before it broke with; empty = it is the first one.
     """
 
-    exit_code: int
-    reasons: list[str]
-    command: str = ""
-    duration_s: float | None = None
+    turn: Turn
+    broken: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, turn: Turn) -> TurnRequest:
+        return cls(turn=turn, name=turn.folder, key=turn.key, expected_s=turn.expected_s, told=_first_line)
+
+    def once_more(self, ended: Ended) -> TurnRequest:
+        """The second attempt, whatever time is left."""
+        return replace(
+            self, name=again(self.name), broken=why_broken(ended), expected_s=-math.inf, told=_line
+        )
 
 
-class Bed(Protocol):
-    """A cluster, or what stands for it, for turns that share it."""
-
-    def play(self, turn: Turn, root: RunDir) -> Played:
-        """Run a turn in a folder that is not there yet. May raise anything."""
-
-    def clear(self) -> None:
-        """After a turn that broke: what comes next gets a fresh cluster, nothing of the old one is left."""
-
-    def note(self, text: str) -> None:
-        """Tell the user one line."""
+def _first_line(ended: Ended) -> str:
+    if ended.exit_code in BREAKS:
+        return f"broke: {ended.cell}: {'; '.join(why_broken(ended))}; it is run once more"
+    return _line(ended)
 
 
-class Player(Protocol):
-    """What runs turns (`experiments.nights.turns.LivePlayer`)."""
-
-    def bed(self, turn: Turn) -> Hashable:
-        """Turns that follow each other and have the same one share a cluster."""
-
-    def fetch(self, turns: Sequence[Turn]) -> None:
-        """Download and build what turns need. What cannot be had breaks its own turns, later."""
-
-    def opened(self, turns: Sequence[Turn]) -> AbstractContextManager[Bed]:
-        """For the turns of one bed."""
-
-    def judged(self, root: RunDir) -> Played | None:
-        """What a run folder says that a killed process left; None = it was not judged to the end."""
-
-    def rows(self, turn: Turn, ended: Ended) -> list[Round]:
-        """The rounds of a finished turn for the history."""
+def _line(ended: Ended) -> str:
+    seed = f"seed {ended.seed}{', red before' if ended.is_sticky else ''}"
+    return f"{ended.verdict}: {ended.cell}, {seed}, {ended.duration_s:.0f} s"
 
 
-class NightRun:
-    """One process's part of a night: from the first turn that is not finished to the last."""
+def why_broken(ended: Ended) -> list[str]:
+    """Of an attempt that is made once more."""
+    return [*ended.reasons[:1], f"exit code {ended.exit_code}"]
+
+
+def every_turn(turns: Sequence[Turn], tell: Callable[[str], None]) -> Generator[TurnRequest, Ended, None]:
+    """Asks for each turn, twice if it breaks the first time. ``tell`` gets a line of each that is not run."""
+    for turn in turns:
+        request = TurnRequest.of(turn)
+        try:
+            ended = yield request
+            if ended.exit_code in BREAKS:
+                yield request.once_more(ended)
+        except OutOfBudget as error:
+            tell(f"not run: {turn.cell}: {error}")
+
+
+class NightTurns(Experiment[TurnRequest, Ended]):
+    """The turns of a night on live clusters. Use it as a ``with`` block: clusters and Spark end with it.
+
+    Args:
+        tell: gets a line of what happens while no view is open.
+    """
 
     def __init__(
         self,
+        context: Context,
         night_dir: NightDir,
         night: Night,
         history: History,
-        player: Player,
-        interrupts: Interrupts,
         tell: Callable[[str], None],
     ) -> None:
+        from analysis.spark.session import WarmSession
+
+        super().__init__(night_dir.run, Ended, Budget(night.budget_s), self._note)
+        self.budget = Budget(night.budget_s, spent_s=sum(each.duration_s for each in self.outcomes))
+        self._context = context
         self._dir = night_dir
         self._night = night
         self._history = history
-        self._player = player
-        self._interrupts = interrupts
-        self._tell = tell
-        self._spent_s = 0.0
+        self._say = tell
+        self._planned: dict[str, list[Plan]] = {}
+        self._cluster = ExitStack()
+        self._session: WarmSession = WarmSession(None)
+        self._campaign: Campaign | None = None
+        self._progress: BaseProgress | None = None
+        self._bed: Hashable = None
+
+    def __enter__(self) -> NightTurns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.close()
+        self._session.close()
 
     def play(self) -> None:
-        """Run every turn that is not finished and fits what is left of the budget.
+        """Play every turn that is not finished and fits what is left of the budget.
 
         Raises:
             Interrupted: stopped; what is finished is kept, and ``--resume`` goes on.
             EnvironmentNotReady: the disk is full; what is finished is kept, and ``--resume`` goes on.
         """
-        ended = [(turn, self._dir.ended(turn)) for turn in self._night.turns]
-        self._spent_s = sum(each.duration_s for _, each in ended if each is not None)
-        left = [turn for turn, each in ended if each is None]
-        left = [turn for turn in left if not self._adopt(turn)]
-        for turn in left:
-            self._dir.make_room(turn)
         if not self._night.offline:
-            self._player.fetch(left)
-        for _, turns in groupby(left, self._player.bed):
-            self._play_in_one(list(turns))
-
-    def _adopt(self, turn: Turn) -> bool:
-        """Finish a turn that was judged when the night was killed, without running it again."""
-        for name in (again(turn.folder), turn.folder):
-            root = self._dir.folder(name)
-            played = self._player.judged(root)
-            if played is not None and played.exit_code not in BREAKS:
-                ended = _ended(turn, name, played, datetime.now(UTC), played.duration_s or 0.0)
-                self._keep(turn, ended)
-                self._tell(f"{turn.cell}, seed {turn.seed}: was judged already: {ended.verdict}")
-                return True
-        return False
-
-    def _play_in_one(self, turns: Sequence[Turn]) -> None:
-        waiting = [turn for turn in turns if self._fits(turn, self._tell)]
-        if not waiting:
-            return
-        with self._player.opened(waiting) as bed:
-            for turn in waiting:
-                if self._fits(turn, bed.note):
-                    ended = self._turn(turn, bed)
-                    self._keep(turn, ended)
-                    seed = f"seed {turn.seed}{', red before' if turn.is_sticky else ''}"
-                    bed.note(f"{ended.verdict}: {turn.cell}, {seed}, {ended.duration_s:.0f} s")
-
-    def _fits(self, turn: Turn, tell: Callable[[str], None]) -> bool:
-        """Whether what is left of the budget is enough."""
-        budget_s = self._night.budget_s
-        if budget_s is None:
-            return True
-        left_s = budget_s - self._spent_s
-        if turn.expected_s <= left_s:
-            return True
-        why = f"takes about {turn.expected_s:.0f} s, and {left_s:.0f} s of the budget are left"
-        tell(f"not run: {turn.cell}: {why}")
-        return False
-
-    def _turn(self, turn: Turn, bed: Bed) -> Ended:
-        """Play a turn, twice if it breaks the first time."""
-        started, began = datetime.now(UTC), time.monotonic()
-        name, broken = turn.folder, []
-        played = self._attempt(turn, name, bed)
-        if played.exit_code in BREAKS:
-            self._require_disk()
-            broken = [*played.reasons[:1], f"exit code {played.exit_code}"]
-            bed.note(f"broke: {turn.cell}: {'; '.join(broken)}; it is run once more")
-            bed.clear()
-            name = again(turn.folder)
-            played = self._attempt(turn, name, bed)
-            if played.exit_code in BREAKS:
-                self._require_disk()
-                bed.clear()
-        return _ended(turn, name, played, started, time.monotonic() - began, broken)
-
-    def _attempt(self, turn: Turn, name: str, bed: Bed) -> Played:
-        """Raises: Interrupted: stopped."""
+            self._fetch([turn for turn in self._night.turns if turn.folder not in self._kept])
         try:
-            return bed.play(turn, self._dir.folder(name))
+            self.run(every_turn(self._night.turns, self._note))
+        except OSError as error:
+            raise EnvironmentNotReady(
+                f"cannot keep how a turn ended: {error.strerror or error}", hint=self._resume_hint()
+            ) from error
+
+    def _note(self, text: str) -> None:
+        (self._progress.note if self._progress else self._say)(text)
+
+    def _resume_hint(self) -> str:
+        return f"free some space; then `brokerstorm suite run {self._night.file} --resume` goes on"
+
+    # ----- one turn -----------------------------------------------------------------------------------
+
+    def _played_before(self, request: TurnRequest) -> Ended | None:
+        """A turn that was judged when the night was killed."""
+        with suppress(BrokerstormError):
+            ended = self._judged(request, self._dir.folder(request.name))
+            if ended is not None and ended.exit_code not in BREAKS:
+                self._note(f"{ended.cell}, seed {ended.seed}: was judged already: {ended.verdict}")
+                return self._in_history(request, ended)
+        return None
+
+    def _judged(self, request: TurnRequest, root: RunDir) -> Ended | None:
+        """How a turn ended, from its folder; None = it was not judged to the end."""
+        return ended_of(request, root) if root.junit.exists() else None  # it is written last
+
+    def _play(self, request: TurnRequest) -> Ended:
+        started, began, root = datetime.now(UTC), time.monotonic(), self._dir.folder(request.name)
+        if root.root.exists():  # cut short: what it captured stays
+            set_aside(root.root, "cut")
+        try:
+            self._play_live(request.turn, root)
+            ended = self._judged(request, root)
+            if ended is None:
+                raise EnvironmentNotReady("it was not judged to its end")
         except Exception as error:  # noqa: BLE001 - what breaks one turn must not stop the others
-            self._interrupts.raise_if_stopped()
-            if isinstance(error, BrokerstormError):
-                return Played(int(error.exit_code), [" ".join(str(error).split())])
-            return Played(Exit.BUG, [f"{type(error).__name__}: {' '.join(str(error).split())}"])
+            self._context.interrupts.raise_if_stopped()
+            ended = _broken(request, error, root)
+        took_s = round(time.monotonic() - began, 3)
+        ended = replace(ended, started=started.isoformat(timespec="seconds"), duration_s=took_s)
+        if ended.exit_code in BREAKS:
+            self._require_disk()
+            self._clear()
+        return self._in_history(request, ended)
+
+    def _in_history(self, request: TurnRequest, ended: Ended) -> Ended:
+        """The rows first: a turn that is finished is in the history."""
+        if ended.exit_code not in BREAKS or request.broken:
+            for row in self._rows(request.turn, ended):
+                self._history.add(row)
+        return ended
 
     def _require_disk(self) -> None:
         """Every turn that comes would break on a full disk, and be over.
@@ -194,43 +208,202 @@ class NightRun:
                 hint=self._resume_hint(),
             )
 
-    def _resume_hint(self) -> str:
-        return f"free some space; then `brokerstorm suite run {self._night.file} --resume` goes on"
+    def _play_live(self, turn: Turn, root: RunDir) -> None:
+        """Play a turn as `run` or `repro` would. May raise anything."""
+        cell = self._night.cell(turn)
+        campaign, progress = self._campaign_of(turn)
+        shared: dict[str, Any] = {
+            "seed": turn.seed,
+            "overrides": cell.overrides,
+            "runtime": cell.runtime,
+            "keep_up": False,
+            "offline": self._night.offline,
+            "master": None,
+        }
+        if cell.pair:
+            asked = ReproRequest(
+                bug=cell.scenario, pair=cell.pair, rounds=cell.tries, quick=True, client_jars=None, **shared
+            )
+            prepared = repro.prepare(self._context, asked, root)
+        else:
+            request = variants.RunRequest(scenario=cell.scenario, rounds=1, variant="", replay=None, **shared)
+            prepared = variants.prepare(self._context, request, root)
+        prepared.play(campaign, progress, goes_on=True)
 
-    def _keep(self, turn: Turn, ended: Ended) -> None:
-        """The rows first: a turn that is finished is in the history."""
+    def _rows(self, turn: Turn, ended: Ended) -> list[Round]:
+        """The rounds of a finished turn for the history."""
+        from experiments.history.rounds import Labels, broken_round, rounds_of
+
+        cell = self._night.cell(turn)
+        labels = Labels(
+            night=self._dir.id,
+            suite=self._night.suite,
+            cell=cell.id,
+            round=turn.number,
+            settings=dict(one.split("=", 1) for one in cell.overrides),
+            is_sticky=turn.is_sticky,
+            is_control=cell.is_control,
+        )
+        if ended.verdict != "broken":
+            return with_whole_time(rounds_of(self._dir.folder(ended.folder), labels), ended.duration_s)
+        known = {
+            "seed": turn.seed,
+            "system": cell.system,
+            "client": cell.client,
+            "client_version": cell.client_version or None,
+            "folder": str(self._dir.root / ended.folder),
+            "started": ended.started,
+            "ended": ended.ended,
+        }
+        reason = "; ".join(ended.reasons)
+        return [
+            broken_round(
+                replace(labels, cell=name),
+                scenario=cell.scenario,
+                exit_code=ended.exit_code,
+                reason=reason,
+                **known,
+            )
+            for name in cell.history_cells
+        ]
+
+    # ----- clusters -----------------------------------------------------------------------------------
+
+    def _campaign_of(self, turn: Turn) -> tuple[Campaign, BaseProgress]:
+        """The clusters for a turn, those of the turns before it where they can be shared."""
+        bed = self._bed_of(turn)
+        if self._campaign is None or self._progress is None or bed != self._bed:
+            self._leave()
+            turns = self._night.turns[self._night.turns.index(turn) :]
+            plans = [
+                plan
+                for each in takewhile(lambda one: self._bed_of(one) == bed, turns)
+                for plan in self._plans(each)
+            ]
+            opened = opened_campaign(
+                self._context,
+                Options(self._night.cell(turn).runtime, self._night.offline),
+                self._dir.run,
+                plans,
+                self._night.command,
+                session=self._session,
+            )
+            self._campaign, self._progress = self._cluster.enter_context(opened)
+            self._bed = bed
+        return self._campaign, self._progress
+
+    def _leave(self) -> None:
+        """End the clusters of the turns before."""
+        self._campaign = self._progress = None
+        self._cluster.close()
+
+    def _clear(self) -> None:
+        """After a turn that broke: what comes next gets a fresh cluster, nothing of the old one is left."""
         try:
-            for row in self._player.rows(turn, ended):
-                self._history.add(row)
-            self._dir.finish(turn, ended)
-            self._spent_s += ended.duration_s
-        except OSError as error:
-            raise EnvironmentNotReady(
-                f"cannot keep how {turn.cell} ended: {error.strerror or error}",
-                hint=self._resume_hint(),
-            ) from error
+            self._leave()
+        except BrokerstormError as error:
+            self._note(f"the cluster did not end: {error}")
+        end_leftovers(self._dir.id)
+        self._session.close()  # it may be what broke; the next turn opens another
+
+    def _bed_of(self, turn: Turn) -> tuple[str, frozenset[str]]:
+        """Brokers and runtime, and what faults need of the cluster's start, such as a proxy before it."""
+        return self._night.cell(turn).group, needs_of(self._plans(turn))
+
+    def _plans(self, turn: Turn) -> list[Plan]:
+        """The plans of a turn; none where it cannot be planned, which playing it will tell."""
+        if turn.folder not in self._planned:
+            cell = self._night.cell(turn)
+            plans: list[Plan] = []
+            with suppress(BrokerstormError):
+                read = read_scenario(cell.scenario, cell.overrides)
+                plans = choose_plans(read, seed=turn.seed, rounds=1)
+            arms = [plan for plan in plans if not cell.pair or plan.variant in cell.variants]
+            self._planned[turn.folder] = arms
+        return self._planned[turn.folder]
+
+    def _fetch(self, turns: Sequence[Turn]) -> None:
+        """Download and build what turns need. What cannot be had breaks its own turns, later."""
+        wanted = {_downloads(plan): plan for turn in turns for plan in self._plans(turn)}
+        with closing(self._context.progress()) as progress:
+            if wanted:
+                fetch_spark(progress.download)
+            for plan in wanted.values():
+                try:
+                    fetch_files([plan], progress.download)
+                except BrokerstormError as error:
+                    self._context.interrupts.raise_if_stopped()
+                    progress.note(f"not fetched for {plan.scenario}: {error}")
 
 
-def _ended(
-    turn: Turn,
-    folder: str,
-    played: Played,
-    started: datetime,
-    duration_s: float,
-    broken: Sequence[str] = (),
+def _downloads(plan: Plan) -> tuple[Any, ...]:
+    """What two plans must share to need the same downloads."""
+    return plan.system, plan.version, tuple(sorted(clients_of(plan))), needs_of([plan])
+
+
+def with_whole_time(rows: Sequence[Round], took_s: float) -> list[Round]:
+    """The rounds of a turn with the time that it took in all, shared as theirs is.
+
+    What comes before a round (a cluster, a calibration) counts against the budget of the next night too.
+    """
+    known_s = sum(row.duration_s or 0.0 for row in rows)
+    if not 0.0 < known_s < took_s:
+        return list(rows)
+    factor = took_s / known_s
+    return [
+        row if row.duration_s is None else replace(row, duration_s=round(row.duration_s * factor, 3))
+        for row in rows
+    ]
+
+
+def ended_of(request: TurnRequest, root: RunDir) -> Ended:
+    """How a turn ended, from its folder.
+
+    Raises:
+        UsageError: it is not judged, or not to the end.
+    """
+    from analysis.findings import Result
+    from analysis.report.documents import read_campaign, read_result
+
+    found = read_campaign(root) if root.campaign.exists() else read_result(root)
+    if isinstance(found, Result):
+        reasons = list(found.reasons)
+    elif found.reproduction is not None:
+        reasons = [found.reproduction.why]
+    else:
+        reasons = [f"{each.name}: {each.outcome}" for each in found.variants if not each.as_expected]
+    took_s = round(sum(found.duration_s.values()), 3)
+    return ended_now(request, found.exit_code, reasons, command=found.command, duration_s=took_s)
+
+
+def ended_now(
+    request: TurnRequest, exit_code: int, reasons: list[str], *, command: str = "", duration_s: float = 0.0
 ) -> Ended:
+    """How a turn ended now, with this exit code."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     return Ended(
-        cell=turn.cell,
-        number=turn.number,
-        seed=turn.seed,
-        is_sticky=turn.is_sticky,
-        folder=folder,
-        verdict=word_of(played.exit_code),
-        exit_code=int(played.exit_code),
-        reasons=played.reasons,
-        broken=list(broken),
-        started=started.isoformat(timespec="seconds"),
-        ended=datetime.now(UTC).isoformat(timespec="seconds"),
-        duration_s=round(duration_s, 3),
-        command=played.command,
+        cell=request.turn.cell,
+        number=request.turn.number,
+        seed=request.turn.seed,
+        is_sticky=request.turn.is_sticky,
+        folder=request.name,
+        verdict=word_of(exit_code),
+        exit_code=int(exit_code),
+        reasons=reasons,
+        broken=request.broken,
+        started=now,
+        ended=now,
+        duration_s=duration_s,
+        command=command,
     )
+
+
+def _broken(request: TurnRequest, error: Exception, root: RunDir) -> Ended:
+    """How a turn ended that an error ended; of one that is ours, the traceback is kept in its folder."""
+    text = " ".join(str(error).split())
+    if isinstance(error, BrokerstormError):
+        return ended_now(request, error.exit_code, [text])
+    with suppress(OSError):
+        root.root.mkdir(parents=True, exist_ok=True)
+        (root.root / "traceback.txt").write_text("".join(traceback.format_exception(error)))
+    return ended_now(request, Exit.BUG, [f"{type(error).__name__}: {text}"])

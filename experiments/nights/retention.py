@@ -122,9 +122,9 @@ def _parts(night: NightDir, protected: set[Path], now: datetime) -> Iterator[_Pa
     """Everything of a night that may go."""
     state = night.load()
     age_s = (now - datetime.fromisoformat(state.started)).total_seconds()
-    ended = {turn.folder: night.ended(turn) for turn in state.turns}
-    green = {name for name, each in ended.items() if each is not None and each.verdict == "pass"}
-    for name in ended:
+    names = [turn.folder for turn in state.turns]
+    green = {name for name, each in night.ended().items() if each.verdict == "pass"}
+    for name in names:
         cut = sorted(night.root.glob(f"{name}*-cut-*"))
         for folder in (night.root / name, night.root / again(name), *cut):
             if folder.is_dir() and not _holds(folder, protected):
@@ -133,7 +133,7 @@ def _parts(night: NightDir, protected: set[Path], now: datetime) -> Iterator[_Pa
                 yield _Part(night, age_s, folder, _size(folder), name in green, False)
     logs = night.root / _CLUSTER
     if logs.is_dir() and not _holds(night.root, protected):
-        yield _Part(night, age_s, logs, _size(logs), len(green) == len(ended), True)
+        yield _Part(night, age_s, logs, _size(logs), len(green) == len(names), True)
 
 
 def _holds(folder: Path, protected: set[Path]) -> bool:

@@ -7,26 +7,26 @@ unknown, because to go on until it fits would choose the rounds by their outcome
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.context import Context
-from experiments.judging import RoundOutcome, answer_of, arm_versions, summarize
-from experiments.plans import drawn, for_a_new_run, read_scenario, with_jars
+from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
+from experiments.judging import RoundOutcome, answer_of, arm_versions
+from experiments.plans import drawn, read_scenario, with_jars
 from experiments.preflight import preflight
+from experiments.prepared import Prepared
 from experiments.repro.request import ReproRequest, refuse_mixture, replaced_versions
-from harness.errors import UsageError, did_you_mean
+from harness.errors import EnvironmentNotReady, UsageError, did_you_mean
 from harness.rundir import RunDir, new_run, write_json
 
 if TYPE_CHECKING:
-    from analysis.verdict.campaign import Campaign as Summary
     from analysis.verdict.campaign import Question, VariantResult
-    from experiments.campaign import Campaign
     from harness.contracts.plan import Plan
-    from harness.progress.view import BaseProgress
     from harness.scenario.model import Scenario
 
 #: Counted rounds an arm, unless the bug file or --rounds says otherwise.
@@ -37,59 +37,10 @@ MOST_AGAIN = 2
 MOST_IDLE = 10
 
 
-@dataclass(slots=True)
-class Reproduction:
-    """One reproduction: what was asked, and the rounds so far.
-
-    Attributes:
-        plans: round -> affected and fixed, with the same seed.
-        names: folders of the rounds that were begun, in their order.
-        further: of a hunt, the plans of round n, from 1.
-        max_time_s: of a hunt, time after which no round begins; None = no limit.
-    """
-
-    root: RunDir
-    question: Question
-    plans: list[tuple[Plan, Plan]]
-    about: str
-    command: str
-    warnings: tuple[str, ...] = ()
-    judged: list[RoundOutcome] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    further: Callable[[int], tuple[Plan, Plan]] | None = None
-    max_time_s: float | None = None
-
-    def every_plan(self) -> list[Plan]:
-        return [plan for pair in self.plans for plan in pair]
-
-    def save(self) -> None:
-        """Said before it is done: a reproduction that is cut short can be analysed."""
-        begun = {"schema_version": 1, "runs": self.names, "command": self.command, "about": self.about}
-        write_json(self.root.campaign, {**begun, "reproduction": {"question": asdict(self.question)}})
-
-    def arms(self) -> tuple[VariantResult, VariantResult]:
-        return answer_of(self.question, self.every_plan(), self.judged).arms
-
-    def play(self, campaign: Campaign, progress: BaseProgress, *, goes_on: bool) -> None:
-        """Both arms in turn, or one until it hits; the cluster stays whether others follow or not."""
-        _play(campaign, self, progress)
-
-    def summary(self, duration_s: float) -> Summary:
-        return summarize(
-            self.root,
-            self.every_plan(),
-            self.judged,
-            command=self.command,
-            about=self.about,
-            duration_s=duration_s,
-            question=self.question,
-        )
-
-
 # ----- before anything is started ---------------------------------------------------------------------
 
 
-def prepare(context: Context, request: ReproRequest, root: RunDir | None = None) -> Reproduction:
+def prepare(context: Context, request: ReproRequest, root: RunDir | None = None) -> Prepared:
     """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
 
     Raises:
@@ -108,19 +59,27 @@ def prepare(context: Context, request: ReproRequest, root: RunDir | None = None)
     warnings = preflight(plans, context.run_dir, request.runtime).require().warnings
     root = root.create() if root else new_run(context.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
-    asked = Reproduction(
-        root=root,
-        question=question,
-        plans=[(for_a_new_run(affected), for_a_new_run(fixed)) for affected, fixed in pairs],
-        about=scenario.about,
-        command=_repeated(context, request, question, seed),
-        warnings=warnings,
-        max_time_s=request.max_time_s,
-    )
+    command = _repeated(context, request, question, seed)
+    asked = Reproduction(question, pairs, command, partial(_save, root, command, scenario.about, question))
     if question.until_hit:
         asked.further = lambda number: _plans(scenario, question, seed + number - 1, request.client_jars)[0]
-    asked.save()
-    return asked
+    asked.begin([])
+    return Prepared(
+        root=root,
+        plans=plans,
+        about=scenario.about,
+        command=command,
+        warnings=warnings,
+        strategy=asked.rounds(),
+        question=question,
+        max_time_s=request.max_time_s,
+    )
+
+
+def _save(root: RunDir, command: str, about: str, question: Question, names: list[str]) -> None:
+    """Said before it is done: a reproduction that is cut short can be analysed."""
+    begun = {"schema_version": 1, "runs": names, "command": command, "about": about}
+    write_json(root.campaign, {**begun, "reproduction": {"question": asdict(question)}})
 
 
 def _find(name: str) -> None:
@@ -206,97 +165,102 @@ def _repeated(context: Context, request: ReproRequest, question: Question, seed:
 # ----- the rounds -------------------------------------------------------------------------------------
 
 
-def _play(campaign: Campaign, asked: Reproduction, progress: BaseProgress) -> None:
-    plans = campaign.with_rates(asked.every_plan(), asked.root)
-    asked.plans = list(zip(plans[::2], plans[1::2], strict=True))
-    if asked.further is not None:
-        _hunt(campaign, asked, progress)
-        return
-    for number, plan in _agenda(asked):
-        if not _count_one(campaign, asked, number, plan, progress):
-            break
+@dataclass(slots=True)
+class Reproduction:
+    """Asks for the rounds of one reproduction.
 
-
-def _agenda(asked: Reproduction) -> Iterator[tuple[int, Plan]]:
-    """(round, plan) in the order to run; an early stop looks at what came out so far."""
-    if not asked.question.quick:
-        for number, pair in enumerate(asked.plans, start=1):
-            yield from ((number, plan) for plan in pair)
-        return
-    for number, (affected, fixed) in enumerate(asked.plans, start=1):
-        yield number, affected
-        if asked.arms()[0].hits:
-            yield number, fixed
-            return
-
-
-def _hunt(campaign: Campaign, asked: Reproduction, progress: BaseProgress) -> None:
-    """Rounds of the affected version, each with a fresh seed, until one shows the bug or the time is over.
-
-    One that does not count is not run again: which seeds count was not decided by what they showed.
+    Attributes:
+        pairs: round -> affected and fixed, with the same seed.
+        begin: gets the folders of all rounds so far, before each of them is played.
+        further: of a hunt, the plans of round n, from 1.
     """
-    from harness.plan.rates import as_recorded
 
-    assert asked.further is not None
-    began, idle = time.monotonic(), 0
-    while idle < MOST_IDLE and not asked.arms()[0].hits:
-        if asked.max_time_s is not None and asked.names and time.monotonic() - began >= asked.max_time_s:
-            return
-        number = len(asked.names) + 1
-        if number > 1:
-            affected, fixed = (as_recorded(plan, asked.plans[0][0]) for plan in asked.further(number))
-            asked.plans.append((for_a_new_run(affected), for_a_new_run(fixed)))
-        plan = asked.plans[-1][0]
-        why = _attempt(campaign, asked, plan, f"{plan.variant}-{number}")
-        progress.note(_line(asked, number, plan, why))
-        idle = idle + 1 if why else 0
+    question: Question
+    pairs: list[tuple[Plan, Plan]]
+    command: str
+    begin: Callable[[list[str]], None]
+    further: Callable[[int], tuple[Plan, Plan]] | None = None
+    outcomes: list[RoundOutcome] = field(default_factory=list)
 
+    def rounds(self) -> Strategy[None]:
+        """Both arms in turn, or one until it hits."""
+        with suppress(OutOfBudget):
+            yield from self._hunt() if self.further else self._quick() if self.question.quick else self._all()
 
-def _count_one(
-    campaign: Campaign, asked: Reproduction, number: int, plan: Plan, progress: BaseProgress
-) -> bool:
-    """Run a round until it counts; False when it did not in `MOST_AGAIN` more attempts."""
-    for attempt in range(MOST_AGAIN + 1):
-        name = f"{plan.variant}-{number}" + (f"-again-{attempt}" if attempt else "")
-        why = _attempt(campaign, asked, for_a_new_run(plan) if attempt else plan, name)
-        progress.note(_line(asked, number, plan, why))
-        if not why:
-            return True
-    return False
+    def _all(self) -> Strategy[None]:
+        for number, pair in enumerate(self.pairs, start=1):
+            for plan in pair:
+                if not (yield from self._count_one(number, plan)):
+                    return
 
+    def _quick(self) -> Strategy[None]:
+        """Until the affected version hits, and then one round of the fixed one."""
+        for number, (affected, fixed) in enumerate(self.pairs, start=1):
+            if not (yield from self._count_one(number, affected)):
+                return
+            if self._arm(affected).hits:
+                yield from self._count_one(number, fixed)
+                return
 
-def _attempt(campaign: Campaign, asked: Reproduction, plan: Plan, name: str) -> str:
-    """Run a round; why it does not count, or nothing. A cluster in trouble is replaced for the next one.
+    def _hunt(self) -> Strategy[None]:
+        """Rounds of the affected version, each with a fresh seed, until one shows the bug.
 
-    Raises:
-        BrokerstormError: interrupted, or the very first round could not start.
-    """
-    from experiments.campaign import try_round
+        One that does not count is not run again: which seeds count was not decided by what they showed.
+        """
+        assert self.further is not None
+        number, idle, plan = 1, 0, self.pairs[0][0]
+        while idle < MOST_IDLE and not (self.outcomes and self._arm(plan).hits):
+            plan = self.further(number)[0]
+            why = yield from self._attempt(number, plan, f"{plan.variant}-{number}")
+            idle = idle + 1 if why else 0
+            number += 1
 
-    asked.names.append(name)
-    asked.save()
-    run = RunDir(asked.root.root / name)
-    played = try_round(campaign, plan, run, command=asked.command, is_first=not asked.judged)
-    if isinstance(played, str):
-        return played
-    asked.judged.append(played)
-    arm = next(arm for arm in asked.arms() if arm.name == plan.variant)
-    return arm.runs[-1].not_counted
+    def _count_one(self, number: int, plan: Plan) -> Strategy[bool]:
+        """Ask for a round until it counts; False when it did not in `MOST_AGAIN` more attempts."""
+        for attempt in range(MOST_AGAIN + 1):
+            name = f"{plan.variant}-{number}" + (f"-again-{attempt}" if attempt else "")
+            if not (yield from self._attempt(number, plan, name)):
+                return True
+        return False
 
+    def _attempt(self, number: int, plan: Plan, name: str) -> Strategy[str]:
+        """Ask for a round; why it does not count, or nothing."""
+        self.begin([*(each.name for each in self.outcomes), name])
+        outcome = yield RoundRequest(
+            name=name,
+            key=key_of(plan),
+            plan=plan,
+            number=number,
+            command=self.command,
+            question=self.question,
+            tolerates=(EnvironmentNotReady,),
+            told=partial(self._line, number, plan),
+        )
+        self.outcomes.append(outcome)
+        return self._why_not(plan, outcome)
 
-def _line(asked: Reproduction, number: int, plan: Plan, why: str) -> str:
-    """``round 3 of 10 · affected 2.8.1 · premature-then-repeat 37, first after 0.7 s``."""
-    question = asked.question
-    role = "affected" if plan.variant == question.affected else "fixed"
-    version = arm_versions(*asked.plans[0])[role == "fixed"]
-    of = "" if question.until_hit else f" of {question.rounds}"
-    head = f"round {number}{of} · {role} {version or plan.variant} · "
-    if why:
-        return f"{head}not counted: {why}"
-    run = next(arm for arm in asked.arms() if arm.name == plan.variant).runs[-1]
-    if not run.shows(question.expect):
-        another = f", but another one, without {question.witness!r}" if run.has(question.expect) else ""
-        return f"{head}no {question.expect}{another}"
-    found = run.violations.get(question.expect) or run.excused.get(question.expect, 0)
-    first = run.witnesses.get(question.expect)
-    return f"{head}{question.expect} {found:,}" + (f", first after {first.t_s:.1f} s" if first else "")
+    def _arm(self, plan: Plan, outcomes: Sequence[RoundOutcome] | None = None) -> VariantResult:
+        """The arm of a plan, as far as it was played."""
+        plans = [each for pair in self.pairs for each in pair]
+        arms = answer_of(self.question, plans, self.outcomes if outcomes is None else outcomes).arms
+        return next(arm for arm in arms if arm.name == plan.variant)
+
+    def _why_not(self, plan: Plan, outcome: RoundOutcome) -> str:
+        return outcome.why_not or self._arm(plan, [outcome]).runs[-1].not_counted
+
+    def _line(self, number: int, plan: Plan, outcome: RoundOutcome) -> str:
+        """``round 3 of 10 · affected 2.8.1 · premature-then-repeat 37, first after 0.7 s``."""
+        question = self.question
+        role = "affected" if plan.variant == question.affected else "fixed"
+        version = arm_versions(*self.pairs[0])[role == "fixed"]
+        of = "" if question.until_hit else f" of {question.rounds}"
+        head = f"round {number}{of} · {role} {version or plan.variant} · "
+        if why := self._why_not(plan, outcome):
+            return f"{head}not counted: {why}"
+        run = self._arm(plan, [outcome]).runs[-1]
+        if not run.shows(question.expect):
+            another = f", but another one, without {question.witness!r}" if run.has(question.expect) else ""
+            return f"{head}no {question.expect}{another}"
+        found = run.violations.get(question.expect) or run.excused.get(question.expect, 0)
+        first = run.witnesses.get(question.expect)
+        return f"{head}{question.expect} {found:,}" + (f", first after {first.t_s:.1f} s" if first else "")

@@ -8,13 +8,15 @@ part is needed by a smaller whole, too, is what usually holds; `single` is for t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+#: Asks, whatever a question and an answer are, whether these of the parts are enough.
+Suffices = Callable[[list[T]], Generator[Any, Any, bool]]
 
 
-def ddmin(parts: Sequence[T], suffices: Callable[[list[T]], bool]) -> list[T]:
+def ddmin(parts: Sequence[T], suffices: Suffices[T]) -> Generator[Any, Any, list[T]]:
     """The parts that are needed; each was left out, alone or with others, and did not suffice.
 
     Args:
@@ -27,7 +29,7 @@ def ddmin(parts: Sequence[T], suffices: Callable[[list[T]], bool]) -> list[T]:
         start = 0
         while start < len(kept):
             rest = kept[:start] + kept[start + length :]
-            if suffices(rest):
+            if (yield from suffices(rest)):
                 kept = rest
             else:
                 start += length
@@ -37,12 +39,12 @@ def ddmin(parts: Sequence[T], suffices: Callable[[list[T]], bool]) -> list[T]:
     return kept
 
 
-def single(parts: Sequence[T], suffices: Callable[[list[T]], bool]) -> list[T]:
+def single(parts: Sequence[T], suffices: Suffices[T]) -> Generator[Any, Any, list[T]]:
     """Leave out one part at a time until none can go: what is left is *1-minimal*, as they call it."""
     kept, needed_in_a_row = list(parts), 0
     while needed_in_a_row < len(kept):
         candidate, rest = kept[0], kept[1:]
-        if suffices(rest):
+        if (yield from suffices(rest)):
             kept, needed_in_a_row = rest, 0
         else:
             kept, needed_in_a_row = [*rest, candidate], needed_in_a_row + 1

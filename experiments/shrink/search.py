@@ -1,24 +1,26 @@
 """The search for the smallest scenario that still shows a class, round by round.
 
 Groups of parts, the one that saves most first: each by delta debugging, every question of it by a sequential
-test over rounds. Then every part that is left once more by itself, until none of them can go. What was played
-is in the `Record`, so a search that goes on after it was cut off asks nothing twice.
+test over rounds. Then every part that is left once more by itself, until none of them can go.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
+from analysis.findings import Verdict
+from analysis.verdict.campaign import RunSummary
 from analysis.verdict.sequential import Decision, SequentialTest, one_of_each
+from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
+from experiments.judging import RoundOutcome
 from experiments.shrink.ddmin import ddmin, single
-from experiments.shrink.record import Record, Seen, Step, key_of
 from experiments.shrink.reductions import Group, Reduction, Shape, cost
-from experiments.shrink.words import changes
+from experiments.shrink.words import changes, file_text
+from harness.contracts.plan import Plan
+from harness.errors import EnvironmentNotReady, UsageError
 
 #: A candidate is *shown* after two rounds that show the class, *not shown* after three without. A class that
 #: shows in 60 % of the rounds is missed in at most 10 % of the questions: that leaves a part in that is not
@@ -38,22 +40,24 @@ def question() -> SequentialTest:
     )
 
 
-class Candidates(Protocol):
-    """What plays candidates (`experiments.shrink.rounds.LiveCandidates`)."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One question: what was tried and what came out."""
 
-    def refusal(self, candidate: Mapping[str, Any]) -> str:
-        """Why a candidate cannot be run, in one line; empty if it can. Starts nothing."""
-
-    def play(self, candidate: Mapping[str, Any], seed: int) -> Seen:
-        """One round of a candidate that is not refused.
-
-        Raises:
-            BrokerstormError: interrupted, or the first cluster could not start.
-        """
+    number: int
+    tried: str
+    said: str
+    shown: bool
 
 
-class TimeIsOver(Exception):
-    """The budget has no time for another round."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of a round: the class, and of a known bug its witness text."""
+
+    expect: str
+    witness: str = ""
+    counter: str = ""
+    floor: int = 0
 
 
 @dataclass(slots=True)
@@ -61,9 +65,10 @@ class Search:
     """One search.
 
     Attributes:
-        cls: of the anomaly; empty until the first round has shown which.
+        plan: of a candidate and a seed; raises a `BrokerstormError` for what cannot be run.
+        wanted: the class is empty until the first round has shown which.
         seed: of the first round of every candidate; the next ones count up.
-        budget_s: time for all rounds; None = as long as it takes.
+        command: repeats the search.
         tell: gets one line a step.
         on_better: called with every smaller scenario that shows the class, as soon as it does.
         applied: the reductions of the smallest scenario so far.
@@ -71,37 +76,34 @@ class Search:
     """
 
     shape: Shape
-    player: Candidates
-    record: Record
-    cls: str
+    plan: Callable[[Mapping[str, Any], int], Plan]
+    wanted: Wanted
     seed: int
-    budget_s: float | None
+    command: str = ""
     tell: Callable[[str], None] = lambda text: None
     on_better: Callable[[], None] = lambda: None
-    clock: Callable[[], float] = time.monotonic
     applied: frozenset[Reduction] = frozenset()
     is_whole: bool = False
     shows: bool = False
-    _began: float = 0.0
+    steps: dict[str, Step] = field(default_factory=dict)
+    played: dict[str, list[RoundOutcome]] = field(default_factory=dict)
     _overhead_s: float = 0.0
-    _decided: dict[str, bool] = field(default_factory=dict)
 
-    def run(self) -> bool:
-        """Search; whether the scenario that it began with shows the class.
+    @property
+    def cls(self) -> str:
+        """Of the anomaly."""
+        return self.wanted.expect
 
-        Raises:
-            BrokerstormError: as `Candidates.play`; what was found until then is in ``applied``.
-        """
-        self._began = self.clock()
+    def rounds(self) -> Strategy[None]:
+        """Search; what was found until the time is over is in ``applied``."""
         try:
-            self.shows = self._is_shown(self.applied)
+            self.shows = yield from self._is_shown(self.applied)
             if self.shows:
                 self._note_when()
-                self._search()
+                yield from self._search()
                 self.is_whole = True
-        except TimeIsOver:
-            self.tell(f"the time is over: {self._left_text()}")
-        return self.shows
+        except OutOfBudget as error:
+            self.tell(f"the time is over: the next round {error}")
 
     @property
     def smallest(self) -> dict[str, Any]:
@@ -110,26 +112,27 @@ class Search:
 
     def answer(self, reduction: Reduction) -> Step | None:
         """What was said of the smallest scenario with one reduction more; None = it was not asked."""
-        return self.record.steps.get(key_of(self.shape.without(self.applied | {reduction})))
+        return self.steps.get(key_of(self.shape.without(self.applied | {reduction})))
 
     # ----- the order ----------------------------------------------------------------------------------
 
-    def _search(self) -> None:
+    def _search(self) -> Strategy[None]:
         waiting = set(Group)
         while waiting:
             group = max(waiting, key=lambda each: self._gain(self._left_of(each)))
             waiting.remove(group)
             parts = self._left_of(group)
-            ddmin(parts, partial(self._suffices, parts, self.applied))
+            yield from ddmin(parts, partial(self._suffices, parts, self.applied))
         parts = self._by_gain(self.shape.left(self.applied))
-        single(parts, partial(self._suffices, parts, self.applied))
+        yield from single(parts, partial(self._suffices, parts, self.applied))
 
     def _note_when(self) -> None:
         """Rounds of the scenario as it is say after how many seconds of load the class first showed."""
-        rounds = self.record.rounds(key_of(self.shape.data))
-        first_s = max(seen.first_s.get(self.cls, math.inf) for seen in rounds if self._counts(seen))
-        if first_s < math.inf:
-            self.shape = self.shape.shown_by(first_s)
+        rounds = self.played[key_of(self.shape.data)]
+        shown = [each.run for each in rounds if self._counts(each, self.shape.data)]
+        times = [run.witnesses[self.cls].t_s for run in shown if run and self.cls in run.witnesses]
+        if times and len(times) == len(shown):
+            self.shape = self.shape.shown_by(max(times))
 
     def _left_of(self, group: Group) -> list[Reduction]:
         return self._by_gain([each for each in self.shape.left(self.applied) if each.group is group])
@@ -144,84 +147,79 @@ class Search:
         less_s, fewer = cost(self.shape.without(self.applied | set(parts)))
         return seconds - less_s, messages - fewer, len(parts)
 
-    def _suffices(self, parts: list[Reduction], base: frozenset[Reduction], kept: list[Reduction]) -> bool:
+    def _suffices(
+        self, parts: list[Reduction], base: frozenset[Reduction], kept: list[Reduction]
+    ) -> Strategy[bool]:
         """Whether the scenario still shows the class with no more of the parts than these."""
         applied = base | (set(parts) - set(kept))
-        if self._decided.get(key_of(self.shape.without(applied))) or self._is_shown(applied):
-            self.applied = applied
-            self.on_better()
-            return True
-        return False
+        if not (yield from self._is_shown(applied)):
+            return False
+        self.applied = applied
+        self.on_better()
+        return True
 
     # ----- one question -------------------------------------------------------------------------------
 
-    def _is_shown(self, applied: frozenset[Reduction]) -> bool:
-        """Ask, unless it was asked before; one line says what came out.
-
-        Raises:
-            TimeIsOver: there is no time left for the next round.
-        """
+    def _is_shown(self, applied: frozenset[Reduction]) -> Strategy[bool]:
+        """Ask, unless it was asked before; one line says what came out."""
         candidate = self.shape.without(applied)
         key = key_of(candidate)
-        if key not in self._decided:
-            self._decided[key] = self._ask(key, candidate, applied)
-        return self._decided[key]
+        if key not in self.steps:
+            yield from self._ask(key, candidate, applied)
+        return self.steps[key].shown
 
-    def _ask(self, key: str, candidate: Mapping[str, Any], applied: frozenset[Reduction]) -> bool:
+    def _ask(self, key: str, candidate: Mapping[str, Any], applied: frozenset[Reduction]) -> Strategy[None]:
         tried = changes(self.shape, self.applied, applied) or "as it is"
-        test, rounds = question(), self.record.rounds(key)
-        refused = "" if rounds else self.player.refusal(candidate)
-        for seen in rounds:
-            if not test.is_over:
-                test.add(self._counts(seen))
-        while not refused and not test.is_over:
-            self._require_time(candidate)
-            seen = self._play(key, candidate, self.seed + test.counted)
-            test.add(self._counts(seen))
+        test, rounds = question(), self.played.setdefault(key, [])
+        while not test.is_over:
+            outcome = yield self._request(key, candidate, test.counted)
+            rounds.append(outcome)
+            if outcome.is_unusable:
+                break
+            self._overhead_s = max(0.0, outcome.duration_s - cost(candidate)[0])
+            test.add(self._counts(outcome, candidate))
         shown = test.decision is Decision.SHOWN
-        step = self.record.add_step(key, tried, self._said(test, refused, key), shown=shown)
+        step = Step(len(self.steps) + 1, tried, self._said(test, rounds, candidate), shown)
         saved = self._saved_text(candidate) if shown and applied else ""
-        words = [f"step {step.number}", tried, step.said, saved, self._left_text()]
+        words = [f"step {step.number}", tried, step.said, saved]
+        self.steps[key] = step
         self.tell(" · ".join(word for word in words if word))
-        return shown
 
-    def _play(self, key: str, candidate: Mapping[str, Any], seed: int) -> Seen:
-        began = self.clock()
-        seen = self.player.play(candidate, seed)
-        self._overhead_s = max(0.0, self.clock() - began - cost(candidate)[0])
-        self.record.add_round(key, seen)
-        return seen
+    def _request(self, key: str, candidate: Mapping[str, Any], asked_before: int) -> RoundRequest:
+        seed = self.seed + asked_before
+        return RoundRequest(
+            name=f"round-{sum(map(len, self.played.values())) + 1:03d}",
+            key=f"{key} {seed}",
+            plan=partial(self.plan, candidate, seed),
+            number=asked_before + 1,
+            command=self.command,
+            question=self.wanted,
+            scenario=partial(file_text, candidate, [], {}),
+            expected_s=cost(candidate)[0] + self._overhead_s,
+            tolerates=(EnvironmentNotReady,),
+        )
 
-    def _counts(self, seen: Seen) -> bool:
+    def _counts(self, outcome: RoundOutcome, candidate: Mapping[str, Any]) -> bool:
         """Whether a round shows the class; the first one that shows any says which it is about."""
-        self.cls = self.cls or seen.only_class()
-        return not seen.why_not and self.cls in seen.classes
+        if outcome.run is None or self._why_nothing(outcome, candidate):
+            return False
+        if not self.cls:
+            self.wanted = Wanted(only_class(outcome.run))
+        return bool(self.cls) and outcome.run.has(self.cls)
 
-    def _said(self, test: SequentialTest, refused: str, key: str) -> str:
-        if refused:
-            return f"cannot be run: {refused}"
-        reasons = one_of_each(seen.why_not for seen in self.record.rounds(key) if seen.why_not)
+    def _why_nothing(self, outcome: RoundOutcome, candidate: Mapping[str, Any]) -> str:
+        if outcome.run is None:
+            return outcome.why_not
+        return why_nothing(outcome.run, self.wanted, has_faults=bool(candidate.get("faults")))
+
+    def _said(self, test: SequentialTest, rounds: list[RoundOutcome], candidate: Mapping[str, Any]) -> str:
+        if rounds[-1].is_unusable:
+            return f"cannot be run: {rounds[-1].why_not}"
+        said = (self._why_nothing(each, candidate) for each in rounds)
         told = str(test)
         if test.shown and test.decision is Decision.NOT_SHOWN:
             told = told.replace("not shown in", "not shown: only in")
-        return told + "".join(f"; {reason}" for reason in reasons)
-
-    # ----- time ---------------------------------------------------------------------------------------
-
-    def _left_s(self) -> float | None:
-        return None if self.budget_s is None else self.budget_s - (self.clock() - self._began)
-
-    def _require_time(self, candidate: Mapping[str, Any]) -> None:
-        left_s = self._left_s()
-        if left_s is not None and cost(candidate)[0] + self._overhead_s > left_s:
-            raise TimeIsOver
-
-    def _left_text(self) -> str:
-        left_s = self._left_s()
-        if left_s is None:
-            return ""
-        minutes, seconds = divmod(max(0, round(left_s)), 60)
-        return f"{minutes}:{seconds:02d} left"
+        return told + "".join(f"; {reason}" for reason in one_of_each(why for why in said if why))
 
     def _saved_text(self, candidate: Mapping[str, Any]) -> str:
         (seconds, messages), (less_s, fewer) = cost(self.smallest), cost(candidate)
@@ -229,3 +227,28 @@ class Search:
             return ""
         shorter = f"{seconds - less_s:.3g} s and " if seconds > less_s else ""
         return f"saves {shorter}{messages - fewer:,} messages a round"
+
+
+def why_nothing(run: RunSummary, wanted: Wanted, *, has_faults: bool) -> str:
+    """Why a round shows nothing whatever it found: it is unknown, no fault took effect, it is another bug."""
+    if run.verdict is Verdict.UNKNOWN:
+        return "unknown: " + (run.reasons[0] if run.reasons else "no reason is given")
+    if has_faults and not run.faults["effective"]:
+        return "no fault took effect"
+    if run.has(wanted.expect) and run.sighted == "":
+        return f"nothing has the text of the bug: {wanted.witness}"
+    return ""
+
+
+def only_class(run: RunSummary) -> str:
+    """The class that a round shows; empty = none.
+
+    Raises:
+        UsageError: several; which is the search about?
+    """
+    found = [*dict.fromkeys((*run.violations, *run.excused))]
+    if len(found) > 1:
+        raise UsageError(
+            f"it shows several classes: {', '.join(found)}", hint="--class says which is to stay"
+        )
+    return next(iter(found), "")

@@ -13,7 +13,7 @@ from analysis.findings import Result
 from analysis.report.documents import schemas, write_result
 from cli import main
 from commands.reading import planned_rounds
-from experiments.judging import RoundOutcome, summarize
+from experiments.judging import RoundOutcome, outcome_of, summarize
 from experiments.plans import read_plan
 from harness.contracts.plan import Plan
 from harness.plan.build import build_plans
@@ -34,7 +34,7 @@ def judged(run: RunDir, plan: Plan, result: Result) -> RoundOutcome:
     write_json(run.manifest, {"status": "complete"})
     named = replace(result, run_id=run.run_id, scenario=plan.scenario, variant=plan.variant)
     write_result(run, named)
-    return RoundOutcome(plan, run, named)
+    return outcome_of(plan, run, named, number=1)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_each_round_says_how_to_repeat_that_round(
         **{"replay": None, "keep_up": False, "offline": False, "runtime": "auto", "master": None},
     )
     prepared = running.prepare(settings(tmp_path), request)
-    commands = [prepared.command_of(plan) for plan in prepared.plans]
+    commands = [request.command for request in prepared.strategy]
     assert commands == [f"brokerstorm run kafka-quick {words}" for words in repeated]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analysis.report.documents import write_result
 from analysis.report.html import write_run_page
-from experiments.judging import RoundOutcome, summarize
+from experiments.judging import RoundOutcome, outcome_of, summarize
 from harness.contracts.plan import Plan
 from harness.plan.build import build_plans
 from harness.rundir import RunDir, point_latest
@@ -46,4 +46,4 @@ def _judged(root: RunDir, asked: Plan) -> RoundOutcome:
     result = judge_here(run)
     write_result(run, result)
     write_run_page(run, result, up="../report.html")
-    return RoundOutcome(history.plan, run, result)
+    return outcome_of(history.plan, run, result, number=1)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from analysis.verdict.bisection import Look, UnusableVersionError
 from experiments.bisect.commits import ordered_ends
-from experiments.bisect.rounds import commits_of, conclude
-from experiments.bisect.state import BisectDir
+from experiments.bisect.rounds import Bisection, commits_of, conclude
+from experiments.experiment import RoundRequest
+from experiments.judging import RoundOutcome
 from harness.errors import Interrupted, UsageError
-from harness.rundir import RunDir
-from tests.unit.test_bisection import question
+from tests.made_up import MadeUp, unusable
+from tests.unit.test_bisection import no_plan, outcome, question
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -41,18 +41,19 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 
 def bisect(
-    folder: Path, repo: tuple[Path, list[str]], play: Callable[[int], bool], *, is_fix: bool
+    folder: Path, repo: tuple[Path, list[str]], play: Callable[[int], bool | RoundOutcome], *, is_fix: bool
 ) -> dict[str, Any]:
     """``play``: whether the commit of a number shows it; it may raise."""
     checkout, commits = repo
     asked = question(is_fix=is_fix, versions=(commits[0], commits[-1]))
-    kept = BisectDir(RunDir(folder), dataclasses.replace(asked, repo=str(checkout)), [])
+    asked = dataclasses.replace(asked, repo=str(checkout))
 
-    def look(version: str, number: int) -> Look:
-        shown = play(commits.index(version))
-        return Look(version=version, number=number, seed=0, folder=f"{version}-{number}", shown=shown)
+    def script(request: RoundRequest) -> RoundOutcome:
+        said = play(commits.index(request.key.partition(" ")[0]))
+        return said if isinstance(said, RoundOutcome) else outcome(said)
 
-    return conclude(kept, look, lambda text: None, commits_of(kept))
+    played = MadeUp(folder, script)
+    return conclude(played, Bisection(asked, no_plan, commits=commits_of(played.root, asked)))
 
 
 @pytest.mark.long
@@ -75,10 +76,8 @@ def test_git_bisect_run_finds_the_commit(
 
 @pytest.mark.long
 def test_commits_that_do_not_build_are_skipped(tmp_path: Path, repo: tuple[Path, list[str]]) -> None:
-    def play(number: int) -> bool:
-        if number in (5, 6):
-            raise UnusableVersionError("it does not build")
-        return number < 7
+    def play(number: int) -> bool | RoundOutcome:
+        return unusable("it does not build") if number in (5, 6) else number < 7
 
     told = bisect(tmp_path, repo, play, is_fix=True)
     commits = repo[1]

@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
-from analysis.verdict.bisection import ErrorBudget, Look, UnusableVersionError, expected_answers, search
+from analysis.verdict.bisection import Asking, ErrorBudget, expected_answers, search
 from experiments.bisect.question import BisectQuestion
-from experiments.bisect.rounds import OutOfTimeError, conclude
-from experiments.bisect.state import FILE, BisectDir
+from experiments.bisect.rounds import FILE, Bisection, ask_again, conclude
+from experiments.experiment import ROUNDS, RoundRequest
+from experiments.judging import RoundOutcome
+from harness.contracts.plan import Plan
 from harness.errors import UsageError
 from harness.rundir import RunDir
+from tests.made_up import MadeUp, Script, answered, judged, unusable
+from tests.report_samples import failing, passing
 
 RELEASES = tuple(f"1.{n}.0" for n in range(30))
 Shows = Callable[[str, int], bool | str]
@@ -25,40 +29,41 @@ Shows = Callable[[str, int], bool | str]
 def question(*, is_fix: bool = True, versions: tuple[str, ...] = RELEASES) -> BisectQuestion:
     old, new = versions[0], versions[-1]
     return BisectQuestion(
-        scenario="kafka-smoke", overrides=(), client="sarama", variant="", expect="hang", counter="",
+        scenario="kafka-smoke", overrides=(), client="sarama", variant="", expect="acked-lost", counter="",
         floor=0, good=new if is_fix else old, bad=old if is_fix else new, versions=versions, repo="",
         is_fix=is_fix, error=0.05, rate=0.5, seed=7, runtime="auto", master=None, command="",
     )  # fmt: skip
 
 
-class Player:
-    """Rounds as a script says: shown or not, or why the round does not count. Kept as live ones are."""
-
-    def __init__(self, kept: BisectDir, shows: Shows, *, unusable: Iterable[str] = ()) -> None:
-        self.kept = kept
-        self.shows = shows
-        self.unusable = set(unusable)
-        self.played: list[tuple[str, int]] = []
-
-    def __call__(self, version: str, number: int) -> Look:
-        if (known := self.kept.look(version, number)) is not None:
-            return known
-        if version in self.unusable:
-            raise UnusableVersionError("it does not build")
-        self.played.append((version, number))
-        said = self.shows(version, number)
-        why = said if isinstance(said, str) else ""
-        look = Look(
-            version=version, number=number, seed=6 + number, folder=f"{version}-{number}",
-            shown=said is True, not_counted=why, duration_s=10.0,
-        )  # fmt: skip
-        self.kept.keep(look, 0.0)
-        return look
+def outcome(said: bool | str) -> RoundOutcome:
+    """A round of 10 s: shown or not, or why it does not count."""
+    if isinstance(said, str):
+        return RoundOutcome(why_not=said, duration_s=10.0)
+    return judged(failing() if said else passing(), duration_s=10.0)
 
 
-def kept_in(folder: Path, **asked: Any) -> BisectDir:
-    folder.mkdir(parents=True, exist_ok=True)
-    return BisectDir(RunDir(folder), question(**asked), [])
+def script(shows: Shows, unusable_ones: Iterable[str] = ()) -> Script:
+    def play(request: RoundRequest) -> RoundOutcome:
+        version, _, number = request.key.rpartition(" ")
+        if version in unusable_ones:
+            return unusable("it does not build")
+        return outcome(shows(version, int(number)))
+
+    return play
+
+
+def no_plan(version: str, number: int) -> Plan:
+    raise AssertionError("made-up rounds have none")
+
+
+def bisection(**asked: Any) -> Bisection:
+    return Bisection(question(**asked), no_plan)
+
+
+def go_on(folder: Path, shows: Shows, *, is_fix: bool = True, **more: Any) -> tuple[dict[str, Any], MadeUp]:
+    """The document after everything was played that was not, and who played it."""
+    played = MadeUp(folder, script(shows), **more)
+    return conclude(played, bisection(is_fix=is_fix)), played
 
 
 def fixed_in(version: str) -> Shows:
@@ -69,9 +74,10 @@ def broken_in(version: str) -> Shows:
     return lambda each, number: RELEASES.index(each) >= RELEASES.index(version)
 
 
-def run(folder: Path, shows: Shows, *, unusable: Iterable[str] = (), is_fix: bool = True) -> dict[str, Any]:
-    kept = kept_in(folder, is_fix=is_fix)
-    return conclude(kept, Player(kept, shows, unusable=unusable), lambda text: None)
+def run(
+    folder: Path, shows: Shows, *, unusable_ones: Iterable[str] = (), is_fix: bool = True
+) -> dict[str, Any]:
+    return conclude(MadeUp(folder, script(shows, unusable_ones)), bisection(is_fix=is_fix))
 
 
 @pytest.mark.long
@@ -95,28 +101,27 @@ def test_the_change_is_found_in_both_directions(tmp_path: Path, first: str, is_f
 @pytest.mark.long
 def test_a_bug_of_60_percent_of_the_rounds_ends_right_within_the_stated_error(tmp_path: Path) -> None:
     dice = random.Random(1945)
-    right = 0
-    for number in range(300):
+    right, shown, clean = 0, outcome(True), outcome(False)
+    for _ in range(300):
         first = dice.randrange(1, len(RELEASES))
-        kept = kept_in(tmp_path)
 
-        def play(version: str, number: int, first: int = first) -> Look:
-            is_bad = RELEASES.index(version) < first
-            shown = dice.random() < (0.6 if is_bad else 0.0)
-            return Look(version=version, number=number, seed=0, folder="", shown=shown)
+        def play(request: RoundRequest, first: int = first) -> RoundOutcome:
+            is_bad = RELEASES.index(request.key.partition(" ")[0]) < first
+            return shown if dice.random() < (0.6 if is_bad else 0.0) else clean
 
-        told = conclude(kept, play, lambda text: None)
-        assert told["error"] <= 0.05
-        right += told["first"] == RELEASES[first]
+        asked = bisection()
+        answer = answered(asked.rounds(tmp_path), play)
+        assert asked.examiner.budget.spent <= 0.05
+        right += answer.first == RELEASES[first]
     assert right >= 0.95 * 300
 
 
 def test_versions_that_do_not_build_are_skipped_and_their_neighbours_tried(tmp_path: Path) -> None:
-    told = run(tmp_path / "far", fixed_in("1.9.0"), unusable=RELEASES[12:18])
+    told = run(tmp_path / "far", fixed_in("1.9.0"), unusable_ones=RELEASES[12:18])
     assert (told["outcome"], told["first"]) == ("found", "1.9.0")
     skipped = [step["text"] for step in told["steps"] if step["decision"] == "undecided"]
     assert set(skipped) == {"skipped: it does not build"}
-    near = run(tmp_path / "near", fixed_in("1.14.0"), unusable=RELEASES[12:14])
+    near = run(tmp_path / "near", fixed_in("1.14.0"), unusable_ones=RELEASES[12:14])
     assert (near["outcome"], near["exit_code"]) == ("narrowed", 3)
     assert (near["before"], near["between"], near["first"]) == ("1.11.0", ["1.12.0", "1.13.0"], "1.14.0")
 
@@ -138,32 +143,37 @@ def test_a_version_that_was_skipped_is_asked_again_on_a_calmer_machine(tmp_path:
             return "sends were open at the end"
         return fixed_in("1.14.0")(version, number)
 
-    kept = kept_in(tmp_path)
-    first = Player(kept, busy)
-    told = conclude(kept, first, lambda text: None)
+    told, first = go_on(tmp_path, busy)
     assert (told["outcome"], told["between"], told["first"]) == ("narrowed", ["1.14.0"], "1.15.0")
     for number in (1, 3, 4, 5):
         (tmp_path / f"1.14.0-{number}").mkdir()
 
-    calm = BisectDir.load(RunDir(tmp_path))
-    calm.ask_again()
-    again = Player(calm, fixed_in("1.14.0"))
-    told = conclude(calm, again, lambda text: None)
+    ask_again(RunDir(tmp_path), question())
+    told, again = go_on(tmp_path, fixed_in("1.14.0"))
     assert (told["outcome"], told["first"]) == ("found", "1.14.0")
-    assert [play for play in again.played if play[0] == "1.14.0"] == [
-        ("1.14.0", number) for number in (1, 3, 4, 5, 6, 7, 8)
+    names = [request.name for request in again.requests]
+    assert [name for name in names if name.startswith("1.14.0-")] == [
+        f"1.14.0-{number}" for number in (1, 3, 4, 5, 6, 7, 8)
     ], "what counted is kept, the others have their seeds again"
-    assert set(first.played).isdisjoint(set(again.played) - {("1.14.0", n) for n in (1, 3, 4, 5)})
+    twice = {request.name for request in first.requests} & set(names)
+    assert twice == {f"1.14.0-{number}" for number in (1, 3, 4, 5)}
     assert [each["folder"] for each in told["set_aside"]] == [
         f"1.14.0-{number}-aside-1" for number in (1, 3, 4, 5)
     ]
     assert all((tmp_path / each["folder"]).is_dir() for each in told["set_aside"])
 
-    found = BisectDir.load(RunDir(tmp_path))
-    found.ask_again()
-    player = Player(found, busy)
-    assert conclude(found, player, lambda text: None)["first"] == "1.14.0"
-    assert not player.played, "an answer that was found stays"
+    ask_again(RunDir(tmp_path), question())
+    told, last = go_on(tmp_path, busy)
+    assert told["first"] == "1.14.0"
+    assert not last.requests, "an answer that was found stays"
+
+
+def test_a_version_that_could_not_be_had_is_asked_again(tmp_path: Path) -> None:
+    shows = fixed_in("1.14.0")
+    assert run(tmp_path, shows, unusable_ones=RELEASES[12:14])["outcome"] == "narrowed"
+    ask_again(RunDir(tmp_path), question())
+    told, _ = go_on(tmp_path, shows)
+    assert (told["outcome"], told["first"], told["set_aside"]) == ("found", "1.14.0", [])
 
 
 def test_an_end_that_is_not_what_it_was_said_to_be_ends_it(tmp_path: Path) -> None:
@@ -179,58 +189,31 @@ def test_an_end_that_is_not_what_it_was_said_to_be_ends_it(tmp_path: Path) -> No
 @pytest.mark.long
 def test_killed_at_any_round_it_goes_on_and_plays_none_twice(tmp_path: Path) -> None:
     shows = fixed_in("1.17.0")
-    whole = kept_in(tmp_path / "whole")
-    player = Player(whole, shows)
-    answer = conclude(whole, player, lambda text: None)
-    for kill in range(len(player.played)):
-        kept = kept_in(tmp_path / f"killed-{kill}")
-        kept.save(0.0)
-        before = Player(kept, shows)
-
-        def until(version: str, number: int, first: Player = before, kill: int = kill) -> Look:
-            if len(first.played) == kill:
-                raise KeyboardInterrupt
-            return first(version, number)
-
+    answer, whole = go_on(tmp_path / "whole", shows)
+    for kill in range(len(whole.requests)):
+        folder = tmp_path / f"killed-{kill}"
         with pytest.raises(KeyboardInterrupt):
-            conclude(kept, until, lambda text: None)
-        again = BisectDir.load(kept.root)
-        rest = Player(again, shows)
-        told = conclude(again, rest, lambda text: None)
-        assert rest.played == player.played[kill:]
+            go_on(folder, shows, stops_after=kill)
+        told, rest = go_on(folder, shows)
+        assert [each.name for each in rest.requests] == [each.name for each in whole.requests[kill:]]
         assert {**told, "bisect_id": ""} == {**answer, "bisect_id": ""}
-        assert json.loads((kept.root.root / FILE).read_text()) == json.loads(json.dumps(told))
-
-
-def test_what_a_cut_round_captured_is_set_aside(tmp_path: Path) -> None:
-    kept = kept_in(tmp_path)
-    for number in (1, 2):
-        kept.fresh_folder("1.0.0-1").root.mkdir()
-        assert len(list(tmp_path.glob("1.0.0-1-cut-*"))) == number - 1
+        assert json.loads((folder / FILE).read_text()) == json.loads(json.dumps(told))
 
 
 def test_without_time_it_says_what_is_known_and_can_go_on(tmp_path: Path) -> None:
-    kept = kept_in(tmp_path)
-    player = Player(kept, fixed_in("1.17.0"))
-
-    def play(version: str, number: int) -> Look:
-        if len(player.played) == 12:
-            raise OutOfTimeError
-        return player(version, number)
-
-    told = conclude(kept, play, lambda text: None)
+    told, _ = go_on(tmp_path, fixed_in("1.17.0"), budget_s=115.0)
     assert (told["outcome"], told["exit_code"]) == ("unknown", 3)
     assert told["why"] == "the budget is used up; --resume goes on"
-    assert conclude(kept, player, lambda text: None)["first"] == "1.17.0"
+    told, _ = go_on(tmp_path, fixed_in("1.17.0"))
+    assert told["first"] == "1.17.0"
 
 
-def test_a_folder_that_is_damaged_or_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text('{"schema_version": 1}')
-    with pytest.raises(UsageError, match="is damaged: no 'question'"):
-        BisectDir.load(RunDir(tmp_path))
-    (tmp_path / FILE).write_text('{"schema_version": 2}')
-    with pytest.raises(UsageError, match="schema_version is 2"):
-        BisectDir.load(RunDir(tmp_path))
+def test_kept_rounds_of_another_question_are_refused(tmp_path: Path) -> None:
+    go_on(tmp_path, fixed_in("1.17.0"), budget_s=115.0)
+    rounds = tmp_path / ROUNDS
+    rounds.write_text(rounds.read_text().replace("1.0.0 1", "1.0.0 7"))
+    with pytest.raises(UsageError, match=r"1\.0\.0-1 was played of something else"):
+        go_on(tmp_path, fixed_in("1.17.0"))
 
 
 @pytest.mark.parametrize("answers", [2, 7])
@@ -246,11 +229,12 @@ def test_a_search_asks_only_what_is_between_the_ends() -> None:
         for first in range(1, count):
             asked: list[int] = []
 
-            def is_new(index: int, asked: list[int] = asked, first: int = first) -> bool:
+            def is_new(index: int, asked: list[int] = asked, first: int = first) -> Asking[bool]:
                 asked.append(index)
+                yield from ()
                 return index >= first
 
-            assert search(count, is_new) == (first - 1, first)
+            assert answered(search(count, is_new), script(fixed_in("1.1.0"))) == (first - 1, first)
             assert len(asked) <= expected_answers(count) - 2
             assert set(asked) <= set(range(1, count - 1))
             assert len(set(asked)) == len(asked)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from experiments import campaign as module
 from experiments.campaign import Campaign, CampaignHooks
+from experiments.experiment import RoundRequest, Rounds
+from experiments.variants import one_after_the_other
 from harness.errors import Interrupted
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import RunOutcome
@@ -108,9 +110,10 @@ def test_a_round_that_was_cut_is_judged_and_the_next_one_is_not_played(
     interrupts.stop.set()
     assert rounds([WHOLE], tmp_path, monkeypatch, interrupts, judges_cut=True) == ["up", "down", "judged"]
     assert interrupts.gives_up.is_set(), "whatever comes next is ended at once"
-
-    monkeypatch.setattr(Campaign, "run_round", lambda *_, **__: "cut")
-    campaign: Any = object.__new__(Campaign)
-    campaign._interrupts, campaign._root, campaign._command = interrupts, RunDir(tmp_path), ""
-    monkeypatch.setattr(Campaign, "with_rates", lambda self, plans, root: plans)
-    assert list(campaign.run([PLAN, PLAN, PLAN])) == ["cut"]
+    campaign: Campaign = Campaign(
+        RunDir(tmp_path), cast("Any", None), progress=Notes(), interrupts=interrupts, command=""
+    )
+    played = Rounds(RunDir(tmp_path), campaign)
+    request = RoundRequest(name="b-1", key="", plan=PLAN)
+    assert played.run(one_after_the_other([request, request])) is None
+    assert played.outcomes == []

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
 from cli import main
 from experiments import experiment
-from experiments.campaign import Campaign, try_round
-from experiments.experiment import begun, playing, set_aside
+from experiments.experiment import ASKED, begun, keep_asked, playing, set_aside
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted, UsageError
 from harness.rundir import RunDir
 
@@ -63,15 +61,38 @@ def test_a_folder_that_is_gone_is_not_gone_on_with(root: RunDir) -> None:
     assert caught.value.hint == ""
 
 
+@dataclass(frozen=True)
+class Wanted:
+    cls: str
+
+
 def test_the_folder_to_go_on_in_is_named_by_its_id_or_its_path(tmp_path: Path) -> None:
-    folder = tmp_path / "runs" / "r1"
-    folder.mkdir(parents=True)
-    (folder / "shrink.json").write_text("{}")
-    for name in ("r1", str(folder)):
-        assert begun(tmp_path / "runs", name, "shrink.json", "search").root == folder
-    with pytest.raises(UsageError, match="no search 'r2'") as caught:
-        begun(tmp_path / "runs", "r2", "shrink.json", "search")
-    assert caught.value.hint == "there: r1"
+    folder = RunDir(tmp_path / "runs" / "r1-shrink-x")
+    keep_asked(folder, "shrink", Wanted("hang"))
+    for name in (folder.run_id, str(folder.root)):
+        root, asked = begun(tmp_path / "runs", name, "shrink", Wanted)
+        assert (root.root, asked) == (folder.root, Wanted("hang"))
+    for name, kind in (("r2", "shrink"), (folder.run_id, "bisect")):
+        with pytest.raises(UsageError, match=f"no {kind} '{name}'") as caught:
+            begun(tmp_path / "runs", name, kind, Wanted)
+    assert caught.value.hint == "there: none"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"schema_version": 1, "kind": "shrink"}', "asked|document"),
+        ('{"schema_version": 1, "kind": "shrink", "asked": {}}', "cls: Field required"),
+        ('{"schema_version": 2, "kind": "shrink", "asked": {}}', "schema_version is 2"),
+        ("[]", "not a JSON object"),
+    ],
+)
+def test_a_folder_that_is_damaged_or_of_another_version_is_refused(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / ASKED).write_text(text)
+    with pytest.raises(UsageError, match=message):
+        begun(tmp_path, ".", "shrink", Wanted)
 
 
 def test_a_round_makes_room_and_loses_nothing(tmp_path: Path) -> None:
@@ -84,28 +105,13 @@ def test_a_round_makes_room_and_loses_nothing(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_cluster_in_trouble_is_replaced_but_not_before_anything_was_played() -> None:
-    closed: list[None] = []
-
-    def not_ready(*_: object, **__: object) -> None:
-        raise EnvironmentNotReady("no leader\nfor orders-3")
-
-    campaign = cast("Campaign", SimpleNamespace(run_round=not_ready, close=lambda: closed.append(None)))
-    plan: Any = None
-    with pytest.raises(EnvironmentNotReady):
-        try_round(campaign, plan, RunDir(Path()), command="", is_first=True)
-    assert closed == []
-    why = try_round(campaign, plan, RunDir(Path()), command="", is_first=False)
-    assert (why, len(closed)) == ("the cluster was not ready: no leader for orders-3", 1)
-
-
 @pytest.mark.parametrize(
     ("line", "told"),
     [
         ("bisect --resume r1 --seed 7", "a bisection as it was begun\n  leave out --seed"),
         ("shrink --resume r1 --class hang --seed 7", "a search as it was begun\n  leave out --class, --seed"),
         ("suite run quick --resume --only a", "a night as it was begun\n  leave out --only"),
-        ("shrink --resume r1", "no search 'r1'"),
+        ("shrink --resume r1", "no shrink 'r1'"),
     ],
 )
 def test_resume_takes_nothing_that_was_decided_before(

@@ -10,70 +10,73 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments.experiment import ROUNDS
 from experiments.history.rounds import Labels, Round, broken_round
 from experiments.history.store import History
 from experiments.nights.document import SCHEMA_FILE, not_run_of, summarize
 from experiments.nights.matrix import Cell
 from experiments.nights.model import Keep
 from experiments.nights.night import Ended, Night, NightDir, Turn, turns_of, unfinished
-from experiments.nights.playing import NightRun, Played
+from experiments.nights.playing import NightTurns, TurnRequest, ended_now
 from harness.errors import EnvironmentNotReady, Exit, Interrupted, UsageError
 from harness.run.interrupts import Interrupts
-from harness.rundir import RunDir, write_json
+from harness.rundir import RunDir, append_jsonl, write_json
+from tests.lent import settings
 
 JUDGED = "judged.json"
 Script = Callable[[Turn, int], int]
 
 
-@dataclass
-class Played1:
-    """A player whose turns come out as a script says (turn, attempt -> exit code, or an exception)."""
+class Played(NightTurns):
+    """Turns that come out as a script says (turn, attempt -> exit code, or an exception)."""
 
-    script: Script = lambda turn, attempt: 0
-    work_s: float = 0.0
-    beds: list[list[str]] = field(default_factory=list)
-    attempts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    cleared: int = 0
+    def __init__(
+        self,
+        night_dir: NightDir,
+        history: History,
+        script: Script = lambda turn, attempt: 0,
+        *,
+        work_s: float = 0.0,
+        interrupts: Interrupts | None = None,
+    ) -> None:
+        self.script = script
+        self.work_s = work_s
+        self.attempts: list[str] = []
+        self.notes: list[str] = []
+        self.cleared = 0
+        context = replace(settings(night_dir.root.parent), interrupts=interrupts or Interrupts())
+        super().__init__(context, night_dir, night_dir.load(), history, self.notes.append)
 
-    def bed(self, turn: Turn) -> str:
-        return turn.cell.split()[0]
-
-    def fetch(self, turns: Sequence[Turn]) -> None:
+    def _fetch(self, turns: Sequence[Turn]) -> None:
         self.fetched = [turn.folder for turn in turns]
 
-    @contextmanager
-    def opened(self, turns: Sequence[Turn]) -> Iterator[Played1]:
-        self.beds.append([turn.folder for turn in turns])
-        yield self
-
-    def play(self, turn: Turn, root: RunDir) -> Played:
+    def _play_live(self, turn: Turn, root: RunDir) -> None:
         root.root.mkdir()
         self.attempts.append(root.run_id)
         time.sleep(self.work_s)
         code = self.script(turn, 2 if root.run_id.endswith("-again") else 1)
         write_json(root.root / JUDGED, {"code": code})
         time.sleep(self.work_s)
-        return Played(code, [] if code == 0 else ["why"], "brokerstorm run it")
 
-    def clear(self) -> None:
+    def _judged(self, request: TurnRequest, root: RunDir) -> Ended | None:
+        path = root.root / JUDGED
+        if not path.exists():
+            return None
+        code = json.loads(path.read_text())["code"]
+        return ended_now(request, code, [] if code == 0 else ["why"], command="brokerstorm run it")
+
+    def _clear(self) -> None:
         self.cleared += 1
 
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def judged(self, root: RunDir) -> Played | None:
-        path = root.root / JUDGED
-        return Played(json.loads(path.read_text())["code"], []) if path.exists() else None
-
-    def rows(self, turn: Turn, ended: Ended) -> list[Round]:
+    def _rows(self, turn: Turn, ended: Ended) -> list[Round]:
         labels = Labels(night="n", suite="s", cell=turn.cell, round=turn.number)
         return [broken_round(labels, scenario="x", exit_code=ended.exit_code, reason="")]
 
@@ -91,28 +94,38 @@ def a_night(folder: Path, cells: int = 3, **changes: object) -> NightDir:
     return night_dir
 
 
-def play(night_dir: NightDir, player: Played1) -> list[Ended | None]:
-    with History.open(night_dir.root / "history.sqlite") as history:
-        night = night_dir.load()
-        NightRun(night_dir, night, history, player, Interrupts(), player.notes.append).play()
-        return [night_dir.ended(turn) for turn in night.turns]
+def play(
+    night_dir: NightDir, script: Script = lambda turn, attempt: 0, **more: Any
+) -> tuple[list[Ended | None], Played]:
+    """How each turn of the night ended, and who played those that were left."""
+    with (
+        History.open(night_dir.root / "history.sqlite") as history,
+        Played(night_dir, history, script, **more) as played,
+    ):
+        played.play()
+    return all_of(night_dir), played
+
+
+def all_of(night_dir: NightDir) -> list[Ended | None]:
+    return [night_dir.ended().get(turn.folder) for turn in night_dir.load().turns]
 
 
 def words(ended: Sequence[Ended | None]) -> list[str]:
     return [each.verdict if each else "not run" for each in ended]
 
 
-def test_turns_that_share_a_cluster_run_one_after_the_other(tmp_path: Path) -> None:
-    player = Played1()
-    assert words(play(a_night(tmp_path), player)) == ["pass"] * 3
-    assert [len(turns) for turns in player.beds] == [2, 1]
-    assert len(player.fetched) == 3  # ahead of the first
+def test_every_turn_is_played_once_and_fetched_ahead_of_the_first(tmp_path: Path) -> None:
+    ended, played = play(a_night(tmp_path))
+    assert words(ended) == ["pass"] * 3
+    assert played.attempts == played.fetched
+    assert len(played.fetched) == 3
 
 
 @pytest.mark.parametrize("code", [Exit.ENVIRONMENT, Exit.NOT_HEALED, Exit.BUG])
 def test_what_breaks_is_run_once_more_and_told(code: Exit, tmp_path: Path) -> None:
-    player = Played1(lambda turn, attempt: int(code) if turn.cell == "a 0" and attempt == 1 else 0)
-    ended = play(a_night(tmp_path), player)
+    ended, player = play(
+        a_night(tmp_path), lambda turn, attempt: int(code) if turn.cell == "a 0" and attempt == 1 else 0
+    )
     assert words(ended) == ["pass"] * 3
     assert ended[0] is not None
     assert (ended[0].broken, ended[0].folder.endswith("-again")) == (["why", f"exit code {code}"], True)
@@ -128,7 +141,7 @@ def test_what_breaks_twice_stops_nothing(tmp_path: Path) -> None:
             raise ZeroDivisionError("oops")
         return 3
 
-    ended = play(a_night(tmp_path), Played1(script))
+    ended, _ = play(a_night(tmp_path), script)
     assert words(ended) == ["broken", "broken", "unknown"]
     assert [each.reasons for each in ended if each] == [
         ["no memory"], ["ZeroDivisionError: oops"], ["why"],
@@ -139,8 +152,7 @@ def test_a_cell_that_cannot_be_used_is_not_run_again(tmp_path: Path) -> None:
     def script(turn: Turn, attempt: int) -> int:
         raise UsageError("no such option")
 
-    player = Played1(script)
-    ended = play(a_night(tmp_path, 1), player)
+    ended, player = play(a_night(tmp_path, 1), script)
     assert ended[0] is not None
     assert (ended[0].verdict, ended[0].exit_code, len(player.attempts)) == ("broken", Exit.USAGE, 1)
 
@@ -148,11 +160,17 @@ def test_a_cell_that_cannot_be_used_is_not_run_again(tmp_path: Path) -> None:
 def test_what_no_longer_fits_the_budget_is_not_run(tmp_path: Path) -> None:
     night_dir = a_night(tmp_path, budget_s=15.0)
     night = night_dir.load()
-    night_dir.finish(night.turns[0], an_end(night.turns[0], duration_s=6.0))
-    player = Played1()
-    assert words(play(night_dir, player)) == ["pass", "not run", "not run"]
+    finish(night_dir, an_end(night.turns[0], duration_s=6.0))
+    ended, player = play(night_dir)
+    assert words(ended) == ["pass", "not run", "not run"]
     assert "not run: a 2: takes about 10 s, and 9 s of the budget are left" in player.notes
     assert [each.why for each in not_run_of(night_dir, night)] == ["the budget was used up"] * 2
+
+
+def finish(night_dir: NightDir, *ended: Ended) -> None:
+    """Keep how turns ended."""
+    for each in ended:
+        append_jsonl(night_dir.root / ROUNDS, asdict(each))
 
 
 def an_end(turn: Turn, **changes: object) -> Ended:
@@ -171,10 +189,9 @@ def test_a_signal_stops_the_night_and_not_only_the_turn(tmp_path: Path) -> None:
         raise RuntimeError("the JVM went with the signal")
 
     night_dir = a_night(tmp_path)
-    night = night_dir.load()
-    with History.open(tmp_path / "h.sqlite") as history, pytest.raises(Interrupted):
-        NightRun(night_dir, night, history, Played1(script), interrupts, print).play()
-    assert night_dir.ended(night.turns[0]) is None
+    with pytest.raises(Interrupted):
+        play(night_dir, script, interrupts=interrupts)
+    assert words(all_of(night_dir)) == ["not run"] * 3
 
 
 def test_a_full_disk_stops_the_night_and_not_every_turn_of_it(
@@ -189,10 +206,10 @@ def test_a_full_disk_stops_the_night_and_not_every_turn_of_it(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
     night_dir = a_night(tmp_path)
     with pytest.raises(EnvironmentNotReady, match="is full: 1 MB are free") as error:
-        play(night_dir, Played1(script))
+        play(night_dir, script)
     assert "suite run s.yaml --resume" in error.value.hint
     monkeypatch.undo()
-    assert words(play(night_dir, Played1())) == ["pass"] * 3  # the first was finished and stays so
+    assert words(play(night_dir)[0]) == ["pass"] * 3  # the first was finished and stays so
 
 
 @pytest.mark.long
@@ -201,11 +218,11 @@ def test_kill_9_at_any_moment_loses_no_turn_and_runs_none_twice(tmp_path: Path) 
     night_dir = a_night(tmp_path, cells=40)
     chance = random.Random(11)
     kills = 0
-    while not all(night_dir.ended(turn) for turn in night_dir.load().turns):
+    while not all(all_of(night_dir)):
         child = os.fork()
         if child == 0:
             try:
-                play(night_dir, Played1(work_s=0.012))
+                play(night_dir, work_s=0.012)
             finally:
                 os._exit(0)
         if kills < 10:
@@ -238,7 +255,7 @@ def test_the_document_of_a_night_says_what_its_report_decided(tmp_path: Path) ->
     night_dir = a_night(tmp_path, 2)
     night = night_dir.load()
     for turn, word in zip(night.turns, ("pass", "fail"), strict=True):
-        night_dir.finish(turn, an_end(turn, verdict=word))
+        finish(night_dir, an_end(turn, verdict=word))
     made = summarize(night_dir, night, verdict="pass", exit_code=0, counts="1 fail (none new), 1 pass")
     document = json.loads(json.dumps(made.document()))
     assert (document["verdict"], document["verdicts"]["fail"]) == ("pass", 1)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from analysis.findings import Result
-from experiments.campaign import Campaign
-from experiments.judging import RoundOutcome, arm_versions, client_version
+from analysis.report.documents import write_result
+from analysis.verdict.campaign import Campaign
+from experiments.campaign import Campaign as Clusters
+from experiments.judging import arm_versions, client_version
 from experiments.plans import read_scenario
+from experiments.prepared import Prepared
 from experiments.repro import rounds as repro
 from experiments.repro.request import ReproRequest, replaced_versions
-from experiments.repro.rounds import Reproduction
 from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.progress.view import BaseProgress
@@ -40,6 +44,7 @@ variants:
   new: {override: {load: {producers: {p: {client_version: 1.0.1}}}}}
 """
 MET, NOT_MET = {"faults_effective": 3}, {"faults_effective": 2}
+UNEXPOSED = passing(exposure=NOT_MET)
 HIT, CLEAN = failing(exposure=MET), passing(exposure=MET)
 Script = Callable[[Plan, str], Result]
 
@@ -47,16 +52,23 @@ Script = Callable[[Plan, str], Result]
 class Played:
     """A campaign whose rounds come out as a script says; keeps what was asked of it."""
 
+    is_stopped = False
+
     def __init__(self, script: Script) -> None:
         self.script = script
         self.plans: list[Plan] = []
         self.names: list[str] = []
         self.closed = 0
 
-    def run_round(self, plan: Plan, run: RunDir, *, command: str = "") -> RoundOutcome:
+    def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = "") -> Result:
+        result = replace(self.script(plan, run.run_id), run_id=run.run_id)
         self.plans.append(plan)
         self.names.append(run.run_id)
-        return RoundOutcome(plan, run, self.script(plan, run.run_id))
+        write_result(run.create(), result)
+        return result
+
+    def with_rates(self, plans: list[Plan], root: RunDir) -> list[Plan]:
+        return plans
 
     def close(self) -> None:
         self.closed += 1
@@ -80,93 +92,82 @@ def request(file: Path, **changes: Any) -> ReproRequest:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Callable[..., Reproduction]:
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepared]:
+    checked: Any = SimpleNamespace(warnings=(), require=lambda: checked)
+    monkeypatch.setattr(repro, "preflight", lambda *_, **_more: checked)
     file = tmp_path / "lost.yaml"
     file.write_text(TEXT)
 
-    def ask(**changes: Any) -> Reproduction:
-        wanted = request(file, **changes)
-        scenario = read_scenario(str(file))
-        question = repro._question(scenario, wanted)
-        root = RunDir(tmp_path / "20261121-lost")
-        plans = repro._plans(scenario, question, 7, wanted.client_jars)
-        return Reproduction(root, question, plans, "", "brokerstorm repro lost")
+    def ask(**changes: Any) -> Prepared:
+        return repro.prepare(settings(tmp_path / "runs"), request(file, **changes))
 
     return ask
 
 
-def go(asked: Reproduction, script: Script) -> tuple[Played, list[str]]:
+def go(asked: Prepared, script: Script) -> tuple[Played, list[str], Campaign]:
+    """What was played, told, and what it says together."""
     played, notes = Played(script), Notes()
-    campaign = cast("Campaign", played)
-    for number, plan in repro._agenda(asked):
-        if not repro._count_one(campaign, asked, number, plan, notes):
-            break
-    return played, notes.lines
+    summary = asked.play(cast("Clusters", played), notes)
+    assert isinstance(summary, Campaign)
+    return played, notes.lines, summary
 
 
 def by_arm(plan: Plan, name: str) -> Result:
     return HIT if plan.variant == "old" else CLEAN
 
 
-def test_the_arms_take_turns_with_the_same_seeds(asked: Callable[..., Reproduction]) -> None:
-    case = asked()
-    played, notes = go(case, by_arm)
+def test_the_arms_take_turns_with_the_same_seeds(asked: Callable[..., Prepared]) -> None:
+    played, notes, whole = go(asked(), by_arm)
     assert played.names == ["old-1", "new-1", "old-2", "new-2", "old-3", "new-3", "old-4", "new-4"]
     assert [plan.seed for plan in played.plans] == [7, 7, 8, 8, 9, 9, 10, 10]
     assert len({plan.run_tag for plan in played.plans}) == 8
     assert notes[0] == "round 1 of 4 · affected 1.0.0 · acked-lost 1,486, first after 8.0 s"
     assert notes[1] == "round 1 of 4 · fixed 1.0.1 · no acked-lost"
-    whole = case.summary(1.0)
     assert (whole.exit_code, whole.reproduction and whole.reproduction.reproduced) == (0, True)
     assert [run.round for run in whole.variants[0].runs] == [1, 2, 3, 4]
 
 
-def test_a_round_that_met_too_little_is_run_again_with_its_seed(asked: Callable[..., Reproduction]) -> None:
+def test_a_round_that_met_too_little_is_run_again_with_its_seed(asked: Callable[..., Prepared]) -> None:
     def script(plan: Plan, name: str) -> Result:
         return passing(exposure=NOT_MET) if name == "new-2" else by_arm(plan, name)
 
-    case = asked()
-    played, notes = go(case, script)
+    played, notes, whole = go(asked(), script)
     assert played.names[3:5] == ["new-2", "new-2-again-1"]
     first, again = played.plans[3], played.plans[4]
     assert (first.seed, first.faults) == (again.seed, again.faults)
     assert first.run_tag != again.run_tag
     assert notes[3].endswith("fixed 1.0.1 · not counted: faults_effective 2, at least 3 needed")
-    assert case.summary(1.0).exit_code == 0
+    assert whole.exit_code == 0
 
 
-def test_it_gives_up_after_two_more_attempts(asked: Callable[..., Reproduction]) -> None:
-    case = asked()
-    played, _ = go(case, lambda plan, name: unknown(exposure=MET, findings=[]))
+def test_it_gives_up_after_two_more_attempts(asked: Callable[..., Prepared]) -> None:
+    played, _, whole = go(asked(), lambda plan, name: unknown(exposure=MET, findings=[]))
     assert played.names == ["old-1", "old-1-again-1", "old-1-again-2"]
-    assert case.summary(1.0).exit_code == 3
+    assert whole.exit_code == 3
 
 
-def test_a_cluster_in_trouble_is_replaced_once_something_has_run(asked: Callable[..., Reproduction]) -> None:
+def test_a_cluster_in_trouble_is_replaced_once_something_has_run(asked: Callable[..., Prepared]) -> None:
     def script(plan: Plan, name: str) -> Result:
         if name == "new-1":
             raise EnvironmentNotReady("no leader for orders-3")
         return by_arm(plan, name)
 
-    played, notes = go(asked(), script)
+    played, notes, _ = go(asked(), script)
     assert played.closed == 1
-    assert played.names[:3] == ["old-1", "new-1", "new-1-again-1"]
+    assert played.names[:2] == ["old-1", "new-1-again-1"]
     assert "the cluster was not ready: no leader for orders-3" in notes[1]
     with pytest.raises(EnvironmentNotReady):
         go(asked(), lambda plan, name: script(plan, "new-1"))
 
 
-def test_quick_stops_at_the_first_hit_and_one_fixed_round(asked: Callable[..., Reproduction]) -> None:
-    case = asked(quick=True)
-    played, _ = go(case, lambda plan, name: HIT if name == "old-3" else CLEAN)
+def test_quick_stops_at_the_first_hit_and_one_fixed_round(asked: Callable[..., Prepared]) -> None:
+    played, _, whole = go(asked(quick=True), lambda plan, name: HIT if name == "old-3" else CLEAN)
     assert played.names == ["old-1", "old-2", "old-3", "new-3"]
-    whole = case.summary(1.0)
     assert (whole.exit_code, whole.variants[0].rate) == (0, None)
 
 
-def test_what_was_asked_is_written_down_first(asked: Callable[..., Reproduction]) -> None:
+def test_what_was_asked_is_written_down_first(asked: Callable[..., Prepared]) -> None:
     case = asked()
-    case.save()
     document = json.loads(case.root.campaign.read_text())
     assert document["reproduction"]["question"]["rounds"] == 4
     assert document["runs"] == []
@@ -180,14 +181,16 @@ def test_what_was_asked_is_written_down_first(asked: Callable[..., Reproduction]
     ],
 )
 def test_what_cannot_be_answered_is_refused(
-    asked: Callable[..., Reproduction], changes: dict[str, Any], message: str
+    asked: Callable[..., Prepared], changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         asked(**changes)
 
 
-def test_one_round_is_enough_for_one_look(asked: Callable[..., Reproduction]) -> None:
-    assert asked(quick=True, rounds=1).question.rounds == 1
+def test_one_round_is_enough_for_one_look(asked: Callable[..., Prepared]) -> None:
+    question = asked(quick=True, rounds=1).question
+    assert question is not None
+    assert question.rounds == 1
 
 
 def test_versions_that_no_repository_has_come_from_a_folder(tmp_path: Path) -> None:

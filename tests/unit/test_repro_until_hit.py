@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,51 +12,34 @@ import pytest
 
 from analysis.findings import Result
 from commands.rounds import repro_request
+from experiments import prepared
 from experiments.campaign import Campaign
+from experiments.experiment import Budget
+from experiments.prepared import Prepared
 from experiments.repro import rounds as repro
 from experiments.repro.request import refuse_mixture
-from experiments.repro.rounds import Reproduction
 from harness.errors import Interrupted, UsageError
 from tests.lent import settings
-from tests.report_samples import passing
-from tests.unit.test_repro_rounds import CLEAN, HIT, NOT_MET, TEXT, Notes, Played, request
+from tests.unit.test_repro_rounds import CLEAN, HIT, UNEXPOSED, Notes, Played, asked, request
 
-UNEXPOSED = passing(exposure=NOT_MET)
-
-
-class Campaigned(Played):
-    def with_rates(self, plans: list[Any], root: object) -> list[Any]:
-        return plans
+__all__ = ["asked"]  # a fixture
 
 
 @pytest.fixture
-def hunt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Reproduction, Campaigned]]:
-    class Checked:
-        warnings = ()
-
-        def require(self) -> Checked:
-            return self
-
-    monkeypatch.setattr(repro, "preflight", lambda *_, **_more: Checked())
-    file = tmp_path / "lost.yaml"
-    file.write_text(TEXT)
-    lent = settings(tmp_path / "runs")
-
-    def run(script: Callable[[int], Result], **changes: Any) -> tuple[Reproduction, Campaigned]:
-        asked = repro.prepare(lent, request(file, until_hit=True, **changes))
-        played = Campaigned(lambda plan, name: script(int(name.rpartition("-")[2])))
-        repro._play(cast("Campaign", played), asked, Notes())
-        return asked, played
+def hunt(asked: Callable[..., Prepared]) -> Callable[..., tuple[Any, Played]]:
+    def run(script: Callable[[int], Result], **changes: Any) -> tuple[Any, Played]:
+        hunted = asked(until_hit=True, **changes)
+        played = Played(lambda plan, name: script(int(name.rpartition("-")[2])))
+        return hunted.play(cast("Campaign", played), Notes()), played
 
     return run
 
 
 def test_it_goes_on_with_fresh_seeds_until_it_shows(hunt: Callable[..., Any]) -> None:
-    asked, played = hunt(lambda number: HIT if number == 5 else CLEAN)
+    whole, played = hunt(lambda number: HIT if number == 5 else CLEAN)
     assert [plan.seed for plan in played.plans] == [7, 8, 9, 10, 11]
     assert {plan.variant for plan in played.plans} == {"old"}
     assert len({plan.run_tag for plan in played.plans}) == 5
-    whole = asked.summary(1.0)
     assert (whole.exit_code, whole.reproduction.outcome) == (0, "seen")
     assert whole.reproduction.why == "seen in round 5, after 4 without it with faults_effective 15"
     assert [arm.role for arm in whole.variants] == ["affected"]
@@ -64,9 +48,8 @@ def test_it_goes_on_with_fresh_seeds_until_it_shows(hunt: Callable[..., Any]) ->
 
 def test_what_never_shows_is_bounded(hunt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10_000))
-    monkeypatch.setattr(repro.time, "monotonic", lambda: float(next(clock)))
-    asked, played = hunt(lambda number: UNEXPOSED if number == 3 else CLEAN, max_time_s=20.0)
-    whole = asked.summary(1.0)
+    monkeypatch.setattr(prepared, "Budget", partial(Budget, clock=lambda: float(next(clock))))
+    whole, played = hunt(lambda number: UNEXPOSED if number == 3 else CLEAN, max_time_s=20.0)
     counted = len(played.plans) - 1
     assert whole.exit_code == 1
     assert whole.reproduction.why == (
@@ -77,7 +60,7 @@ def test_what_never_shows_is_bounded(hunt: Callable[..., Any], monkeypatch: pyte
 
 
 def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
-    hunt: Callable[..., Any],
+    asked: Callable[..., Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -87,8 +70,8 @@ def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
             raise Interrupted("stopped by SIGTERM", signal_number=15)
         return CLEAN
 
-    opened = nullcontext((Campaigned(play), Notes()))
-    monkeypatch.setattr("experiments.experiment.opened_campaign", lambda *_, **__: opened)
+    opened = nullcontext((Played(play), Notes()))
+    monkeypatch.setattr(prepared, "opened_campaign", lambda *_, **__: opened)
     hunted = request(tmp_path / "lost.yaml", until_hit=True, affected="2.16.0")
     with pytest.raises(Interrupted):
         repro_request(settings(tmp_path / "runs"), hunted)
@@ -100,9 +83,8 @@ def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
 
 
 def test_rounds_that_never_count_end_as_unknown(hunt: Callable[..., Any]) -> None:
-    asked, played = hunt(lambda number: UNEXPOSED)
+    whole, played = hunt(lambda number: UNEXPOSED)
     assert len(played.plans) == repro.MOST_IDLE
-    whole = asked.summary(1.0)
     assert (whole.exit_code, whole.reproduction.why) == (3, "faults_effective 2, at least 3 needed")
 
 

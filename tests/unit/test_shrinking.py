@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.findings import Result
+from experiments.experiment import RoundRequest, Strategy, key_of
+from experiments.judging import RoundOutcome, outcome_of
 from experiments.plans import read_scenario
 from experiments.shrink.ddmin import ddmin, single
 from experiments.shrink.document import not_tried, smallest_text
-from experiments.shrink.record import Record, Seen, key_of
 from experiments.shrink.reductions import KEPT, SIZES, Reduction, Shape, cost, pinned, shape_of
-from experiments.shrink.rounds import seen_of
-from experiments.shrink.search import Search
-from harness.errors import Interrupted, UsageError
+from experiments.shrink.search import Search, Wanted, only_class, why_nothing
+from harness.contracts.plan import Plan
+from harness.errors import UsageError
 from harness.rundir import RunDir, write_json
-from tests.report_samples import failing, fault_rows, unknown
+from tests.made_up import MadeUp, answered, judged, unusable
+from tests.report_samples import failing, fault_rows, passing, unknown
+from tests.report_samples.findings import lost_finding
 
+PLAN: Any = SimpleNamespace(variant="", seed=7)
 CLS = "acked-lost"
 Data = Mapping[str, Any]
 
@@ -33,34 +39,50 @@ def storm() -> Shape:
     return shape_of(scenario, pinned(scenario))
 
 
+def shown(classes: Iterable[str], t_s: float | None = None, **outcome: Any) -> RoundOutcome:
+    """A round that shows classes, their first witnesses at a time."""
+    lost = lost_finding()
+    when = () if t_s is None else (replace(lost.witnesses[0], t_s=t_s),)
+    found = [replace(lost, cls=cls, witnesses=when) for cls in classes]
+    return judged(failing(findings=found) if found else passing(), **outcome)
+
+
 @dataclass
 class Scripted:
-    """A player: the class shows where ``needs`` says so, in ``rate`` of the rounds; each takes its time."""
+    """Rounds: the class shows where ``needs`` says so, in ``rate`` of them; each takes its time."""
 
     needs: Callable[[Data], bool]
     rate: float = 1.0
     refuses: Callable[[Data], str] = lambda data: ""
     played: list[Data] = field(default_factory=list)
-    now_s: float = 0.0
-    stops_after: int = 10_000
     luck: random.Random = field(default_factory=lambda: random.Random(5))
     first_s: float | None = None  # of load, when the class shows
+    hit: RoundOutcome = field(init=False)
+    clean: RoundOutcome = field(default_factory=lambda: shown([]), init=False)
 
-    def refusal(self, candidate: Data) -> str:
-        return self.refuses(candidate)
+    def __post_init__(self) -> None:
+        self.hit = shown([CLS], self.first_s)
 
-    def play(self, candidate: Data, seed: int) -> Seen:
-        if len(self.played) >= self.stops_after:
-            raise Interrupted("stopped by SIGINT", signal_number=2)
-        self.played.append(candidate)
-        self.now_s += cost(candidate)[0] + 20.0
-        shows = self.needs(candidate) and self.luck.random() < self.rate
-        when = {} if self.first_s is None or not shows else {CLS: self.first_s}
-        return Seen({CLS: 3} if shows else {}, folder=f"round-{seed}", first_s=when)
+    def __call__(self, request: RoundRequest) -> RoundOutcome:
+        data = cast("Any", request.plan).args[0]
+        if why := self.refuses(data):
+            return unusable(why)
+        self.played.append(data)
+        shows = self.needs(data) and self.luck.random() < self.rate
+        return replace(self.hit if shows else self.clean, duration_s=cost(data)[0] + 20.0)
 
-    def search(self, shape: Shape | None = None, **more: Any) -> Search:
-        given: dict[str, Any] = {"cls": CLS, "seed": 7, "budget_s": None, "record": Record(None, {}), **more}
-        return Search(shape or storm(), self, clock=lambda: self.now_s, **given)
+    def search(self, shape: Shape | None = None, *, cls: str = CLS, **more: Any) -> Search:
+        return Search(shape or storm(), no_plan, Wanted(cls), 7, **more)
+
+    def found(self, shape: Shape | None = None, **more: Any) -> Search:
+        """The search after it."""
+        search = self.search(shape, **more)
+        answered(search.rounds(), self)
+        return search
+
+
+def no_plan(data: Data, seed: int) -> Plan:
+    raise AssertionError("made-up rounds have none")
 
 
 def freeze_with_acks_1(data: Data) -> bool:
@@ -71,8 +93,8 @@ def freeze_with_acks_1(data: Data) -> bool:
 
 
 def test_what_is_left_is_what_the_class_needs() -> None:
-    search = Scripted(freeze_with_acks_1).search()
-    assert search.run()
+    search = Scripted(freeze_with_acks_1).found()
+    assert search.shows
     assert search.is_whole
     found = search.smallest
     assert found["faults"] == [{"fault": "pause", "target": "leader-of:orders", "at": "1s", "for": "5s"}]
@@ -88,12 +110,12 @@ def test_a_random_target_becomes_the_leader_of_the_only_partition_that_is_left()
         is_luck = data["topics"]["orders"]["partitions"] < 3
         return any(step.get("target") == "leader-of:orders" or not is_luck for step in freezes)
 
-    search = Scripted(needs).search()
-    assert search.run()
+    search = Scripted(needs).found()
+    assert search.shows
     found = search.smallest
     assert found["topics"]["orders"]["partitions"] == 1
     assert [step.get("target") for step in found["faults"]] == ["leader-of:orders"]
-    asked = [step.tried for step in search.record.steps.values() if "target" in step.tried]
+    asked = [step.tried for step in search.steps.values() if "target" in step.tried]
     assert len(asked) == 1  # with all that is less load
 
 
@@ -105,16 +127,15 @@ def test_a_storm_that_does_not_say_when_it_ends_keeps_the_load_that_showed_the_c
     def needs(data: Data) -> bool:
         return bool(data.get("faults")) and float(data["load"]["duration"].rstrip("s")) >= 9.2
 
-    search = Scripted(needs, first_s=9.2).search(shape)
-    assert search.run()
+    search = Scripted(needs, first_s=9.2).found(shape)
+    assert search.shows
     assert search.smallest["load"]["duration"] == "11.2s"
-    more = [step.tried for step in search.record.steps.values() if "behind the last fault" in step.tried]
+    more = [step.tried for step in search.steps.values() if "behind the last fault" in step.tried]
     assert len(more) == 1
 
 
 def test_requirements_clients_and_versions_stay() -> None:
-    search = Scripted(lambda data: True).search()
-    search.run()
+    search = Scripted(lambda data: True).found()
     assert search.smallest["require"] == search.shape.data["require"]
     assert search.smallest["load"]["producers"]["shop"]["client"] == "confluent-kafka"
 
@@ -129,8 +150,7 @@ def test_a_profile_is_read_from_where_the_scenario_is(tmp_path: Path) -> None:
 
 def test_what_does_not_show_the_class_is_not_searched() -> None:
     player = Scripted(lambda data: False)
-    search = player.search()
-    assert not search.run()
+    assert not player.found().shows
     assert len(player.played) == 3
 
 
@@ -139,8 +159,8 @@ def test_luck_leaves_a_part_in_and_takes_none_that_is_needed() -> None:
     """At 60 %, what was accepted showed the class twice: none of it can lack what the class needs."""
     wholes = 0
     for seed in range(20):
-        search = Scripted(freeze_with_acks_1, rate=0.6, luck=random.Random(seed)).search()
-        if search.run():
+        search = Scripted(freeze_with_acks_1, rate=0.6, luck=random.Random(seed)).found()
+        if search.shows:
             assert freeze_with_acks_1(search.smallest)
             wholes += 1
             assert len(search.smallest["faults"]) < 4
@@ -150,23 +170,24 @@ def test_luck_leaves_a_part_in_and_takes_none_that_is_needed() -> None:
 def test_it_is_the_same_under_a_seed_and_asks_nothing_twice() -> None:
     first, again = Scripted(freeze_with_acks_1), Scripted(freeze_with_acks_1)
     told: list[str] = []
-    one, two = first.search(), again.search(tell=told.append)
-    one.run()
-    two.run()
+    one = first.found()
+    again.found(tell=told.append)
     assert first.played == again.played
     keys = [key_of(data) for data in first.played]
-    assert len(keys) == sum(map(len, one.record.played.values()))
+    assert len(keys) == sum(map(len, one.played.values()))
     assert all(2 <= keys.count(key) <= 3 for key in keys)
     assert told[0].startswith("step 1 · as it is · shown in 2 of 2 rounds")
 
 
-def test_the_end_of_the_budget_keeps_the_best_and_says_what_was_not_tried() -> None:
-    player, told = Scripted(freeze_with_acks_1), list[str]()
-    search = player.search(budget_s=500.0, tell=told.append)
-    assert search.run()
+def test_the_end_of_the_budget_keeps_the_best_and_says_what_was_not_tried(tmp_path: Path) -> None:
+    told: list[str] = []
+    search = Scripted(freeze_with_acks_1).search(tell=told.append)
+    played = MadeUp(tmp_path, Scripted(freeze_with_acks_1), budget_s=500.0)
+    played.run(search.rounds())
+    assert search.shows
     assert not search.is_whole
-    assert player.now_s <= 500.0
-    assert told[-1].startswith("the time is over: ")
+    assert played.now_s <= 500.0
+    assert told[-1].startswith("the time is over: the next round takes about ")
     assert freeze_with_acks_1(search.smallest)
     assert not_tried(search) > 0
     assert "not tried" in smallest_text(search, command="brokerstorm shrink", day="today")
@@ -175,17 +196,13 @@ def test_the_end_of_the_budget_keeps_the_best_and_says_what_was_not_tried() -> N
 @pytest.mark.long
 @pytest.mark.parametrize("after", [0, 5, 17])
 def test_a_search_that_was_cut_off_goes_on_without_playing_a_round_twice(tmp_path: Path, after: int) -> None:
-    path = tmp_path / "shrink.json"
-    cut = Scripted(freeze_with_acks_1, stops_after=after)
-    record = Record(path, {"seed": 7})
-    record.save()
-    with pytest.raises(Interrupted):
-        cut.search(record=record).run()
-    rest, whole = Scripted(freeze_with_acks_1), Scripted(freeze_with_acks_1)
-    resumed, straight = rest.search(record=Record.read(path)), whole.search()
-    resumed.run()
-    straight.run()
+    cut, rest, whole = (Scripted(freeze_with_acks_1) for _ in range(3))
+    with pytest.raises(KeyboardInterrupt):
+        MadeUp(tmp_path, cut, stops_after=after).run(cut.search().rounds())
+    resumed, straight = rest.search(), whole.found()
+    MadeUp(tmp_path, rest).run(resumed.rounds())
     assert resumed.smallest == straight.smallest
+    assert resumed.steps == straight.steps
     assert cut.played + rest.played == whole.played
 
 
@@ -194,8 +211,7 @@ def test_what_plan_refuses_is_passed_over_without_a_round() -> None:
         return "" if data["load"].get("consumers") else "a group must read"
 
     player = Scripted(lambda data: True, refuses=refuses)
-    search = player.search()
-    search.run()
+    search = player.found()
     assert all(data["load"].get("consumers") for data in player.played)
     assert "billing" in search.smallest["load"]["consumers"]
     text = smallest_text(search, command="brokerstorm shrink", day="today")
@@ -203,29 +219,36 @@ def test_what_plan_refuses_is_passed_over_without_a_round() -> None:
 
 
 def test_several_classes_ask_which_and_one_is_taken() -> None:
-    search = Scripted(lambda data: True).search(cls="")
-    search.run()
+    search = Scripted(lambda data: True).found(cls="")
     assert search.cls == CLS
+    both = shown([CLS, "write-duplicate"]).run
+    assert both is not None
     with pytest.raises(UsageError, match="several classes: acked-lost, write-duplicate"):
-        Seen({CLS: 1, "write-duplicate": 2}).only_class()
+        only_class(both)
 
 
 def test_a_round_that_is_unknown_without_an_effect_or_of_another_bug_shows_nothing(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     write_json(run.manifest, {"workers": []})
-    assert seen_of(failing(), run).classes[CLS] == 1486
-    assert seen_of(failing(), run).why_not == ""
-    assert seen_of(unknown(), run).why_not.startswith("unknown: ")
+
+    def why(result: Result, witness: str = "") -> str:
+        wanted = Wanted(CLS, witness)
+        found = outcome_of(PLAN, run, result, number=1, question=wanted).run
+        assert found is not None
+        return why_nothing(found, wanted, has_faults=True)
+
+    assert why(failing()) == ""
+    assert why(unknown()).startswith("unknown: ")
     idle = [replace(row, effective=False) for row in fault_rows()]
-    assert seen_of(failing(faults=idle), run).why_not == "no fault took effect"
-    assert seen_of(failing(), run, "batchMetadataIndex").why_not.startswith("nothing has the text of the bug")
+    assert why(failing(faults=idle)) == "no fault took effect"
+    assert why(failing(), "batchMetadataIndex").startswith("nothing has the text of the bug")
     search = Scripted(lambda data: True).search()
-    assert not search._counts(Seen({CLS: 4}, why_not="no fault took effect"))
+    assert search._counts(judged(failing()), search.shape.data)
+    assert not search._counts(judged(failing(faults=idle)), search.shape.data)
 
 
 def test_the_file_is_a_scenario_that_expects_the_class_and_says_why(tmp_path: Path) -> None:
-    search = Scripted(freeze_with_acks_1).search()
-    search.run()
+    search = Scripted(freeze_with_acks_1).found()
     text = smallest_text(search, command="brokerstorm shrink kafka-storm --seed 7", day="2026-11-22")
     path = tmp_path / "smallest.yaml"
     path.write_text(text)
@@ -249,8 +272,8 @@ def test_the_result_shows_the_class_and_no_single_reduction_more_does(wanted: se
     def shows(data: Data) -> bool:
         return all(_is_there(shape, data, each) for each in needed)
 
-    search = Scripted(shows).search(shape)
-    assert search.run()
+    search = Scripted(shows).found(shape)
+    assert search.shows
     assert search.is_whole
     assert shows(search.smallest)
     for each in shape.left(search.applied):
@@ -306,11 +329,12 @@ def test_ddmin_finds_the_only_set_that_is_needed(parts: list[int], data: st.Data
     needed = data.draw(st.sets(st.sampled_from(parts))) if parts else set()
     asked: list[list[int]] = []
 
-    def suffices(kept: list[int]) -> bool:
+    def suffices(kept: list[int]) -> Strategy[bool]:
+        yield from ()
         asked.append(kept)
         return needed <= set(kept)
 
-    assert set(ddmin(parts, suffices)) == needed
-    assert set(single(parts, suffices)) == needed
+    for search in (ddmin, single):
+        assert set(answered(search(parts, suffices), Scripted(lambda data: True))) == needed
     if parts and not needed:
         assert asked[0] == []

@@ -15,7 +15,7 @@ from experiments.nights.night import Night, NightDir, turns_of
 from experiments.nights.retention import apply, removals
 from experiments.nights.sticky import evidence, open_seeds
 from harness.rundir import write_json
-from tests.unit.test_nights import an_end
+from tests.unit.test_nights import an_end, finish
 
 NOW = datetime(2026, 6, 30, tzinfo=UTC)
 DAY_S = 86_400.0
@@ -38,7 +38,7 @@ def a_night(folder: Path, age_d: int, verdicts: Sequence[str], *, is_over: bool 
         (run / "sealed").mkdir(parents=True)
         (run / "sealed" / "rows").write_bytes(b"x" * MB)
         (run / "report.html").write_text("report")
-        night_dir.finish(turn, replace(an_end(turn), verdict=verdict))
+        finish(night_dir, replace(an_end(turn), verdict=verdict))
     (night_dir.root / "cluster").mkdir()
     (night_dir.root / "cluster" / "log").write_bytes(b"x" * MB)
     if is_over:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.history.rounds import Round
 from experiments.history.store import History
+from experiments.nights import playing
 from experiments.nights.choice import Shard
-from experiments.nights.night import NightDir
+from experiments.nights.night import Night, NightDir
 from experiments.nights.planning import SuiteRequest, plan_night, tidy
-from experiments.nights.turns import LivePlayer, with_whole_time
+from experiments.nights.playing import NightTurns, with_whole_time
 from tests.lent import settings
 from tests.unit.test_nights import an_end
 
@@ -80,11 +83,17 @@ def test_the_command_line_decides_what_the_suite_leaves_open(suite: str) -> None
     assert night.command.endswith("--shard 1/3 --seed 5 --runtime process")
 
 
-def test_a_broken_turn_has_a_row_in_every_cell_of_the_history(suite: str, tmp_path: Path) -> None:
+def turns_of(night: Night, history: History, folder: Path) -> NightTurns:
+    return NightTurns(settings(folder), NightDir(folder / "n"), night, history, print)
+
+
+def test_a_broken_turn_has_a_row_in_every_cell_of_the_history(
+    suite: str, history: History, tmp_path: Path
+) -> None:
     night = plan(suite, None).night
-    player = LivePlayer(settings(tmp_path), NightDir(tmp_path / "n"), night)
     turn = next(turn for turn in night.turns if turn.cell == "kafka-acks1")
-    rows = player.rows(turn, an_end(turn, verdict="broken", exit_code=4, reasons=["no memory"]))
+    ended = an_end(turn, verdict="broken", exit_code=4, reasons=["no memory"])
+    rows = turns_of(night, history, tmp_path)._rows(turn, ended)
     assert [(row.cell, row.exit_code, row.verdict, row.seed) for row in rows] == [
         (f"kafka-acks1/{variant}", 4, None, turn.seed) for variant in night.cells[1].variants
     ]
@@ -96,10 +105,25 @@ def test_what_comes_before_a_round_counts_in_its_time() -> None:
     assert with_whole_time(rows, 20.0) == rows  # adopted: nobody measured more
 
 
-def test_turns_on_the_same_brokers_share_a_cluster(suite: str, tmp_path: Path) -> None:
+def test_turns_on_the_same_brokers_share_a_cluster(
+    suite: str, history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that follow each other; the cluster is opened for the plans of all of them."""
+    opened: list[int] = []
+
+    @contextmanager
+    def open_one(context: object, options: object, root: object, plans: list[Any], *_: object, **__: object):  # type: ignore[no-untyped-def]
+        opened.append(len(plans))
+        yield object(), object()
+
+    monkeypatch.setattr(playing, "opened_campaign", open_one)
     night = plan(suite, None).night
-    player = LivePlayer(settings(tmp_path), NightDir(tmp_path / "n"), night)
-    assert len({player.bed(turn) for turn in night.turns}) == 1
+    turns = turns_of(night, history, tmp_path)
+    one = [turns._campaign_of(turn)[0] for turn in night.turns]
+    assert opened == [5], "of a scenario, two variants and both versions of a bug"
+    assert len({id(each) for each in one}) == 1
+    turns._clear()
+    assert turns._campaign_of(night.turns[-1])[0] is not one[0]
 
 
 def test_a_suite_that_says_nothing_of_keeping_loses_nothing(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from cli import main
+from experiments.nights.night import Ended
+from experiments.nights.playing import NightTurns, TurnRequest, ended_now
 from harness.rundir import RunDir
 from tests.history_samples import LOST, a_round
 
@@ -32,50 +33,29 @@ cells:
 """
 
 
-class Scripted:
-    """A player whose kafka-smoke loses messages from night 6 on, and whose kafka-quick is slower from 8."""
+class Scripted(NightTurns):
+    """Turns whose kafka-smoke loses messages from night 6 on, and whose kafka-quick is slower from 8."""
 
     night = 0
 
-    def __init__(self, settings: Any, night_dir: Any, night: Any) -> None:
-        self._dir, self._night = night_dir, night
-
-    def __enter__(self) -> Scripted:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def _fetch(self, turns: Any) -> None:
         return None
 
-    def bed(self, turn: Any) -> str:
-        return "one"
-
-    def fetch(self, turns: Any) -> None:
-        return None
-
-    @contextmanager
-    def opened(self, turns: Any) -> Any:
-        yield self
-
-    def play(self, turn: Any, root: RunDir) -> Any:
-        from experiments.nights.playing import Played
-
+    def _play_live(self, turn: Any, root: RunDir) -> None:
         root.root.mkdir()
+
+    def _judged(self, request: TurnRequest, root: RunDir) -> Ended | None:
+        if not root.root.exists():
+            return None
+        turn = request.turn
         lost = self._loses(turn)
-        return Played(int(lost), [LOST] if lost else [], f"brokerstorm run kafka-smoke --seed {turn.seed}")
+        command = f"brokerstorm run kafka-smoke --seed {turn.seed}"
+        return ended_now(request, int(lost), [LOST] if lost else [], command=command)
 
     def _loses(self, turn: Any) -> bool:
-        return turn.cell == "kafka-smoke" and self.night >= REGRESSION
+        return bool(turn.cell == "kafka-smoke" and self.night >= REGRESSION)
 
-    def clear(self) -> None:
-        return None
-
-    def note(self, text: str) -> None:
-        return None
-
-    def judged(self, root: RunDir) -> None:
-        return None
-
-    def rows(self, turn: Any, ended: Any) -> list[Any]:
+    def _rows(self, turn: Any, ended: Any) -> list[Any]:
         dice = random.Random(f"{self.night} {turn.cell} {turn.number}")
         cell = self._night.cell(turn)
         slow = 3.0 if turn.cell == "kafka-quick" and self.night >= SLOWDOWN else 1.0
@@ -101,7 +81,7 @@ def one_meaning(document: dict[str, Any]) -> tuple[int, str]:
 def test_ten_nights_tell_a_regression_and_a_slowdown_on_their_nights_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("experiments.nights.turns.LivePlayer", Scripted)
+    monkeypatch.setattr("experiments.nights.playing.NightTurns", Scripted)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     file = tmp_path / "ten.yaml"
     file.write_text(SUITE)
