@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from harness.rundir import NIGHT_FILE
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
-    from analysis.verdict.campaign import Question
+    from analysis.verdict.campaign import Campaign, Question
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
     from harness.rundir import RunDir
@@ -57,9 +58,6 @@ def analyze(
     from analysis.spark.session import WarmSession
     from analysis.verdict.hits_file import require_writable
     from commands import summaries
-    from experiments.judging import number_of, outcome_of, summarize
-    from experiments.plans import read_plan
-    from harness.rundir import read_json
 
     if hits is not None:
         require_writable(hits)
@@ -83,23 +81,35 @@ def analyze(
             _, result = _judge(settings, root, session, progress, hits)
             progress.close()
             return summaries.show_result(settings, root, result)
-        plans, question = [read_plan(each) for each in rounds], _question(root)
-        judged = []
-        for each in captured:
+        campaign = _judge_rounds(settings, root, rounds, session, progress)
+    return summaries.show_campaign(settings, root, campaign)
+
+
+def _judge_rounds(
+    settings: Settings, root: RunDir, rounds: Sequence[RunDir], session: WarmSession, progress: BaseProgress
+) -> Campaign:
+    """Judge the rounds that were captured, and say what all of them together show."""
+    from experiments.judging import number_of, outcome_of, summarize
+    from experiments.plans import read_plan
+    from harness.rundir import read_json
+
+    plans, question, judged = [read_plan(each) for each in rounds], _question(root), []
+    for each in rounds:
+        if each.manifest.exists():
             plan, result = _judge(settings, each, session, progress)
             number = number_of(plan, plans)
             judged.append(outcome_of(plan, each, result, number=number, question=question))
-        campaign = summarize(
-            root,
-            plans,
-            judged,
-            command=str(read_json(root.campaign).get("command", "")),
-            about=str(read_json(root.campaign).get("about", "")),
-            duration_s=0.0,
-            names=[each.run_id for each in rounds],
-            question=question,
-        )
-    return summaries.show_campaign(settings, root, campaign)
+    asked = read_json(root.campaign)
+    return summarize(
+        root,
+        plans,
+        judged,
+        command=str(asked.get("command", "")),
+        about=str(asked.get("about", "")),
+        duration_s=0.0,
+        names=[each.run_id for each in rounds],
+        question=question,
+    )
 
 
 def _analyze_import(settings: Settings, source: str, master: str | None, hits: Path | None) -> int:

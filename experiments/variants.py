@@ -78,12 +78,29 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
         for plan, folder in zip(plans, names, strict=True):
             write_json(RunDir(root.root / folder).plan, plan.model_dump(mode="json"))
 
+    return Prepared(
+        root=root,
+        plans=plans,
+        about=about,
+        command=command,
+        warnings=warnings,
+        strategy=one_after_the_other(_requests(context, request, plans, names)),
+        names=names,
+        external=external,
+    )
+
+
+def _requests(
+    context: Context, request: RunRequest, plans: Sequence[Plan], names: Sequence[str]
+) -> list[RoundRequest]:
+    """The rounds in their order; each says how to repeat that round."""
+
     def command_of(plan: Plan) -> str:
         repeats = sum(each.variant == plan.variant for each in plans) > 1
         rounds, variant = 1 if repeats else request.rounds, plan.variant or request.variant
         return _repeated(context, replace(request, rounds=rounds, variant=variant), plan.seed)
 
-    requests = [
+    return [
         RoundRequest(
             name=folder if len(plans) > 1 else "",
             key=key_of(plan),
@@ -95,16 +112,6 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
         )
         for plan, folder in zip(plans, names, strict=True)
     ]
-    return Prepared(
-        root=root,
-        plans=plans,
-        about=about,
-        command=command,
-        warnings=warnings,
-        strategy=one_after_the_other(requests),
-        names=names,
-        external=external,
-    )
 
 
 def one_after_the_other(requests: Sequence[RoundRequest]) -> Strategy[None]:
