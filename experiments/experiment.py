@@ -15,7 +15,7 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
@@ -350,7 +350,7 @@ def keep_asked(root: RunDir, kind: str, asked: Any) -> None:
     """Write down what is asked, before the first round.
 
     Args:
-        kind: of experiment, such as ``shrink``.
+        kind: of experiment, as people call it: ``search``.
         asked: a dataclass.
     """
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, "asked": asdict(asked)}
@@ -374,8 +374,14 @@ def begun(run_dir: Path, name: str, kind: str, asked: type[AskedT]) -> tuple[Run
         if (version := document.get("schema_version")) != SCHEMA_VERSION:
             raise UsageError(f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
         return RunDir(folder.resolve()), typed(document.get("asked"), asked, str(path))
-    have = ", ".join(sorted(path.parent.name for path in run_dir.glob(f"*-{kind}-*/{ASKED}")))
+    have = ", ".join(sorted(path.parent.name for path in run_dir.glob(f"*/{ASKED}") if _is(path, kind)))
     raise UsageError(f"no {kind} {name!r} in {run_dir}", hint=f"there: {have or 'none'}")
+
+
+def _is(path: Path, kind: str) -> bool:
+    with suppress(UsageError):
+        return read_json(path).get("kind") == kind
+    return False
 
 
 def kept(root: RunDir, outcome: type[OutcomeT]) -> list[OutcomeT]:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 #: What the folder holds of the answer; what was asked is in `experiments.experiment.ASKED`.
 FILE: Final = "bisect.json"
-KIND: Final = "bisect"
+KIND: Final = "bisection"
 
 
 # ----- before anything is started ---------------------------------------------------------------------
@@ -250,7 +250,7 @@ def conclude(experiment: Rounds, bisection: Bisection) -> dict[str, Any]:
     aside = [look for look in looks if f"-{ASIDE}-" in look["folder"]]
     document = {
         "schema_version": SCHEMA_VERSION,
-        "kind": KIND,
+        "kind": "bisect",
         "bisect_id": root.run_id,
         **_told(question, bisection.examiner, answer, commits),
         "question": asdict(question),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
-KIND: Final = "shrink"
+KIND: Final = "search"
 #: Files of a search, in its folder.
 SMALLEST, CANDIDATE = "smallest.yaml", "candidate.yaml"
 

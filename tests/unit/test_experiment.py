@@ -111,7 +111,7 @@ def test_a_round_makes_room_and_loses_nothing(tmp_path: Path) -> None:
         ("bisect --resume r1 --seed 7", "a bisection as it was begun\n  leave out --seed"),
         ("shrink --resume r1 --class hang --seed 7", "a search as it was begun\n  leave out --class, --seed"),
         ("suite run quick --resume --only a", "a night as it was begun\n  leave out --only"),
-        ("shrink --resume r1", "no shrink 'r1'"),
+        ("shrink --resume r1", "no search 'r1'"),
     ],
 )
 def test_resume_takes_nothing_that_was_decided_before(
