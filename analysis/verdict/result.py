@@ -18,7 +18,7 @@ from analysis.kernels.exposure import exposure_of
 from analysis.kernels.partial import Episode
 from analysis.series import Grid, Series
 from analysis.verdict.attribution import Span
-from analysis.verdict.cores import cpu_use
+from analysis.verdict.cores import cpu_use, usage_of
 from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.fault_rows import fault_row
 from analysis.verdict.intended import Absence, absences_of, intended_of
@@ -27,7 +27,6 @@ from analysis.verdict.rate import rate_of
 from analysis.verdict.stalls import judged_hangs
 from analysis.verdict.thresholds import thresholds
 from analysis.verdict.untested import untested
-from analysis.verdict.usage import usage_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.contracts.plan import Plan
 from harness.contracts.rows import Bounds, EventRow, Manifest, MetricRow

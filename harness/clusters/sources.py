@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
+from filelock import FileLock, Timeout
+
 from harness.clusters.assembly import assembly_of, why_no_containers
-from harness.clusters.class_archives import build_archives
 from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network.proxied import NEEDS
+from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.process_runtime import Launch, ProcessRuntime
 from harness.clusters.security.made import ClusterSecurity
-from harness.errors import UsageError
+from harness.errors import BrokerstormError, UsageError
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS, REQUESTS
 from harness.toolchains import jars as artifacts
+from harness.toolchains.jars import Progress
 from harness.toolchains.java import Java, find_java
 
 
@@ -180,3 +186,55 @@ class ContainerSource(NodeSoftware):
 
 #: Runtime, as the user calls it -> what its nodes are started from.
 SOURCES: Final[Mapping[str, type[NodeSoftware]]] = {"process": ProcessSource, "docker": ContainerSource}
+
+
+log = logging.getLogger(__name__)
+_STOP_S = 60.0
+
+
+def build_archives(launch: Launch, run_id: str, block: int, report: Progress) -> None:
+    """Make the class archives of the services of a cluster, unless they are there.
+
+    Never fails: without an archive nodes start as usual. Uses addresses of the run's ``block``, where
+    nothing may run yet.
+    """
+    archives = [launch.archive(main) for main in {service.main for service in launch.spec.services}]
+    lacking = [one for one in archives if one.can_record and not one.exists]
+    if not lacking:
+        return
+    lock = launch.archive("all").path.with_suffix(".lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(lock, timeout=0):
+            if not all(one.exists for one in archives):
+                report(f"preparing {launch.spec.system} {launch.spec.version} for quick starts", None)
+                _record(launch, run_id, block)
+    except Timeout:
+        return  # another process makes them; this start is a slow one
+    except (BrokerstormError, OSError) as error:
+        log.warning("no class archive for %s: %s", launch.jars.name, error)
+    finally:
+        for one in lacking:
+            one.drop()
+
+
+def _record(launch: Launch, run_id: str, block: int) -> None:
+    assembly = assembly_of(launch.spec.system)
+    spec, settings = assembly.minimal(launch.spec)
+    with tempfile.TemporaryDirectory(prefix="brokerstorm-classes-") as name:
+        minimal = replace(launch, spec=spec, is_recording=True, settings=settings)
+        runtime = ProcessRuntime(run_id, Path(name), block, minimal, assembly.prepare(run_id, minimal))
+        admin = assembly.admin(runtime, runtime.is_running)
+        admin.watch = runtime.check
+        try:
+            runtime.up()
+            assembly.exercise(admin)
+            admin.close()
+            for service in reversed(spec.services):
+                runtime.stop(service.name, timeout_s=_STOP_S)
+                minimal.archive(service.main).keep()
+        finally:
+            admin.close()
+            for node in runtime.nodes:
+                runtime.kill(node.name)
+                shutil.rmtree(NodeFolder(node.folder).data, ignore_errors=True)

@@ -12,10 +12,8 @@ from harness.contract import (
     deaths,
     ends,
     groups,
-    headers,
     outcomes,
     queues,
-    reading,
     secrets,
     sending,
 )
@@ -24,10 +22,7 @@ from harness.workers.spec import WorkerSpec
 
 __all__ = ["WorkerCheck", "checks_of"]
 #: In the order in which a broken worker is understood best.
-_PARTS = [
-    part.__name__
-    for part in (sending, headers, ends, secrets, outcomes, groups, consuming, queues, deaths, reading)
-]
+_PARTS = [part.__name__ for part in (sending, ends, secrets, outcomes, groups, consuming, queues, deaths)]
 
 
 def checks_of(worker: WorkerSpec) -> list[WorkerCheck]:

@@ -1,4 +1,4 @@
-"""Contract of consumers that settle each message (Pulsar): hand-over, acknowledgement, refusal."""
+"""Contract of who reads: consumers that settle each message (Pulsar), and readers of the log to its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.contract.checks import check
 from harness.contract.driving import DrivenWorker, Rows, equal, expect, messages, places
 from harness.contract.rig import Rig
 from harness.records import Check as Payload
-from harness.records import Event
+from harness.records import Event, TableId
 from harness.systems import System
 
 
@@ -83,3 +83,20 @@ def _check_refused(consumer: DrivenWorker, producer: DrivenWorker, count: int) -
     again = got[got["redelivery"] > 0]
     expect(len(again) >= len(entries(refused)) // 2, f"{len(again)} came again of {len(refused)} refused")
     equal("came again and not refused", entries(again) - entries(refused), set())
+
+
+@check("audit")
+def every_stream_is_read_to_its_last_message(rig: Rig) -> None:
+    topic = rig.topic()
+    count = rig.feed(topic, rate=0, warm_up_s=0, load_s=1).done_message["ok"]
+    expect(count >= rig.partitions[topic], f"the producer sent {count} messages only")
+    audit = rig.audit(topic, worker=rig.worker)
+    log, bounds = audit.rows(TableId.LOG), audit.bounds()
+    probes = 0 if rig.system.is_queue else rig.partitions[topic]
+    equal("messages read", len(log), count + probes)
+    equal(
+        "streams of the bounds", sorted(bounds), sorted(f"{topic}-{p}" for p in range(rig.partitions[topic]))
+    )
+    equal("why it stopped", {row["why"] for row in bounds.values()}, {"end"})
+    equal("read_to beside end", [name for name, row in bounds.items() if row["read_to"] != row["end"]], [])
+    equal("ends in sum", sum(row["end"] - row["begin"] for row in bounds.values()), len(log))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.layout.compose import compose_file, read_compose, release_key
-from harness.clusters.layout.templates import overlay, render
+from harness.clusters.layout.node_layout import overlay, render
 from harness.errors import UsageError
 
 KAFKA = compose_file("kafka")

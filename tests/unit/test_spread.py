@@ -10,10 +10,10 @@ import pytest
 from analysis.capture.context import Context
 from analysis.findings import FaultCount, StreamCount
 from analysis.kernels.partial import Episode
-from analysis.verdict import spread, usage
+from analysis.verdict import cores, spread
 from analysis.verdict.causes import CauseWords
+from analysis.verdict.cores import usage_of
 from analysis.verdict.spread import by_fault, by_stream
-from analysis.verdict.usage import usage_of
 from harness.contracts.rows import MetricRow
 from harness.faultlog import FaultRecord
 from tests.planted.judged import judge_here
@@ -74,7 +74,7 @@ def test_cpu_is_cores_since_the_last_sample_and_unknown_over_a_restart() -> None
 
 
 def test_of_a_long_run_every_nth_sample_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage, "MAX_SAMPLES", 3)
+    monkeypatch.setattr(cores, "MAX_SAMPLES", 3)
     metrics = [MetricRow(t_ns=i * S, node="n", cpu_s=i * 0.5, rss_bytes=i) for i in range(9)]
     (row,) = usage_of(metrics, 0)
     assert (row.t_s, row.cpu) == ([0, 3, 6], [None, 0.5, 0.5])

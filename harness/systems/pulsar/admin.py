@@ -16,9 +16,8 @@ from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSe
 from harness.systems.pulsar.ledgers import ledgers_of
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.systems.pulsar.owners import Owners
-from harness.systems.pulsar.probe import probe_topics, what_to_probe
+from harness.systems.pulsar.probe import answers, probe_topics, what_to_probe
 from harness.systems.pulsar.rest import PulsarRest
-from harness.systems.pulsar.storage import answers
 from harness.waiting import wait_while
 
 CLUSTER = "brokerstorm"  # the cluster's name in compose/pulsar

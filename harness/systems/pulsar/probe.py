@@ -1,4 +1,4 @@
-"""Messages of kind PROBE through Pulsar's client endpoints: stored, and some of them read again."""
+"""Messages of kind PROBE through client endpoints, some of them read again; health of nodes without HTTP."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from typing import Any
 import pulsar
 
 from harness.admin.failover import LOGS_HINT
+from harness.admin.health import first_bytes
 from harness.admin.probe import probe_payload
 from harness.connections.security import Auth, Security
 from harness.errors import EnvironmentNotReady
+from harness.protocols.cluster import Node
+from harness.systems.pulsar import READ_ENTRY, REQUESTS
 from harness.systems.pulsar.names import bundle_of, full_name
 from harness.waiting import wait_while
 
@@ -135,3 +138,14 @@ def _through(client: pulsar.Client, address: str, read: bool, run_tag: int, with
     finally:
         with suppress(pulsar.PulsarException):
             reader.close()
+
+
+_TIMEOUT_S = 1.0
+
+
+def answers(node: Node) -> bool:
+    """ZooKeeper says that it is in order; a bookie answers the question after a ledger that it lacks."""
+    if "zookeeper" in node.roles:
+        return first_bytes(node.client, REQUESTS["zookeeper"], 4, _TIMEOUT_S) == b"imok"
+    head = first_bytes(node.client, REQUESTS["bookie"], 8, _TIMEOUT_S)
+    return len(head) == 8 and head[5] == READ_ENTRY  # version, operation and flags: 1, 1 and 2 bytes
