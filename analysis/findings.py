@@ -286,7 +286,7 @@ class Result:
     verdict: Verdict
     exit_code: int
     reasons: list[str]
-    sends: dict[str, int]  # attempted, ok, fail, info, info_stored, info_not_stored, open
+    sends: dict[str, int]  # attempted, ok, fail, info, aborted, info_stored, info_not_stored, open
     rate: dict[str, float]  # target_per_s, achieved_per_s, offered_per_s
     latency_ms: dict[str, float]  # p50, p90, p99, p999, max; send_delay_p99
     no_intended_times: str = ""  # why latencies of an import, or some of them, are from the call on
@@ -300,6 +300,9 @@ class Result:
     thresholds: list[Threshold] = field(default_factory=list)  # in the order of the scenario's keys
     rows: dict[str, int]  # sends, log, deliveries; log_probes: of the log's rows, the harness's own probes
     usage: list[Usage] = field(default_factory=list)
+    transactions: dict[str, float] = field(
+        default_factory=dict
+    )  # committed, aborted, unknown; commit_ms_p50 ...
     exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
     duration_s: dict[str, float]  # phases, judging
     environment: dict[str, str]

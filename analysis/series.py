@@ -37,7 +37,7 @@ CHUNK_ROWS = 1 << 17
 
 _TICKS_A_STEP = range(1, MAX_TICKS_A_STEP + 1)
 _COUNTED = ("due", "ok", "fail", "info", "delivered")
-_TOTALS = ("attempted", "ok", "fail", "info", "open", "warm_up", "load_ok", "load_attempted")
+_TOTALS = ("attempted", "ok", "fail", "info", "aborted", "open", "warm_up", "load_ok", "load_attempted")
 _NEEDED = ("kind", "outcome", "lane", "stream", "t_intended_ns", "t_start_ns", "t_done_ns")
 _NO_STREAM = 0
 _NEVER = np.iinfo(np.int32).max
@@ -110,7 +110,9 @@ class Series:
     """One bucket, or several merged, reduced to what the timeline, rate and latency need.
 
     Counts a step: ``due`` by intended time, ``ok`` and ``fail`` when they were reported, ``info`` when
-    reported or, never reported, when sent, ``delivered`` when handed to the application.
+    reported or, never reported, when sent, ``delivered`` when handed to the application. Messages of aborted
+    transactions were acknowledged: they count as ``ok`` here, as in latency and rate, and apart in
+    ``totals``.
     """
 
     due: Ints
@@ -205,7 +207,12 @@ class _Builder:
     def add_sends(self, sends: Table) -> None:
         grid, outcome = self._grid, sends["outcome"]
         t_due, t_start, t_done = (sends[n] for n in ("t_intended_ns", "t_start_ns", "t_done_ns"))
-        ok, fail, load = outcome == Outcome.OK, outcome == Outcome.FAIL, sends["kind"] == Kind.LOAD
+        aborted, fail, load = (
+            outcome == Outcome.ABORTED,
+            outcome == Outcome.FAIL,
+            sends["kind"] == Kind.LOAD,
+        )
+        ok = (outcome == Outcome.OK) | aborted
         info, unfinished = ~(ok | fail), t_done == 0
         due_step, start, end = grid.step(t_due), grid.tick(t_start), grid.tick(t_done)
         if unfinished.any():
@@ -218,7 +225,7 @@ class _Builder:
         self._latency.add(_at(due_step, ok_load), _at(t_done, ok_load) - _at(t_due, ok_load))
         self._delay.add(_at(due_step, load), _at(t_start, load) - _at(t_due, load))
         self._mark(sends, start, end, ok)
-        sums = (len(outcome), ok, fail, info, unfinished, ~load, ok_load, load)
+        sums = (len(outcome), ok & ~aborted, fail, info, aborted, unfinished, ~load, ok_load, load)
         for name, value in zip(_TOTALS, sums, strict=True):
             self._totals[name] += value if isinstance(value, int) else int(np.count_nonzero(value))
 

@@ -233,6 +233,7 @@ def _producer(producer: ProducerPlan, plan: Plan) -> Rows:
     most = "at most " if is_open(plan) else ""
     rate = f", {most}{producer.rate_per_s:,.0f} msg/s" if producer.rate_per_s else ""
     threads = f", {producer.threads} threads" if producer.threads > 1 else ""
+    threads = _transactions(producer) or threads
     threads += ", a profile of its own" if producer.profile else ""
     threads += f", {_count(len(producer.lives) + 1, 'life', 'lives')}" if producer.lives else ""
     threads += f", keys skewed by {producer.skew:g}" if producer.skew else ""
@@ -249,6 +250,19 @@ def _producer(producer: ProducerPlan, plan: Plan) -> Rows:
         *(["", f"  {', '.join(texts)}: {why}"] for why, texts in promised.items()),
         *_content(producer, plan),
     ]
+
+
+def _transactions(producer: ProducerPlan) -> str:
+    """In transactions of how many messages, of how many ids; empty without."""
+    own = producer.transactions
+    if own is None:
+        return ""
+    ends = [f"of {own.messages:,} messages"] * bool(own.messages) + [f"of {own.every_s:g} s"] * bool(
+        own.every_s
+    )
+    aborted = f", every {own.abort_every}th of an id aborted" if own.abort_every else ""
+    ids = _count(producer.threads, "id", "ids")
+    return f", in transactions {' or '.join(ends)} with {ids}{aborted}"
 
 
 def _written(producer: ProducerPlan, plan: Plan) -> str:

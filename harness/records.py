@@ -19,7 +19,7 @@ in harness/contract/golden hold it and the workers to it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Final
 
 import numpy as np
@@ -49,6 +49,7 @@ class Outcome(IntEnum):
     OK = 1
     FAIL = 2  # certainly not stored
     INFO = 3  # unknown
+    ABORTED = 4  # in a transaction that the application aborted: nobody may see it
 
 
 class Check(IntEnum):
@@ -67,6 +68,15 @@ class Txn(IntEnum):
     COMMITTED = 1
     ABORTED = 2
     OPEN = 3
+    UNKNOWN = 4  # nobody read how it ended
+
+
+class Asked(IntFlag):
+    """What the application asked for to end a transaction."""
+
+    NOTHING = 0
+    COMMIT = 1
+    ABORT = 2  # with COMMIT: after a commit that the client refused
 
 
 class Event(IntEnum):
@@ -92,6 +102,7 @@ class TableId(IntEnum):
     SENDS = 1
     LOG = 2
     DELIVERIES = 3
+    TRANSACTIONS = 4
 
 
 def _raw(fields: list[tuple[str, npt.DTypeLike, int]], row_bytes: int) -> np.dtype[np.void]:
@@ -147,6 +158,7 @@ RAW_SENDS: Final = _raw(
         ("t_intended_ns", "<i8", 16),
         ("t_start_ns", "<i8", 24),
         ("state", "u1", 32),  # 1 = open part written
+        ("transaction", "<u4", 36),  # number of its transaction, written with state; 0 none
         ("t_done_ns", "<i8", 40),
         ("position", "<i8", 48),
         ("ledger", "<i8", 56),
@@ -200,13 +212,38 @@ RAW_DELIVERIES: Final = _raw(
 )
 DELIVERIES_STRUCT: Final = "<qqqqiiIi48sBB"
 
+#: Begun (0-24) before `begin`, asked (32-44) before commit or abort, the rest when the client answered.
+RAW_TRANSACTIONS: Final = _raw(
+    [
+        ("number", "<u4", 0),  # from 1 in the instance
+        ("id", "<u4", 4),  # which transactional id of the instance: 0, 1 ...
+        ("t_begin_ns", "<i8", 8),
+        ("state", "u1", 16),  # 1 = begun
+        ("t_asked_ns", "<i8", 24),  # of the first of the calls
+        ("asked", "u1", 32),  # Asked; not 0 = t_asked_ns is written
+        ("t_done_ns", "<i8", 40),
+        ("error", "<i4", 48),
+        ("outcome", "u1", 52),  # Outcome; not 0 = t_done_ns and error are written
+    ],
+    64,
+)
+TRANSACTIONS_BEGUN_STRUCT: Final = "<IIqB"
+TRANSACTIONS_ASKED_STRUCT: Final = "<qB"
+TRANSACTIONS_DONE_STRUCT: Final = "<qiB"
+
 RAW: Final[dict[TableId, np.dtype[np.void]]] = {
     TableId.SENDS: RAW_SENDS,
     TableId.LOG: RAW_LOG,
     TableId.DELIVERIES: RAW_DELIVERIES,
+    TableId.TRANSACTIONS: RAW_TRANSACTIONS,
 }
 #: The field of each raw table that says "row written".
-VALID_FIELD: Final = {TableId.SENDS: "state", TableId.LOG: "state", TableId.DELIVERIES: "kind"}
+VALID_FIELD: Final = {
+    TableId.SENDS: "state",
+    TableId.LOG: "state",
+    TableId.DELIVERIES: "kind",
+    TableId.TRANSACTIONS: "state",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +285,10 @@ SENDS: Final = (
     Column("t_intended_ns", "int64", _DELTA, "when the plan wanted it sent"),
     Column("t_start_ns", "int64", _DELTA, "just before the client was called"),
     Column("t_done_ns", "int64", _DELTA, "when the client gave the outcome; 0 never"),
-    Column("outcome", "uint8", _DICT, "1 ok, 2 fail (certainly not stored), 3 info (unknown)"),
+    Column("outcome", "uint8", _DICT, "1 ok, 2 fail (certainly not stored), 3 info (unknown), 4 aborted"),
     Column("late_outcome", "uint8", _DICT, "a second outcome given later; 0 none"),
     Column("error", "int32", _DICT, "name id of the client's error; 0 none"),
+    Column("transaction", "uint32", _DICT, "number of its transaction in the instance; 0 none"),
     *_PLACE,
     *_CLIENT,
 )
@@ -259,7 +297,8 @@ LOG: Final = (
     *_IDENTITY,
     Column("t_intended_ns", "int64", _DELTA, "from the header"),
     Column("broker_time_ms", "int64", _DELTA, "the broker's timestamp, wall clock ms; -1 none"),
-    Column("txn", "uint8", _DICT, "0 none, 1 committed, 2 aborted, 3 open"),
+    Column("txn", "uint8", _DICT, "0 none, 1 committed, 2 aborted, 3 open, 4 unknown"),
+    Column("txn_end", "int64", _DICT, "position of the marker that ended its transaction; -1 none"),
     Column("check", "uint8", _DICT, "0 ok, 1 corrupt, 2 foreign, 3 another run's"),
     *_CLIENT,
 )
@@ -277,4 +316,11 @@ DELIVERIES: Final = (
     Column("check", "uint8", _DICT, "as in log"),
 )
 SEALED: Final[dict[str, tuple[Column, ...]]] = {"sends": SENDS, "log": LOG, "deliveries": DELIVERIES}
-TABLE_NAMES: Final = {TableId.SENDS: "sends", TableId.LOG: "log", TableId.DELIVERIES: "deliveries"}
+TABLE_NAMES: Final = {
+    TableId.SENDS: "sends",
+    TableId.LOG: "log",
+    TableId.DELIVERIES: "deliveries",
+    TableId.TRANSACTIONS: "transactions",
+}
+#: The tables that are sealed by bucket.
+BUCKETED: Final = tuple(table for table in TableId if TABLE_NAMES[table] in SEALED)

@@ -4,8 +4,9 @@ runs/<id>/                      a run, or a campaign whose rounds are sub-folder
   scenario.yaml plan.json       what was asked; what was resolved from it
   manifest.json                 versions, machine, command, promise, phases, status
   raw/<worker>/                 spec.json names.jsonl *.seg stdout.jsonl stderr.log
-  sealed/<table>/bucket=NN/part-0.parquet   names.jsonl  log_bounds.jsonl  leaderships.jsonl
-  faults.jsonl events.jsonl metrics.jsonl leaderships.jsonl
+  sealed/<table>/bucket=NN/part-0.parquet   names.jsonl  log_bounds.jsonl
+                                leaderships.jsonl  transactions.jsonl
+  faults.jsonl events.jsonl metrics.jsonl leaderships.jsonl log_transactions.jsonl
   ledger/                       faults applied right now
   stacks/                       dumps of workers that hung
   result.json report.html junit.xml
@@ -94,6 +95,11 @@ class RunDir:
         return self.sealed / self.raw_leaderships.name
 
     @property
+    def transactions(self) -> Path:
+        """What producers journalled of their transactions; missing where there were none."""
+        return self.sealed / "transactions.jsonl"
+
+    @property
     def seal_report(self) -> Path:
         """Rows, files and damage per worker; present when sealing has finished."""
         return self.sealed / "seal.json"
@@ -120,6 +126,11 @@ class RunDir:
     def raw_leaderships(self) -> Path:
         """The same as the brokers told it, before it was sealed."""
         return self.root / "leaderships.jsonl"
+
+    @property
+    def log_transactions(self) -> Path:
+        """Transactions as the brokers' logs hold them; missing where nobody used any."""
+        return self.root / "log_transactions.jsonl"
 
     @property
     def metrics(self) -> Path:

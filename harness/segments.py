@@ -17,7 +17,7 @@ from harness.records import RAW, SEGMENT_HEADER_BYTES, TABLE_NAMES, VALID_FIELD,
 
 Rows = npt.NDArray[np.void]
 #: The field that is not 0 when nothing of a row will change any more; of other tables a written row is final.
-_FINAL_FIELD: Final = {TableId.SENDS: "outcome"}
+_FINAL_FIELD: Final = {TableId.SENDS: "outcome", TableId.TRANSACTIONS: "outcome"}
 
 
 class SegmentRows:

@@ -261,6 +261,9 @@ def _constant(files: Sequence[pq.ParquetFile], name: str) -> int | None:
 def _values_of_groups(file: pq.ParquetFile, name: str) -> Iterator[int | None]:
     """For each row group, its value when statistics say that there is just one; else None."""
     index = file.schema_arrow.get_field_index(name)
+    if index < 0:  # sealed before there was such a column: all zeros
+        yield from [0] * file.num_row_groups
+        return
     for group in range(file.num_row_groups):
         statistics = file.metadata.row_group(group).column(index).statistics
         one = statistics is not None and statistics.has_min_max and statistics.min == statistics.max

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.capture.deaths import Death
+from analysis.capture.transactions import Transactions
 from harness.contracts.rows import Bounds, LaneGroup, Terms
 from harness.faultlog import FaultRecord
 
@@ -157,6 +158,7 @@ class Context:
         end_ns: end of observation: the last producer was closed or had died.
         unstated: of an import, by name of a precondition or of what a class asks for, why it is not known;
             ``intended-times``: of some sends, or all, the call stands for the time when they were due.
+        transactions: those that the producers journalled.
         names: text of every other id of names.jsonl (errors, client names, subscriptions).
     """
 
@@ -182,6 +184,7 @@ class Context:
     readiness_restored: bool = True
     drained: bool = True
     unstated: Mapping[str, str] = field(default_factory=dict)
+    transactions: Transactions = field(default_factory=Transactions)
 
     @cached_property
     def window_s(self) -> int:
@@ -274,6 +277,11 @@ class Context:
 
     def stream_bounds(self, stream: int) -> Bounds:
         return self.bounds.get(stream) or Bounds()
+
+    @property
+    def committed_sessions(self) -> list[int]:
+        """Sessions that asked for committed data only."""
+        return [number for number, session in self.sessions.items() if session.committed_only]
 
     def group_sessions(self) -> dict[str, list[Session]]:
         """Sessions by consumer group."""

@@ -15,9 +15,20 @@ from analysis.capture.context import (
 from analysis.capture.deaths import Death, deaths
 from analysis.capture.hangs import waits_in
 from analysis.capture.lives import all_lives
+from analysis.capture.transactions import Transactions
 from harness.contracts import read_document, read_rows
 from harness.contracts.plan import ConsumerPlan, Plan, PromisePlan
-from harness.contracts.rows import UNREAD, Bounds, EventRow, Leadership, Manifest, NameRow, Terms, WorkerRow
+from harness.contracts.rows import (
+    UNREAD,
+    Bounds,
+    EventRow,
+    Leadership,
+    Manifest,
+    NameRow,
+    Terms,
+    TransactionRow,
+    WorkerRow,
+)
 from harness.contracts.seal import SealReport
 from harness.faultlog import FaultRecord, closed, read_faults
 from harness.rundir import RunDir
@@ -39,6 +50,7 @@ def load_context(run: RunDir) -> Context:
         names=read_rows(run.names, NameRow),
         bounds=read_rows(run.log_bounds, Bounds),
         leaderships=read_rows(run.leaderships, Leadership),
+        transactions=read_rows(run.transactions, TransactionRow),
         faults=read_faults(run.faults),
         events=read_rows(run.events, EventRow),
         damaged=sealed.damaged_workers if sealed else (),
@@ -52,6 +64,7 @@ def context_of(
     names: Iterable[NameRow] = (),
     bounds: Iterable[Bounds] = (),
     leaderships: Iterable[Leadership] = (),
+    transactions: Iterable[TransactionRow] = (),
     faults: Iterable[FaultRecord] = (),
     events: Sequence[EventRow] = (),
     damaged: Collection[str] = (),
@@ -85,6 +98,7 @@ def context_of(
         readiness_restored=bool(manifest.readiness_restored),
         drained=bool(manifest.drained),
         unstated=manifest.unstated,
+        transactions=Transactions.of(transactions),
     )
 
 

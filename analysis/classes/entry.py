@@ -31,6 +31,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "acks-kept": "every fault after the acknowledgement is known to have left it in place",
     "topic-ours": "nobody else writes to the topic",
     "own-name": "no other client was given its name (group.instance.id, transactional.id, producer name)",
+    "markers-read": "the markers that end transactions were read to the end of the stream",
     "settings-known": "what the client's settings promise is stated (worker.toml, import.yaml)",
 }
 

@@ -9,6 +9,92 @@ from analysis.findings import Status
 
 TRANSACTIONS: Final = (
     AnomalyClass(
+        name="torn-transaction",
+        rank=42,
+        breaks=(ALWAYS,),
+        needs=("audit-complete",),
+        asks=("transactions",),
+        sentence="a part of it is visible and a part is not",
+        example="sent 4 5 in a transaction, committed; orders-0 has 4, orders-1 holds 5 as aborted",
+        explanation=(
+            "All messages of a transaction become visible, or none. Of this one readers of committed data "
+            "see some, and others are held as aborted or are not in the log. That is wrong whether its "
+            "commit was acknowledged or never answered. The second pass over all streams counts it once a "
+            "transaction."
+        ),
+        unit="transactions",
+        splits={
+            "committed": SubKind("its commit was acknowledged"),
+            "commit not answered": SubKind("nobody knows of its commit, but it was one or it was none"),
+        },
+    ),
+    AnomalyClass(
+        name="lost-commit",
+        rank=43,
+        breaks=(ALWAYS,),
+        needs=("audit-complete",),
+        asks=("transactions",),
+        sentence="its commit was acknowledged, and nothing of it is visible",
+        example="sent 4 5 in a transaction, committed; the log holds 4 5 as aborted",
+        explanation=(
+            "The application was told that the transaction was committed. Readers of committed data see none "
+            "of its messages: the log holds them as aborted, or not at all. Messages that the log does not "
+            "hold are acked-lost besides."
+        ),
+        unit="transactions",
+    ),
+    AnomalyClass(
+        name="mixed-transaction",
+        rank=44,
+        breaks=(ALWAYS,),
+        needs=(),
+        asks=("transactions",),
+        sentence="it shares an end with another transaction, or has several in one stream",
+        example="sent 4 5 in a transaction; stored 4 [commit] 5 [abort]",
+        explanation=(
+            "A marker in the log ends everything that a producer wrote to the stream since the one before "
+            "it. Here one marker ended messages of two transactions, or several markers those of one: an end "
+            "that was asked for of one transaction took a part of another (KAFKA-17754)."
+        ),
+        unit="transactions",
+        splits={
+            "ended in parts": SubKind("several markers of a stream ended its messages"),
+            "ended with another": SubKind("a marker ended messages of two transactions"),
+        },
+    ),
+    AnomalyClass(
+        name="hanging-transaction",
+        rank=150,
+        breaks=(ALWAYS,),
+        needs=("markers-read",),
+        asks=("transactions",),
+        sentence="no marker ends its transaction in the log",
+        example="sent 4 5 in a transaction, committed; stored 4 5 and no marker: nobody reads past 4",
+        explanation=(
+            "The end of the transaction was acknowledged, all faults are healed, and still no marker stands "
+            "behind its messages: the last stable offset stays before them, and readers of committed data "
+            "wait there. A transaction whose producer died, or was never answered, stays open until the "
+            "transaction's own time-out: that is no anomaly and is told as information."
+        ),
+        splits={
+            "ended": SubKind("its commit or abort was acknowledged"),
+            "never ended": SubKind("its producer never had an answer to its end", Status.INFO),
+        },
+    ),
+    AnomalyClass(
+        name="intermediate-read",
+        rank=161,
+        breaks=(ALWAYS,),
+        needs=(),
+        asks=("consumers", "transactions"),
+        sentence="delivered before anybody asked to commit its transaction",
+        example="sent 4, delivered [4], sent 5, commit asked for",
+        explanation=(
+            "A consumer that asked for committed data only was given a message while its transaction was "
+            "still being written (Adya's G1b). Both times are of one clock: that of the machine."
+        ),
+    ),
+    AnomalyClass(
         name="lost-after-rollback",
         rank=65,
         breaks=(ALWAYS,),
@@ -74,17 +160,19 @@ TRANSACTIONS: Final = (
     ),
     AnomalyClass(
         name="aborted-read",
-        rank=160,
+        rank=45,
         breaks=(ALWAYS,),
         needs=(),
-        asks=("consumers", "transactions"),
-        sentence="delivered although its transaction was aborted",
-        example="sent 4 in a transaction, aborted; delivered 3 [4] 5",
+        asks=("transactions",),
+        sentence="visible although its transaction was aborted",
+        example="sent 4 in a transaction, aborted; stored 3 [4] 5, committed",
         explanation=(
-            "A consumer that asked for committed data only was given a message of an aborted "
-            "transaction (Adya's G1a). Consumers that read uncommitted data may see it."
+            "A message of a transaction that was aborted, or that nobody asked to commit, can be read by "
+            "those who ask for committed data only (Adya's G1a): the log holds it as committed, or a "
+            "consumer was given it. Consumers that read uncommitted data may see it."
         ),
         splits={
+            "in the log": SubKind("the log holds it as committed"),
             "read committed": SubKind("the consumer asked for committed data only"),
             "read uncommitted": SubKind("the consumer asked for everything", Status.PERMITTED),
         },

@@ -28,6 +28,7 @@ from analysis.kernels import (
     queues,
     silence,
     stall,
+    transactions,
     unchecked,
     unrecorded,
 )
@@ -72,6 +73,10 @@ def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
     counts = _counts(history) | unread | exposure.of_bucket(bucket)
     counts["info_not_stored"] -= unread["info_unread"]
     hits = [h for judge in _LOG_KERNELS for h in judge(history)]
+    member = transactions.Membership(history)
+    hits += transactions.judge(history, member)
+    atoms = transactions.atoms(history, member)
+    del member
     hits += numbering.judge(history, hits)
     bucket.sends.drop("t_intended_ns", "late_outcome")  # witnesses look at the others again
     matching = Matching(history)
@@ -89,6 +94,7 @@ def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
         evidence=_evidence(chosen),
         counts=counts,
         hits=hits_listed,
+        atoms=atoms,
     )
 
 
@@ -184,7 +190,7 @@ def _evidence(chosen: Sequence[ChosenHits]) -> dict[str, dict[str, int]]:
 def _counts(history: History) -> dict[str, int]:
     """Exact sums over messages, warm-up included, probes not."""
     sends, outcome = history.bucket.sends, history.outcome
-    by_outcome = {o: int(np.count_nonzero(outcome == o)) for o in (Outcome.OK, Outcome.FAIL, Outcome.INFO)}
+    by_outcome = {o: int(np.count_nonzero(outcome == o)) for o in Outcome if o}
     unknown = outcome == Outcome.INFO
     stored = history.present
     info_stored = int(np.count_nonzero(unknown & stored))
@@ -196,6 +202,7 @@ def _counts(history: History) -> dict[str, int]:
         "ok": by_outcome[Outcome.OK],
         "fail": by_outcome[Outcome.FAIL],
         "info": by_outcome[Outcome.INFO],
+        "aborted": by_outcome[Outcome.ABORTED],
         "info_stored": info_stored,
         "info_not_stored": by_outcome[Outcome.INFO] - info_stored,
         "open": len(is_open),

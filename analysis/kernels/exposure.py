@@ -53,7 +53,7 @@ def of_bucket(bucket: Bucket) -> dict[str, int]:
             start, done, outcome = start[judged], done[judged], outcome[judged]
         found["sends_open_at_fault"] += open_at(times, start, done)
         found["sends_before_first_ok"] += int(np.count_nonzero(start < first_ok))
-        found["sends_not_ok"] += int(np.count_nonzero(outcome != Outcome.OK))
+        found["sends_not_ok"] += int(np.count_nonzero((outcome != Outcome.OK) & (outcome != Outcome.ABORTED)))
     for part in chunks(deliveries.rows):
         event = deliveries["event"][part]
         given = (event == Event.DELIVER) & (deliveries["kind"][part] != Kind.PROBE)

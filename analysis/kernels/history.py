@@ -7,7 +7,7 @@ of an array:
     first     log row of its first visible copy, -1 = not in the log
     extra     log rows of all further copies, by slot
 
-Rows of aborted or open transactions are no copies.
+Rows of transactions that were aborted, are open, or of which nobody knows the end are no copies.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from analysis.kernels.places import Places
 from analysis.kernels.slots import Slots, index_messages
 from harness.records import Check, Outcome, Txn
 
+#: Log rows that are no copies, and the slots that they would be copies of.
+Hidden = tuple[npt.NDArray[np.intp], Slots]
 #: How far to look for a row whose time is known.
 _NEAR_ROWS = 64
 
@@ -40,7 +42,7 @@ class History:
         send_slot, self.log_slot, self.delivery_slot = slots
         self.sent = self._scatter(send_slot)
         self.doubled_sends = int(np.count_nonzero(send_slot >= 0) - np.count_nonzero(self.sent >= 0))
-        self.invisible = self._hide_invisible()
+        self.invisible, self.unsettled = self._hide_invisible()
         self.first = self._scatter(self.log_slot)
         self.extra_rows, self.extra_slots = self._extras()
         self.odd_rows, self.odd_checks = _odd(bucket.log)
@@ -58,15 +60,21 @@ class History:
             rows[slots[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1, dtype=np.int32)
         return rows[:-1]
 
-    def _hide_invisible(self) -> tuple[npt.NDArray[np.intp], Slots]:
-        """Take rows of aborted and open transactions out of `log_slot`: (rows, their slots)."""
+    def _hide_invisible(self) -> tuple[Hidden, Hidden]:
+        """Take rows out of `log_slot`: those of aborted and open transactions, and those of which nobody
+        knows the end."""
         txn = self.bucket.log["txn"]
         if not len(txn) or (is_constant(txn) and txn[0] <= Txn.COMMITTED):
-            return np.empty(0, np.intp), np.empty(0, np.int32)
-        rows = np.flatnonzero(txn > Txn.COMMITTED)
-        hidden = self.log_slot[rows]
-        self.log_slot[rows] = -1
-        return rows, hidden
+            nothing = np.empty(0, np.intp), np.empty(0, np.int32)
+            return nothing, nothing
+        found = [
+            np.flatnonzero((txn > Txn.COMMITTED) & (txn != Txn.UNKNOWN)),
+            np.flatnonzero(txn == Txn.UNKNOWN),
+        ]
+        ended, unknown = [(rows, self.log_slot[rows]) for rows in found]
+        for rows in found:
+            self.log_slot[rows] = -1
+        return ended, unknown
 
     def _extras(self) -> tuple[npt.NDArray[np.int64], Slots]:
         """Log rows that repeat a message already stored, by (slot, row)."""
@@ -213,11 +221,11 @@ class History:
 
     @cached_property
     def acked_absent(self) -> Ints:
-        """Slots acknowledged and not stored. A send in a transaction may be acknowledged before the
-        transaction ends: what the log holds as aborted, or as open still, was not lost."""
+        """Slots acknowledged and not in the log at all. What it holds as aborted, or as open still, is judged
+        by its transaction."""
         absent = (self.outcome == Outcome.OK) & ~self.present
-        _, hidden = self.invisible
-        absent[hidden[hidden >= 0]] = False
+        for _, hidden in (self.invisible, self.unsettled):
+            absent[hidden[hidden >= 0]] = False
         return np.flatnonzero(absent)
 
     @cached_property

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from analysis.findings import SequenceStep
+from analysis.kernels.atoms import Atoms
 from analysis.kernels.changes import Because
 from analysis.kernels.class_hits import ClassHits
 from analysis.kernels.windows import WindowCounts
@@ -114,7 +115,7 @@ class Partial:
 
     ``counts``: exact sums of what is no anomaly too (attempted, ok, fail, info, info_stored, open ...).
     ``evidence``: by class, how many of its hits lack which precondition.
-    ``hits``: every one of them, if that was asked for.
+    ``hits``: every one of them, if that was asked for. ``atoms``: for the second pass over transactions.
     """
 
     bucket: int
@@ -122,3 +123,4 @@ class Partial:
     evidence: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     hits: tuple[ClassHits, ...] = ()
+    atoms: Atoms | None = None

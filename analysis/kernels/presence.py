@@ -34,7 +34,7 @@ def _lost(history: History) -> list[Hits]:
     found = []
     for cls, own in (("acked-lost", slots[~dropped]), ("dedup-silent-loss", slots[dropped])):
         if len(own):
-            stream, unmet = _absence(history, own)
+            stream, unmet = absence(history, own)
             found.append(
                 hits(
                     cls,
@@ -94,7 +94,7 @@ def _namesake(history: History, slots: Array) -> Callable[[int], Note]:
     return note
 
 
-def _absence(history: History, slots: Array) -> tuple[Array, Bits]:
+def absence(history: History, slots: Array) -> tuple[Array, Bits]:
     """Stream where each absent message should be, and whether absence there is proved."""
     stream, position = _place(history, slots)
     return stream, LogEvidence(history).absent(slots, stream, position)
@@ -194,7 +194,7 @@ def _unknown(history: History) -> list[Hits]:
     absent = np.flatnonzero(unknown & ~history.present)
     absent = absent[is_read(history, absent)]
     if len(absent):
-        stream, unmet = _absence(history, absent)
+        stream, unmet = absence(history, absent)
         unmet &= EVIDENCE_OF_PLACE
         times = history.times(absent)
         found.append(hits("info-not-stored", slot=absent, t_ns=times, unmet=unmet, stream=stream))

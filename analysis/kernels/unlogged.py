@@ -23,6 +23,8 @@ def judge(history: History, matching: Matching) -> list[Hits]:
 def _strangers(history: History, matching: Matching) -> list[Hits]:
     """aborted-read, delivered-then-lost, phantom in delivery."""
     delivery = matching.unmatched
+    _, unknown = history.unsettled
+    delivery = delivery[~np.isin(history.delivery_slot[delivery], unknown[unknown >= 0])]
     if not len(delivery):
         return []
     table = history.bucket.deliveries
@@ -33,10 +35,11 @@ def _strangers(history: History, matching: Matching) -> list[Hits]:
     found = []
     at = np.flatnonzero(aborted)
     if len(at):
-        strict = [number for number, s in history.context.sessions.items() if s.committed_only]
         committed = split_index("aborted-read", "read committed")
         everything = split_index("aborted-read", "read uncommitted")
-        split = np.where(np.isin(table["session"][delivery[at]], strict), committed, everything)
+        split = np.where(
+            np.isin(table["session"][delivery[at]], history.context.committed_sessions), committed, everything
+        )
         found.append(_given_out(history, "aborted-read", delivery[at], slot[at], split=split))
     for cls, split_name, flags in _absent_classes(history, slot, absent, unsent):
         at = np.flatnonzero(flags)

@@ -22,7 +22,7 @@ from analysis.kernels.matching import Matching
 from analysis.kernels.partial import STEPS_AROUND, RawWitness
 from harness.records import Check, Outcome
 
-_OUTCOMES = {Outcome.NONE: "", Outcome.OK: "ok", Outcome.FAIL: "fail", Outcome.INFO: "info"}
+_OUTCOMES = {Outcome.NONE: "", **{outcome: outcome.name.lower() for outcome in Outcome if outcome}}
 #: Rows on either side among which neighbours of the same lane are looked for: a few, or else many.
 _NEAR, _REACH = 64, 2048
 _CHECKS = {

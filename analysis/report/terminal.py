@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -147,11 +147,13 @@ def _reasons(result: Result) -> RenderableType:
 
 
 def sends_line(sends: dict[str, int]) -> str:
-    """``attempted ok fail info``, and how many of the unknown ones are stored."""
+    """``attempted ok fail info``, aborted ones, and how many of the unknown ones are stored."""
     line = "   ".join(f"{words.count(sends.get(k, 0))} {k}" for k in ("attempted", "ok", "fail", "info"))
     if sends.get("info"):
         stored, absent = sends.get("info_stored", 0), sends.get("info_not_stored", 0)
         line += f" ({words.count(stored)} stored, {words.count(absent)} not)"
+    if sends.get("aborted"):
+        line += f"   {words.count(sends['aborted'])} aborted"
     if sends.get("open"):
         line += f"   {words.count(sends['open'])} never completed"
     return line
@@ -198,6 +200,15 @@ def faults_line(faults: list[FaultRow]) -> str:
     return line
 
 
+def transactions_line(figures: Mapping[str, float]) -> str:
+    """How many transactions came out how, and how long commits took."""
+    shown = ("committed", "aborted", *(["unknown"] if figures.get("unknown") else []))
+    line = "   ".join(f"{words.count(int(figures[k]))} {k}" for k in shown)
+    times = {name: figures.get(f"commit_ms_{name}") for name in ("p50", "p99", "max")}
+    line += "".join(f"   {name} {words.millis(ms)}" for name, ms in times.items() if ms is not None)
+    return f"{line}   transactions"
+
+
 def faults_counted(faults: dict[str, int]) -> str:
     """The same in short, from a `RunSummary`."""
     return f"{faults.get('effective', 0)} of {faults.get('fired', 0)} took effect"
@@ -209,6 +220,7 @@ def _numbers(result: Result) -> RenderableType:
         stored += f"   {words.count(deliveries)} rows in the delivery journals"
     lines: list[tuple[str, Text | str]] = [
         ("sends", sends_line(result.sends)),
+        *([("commits", transactions_line(result.transactions))] if result.transactions else []),
         ("found", stored),
         ("rate", rate_line(result.rate)),
         ("latency", latency_line(result.latency_ms, result.no_intended_times)),

@@ -19,7 +19,7 @@ from analysis.capture.capture import Capture
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.findings import Result
-from analysis.kernels import deaths
+from analysis.kernels import atomicity, deaths
 from analysis.kernels.across import SplitStreams, splits_of
 from analysis.kernels.bucket_report import BucketReport
 from analysis.report.documents import result_of_document, write_result
@@ -132,6 +132,10 @@ def judged_buckets(
         split = [each for each in splits if damaged.isdisjoint((each.home, *each.unread))]
     if split:
         reports += answers(replace(task, order=tuple(split)))
+    parts = [report.partial.atoms for report in reports if report.partial and report.partial.atoms]
+    is_whole = not any(report.error or report.damage for report in reports)
+    whole = atomicity.judge(context, parts, is_whole=is_whole, with_hits=task.with_hits)
+    reports.append(BucketReport(atomicity.WHOLE_RUN, whole))
     return JudgedBuckets(run, files, context, capture, grid, reports, split)
 
 

@@ -63,6 +63,7 @@ def coverage(facts: RunFacts) -> list[ValidityCheck]:
         "readiness": _readiness,
         "drain": _drain,
         "audit": _audit,
+        "transactions": _transactions,
         "evidence": _evidence,
     }
     if facts.missing and not facts.series.totals.get(
@@ -141,6 +142,25 @@ def _capture(facts: RunFacts) -> ValidityCheck:
 def _is_recorded(worker: WorkerRow) -> bool:
     """Every row is there: it said so, or the run itself ended it."""
     return worker.done or worker.hung or worker.killed
+
+
+def _transactions(facts: RunFacts) -> ValidityCheck | None:
+    """Without the markers nobody knows which messages of a transaction can be seen."""
+    if not any(producer.transactions for producer in facts.plan.producers):
+        return None
+    best = {each.stream: each for each in facts.bounds if each.marked >= each.end}
+    unread = [stream for stream in facts.streams if stream not in best]
+    if unread:
+        return ValidityCheck(
+            "transactions", False, f"markers of transactions were not read to the end: {_some(unread)}"
+        )
+    torn = [stream for stream, each in best.items() if each.disagree]
+    if torn:
+        text = f"markers and the brokers' list of aborted transactions disagree: {_some(torn)}"
+        return ValidityCheck("transactions", False, text)
+    held = [stream for stream, each in best.items() if each.stable < each.end]
+    text = "every marker was read"
+    return ValidityCheck("transactions", True, text + (f"; still open: {_some(held)}" if held else ""))
 
 
 def _traffic(facts: RunFacts) -> ValidityCheck:

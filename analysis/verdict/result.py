@@ -35,7 +35,7 @@ from harness.faultlog import FaultRecord, missing_rows
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0)
 _NAMED = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
-_SENDS = ("attempted", "ok", "fail", "info", "open", "warm_up")
+_SENDS = ("attempted", "ok", "fail", "info", "aborted", "open", "warm_up")
 _LOOKED_UP = ("info_stored", "info_not_stored")  # only the log tells
 
 
@@ -164,6 +164,7 @@ def _assembled(
         exit_code=int(Exit.NOT_HEALED if applied else EXIT[verdict]),
         reasons=[f"a fault could not be healed: {text}" for text in applied] + reasons,
         sends=_sends(series, reports),
+        transactions=context.transactions.figures(),
         rate=facts.rate.document(),
         latency_ms=_latency_ms(series),
         no_intended_times=context.unstated.get("intended-times", ""),

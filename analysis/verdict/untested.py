@@ -28,7 +28,9 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "client-sequence": lambda context, counts: counts.get("numbered_rows", 0) > 0,
     "ignored-results": lambda context, counts: _any_results(context, "ignored"),
     "resent": lambda context, counts: _any_results(context, "resent"),
-    "transactions": lambda context, counts: counts.get("transaction_rows", 0) > 0,
+    "transactions": lambda context, counts: (
+        len(context.transactions) > 0 or counts.get("transaction_rows", 0) > 0
+    ),
     "rollbacks": lambda context, counts: counts.get("rollback_rows", 0) > 0,
     "self-reports": lambda context, counts: _any_says_died(context),
 }
@@ -41,6 +43,7 @@ _HOLDS: Final[Mapping[str, Callable[[Context], bool]]] = {
     "readiness-restored": lambda context: context.readiness_restored,
     "send-capture": lambda context: all(i.complete for i in context.instances.values()),
     "delivery-capture": lambda context: all(s.complete for s in context.sessions.values()),
+    "markers-read": lambda context: all(b.marked >= b.end for b in _bounds(context)),
     "drained": lambda context: context.drained,
 }
 

@@ -27,6 +27,7 @@ GOLDEN: Final = Path(__file__).parent / "golden"
 #: Golden files of a worker that can do something more: key and value of its ``[supports]``.
 ABLE_ONLY: Final = {
     "due-times.bin": ("rate", "profile"),
+    "transactions-7-000000.seg": ("transactions", "produce"),
     "payload-mixed.bin": ("payload", "mixed"),
     "payload-compressible.bin": ("filling", "compressible"),
 }

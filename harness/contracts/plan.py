@@ -100,6 +100,19 @@ class LifePlan(PlanPart):
     returns_s: float
 
 
+class TransactionsPlan(PlanPart):
+    """How a producer uses transactions, one after the other in each of its sending threads.
+
+    Attributes:
+        messages, every_s: a transaction ends after so many, or after that time; 0 = not by this.
+        abort_every: every n-th of a thread is aborted; 0 = none.
+    """
+
+    messages: int = 0
+    every_s: float = 0.0
+    abort_every: int = 0
+
+
 class ProducerPlan(PlanPart):
     name: str
     instance: int
@@ -124,6 +137,9 @@ class ProducerPlan(PlanPart):
     calls: Literal["async", "sync", "batch"] = "async"
     batch: int = Field(1, description="messages a call; 1 unless calls = batch")
     threads: int = Field(1, description="that send, in one process; a lane has one of them")
+    transactions: TransactionsPlan | None = Field(
+        None, description="each thread with a client and a transactional id of its own; None = none"
+    )
     says_died: bool = Field(False, description="its worker says when the client gave itself up")
     lives: list[LifePlan] = Field(default_factory=list, description="later ones; none = it stays")
 

@@ -64,6 +64,9 @@ class Bounds:
     stream: str = ""
     stream_id: int = 0
     reader: str = ""
+    stable: int = -1
+    marked: int = -1
+    disagree: int = 0
 
     @property
     def remaining(self) -> bool:
@@ -101,6 +104,56 @@ class Leadership:
     unclean: bool = False
     stream: str = ""
     stream_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """Offsets ``first .. last`` of a stream that one producer wrote in one transaction.
+
+    ``end``: position of the marker that ended it, -1 = none. ``state``: as readers of committed data see it:
+    committed, aborted or open.
+    """
+
+    producer_id: int
+    epoch: int
+    first: int
+    last: int
+    end: int = -1
+    state: Literal["committed", "aborted", "open"] = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTransactions:
+    """Transactions in the log of a stream, up to offset ``read_to``. Other fields as in `Bounds`."""
+
+    stream: str
+    read_to: int
+    stable: int
+    spans: list[LogSpan] = field(default_factory=list)
+    disagree: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    """A transaction as its producer journalled it. Times: 0 = never.
+
+    Attributes:
+        number: from 1 in the instance; sends have it.
+        id: which transactional id of the instance.
+        asked: `harness.records.Asked`: what the application asked for, first at ``t_asked_ns``.
+        outcome: ok (committed), aborted, fail (it could not begin), or info.
+        error: name id; 0 none.
+    """
+
+    instance: int
+    number: int
+    id: int = 0
+    t_begin_ns: int = 0
+    t_asked_ns: int = 0
+    asked: int = 0
+    t_done_ns: int = 0
+    outcome: int = 0
+    error: int = 0
 
 
 #: Of one stream, in order.

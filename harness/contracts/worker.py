@@ -34,6 +34,13 @@ class LanePart(SpecPart):
     partitions: int
 
 
+class TransactionsPart(SpecPart):
+    id: str
+    messages: int
+    every_s: float
+    abort_every: int
+
+
 class ProducerPart(SpecPart):
     instance: int
     lane_groups: list[LanePart]
@@ -52,6 +59,7 @@ class ProducerPart(SpecPart):
     calls: str = "async"
     batch: int = 1
     threads: int = 1
+    transactions: TransactionsPart | None = None
     call_deadline_s: float
     capture: bool = True
 

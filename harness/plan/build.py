@@ -17,6 +17,7 @@ from harness.contracts.plan import (
     Plan,
     ProducerPlan,
     TopicPlan,
+    TransactionsPlan,
 )
 from harness.contracts.rows import LaneGroup, LaneMode
 from harness.errors import ScenarioError
@@ -28,6 +29,7 @@ from harness.plan.settings import (
     PromiseContext,
     codec_of,
     consumer_promise,
+    idempotent,
     producer_settings,
 )
 from harness.scenario.file import variants
@@ -279,6 +281,8 @@ def _producers(
         chosen = [topic for topic in topics if not spec.topics or topic.declared in spec.topics]
         names = {topic.name for topic in chosen}
         options = native(spec.options)
+        if spec.transactions:  # a transactional client is idempotent, whatever its default is
+            options = idempotent(spec.client, options, scenario.worker_folders)
         try:
             settings = producer_settings(spec.client, spec.client_version, options, scenario.worker_folders)
             promise = settings.promise(
@@ -307,12 +311,20 @@ def _producers(
                 results=spec.results,
                 calls=spec.calls,
                 batch=spec.batch if spec.calls == "batch" else 1,
-                threads=spec.threads,
+                threads=spec.senders[1],
+                transactions=_transactions(spec),
                 says_died="producer" in load_worker(spec.client, scenario.worker_folders).says_died,
             )
         )
     coming = [spec.comes_and_goes for _, spec, _ in shares]
     return with_lives(plans, coming, scenario.load.duration)
+
+
+def _transactions(spec: ProducerSpec) -> TransactionsPlan | None:
+    own = spec.transactions
+    if own is None:
+        return None
+    return TransactionsPlan(messages=own.messages, every_s=own.every, abort_every=own.abort_every)
 
 
 def _rates(scenario: Scenario, shares: Sequence[float]) -> list[int]:

@@ -53,6 +53,12 @@ def codec_of(client: str, version: str, options: Options, folders: Sequence[str]
     return ClientSettings(load_worker(client, folders), version, options, "producer").codec()
 
 
+def idempotent(client: str, options: Options, folders: Sequence[str] = ()) -> dict[str, str]:
+    """The options of a producer that uses transactions: it is idempotent, whatever its default is."""
+    facts = getattr(load_worker(client, folders).promises, "idempotence", None)
+    return {facts.options[0]: "true", **options} if facts and facts.options else dict(options)
+
+
 def consumer_promise(consuming: Consuming) -> ConsumerPromise:
     """The promise of a consumer.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from harness.contracts.rows import Leadership
+from harness.contracts.rows import Leadership, StreamTransactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,18 @@ class HasLeaderships(Protocol):
 
         Args:
             seen: what was watched; empty for systems that keep that history themselves.
+
+        Raises:
+            BrokerstormError: the brokers cannot say now.
+        """
+
+
+@runtime_checkable
+class HasTransactions(Protocol):
+    """Can tell afterwards which messages of a log were in which transaction, and how it ended (Kafka)."""
+
+    def transactions(self, topics: Sequence[str], *, timeout_s: float) -> list[StreamTransactions]:
+        """One for each stream; what could not be read in that time is missing at the end of it.
 
         Raises:
             BrokerstormError: the brokers cannot say now.

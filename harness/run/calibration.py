@@ -233,7 +233,8 @@ class _Count:
 
     @classmethod
     def of(cls, worker: WorkerProcess, t0_ns: int) -> _Count:
-        return cls(int(worker.stats.get("t_ns", t0_ns)), int(worker.stats.get("ok", 0)))
+        acked = sum(int(worker.stats.get(key, 0)) for key in ("ok", "aborted"))
+        return cls(int(worker.stats.get("t_ns", t0_ns)), acked)
 
     def per_second_since(self, before: _Count) -> float:
         """0 when it said nothing meanwhile."""

@@ -25,6 +25,7 @@ from harness.run.metering import Meter
 from harness.run.periodic import PeriodicThread
 from harness.run.stalls import StallMonitor
 from harness.run.topics import make_topics
+from harness.run.transactions import record_transactions
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
@@ -134,6 +135,9 @@ class LiveRun:
                 self._heal()
                 self._drain()
                 self._audit()
+                record_transactions(
+                    self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit")
+                )
                 self._leaders.record()
             status = "complete" if is_whole and not self._interrupts.gives_up.is_set() else "interrupted"
         finally:

@@ -15,6 +15,7 @@ from harness.contracts.worker import (
     ProcessSpec,
     ProducerPart,
     TopicPart,
+    TransactionsPart,
 )
 from harness.plan.profile import spans_ns
 from harness.plan.turns import turns_of
@@ -104,21 +105,43 @@ def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoi
         calls=producer.calls,
         batch=producer.batch,
         threads=producer.threads,
+        transactions=_transactions(plan, producer),
         call_deadline_s=producer.call_deadline_s,
     )
     return _spec(plan, run, producer.name, where, _client(producer), producer=part)
 
 
+def _transactions(plan: Plan, producer: ProducerPlan) -> TransactionsPart | None:
+    """All lives of a client have the same transactional ids, as an application has that is started again."""
+    if producer.transactions is None:
+        return None
+    return TransactionsPart(id=_transactional_id(plan, producer), **producer.transactions.model_dump())
+
+
+def _transactional_id(plan: Plan, producer: ProducerPlan) -> str:
+    """What the ids of a producer begin with; its threads are numbered behind it."""
+    return group_id(plan, producer.name.partition(".")[0])
+
+
 def group_id(plan: Plan, group: str) -> str:
-    """The group's name on the broker: a run never meets the offsets of an earlier one."""
+    """A group's or client's name on the broker: a run never meets the offsets of an earlier one."""
     tag = f"{plan.run_tag:08x}"
     shared = plan.prefix and not plan.namespace
     return f"{plan.prefix}-{tag}-{group}" if shared else f"{group}-{tag}"
 
 
 def coordinated(plan: Plan) -> dict[str, list[str]]:
-    """``group:NAME`` as the scenario has it -> names at the brokers, of what a node of theirs coordinates."""
-    return {f"group:{consumer.group}": [group_id(plan, consumer.group)] for consumer in plan.consumers}
+    """``group:NAME`` and ``transactions:PRODUCER`` as the scenario has them -> names at the brokers, of what a
+    node of theirs coordinates."""
+    groups = {f"group:{consumer.group}": [group_id(plan, consumer.group)] for consumer in plan.consumers}
+    ids = {
+        f"transactions:{producer.name.removeprefix('producer-')}": [
+            f"{_transactional_id(plan, producer)}-{thread}" for thread in range(producer.threads)
+        ]
+        for producer in plan.producers
+        if producer.transactions
+    }
+    return groups | ids
 
 
 def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoints) -> dict[str, Any]:

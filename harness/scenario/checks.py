@@ -57,6 +57,7 @@ SUPPORTED = {
     "headers": ("none",),
     "rate": ("constant",),
     "turns": ("equal",),
+    "transactions": ("none",),
 }
 
 
@@ -245,6 +246,7 @@ def _asked(spec: ProducerSpec | ConsumerSpec, scenario: Scenario) -> dict[str, s
         "headers": header_names(spec.headers),
         "rate": "profile" if spec.profile or scenario.load.profile else "constant",
         "turns": "table" if spec.skew or any(topic.share for topic in topics) else "equal",
+        "transactions": "produce" if spec.transactions else "none",
     }
 
 
@@ -269,6 +271,7 @@ def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) 
     coming = spec.comes_and_goes
     if coming is not None and coming.away >= coming.every:
         yield (*at, "comes_and_goes", "away"), f"must be less than every ({coming.every:g} s)"
+    yield from _transaction_problems(at, spec)
     if spec.skew and spec.lanes != "key":
         yield (*at, "skew"), "needs lanes: key"
     if system.is_queue and spec.lanes == "key":
@@ -276,6 +279,25 @@ def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) 
             (*at, "lanes"),
             f"has no meaning on {system.name}; a queue has no keys: must be partition or routed",
         )
+
+
+def _transaction_problems(at: tuple[str, ...], spec: ProducerSpec) -> Iterator[Problem]:
+    own = spec.transactions
+    if own is None:
+        return
+    if not own.messages and not own.every:
+        yield (*at, "transactions"), "needs messages or every: when does one end?"
+    for key, value, allowed in (
+        ("calls", spec.calls, "async"),
+        ("threads", spec.threads, 1),
+        ("when_full", spec.when_full, "wait"),
+    ):
+        if value != allowed:
+            instead = "; transactions.ids has the threads" if key == "threads" else ""
+            yield (*at, key), f"must be {allowed} with transactions{instead}"
+    if spec.results == "resent":
+        sentence = "must be checked or ignored with transactions: an application aborts, it re-sends nothing"
+        yield (*at, "results"), sentence
 
 
 def _joining_problems(scenario: Scenario) -> Iterator[Problem]:
@@ -300,9 +322,10 @@ def _lane_problems(scenario: Scenario) -> Iterator[Problem]:
         lanes = sum(
             t.count * {"partition": t.partitions, "key": spec.keys, "routed": 1}[spec.lanes] for t in topics
         )
-        if spec.threads > lanes:
+        key, senders = spec.senders
+        if senders > lanes:
             sentence = f"must be at most {lanes}, the lanes of this producer: a lane has one thread"
-            yield ("load", "producers", name, "threads"), sentence
+            yield ("load", "producers", name, *key.split(".")), sentence
         if spec.lanes != "key":
             continue
         for topic in spec.topics or scenario.topics:

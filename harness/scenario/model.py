@@ -97,6 +97,22 @@ class ComesAndGoes(Part):
     away: Seconds = Field(gt=0, description="from there until it is started again; to be ready takes longer")
 
 
+class TransactionsSpec(Part):
+    """Every message is sent in a transaction. One ends by number or by time, whichever comes first."""
+
+    messages: int = Field(
+        0, ge=0, le=1_000_000, description="ends after so many messages; 0 = not by their number"
+    )
+    every: Seconds = Field(0.0, ge=0, description="ends this long after it began; 0 = not by time")
+    abort_every: int = Field(0, ge=0, description="every n-th transaction of an id is aborted; 0 = none")
+    ids: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="transactional ids, each with a client, a sending thread and lanes of its own",
+    )
+
+
 class ProducerSpec(Part):
     """``count`` producers of one client library; each is a process and a producer instance."""
 
@@ -145,6 +161,14 @@ class ProducerSpec(Part):
         le=64,
         description="threads, goroutines or tasks of the process that send; each has lanes of its own",
     )
+    transactions: TransactionsSpec | None = Field(
+        None, description="send in transactions, such as `{messages: 500, abort_every: 20, ids: 4}`"
+    )
+
+    @property
+    def senders(self) -> tuple[str, int]:
+        """The key that says how many threads send, and how many."""
+        return ("transactions.ids", self.transactions.ids) if self.transactions else ("threads", self.threads)
 
 
 class ConsumerSpec(Part):

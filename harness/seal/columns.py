@@ -137,6 +137,7 @@ def _log(rows: Rows, out: dict[str, Array]) -> None:
     _identity(rows["header"], out, nameless=out["check"] != _INTACT)
     out["t_intended_ns"][...] = rows["header"]["t_intended_ns"]
     out["t_intended_ns"][out["check"] != _INTACT] = 0
+    out["txn_end"][...] = -1
     _no_stream_no_position(out)
 
 

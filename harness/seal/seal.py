@@ -3,6 +3,8 @@
     raw/<worker>/*.seg, names.jsonl, log_bounds.jsonl   ->   sealed/<table>/bucket=NN/part-0.parquet
                                                              sealed/names.jsonl  log_bounds.jsonl  seal.json
     leaderships.jsonl                                  ->   sealed/leaderships.jsonl
+    raw/<worker>/transactions-*.seg                    ->   sealed/transactions.jsonl
+    log_transactions.jsonl                             ->   columns of sealed/log
 
 Every file appears whole (``.part``, fsync, rename) and ``seal.json`` appears last, so its presence says
 that the rest is complete; it holds the checksum of every other file, and of what else judging reads of the
@@ -29,11 +31,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from harness.contracts import typed
+from harness.contracts import read_rows, typed
 from harness.contracts.plan import Plan
+from harness.contracts.rows import StreamTransactions
 from harness.contracts.seal import Damage, SealedFile, SealReport, TableReport, WorkerReport
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.records import TABLE_NAMES, TableId
+from harness.records import BUCKETED, TABLE_NAMES, TableId
 from harness.rundir import (
     MOST_ROWS_BYTES,
     RunDir,
@@ -49,6 +52,7 @@ from harness.seal.parquet import PART_SUFFIX, sha256_of, sync_folder
 from harness.seal.route import Router
 from harness.seal.segments import Counts, Segment, find_segments, whole_rows, worker_folders
 from harness.seal.table import BufferPool, TableSealer
+from harness.seal.transactions import LogTransactions, sealed_transactions
 
 OnProgress = Callable[[int, int], None]
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -135,6 +139,7 @@ class _Sealing:
         self._worker_names: dict[str, WorkerNames] = {}
         self._files: dict[str, SealedFile] = {}
         self._done_bytes = 0
+        self._in_log = read_rows(run.log_transactions, StreamTransactions)
 
     def raw_rows(self) -> dict[TableId, int]:
         """Rows of each table that the raw segments have room for: never fewer than they hold."""
@@ -156,11 +161,13 @@ class _Sealing:
         memory = BufferPool(router.buckets, max(table_bytes.values()))
         tables: dict[str, TableReport] = {}
         with ThreadPoolExecutor(threads, thread_name_prefix="seal") as pool:
-            for table in TableId:
+            for table in BUCKETED:
                 mine = [s for s in segments if s.table is table]
-                sealer = TableSealer(table, self._run, router, pool, memory, self._plan.run_tag)
+                sealer = TableSealer(
+                    table, self._run, router, pool, memory, self._plan.run_tag, self._log_transactions()
+                )
                 tables[TABLE_NAMES[table]] = self._seal_table(sealer, mine, total_bytes)
-        for path, rows in self._documents():
+        for path, rows in self._documents(segments):
             self._files[path.name] = write_sealed_rows(path, rows)
         report = SealReport(
             rows={name: table.rows for name, table in tables.items()},
@@ -196,14 +203,32 @@ class _Sealing:
         self._files |= {path.relative_to(self._run.sealed).as_posix(): file for path, file in files.items()}
         return TableReport(rows=sealer.rows, files=len(files), bytes=sum(f.bytes for f in files.values()))
 
+    def _log_transactions(self) -> LogTransactions | None:
+        """None where nobody used transactions: every row of the log is as its reader says."""
+        if not any(producer.transactions for producer in self._plan.producers):
+            return None
+        return LogTransactions(self._in_log, lambda stream: self._names.add("stream", stream))
+
+    def _journalled(self, segments: list[Segment]) -> list[dict[str, Any]]:
+        """The transactions of all producers."""
+        return [
+            row
+            for segment in segments
+            if segment.table is TableId.TRANSACTIONS
+            for rows in whole_rows(segment, self._damage[segment.worker])
+            for row in sealed_transactions(rows, self._source(segment))
+        ]
+
     def _source(self, segment: Segment) -> RowSource:
         names = self._worker_names[segment.worker]
         local = np.array([segment.subscription], np.int32)
         return RowSource(segment.owner, int(names.to_global(local)[0]), names)
 
-    def _documents(self) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    def _documents(self, segments: list[Segment]) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
         """The small files; names last, as the others add to them."""
         yield self._run.log_bounds, self._log_bounds()
+        if transactions := self._journalled(segments):
+            yield self._run.transactions, transactions
         if self._run.raw_leaderships.exists():
             told = read_jsonl(self._run.raw_leaderships)
             rows = [row | {"stream_id": self._names.add("stream", str(row["stream"]))} for row in told]
@@ -211,7 +236,16 @@ class _Sealing:
         yield self._run.names, self._names.rows()
 
     def _log_bounds(self) -> list[dict[str, Any]]:
-        """All audits' bounds, each with the global id of its stream and the reader that wrote it down."""
+        """All audits' bounds, each with the global id of its stream, the reader that wrote it down, and what
+        was seen of its transactions."""
+        seen = {
+            self._names.stream(one.stream): {
+                "stable": one.stable,
+                "marked": one.read_to,
+                "disagree": one.disagree,
+            }
+            for one in self._in_log
+        }
         return [
             row
             | {
@@ -219,6 +253,7 @@ class _Sealing:
                 "stream_id": self._names.add("stream", stream),
                 "reader": folder.name,
             }
+            | seen.get(stream, {})
             for folder in worker_folders(self._run)
             for row in read_jsonl(folder / self._run.log_bounds.name)
         ]

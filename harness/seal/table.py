@@ -32,6 +32,7 @@ from harness.rundir import RunDir
 from harness.seal.columns import ColumnMemory, RowGroup, Rows, RowSource, sealed_columns
 from harness.seal.parquet import ROW_GROUP_ROWS, BucketFile
 from harness.seal.route import IntArray, Router
+from harness.seal.transactions import LogTransactions
 
 #: Raw rows held back for all buckets together.
 BUFFER_BYTES: Final = 384 << 20
@@ -93,9 +94,18 @@ class TableSealer:
     """
 
     def __init__(
-        self, table: TableId, run: RunDir, router: Router, pool: Executor, memory: BufferPool, run_tag: int
+        self,
+        table: TableId,
+        run: RunDir,
+        router: Router,
+        pool: Executor,
+        memory: BufferPool,
+        run_tag: int,
+        transactions: LogTransactions | None = None,
     ) -> None:
+        """``transactions``: of the log, where its readers could not see them."""
         self.table = table
+        self._transactions = transactions if table is TableId.LOG else None
         self.rows = 0
         self._run = run
         self._router = router
@@ -220,6 +230,8 @@ class TableSealer:
 
     def _write(self, group: RowGroup, file: BucketFile, before: Future[None] | None) -> None:
         columns = sealed_columns(group, self._memory.columns())
+        if self._transactions is not None:
+            self._transactions.fill(columns)
         self._memory.give_back(group.memory)
         if before is not None:
             before.result()  # row groups of a file go out in order; it was submitted, so it runs or ran

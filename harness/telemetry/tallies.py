@@ -36,7 +36,8 @@ OTHER_ERROR: Final = "_OTHER"
 NO_ANSWER: Final = "no_answer"
 #: Where a run has more topics, points name the one that the scenario declares in place of each.
 MOST_TOPICS: Final = 50
-_OUTCOMES: Final = {Outcome.OK: "ok", Outcome.FAIL: "fail", Outcome.INFO: "info"}
+_OUTCOMES: Final = {outcome: outcome.name.lower() for outcome in Outcome if outcome}
+_OUTCOME_BITS: Final = 3
 _ERROR_BITS: Final = 32
 #: By `ConsumerPromise.subscription`: the attribute that names who shares the messages, and what the client
 #: calls its receiving.
@@ -93,7 +94,7 @@ class SendTally:
 
     def _count(self, rows: Rows, outcomes: npt.NDArray[np.int64], *, is_answered: bool = True) -> None:
         groups = np.searchsorted(self._first_lanes, rows["lane"], side="right") - 1
-        keys = (groups << 2 | outcomes) << _ERROR_BITS | rows["error"]
+        keys = (groups << _OUTCOME_BITS | outcomes) << _ERROR_BITS | rows["error"]
         durations_ns = rows["t_done_ns"] - rows["t_start_ns"]
         for key, mine in _grouped(keys):
             known = self._labels(key, is_answered)
@@ -103,14 +104,15 @@ class SendTally:
                 self._counts.durations[timed].add(durations_ns[mine])
 
     def _labels(self, key: int, is_answered: bool) -> dict[str, str]:
-        topic, outcome, error = key >> _ERROR_BITS >> 2, key >> _ERROR_BITS & 3, key & (1 << _ERROR_BITS) - 1
+        rest, error = key >> _ERROR_BITS, key & (1 << _ERROR_BITS) - 1
+        topic, outcome = rest >> _OUTCOME_BITS, rest & (1 << _OUTCOME_BITS) - 1
         known = {
             **self._topics[topic],
             "messaging_system": self._system,
             "messaging_operation_name": "send",
             "brokerstorm_outcome": _OUTCOMES[Outcome(outcome)],
         }
-        if outcome != Outcome.OK:
+        if outcome not in (Outcome.OK, Outcome.ABORTED):
             known["error_type"] = self._errors.type_of(error) if is_answered else NO_ANSWER
         return known
 

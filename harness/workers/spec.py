@@ -34,7 +34,17 @@ FILE: Final = "worker.toml"
 PROGRAMS: Final = Path(__file__).parents[2] / "workers"
 Role = Literal["producer", "consumer", "audit"]
 Ability = Literal[
-    "calls", "results", "receive", "settle", "threads", "payload", "filling", "headers", "rate", "turns"
+    "calls",
+    "results",
+    "receive",
+    "settle",
+    "threads",
+    "payload",
+    "filling",
+    "headers",
+    "rate",
+    "turns",
+    "transactions",
 ]
 _HINT: Final = "docs/howto/add-a-worker.md has every key"
 

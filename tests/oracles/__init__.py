@@ -15,11 +15,12 @@ from tests.oracles.queued import ORACLES as QUEUED
 from tests.oracles.ranking import ranked
 from tests.oracles.settled import ORACLES as SETTLED
 from tests.oracles.stalled import ORACLES as STALLED
+from tests.oracles.transacted import ORACLES as TRANSACTED
 
 __all__ = ["Facts", "Hit", "Name", "judge"]
 
 
-_ALL = (*LOGGED, *ORDERED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED)
+_ALL = (*LOGGED, *ORDERED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED, *TRANSACTED)
 
 
 def judge(facts: Facts) -> list[Hit]:

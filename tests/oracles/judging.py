@@ -14,11 +14,11 @@ import numpy as np
 from analysis.capture.bucket import Bucket
 from analysis.capture.context import Context
 from analysis.capture.context_files import context_of
-from analysis.kernels import deaths, episodes
+from analysis.kernels import atomicity, deaths, episodes
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial
 from harness.contracts import typed
-from harness.contracts.rows import Bounds, EventRow, Manifest, NameRow
+from harness.contracts.rows import Bounds, EventRow, Manifest, NameRow, TransactionRow
 from harness.faultlog import FaultLog
 from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.writing import Tables
@@ -58,6 +58,7 @@ def context_from(history: History, *, end_ns: int = 0, consumers: bool | None = 
         plan,
         typed(manifest, Manifest, "manifest"),
         names=[typed(row, NameRow, "names") for row in history.texts],
+        transactions=[typed(row, TransactionRow, "transactions") for row in history.transactions],
         bounds=[typed(row, Bounds, "bounds") for row in history.log_bounds()],
         faults=FaultLog(history.faults).records,
         events=[typed(row, EventRow, "events") for row in history.events],
@@ -84,8 +85,9 @@ def judged_tables(tables: Tables, context: Context) -> Partial:
     with all_witnesses():
         found = classify(Bucket(0, context, tables["sends"], tables["log"], tables["deliveries"]))
     whole = deaths.judge(context)
+    torn = atomicity.judge(context, [found.atoms] if found.atoms else [])
     counts = {**found.counts, **whole.counts}
-    return replace(found, episodes=[*found.episodes, *whole.episodes], counts=counts)
+    return replace(found, episodes=[*found.episodes, *whole.episodes, *torn.episodes], counts=counts)
 
 
 def plain(seqs: Sequence[int], count: int) -> Tables:

@@ -249,7 +249,8 @@ def given_up(facts: Facts) -> list[Hit]:
     """Messages that were sent again until the application had enough of it."""
     hits = []
     for name, row in facts.sent.items():
-        if facts.context.instance(name[0]).results != "resent" or name[3] or row["outcome"] == OK:
+        is_resent = facts.context.instance(name[0]).results == "resent"
+        if not is_resent or name[3] or row["outcome"] not in (FAIL, INFO):
             continue
         every = [n for n in (*facts.sent, *facts.copies, *facts.taken) if n[:3] == name[:3]]
         answered = any(n in facts.sent and facts.sent[n]["outcome"] == OK for n in every)

@@ -17,6 +17,7 @@ from analysis.verdict.untested import untested
 from harness.contracts.plan import PromisePlan
 from harness.records import Check, Kind, Txn
 from tests.oracles import Facts, Hit, judge
+from tests.oracles.facts import identity
 from tests.oracles.judging import Label, context_from, judged_tables, labels
 from tests.planted.plans import DURABLE
 from tests.planted.tiny import EPOCH_NS, History
@@ -28,6 +29,7 @@ REQUIRED = PromisePlan(
 )
 PROMISES = st.sampled_from([DURABLE, UNSAFE, REQUIRED])
 OUTCOMES = st.sampled_from(["ok"] * 6 + ["fail", "info", "open"])
+TRANSACTED = st.sampled_from(["ok"] * 3 + ["aborted"] * 2 + ["fail", "info", "open"])
 WAITS = st.sampled_from([0, 0, 0, 1, 1, 2, 40, 400])  # grid steps; 15 s is 30, 130 s is 260
 
 
@@ -55,6 +57,8 @@ class Story:
         )
         self.now = 0
         self.sent: list[Message] = []
+        self.is_transacted = bool(draw(st.booleans()))
+        self.begun: set[tuple[int, int]] = set()
 
     def rarely(self) -> bool:
         return bool(self.draw(st.integers(0, 5)) == 0)
@@ -87,11 +91,42 @@ class Story:
                     if self.rarely():
                         self.send(Message(instance, lane, seq, 1))
 
+    def transaction(self, instance: int) -> int:
+        """Of one of two transactions of a producer, or none; drawn when it is first used."""
+        number = self.draw(st.sampled_from([0, 1, 1, 2])) if self.is_transacted else 0
+        if number and (instance, number) not in self.begun:
+            self.begun.add((instance, number))
+            self.h.transactions.append(
+                {
+                    "instance": instance,
+                    "number": number,
+                    "asked": self.draw(st.integers(0, 3)),
+                    "t_asked_ns": EPOCH_NS + self.draw(st.integers(0, 60)) * STEP_MS * 1_000_000,
+                    "outcome": self.draw(st.sampled_from([1, 1, 3, 4])),
+                }
+            )
+        return number
+
+    def end(self) -> None:
+        """Transactions in the log: mostly as they ended for the client."""
+        outcomes = {(t["instance"], t["number"]): t["outcome"] for t in self.h.transactions}
+        of = {identity(row): row["transaction"] for row in self.h.rows["sends"]}
+        for row in self.h.rows["log"]:
+            number = of.get(identity(row), 0)
+            if not number or row["check"] != Check.OK:
+                continue
+            ended = outcomes[row["instance"], number]
+            usual = {1: Txn.COMMITTED, 3: Txn.OPEN, 4: Txn.ABORTED}[ended]
+            row["txn"] = self.draw(st.sampled_from(list(Txn))) if self.rarely() else usual
+            other = self.draw(st.integers(1, 2)) if self.rarely() else number
+            row["txn_end"] = -1 if row["txn"] == Txn.OPEN else 1000 * row["instance"] + other
+
     def send(self, message: Message) -> None:
         self.sent.append(message)
+        number = 0 if message.attempt else self.transaction(message.instance)
         self.h.send(
             message.seq,
-            self.draw(OUTCOMES),
+            self.draw(TRANSACTED if number else OUTCOMES),
             instance=message.instance,
             lane=message.lane,
             partition=self.natural(message),
@@ -100,6 +135,7 @@ class Story:
             at_ms=self.tick(),
             took_ms=float(STEP_MS * self.draw(st.sampled_from([1, 1, 1, 2, 300]))),
             position=self.draw(st.integers(-1, 8)) if self.rarely() else None,
+            transaction=number,
         )
 
     def store(self) -> None:
@@ -247,6 +283,7 @@ def histories(draw: Any) -> tuple[History, Context]:
     story = Story(draw)
     story.send_all()
     story.store()
+    story.end()
     story.deliver()
     story.circumstances()
     end = EPOCH_NS + (story.now + draw(WAITS)) * STEP_MS * 1_000_000

@@ -37,7 +37,9 @@ from tests.planted.writing import Tables, write_run
 TOPIC = "orders"
 ENTRIES = 4  # of a Pulsar ledger
 FIRST_LEDGER = 7
-_OUTCOMES = {"ok": Outcome.OK, "fail": Outcome.FAIL, "info": Outcome.INFO, "open": Outcome.INFO}
+_OUTCOMES = {"ok": Outcome.OK, "fail": Outcome.FAIL, "info": Outcome.INFO, "open": Outcome.INFO} | {
+    "aborted": Outcome.ABORTED
+}
 
 
 @dataclass
@@ -108,6 +110,7 @@ class History(Journals):
         took_ms: float = 1.0,
         due_ms: float | None = None,
         dropped: bool = False,
+        transaction: int = 0,
     ) -> History:
         """One send. ``outcome``: ok, fail, info, or open (never completed, t_done 0).
         ``dropped``: acknowledged at -1:-1, as a broker's deduplication does.
@@ -130,6 +133,7 @@ class History(Journals):
                 "position": -1 if dropped else position,
                 "ledger": -1 if dropped else 0,
                 "batch": -1 if dropped else 0,
+                "transaction": transaction,
                 "partition": partition,
             }
         )
@@ -190,9 +194,10 @@ class History(Journals):
         end: int | None = None,
         read_to: int | None = None,
         why: str = "end",
+        marked: int | None = None,
     ) -> History:
         """Override what the audit says of a stream; otherwise it read all there is."""
-        changes = {"begin": begin, "end": end, "read_to": read_to, "why": why}
+        changes = {"begin": begin, "end": end, "read_to": read_to, "why": why, "marked": marked}
         self._bounds[partition + 1] = {k: v for k, v in changes.items() if v is not None}
         return self
 
@@ -245,7 +250,7 @@ class History(Journals):
             end = self._next.get(number, 0)
             row: Row = {"stream": stream, "stream_id": number, "begin": 0, "end": end, "read_to": end}
             isolation = "remaining" if self.system == "qpid" else "read_uncommitted"
-            row |= {"why": "end", "isolation": isolation}
+            row |= {"why": "end", "isolation": isolation, "stable": end, "marked": end}
             change = self._bounds.get(number, {})
             if "end" in change and "read_to" not in change:
                 row["read_to"] = change["end"]
@@ -261,6 +266,7 @@ class History(Journals):
             names=self.texts,
             bounds=self.log_bounds(),
             leaderships=self.leaderships,
+            transactions=self.transactions,
             faults=self.faults,
             events=self.events,
             epoch_ns=EPOCH_NS,

@@ -31,6 +31,7 @@ class Journals:
         self._read: dict[tuple[int, int], int] = {}  # (session, stream) -> next position to deliver
         self._subscription = 0
         self.faults: list[Row] = []
+        self.transactions: list[Row] = []
         self.events: list[Row] = []
 
     def at(self, ms: float) -> Self:

@@ -92,6 +92,7 @@ def write_run(
     names: Rows,
     bounds: Rows,
     leaderships: Rows = (),
+    transactions: Rows = (),
     faults: Rows = (),
     events: Rows = (),
     epoch_ns: int,
@@ -113,7 +114,8 @@ def write_run(
     )
     run.sealed.mkdir(exist_ok=True)
     rows, files = write_sealed(run, plan, chunks)
-    told = [(run.leaderships, leaderships)] if leaderships else []  # a capture may lack them
+    some = ((run.leaderships, leaderships), (run.transactions, transactions))
+    told = [(path, lines) for path, lines in some if lines]  # a capture may lack them
     for path, lines in ((run.names, names), (run.log_bounds, bounds), *told):
         files[path.name] = asdict(write_sealed_rows(path, map(dict, lines)))
     report = {

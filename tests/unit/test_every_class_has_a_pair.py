@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from analysis.classes import CLASSES
-from tests.unit import test_delivery_twins, test_kernels_twins, test_pulsar_twins, test_queue_twins
+from tests.unit import (
+    test_delivery_twins,
+    test_kernels_twins,
+    test_pulsar_twins,
+    test_queue_twins,
+    test_transaction_twins,
+)
 
-#: Shown by both outcomes of one history: test_aborted_read_depends_on_what_the_consumer_asked_for.
-WITHOUT_A_TWIN = {"aborted-read"}
+#: Shown by both outcomes of one history, in test_transaction_twins.
+WITHOUT_A_TWIN = {"intermediate-read"}
 
 
 def test_every_class_has_a_pair() -> None:
@@ -16,5 +22,6 @@ def test_every_class_has_a_pair() -> None:
         *test_pulsar_twins.LOG_PAIRS,
         *test_pulsar_twins.DELIVERY_PAIRS,
         *test_queue_twins.PAIRS,
+        *test_transaction_twins.PAIRS,
     ]
     assert {cls for pair in pairs for cls, _ in pair.shows} | WITHOUT_A_TWIN == set(CLASSES)

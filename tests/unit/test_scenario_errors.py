@@ -26,6 +26,35 @@ BAD = [
         "name: x\nload:\n  rat: 5\n",
         "bad.yaml:3: load.rat: unknown key, got 5; did you mean rate? allowed: consumers, ",
     ),
+    (
+        "name: x\nload:\n  producers:\n    p:\n      transactions: {ids: 2}\n",
+        "bad.yaml:5: load.producers.p.transactions: needs messages or every: when does one end?",
+    ),
+    (
+        "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5}\n      client: sarama\n",
+        "transactions: is not supported by the sarama worker, got {'messages': 5}; supported: none",
+    ),
+    (
+        "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5, ids: 9}\n",
+        "load.producers.p.transactions.ids: must be at most 6, the lanes of this producer",
+    ),
+    (
+        "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5}\n      threads: 2\n",
+        "load.producers.p.threads: must be 1 with transactions, got 2; transactions.ids has the threads",
+    ),
+    (
+        "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5}\n      when_full: fail\n",
+        "load.producers.p.when_full: must be wait with transactions",
+    ),
+    (
+        "name: x\nload:\n  producers:\n    p:\n      client: kafka-clients\n"
+        "      transactions: {messages: 5}\n      results: resent\n",
+        "load.producers.p.results: must be checked or ignored with transactions",
+    ),
+    (
+        "name: x\nload:\n  producers:\n    p:\n      transactions: {mesages: 5}\n",
+        "transactions.mesages: unknown key, got 5; did you mean messages?",
+    ),
     ("name: x\nlod: {}\n", "bad.yaml:2: lod: unknown key, got {}; did you mean load? allowed: about, "),
     ("name: x\nzzz: 1\n", "bad.yaml:2: zzz: unknown key, got 1; allowed: about, "),
     ("name: x\n1: 2\n", "keys must be text"),

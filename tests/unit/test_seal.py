@@ -15,7 +15,7 @@ from harness.contracts.plan import Plan
 from harness.contracts.rows import LaneGroup, LaneMode
 from harness.contracts.seal import SealReport
 from harness.errors import BrokerstormError, UsageError
-from harness.records import RAW, SEALED, TABLE_NAMES, Check, Event, TableId
+from harness.records import BUCKETED, RAW, SEALED, TABLE_NAMES, Check, Event, TableId
 from harness.rundir import RunDir
 from harness.seal.seal import drop_segments, load_report, seal
 from tests.planted.plans import build_plan
@@ -32,7 +32,7 @@ def captures(draw: st.DrawFn) -> tuple[LaneMode, dict[TableId, dict[int, Columns
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     tables: dict[TableId, dict[int, Columns]] = {}
-    for table in TableId:
+    for table in BUCKETED:
         owners = draw(st.lists(st.integers(1, 9), min_size=0, max_size=3, unique=True))
         tables[table] = {o: any_columns(table, o, draw(st.integers(0, 40)), rng) for o in sorted(owners)}
     return mode, tables

@@ -64,6 +64,21 @@ def test_sends_row_open_and_done() -> None:
     )
 
 
+def test_transactions_row() -> None:
+    raw = bytearray(records.RAW_TRANSACTIONS.itemsize)
+    lay.TRANSACTIONS_BEGUN.pack_into(raw, 0, 1, 2, 3, 4)
+    lay.TRANSACTIONS_ASKED.pack_into(raw, lay.TRANSACTIONS_ASKED_OFFSET, 5, 6)
+    lay.TRANSACTIONS_DONE.pack_into(raw, lay.TRANSACTIONS_DONE_OFFSET, 7, 8, 9)
+    row = unpack(records.RAW_TRANSACTIONS, bytes(raw))
+    wanted = dict(
+        number=1, id=2, t_begin_ns=3, state=4, t_asked_ns=5, asked=6, t_done_ns=7, error=8, outcome=9
+    )  # fmt: skip
+    assert {name: int(row[name]) for name in records.RAW_TRANSACTIONS.names or ()} == wanted
+    assert lay.TRANSACTIONS_BEGUN.format == records.TRANSACTIONS_BEGUN_STRUCT
+    assert lay.TRANSACTIONS_ASKED.format == records.TRANSACTIONS_ASKED_STRUCT
+    assert lay.TRANSACTIONS_DONE.format == records.TRANSACTIONS_DONE_STRUCT
+
+
 def test_the_short_completion_is_the_long_one_with_zeros() -> None:
     assert lay.SENDS_DONE_PLAIN.pack(8, 9, 12, 1) == lay.SENDS_DONE.pack(8, 9, 0, 0, 12, 0, 0, 0, 1)
 

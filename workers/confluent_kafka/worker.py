@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from consumer import ConsumerRole
 from outcomes import Outcomes, error_text, is_refusal
 from producer import ProducerRole
+from transactional import TransactionalRole
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session, main
 
@@ -65,7 +66,13 @@ def make(client: type, settings: dict[str, object]) -> object:
 
 def produce(session: Session) -> None:
     session.check_options(lambda: make(Producer, config(session)))
-    ProducerRole(session, make(Producer, config(session)), Outcomes(dict(session.spec.options))).run()
+    outcomes = Outcomes(dict(session.spec.options))
+    if "transactions" in session.spec.part:
+        TransactionalRole(
+            session, lambda own: make(Producer, config(session, **{"transactional.id": own})), outcomes
+        ).run()
+        return
+    ProducerRole(session, make(Producer, config(session)), outcomes).run()
 
 
 def consume(session: Session) -> None:

@@ -20,10 +20,10 @@ from harness.admin.health import first_bytes
 from harness.admin.tls import context_of
 from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Access
-from harness.contracts.rows import Leadership
+from harness.contracts.rows import Leadership, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSettings
-from harness.systems.kafka import CORRELATION, api_versions, epochs, users
+from harness.systems.kafka import CORRELATION, api_versions, epochs, transactions, users
 from harness.systems.kafka.epochs import NodeData
 from harness.systems.kafka.failover import KafkaFailover
 from harness.systems.kafka.readiness import Probes, missing_parts
@@ -200,6 +200,11 @@ class KafkaAdmin:
         """Every leader epoch: who led since when, from the metadata log; where the log has its first message,
         from the leader of now. What one of the two does not tell is left unknown."""
         return epochs.leaderships(self._ask, self._data, self._nodes, lambda: self._described(topics))
+
+    def transactions(self, topics: Sequence[str], *, timeout_s: float) -> list[StreamTransactions]:
+        """What the log of every partition holds of transactions; less of it where time does not suffice."""
+        partitions = [(topic, number) for topic in topics for number in self.leaders(topic)]
+        return transactions.transactions(self._ask, self.leaders, partitions, within_s=timeout_s)
 
     def _described(self, topics: Sequence[str]) -> dict[tuple[str, int], tuple[str | None, int]]:
         """(topic, partition) -> leader and leader epoch now."""

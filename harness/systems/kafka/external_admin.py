@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.admin.made_ledger import MadeLedger
-from harness.contracts.rows import Leadership
+from harness.contracts.rows import Leadership, StreamTransactions
 from harness.errors import UsageError
 from harness.protocols.cluster import PartitionState, SeenLeaders, TopicSettings
 from harness.systems.kafka import KEEPS
@@ -122,6 +122,10 @@ class ExternalKafkaAdmin:
 
     def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
         found = self._admin.leaderships([self._address(topic) for topic in topics], seen)
+        return [replace(one, stream=self._stream(one.stream)) for one in found]
+
+    def transactions(self, topics: Sequence[str], *, timeout_s: float) -> list[StreamTransactions]:
+        found = self._admin.transactions([self._address(topic) for topic in topics], timeout_s=timeout_s)
         return [replace(one, stream=self._stream(one.stream)) for one in found]
 
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:

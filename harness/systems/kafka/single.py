@@ -23,13 +23,18 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeClientQuotasRequest, DescribeClusterRequest, DescribeQuorumRequest
-from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from harness.protocols.cluster import Node
 
 ANSWER_TIMEOUT_S = 2.5  # a healthy broker answers in milliseconds; a starved one in about a second
 CONNECT_TIMEOUT_S = 1.5
+#: Bytes of an answer to a fetch: of a partition, and in all.
+FETCH_PARTITION_BYTES, FETCH_BYTES = 4 << 20, 16 << 20
+#: The last that names topics, and not their ids.
+_FETCH_VERSION = 12
+_FETCH_WAIT_MS = 100
 
 
 class _OneBroker(KafkaConnectionManager):  # type: ignore[misc]
@@ -101,6 +106,36 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
             (topic.topic, row.partition): (row.leader_epoch, row.end_offset)
             for topic in response.topics
             for row in topic.partitions
+            if not row.error_code
+        }
+
+    def fetch(
+        self, asked: Mapping[tuple[str, int], int], *, committed_only: bool
+    ) -> dict[tuple[str, int], Any]:
+        """(topic, partition) -> what the log has from that offset on, as a FetchResponse says it: batches
+        with their headers, high watermark, last stable offset, aborted transactions. Partitions that this
+        broker does not lead, or an offset that the log does not have, are left out."""
+        topic, topics = FetchRequest.FetchTopic, defaultdict(list)
+        for (name, number), offset in asked.items():
+            row = topic.FetchPartition(
+                partition=number, fetch_offset=offset, partition_max_bytes=FETCH_PARTITION_BYTES
+            )
+            topics[name].append(row)
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=_FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=int(committed_only),
+            session_epoch=-1,
+            topics=[topic(topic=name, partitions=rows) for name, rows in topics.items()],
+            max_version=_FETCH_VERSION,
+        )
+        response = self._manager.run(self._manager.send, request)
+        return {
+            (found.topic, row.partition_index): row
+            for found in response.responses
+            for row in found.partitions
             if not row.error_code
         }
 

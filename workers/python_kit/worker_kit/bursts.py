@@ -140,6 +140,8 @@ class OpenRows:
         self._rows = mmap.mmap(-1, 8)
         self._words = memoryview(self._rows).cast("Q")
         self._lanes = len(lanes)
+        #: the fifth word of every row: written, and the transaction that it is of
+        self._state = 1
         #: lane and kind, the first word of a row, by kind
         self._firsts = {
             kind: array("Q", [lane.lane | kind << 48 for lane in around(lanes)])
@@ -149,6 +151,10 @@ class OpenRows:
     def use(self, rows: mmap.mmap) -> None:
         """Write into this segment from now on."""
         self._rows, self._words = rows, memoryview(rows).cast("Q")
+
+    def in_transaction(self, number: int) -> None:
+        """Rows are of this transaction from now on; 0 = of none."""
+        self._state = 1 | number << 32
 
     def write(
         self, at: int, first: int, count: int, kind: int, columns: tuple[Column, Column], now_ns: int
@@ -160,7 +166,7 @@ class OpenRows:
         words[begin + 1 : end : ROW_WORDS] = columns[0][:count]
         words[begin + 2 : end : ROW_WORDS] = columns[1][:count]
         words[begin + 3 : end : ROW_WORDS] = array("Q", [now_ns]) * count
-        words[begin + STATE_WORD : end : ROW_WORDS] = array("Q", [1]) * count
+        words[begin + STATE_WORD : end : ROW_WORDS] = array("Q", [self._state]) * count
 
     def take_back(self, at: int, end: int) -> None:
         """The messages of these rows are not sent now: no row shall say that they were."""

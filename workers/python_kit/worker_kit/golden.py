@@ -43,6 +43,7 @@ def write_golden(folder: Path) -> list[str]:
     _sends(folder, error)
     _log(folder, small, large)
     _deliveries(folder, group, small)
+    _transactions(folder, error)
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -78,6 +79,21 @@ def _sends(folder: Path, error: int) -> None:
     rows[done + lay.LATE_OUTCOME_IN_DONE] = lay.OK
     at += lay.ROW_BYTES[lay.SENDS]
     lay.SENDS_OPEN.pack_into(rows, at, 3, 0, lay.LOAD, 43, T_NS + 40_000, T_NS + 41_500, 1)  # never answered
+
+
+def _transactions(folder: Path, error: int) -> None:
+    rows, at, _ = SegmentWriter(folder, lay.TRANSACTIONS, 7, RUN_TAG, capacity=CAPACITY).rotate()
+    asked, done = lay.TRANSACTIONS_ASKED_OFFSET, lay.TRANSACTIONS_DONE_OFFSET
+    lay.TRANSACTIONS_BEGUN.pack_into(rows, at, 1, 0, T_NS, 1)
+    lay.TRANSACTIONS_ASKED.pack_into(rows, at + asked, T_NS + 2_000_000, lay.COMMIT_ASKED)
+    lay.TRANSACTIONS_DONE.pack_into(rows, at + done, T_NS + 9_000_000, 0, lay.OK)
+    at += lay.ROW_BYTES[lay.TRANSACTIONS]
+    lay.TRANSACTIONS_BEGUN.pack_into(rows, at, 6, 1, T_NS + 10_000_000, 1)
+    both = lay.COMMIT_ASKED | lay.ABORT_ASKED
+    lay.TRANSACTIONS_ASKED.pack_into(rows, at + asked, T_NS + 20_000_000, both)
+    lay.TRANSACTIONS_DONE.pack_into(rows, at + done, T_NS + 30_000_000, error, lay.ABORTED)
+    at += lay.ROW_BYTES[lay.TRANSACTIONS]
+    lay.TRANSACTIONS_BEGUN.pack_into(rows, at, 3, 0, T_NS + 40_000_000, 1)  # nobody asked for its end
 
 
 def _log(folder: Path, small: bytes, large: bytes) -> None:

@@ -62,6 +62,9 @@ class OpenLoop(Sender, ABC):
     def close(self) -> None:
         """Close the client if that needs no waiting for brokers."""
 
+    def load_over(self) -> None:
+        """No message is offered any more. For clients that owe something then, such as a commit."""
+
     def resend(self, what: Resend) -> None:
         """Send one message again, as the application would. Only for ``results: resent``."""
         raise WorkerFailure("this worker cannot re-send: results must be checked or ignored")
@@ -123,6 +126,7 @@ class OpenLoop(Sender, ABC):
         except WorkerFailure:  # no room for the next row: what is under way still gets its outcome
             self._settle(time.monotonic_ns() + SETTLE_NS)
             raise
+        self.load_over()
         while not self.control.draining:
             self.serve(0.02)
             self.resend_due()

@@ -103,7 +103,7 @@ class Sender:
         profile = [(each[0], each[1]) for each in part.get("rate_profile", ())]
         self.schedule = Schedule(0, rate, part["warm_up_s"], part["load_s"], profile)
         self.lateness = Lateness()
-        self.attempted = self.ok = self.fail = self.info = 0
+        self.attempted = self.ok = self.fail = self.info = self.aborted = 0
         self.sends_again: bool = part.get("results", "checked") == "resent"
         #: Sends to repeat, soonest first: every one waits equally long. Client threads append.
         self.resends: deque[Resend] = deque()
@@ -216,13 +216,15 @@ class Sender:
         self.session.report.error(error.partition(":")[0], error)
         return True
 
-    def tally(self, outcome: int) -> None:
+    def tally(self, outcome: int, count: int = 1) -> None:
         if outcome == lay.OK:
-            self.ok += 1
+            self.ok += count
         elif outcome == lay.FAIL:
-            self.fail += 1
+            self.fail += count
+        elif outcome == lay.ABORTED:
+            self.aborted += count
         else:
-            self.info += 1
+            self.info += count
 
     def schedule_resend(self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int) -> None:
         """The attempt failed: have it repeated, unless it was the last. Any thread."""
@@ -243,7 +245,8 @@ class Sender:
 
     def open_calls(self) -> int:
         """Calls that the client has not answered."""
-        return max(0, self.attempted + self.resent - self.ok - self.fail - self.info)
+        answered = self.ok + self.fail + self.info + self.aborted
+        return max(0, self.attempted + self.resent - answered)
 
     def counts(self) -> dict[str, int]:
         """Numbers of the stats line; runs on the ticking thread."""
@@ -253,6 +256,7 @@ class Sender:
             "ok": self.ok,
             "fail": self.fail,
             "info": self.info,
+            "aborted": self.aborted,
             "open": self.open_calls(),
             "late_max_ns": self.lateness.take_max_ns(),
             "blocked_ns": self.blocked_ns + (time.monotonic_ns() - since if since else 0),

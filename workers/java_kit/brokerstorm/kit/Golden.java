@@ -51,6 +51,7 @@ public final class Golden {
             sends(folder, error);
             log(folder, small, large);
             deliveries(folder, group, small);
+            transactions(folder, error);
             try (Stream<Path> files = Files.list(folder)) {
                 return files.map(path -> path.getFileName().toString()).sorted().collect(Collectors.toList());
             }
@@ -98,6 +99,22 @@ public final class Golden {
         Rows.lateOutcome(out.rows(), out.at(), Layout.OK);
         out.next(); // never answered
         Rows.openSend(out.rows(), out.at(), 3, 0, Layout.LOAD, 43, T_NS + 40_000, T_NS + 41_500);
+    }
+
+    private static void transactions(Path folder, int error) {
+        Segments out = new Segments(folder, Layout.Table.TRANSACTIONS, 7, RUN_TAG, 0, CAPACITY);
+        out.next();
+        Rows.begun(out.rows(), out.at(), 1, 0, T_NS);
+        Rows.askedAt(out.rows(), out.at(), T_NS + 2_000_000);
+        Rows.asked(out.rows(), out.at(), Layout.COMMIT_ASKED);
+        Rows.transactionDone(out.rows(), out.at(), T_NS + 9_000_000, 0, Layout.OK);
+        out.next();
+        Rows.begun(out.rows(), out.at(), 6, 1, T_NS + 10_000_000);
+        Rows.askedAt(out.rows(), out.at(), T_NS + 20_000_000);
+        Rows.asked(out.rows(), out.at(), Layout.COMMIT_ASKED | Layout.ABORT_ASKED);
+        Rows.transactionDone(out.rows(), out.at(), T_NS + 30_000_000, error, Layout.ABORTED);
+        out.next(); // nobody asked for its end
+        Rows.begun(out.rows(), out.at(), 3, 0, T_NS + 40_000_000);
     }
 
     private static void log(Path folder, byte[] small, byte[] large) {

@@ -17,6 +17,11 @@ public final class Layout {
     public static final int OK = 1;
     public static final int FAIL = 2;
     public static final int INFO = 3;
+    public static final int ABORTED = 4;
+
+    // what was asked for to end a transaction
+    static final int COMMIT_ASKED = 1;
+    static final int ABORT_ASKED = 2;
 
     // payload checks
     public static final int CHECK_OK = 0;
@@ -38,11 +43,12 @@ public final class Layout {
     public static final int REVOKE = 11;
     public static final int SEEK = 12;
 
-    /** The three tables: number, name of the files, bytes a row. */
+    /** The tables: number, name of the files, bytes a row. */
     public enum Table {
         SENDS(1, "sends", 96),
         LOG(2, "log", 104),
-        DELIVERIES(3, "deliveries", 104);
+        DELIVERIES(3, "deliveries", 104),
+        TRANSACTIONS(4, "transactions", 64);
 
         final int number;
         final String files;

@@ -54,8 +54,10 @@ public abstract class OpenLoop {
         if (threads > 1 && !sendsFromThreads()) {
             throw new WorkerFailure("threads " + threads + ": this worker sends from one");
         }
+        Segments transactions = part.has("transactions") ? Transactions.segments(session) : null;
         for (int i = 0; i < threads; i++) {
-            senders.add(new Sender(this, i, threads, segments.ofAnotherThread()));
+            Segments own = transactions == null ? null : transactions.ofAnotherThread();
+            senders.add(new Sender(this, i, threads, segments.ofAnotherThread(), own));
         }
     }
 
@@ -88,6 +90,11 @@ public abstract class OpenLoop {
     /** The load is over: the last message was offered. For a client that holds calls back until there are enough. */
     protected void loadEnded() {}
 
+    /** A client of its own for a sending thread. Only for {@code transactions}; called while this is constructed. */
+    protected TransactionalClient transactional(String id) {
+        throw new WorkerFailure("transactions: this worker has none");
+    }
+
     /** Why the client takes nothing any more, if the error of a send says so in its own words; else null. */
     protected Death death(Throwable error) {
         return null;
@@ -107,6 +114,11 @@ public abstract class OpenLoop {
     public void run() throws Exception {
         session.report.counts(this::counts);
         connect();
+        for (Sender sender : senders) {
+            if (sender.transactions != null) {
+                sender.transactions.client.init();
+            }
+        }
         session.ready();
         control.awaitStart();
         if (senders.size() == 1) {
@@ -121,6 +133,11 @@ public abstract class OpenLoop {
         }
         if (open() == 0) {
             close();
+            for (Sender sender : senders) {
+                if (sender.transactions != null) {
+                    sender.transactions.client.close();
+                }
+            }
         }
     }
 
@@ -171,6 +188,7 @@ public abstract class OpenLoop {
         found.put("ok", sum(sender -> sender.ok.sum()));
         found.put("fail", sum(sender -> sender.fail.sum()));
         found.put("info", sum(sender -> sender.info.sum()));
+        found.put("aborted", sum(sender -> sender.aborted.sum()));
         found.put("open", open());
         found.put("late_max_ns", senders.stream().mapToLong(Sender::takeLateMaxNs).max().orElse(0));
         found.put("blocked_ns", sum(Sender::blockedNs));

@@ -4,13 +4,15 @@ import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 
 /**
- * Writes rows of the three tables; the field that makes a row valid is written last.
+ * Writes rows of the tables; the field that makes a row valid is written last.
  *
  * <p>There is no release store of a byte into a buffer; the fence before a plain one does the same.
  */
 final class Rows {
     private static final int STATE = 32;
+    private static final int TRANSACTION = 36;
     private static final int DONE = 40;
+    private static final int ERROR = 84;
     private static final int OUTCOME = 88;
     private static final int LATE_OUTCOME = 89;
 
@@ -26,6 +28,11 @@ final class Rows {
         rows.putLong(at + 16, intendedNs);
         rows.putLong(at + 24, startNs);
         finish(rows, at + STATE, 1);
+    }
+
+    /** The same of a send in a transaction. */
+    static void inTransaction(ByteBuffer rows, int at, int number) {
+        rows.putInt(at + TRANSACTION, number);
     }
 
     /** The completion of a send, but for the outcome. */
@@ -51,6 +58,35 @@ final class Rows {
 
     static void lateOutcome(ByteBuffer rows, int at, int outcome) {
         rows.put(at + LATE_OUTCOME, (byte) outcome);
+    }
+
+    static boolean isDone(ByteBuffer rows, int at) {
+        return rows.getLong(at + DONE) != 0;
+    }
+
+    static void error(ByteBuffer rows, int at, int error) {
+        rows.putInt(at + ERROR, error);
+    }
+
+    static void begun(ByteBuffer rows, int at, int number, int id, long beginNs) {
+        rows.putInt(at, number);
+        rows.putInt(at + 4, id);
+        rows.putLong(at + 8, beginNs);
+        finish(rows, at + 16, 1);
+    }
+
+    static void askedAt(ByteBuffer rows, int at, long askedNs) {
+        rows.putLong(at + 24, askedNs);
+    }
+
+    static void asked(ByteBuffer rows, int at, int asked) {
+        finish(rows, at + 32, asked);
+    }
+
+    static void transactionDone(ByteBuffer rows, int at, long doneNs, int error, int outcome) {
+        rows.putLong(at + 40, doneNs);
+        rows.putInt(at + 48, error);
+        finish(rows, at + 52, outcome);
     }
 
     static void log(ByteBuffer rows, int at, MessagePosition place, long brokerTimeMs, byte[] value, int check) {

@@ -15,6 +15,8 @@ public final class Send {
     /** null without capture. */
     ByteBuffer rows;
     int at;
+    /** Number of its transaction; 0 = none. */
+    int transaction;
 
     Send(Sender sender, Lane lane, long seq, int attempt, int kind, long intendedNs) {
         this.sender = sender;
@@ -28,6 +30,11 @@ public final class Send {
     /** Whether this is asked from within the call of the client, on the sending thread. */
     public boolean isInCall() {
         return caller == Thread.currentThread();
+    }
+
+    /** The client of its thread, where each has one with a transactional id; else null. */
+    public TransactionalClient client() {
+        return sender.transactions == null ? null : sender.transactions.client;
     }
 
     /** The client reported success. On any thread. */

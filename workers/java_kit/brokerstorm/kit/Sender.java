@@ -16,6 +16,9 @@ final class Sender {
     final LongAdder ok = new LongAdder();
     final LongAdder fail = new LongAdder();
     final LongAdder info = new LongAdder();
+    final LongAdder aborted = new LongAdder();
+    /** null = it sends without. */
+    final Transactions transactions;
     volatile long attempted;
 
     private final OpenLoop loop;
@@ -31,7 +34,7 @@ final class Sender {
     private volatile long blockedSinceNs;
 
     /** Of the loop's lanes it has every {@code threads}-th from {@code thread} on, and as much of the rate. */
-    Sender(OpenLoop loop, int thread, int threads, Segments segments) {
+    Sender(OpenLoop loop, int thread, int threads, Segments segments, Segments ofTransactions) {
         Spec.Section part = loop.session.spec.part;
         this.loop = loop;
         this.session = loop.session;
@@ -48,6 +51,8 @@ final class Sender {
         int instance = (int) part.number("instance");
         this.payload = new Payload(session.spec.runTag, instance, least, most, compressible, sizes);
         this.resends = new ResendQueue(loop.resends);
+        this.transactions =
+                ofTransactions == null ? null : new Transactions(this, loop, thread, threads, ofTransactions);
     }
 
     /** Follows the schedule, then sees every call of this thread to its outcome. */
@@ -58,6 +63,9 @@ final class Sender {
                 loadUnlimited();
             } else {
                 loadAtRate();
+            }
+            if (transactions != null) {
+                transactions.end();
             }
             loop.loadEnded();
             while (!control.isDraining()) {
@@ -79,10 +87,12 @@ final class Sender {
             long frozen = freeze.frozenNs();
             long due = schedule.dueCount(begun);
             if (due == sent) {
-                long wake = Math.max(schedule.dueNs(sent), begun + OpenLoop.SLACK_NS);
+                long wake = Math.max(Math.min(schedule.dueNs(sent), endNs()), begun + OpenLoop.SLACK_NS);
                 sleepUntil(wake);
+                long late = System.nanoTime() - wake;
+                endIfDue();
                 lookForFreeze(begun);
-                lateness.caughtUp(System.nanoTime() - wake - (freeze.frozenNs() - frozen));
+                lateness.caughtUp(late - (freeze.frozenNs() - frozen));
                 continue;
             }
             boolean warmsUp = sent < schedule.warmUpCount;
@@ -108,15 +118,41 @@ final class Sender {
     private long offer(long first, long stop, boolean warmsUp) {
         for (long i = first; i < stop; i++) {
             resendDue();
+            if (transactions != null) {
+                transactions.beforeSend();
+            }
             long now = System.nanoTime();
             long due = schedule.isUnlimited() ? now : schedule.dueNs(i);
             int kind = warmsUp ? Layout.WARM_UP : Layout.LOAD;
             long took = call(new Send(this, turns.lane(i), turns.seq(i), 0, kind, due), now);
-            if (took > BLOCKED_NS && control.isLoadStopped()) {
+            long ending = endIfDue();
+            if (Math.max(took, ending) > BLOCKED_NS && control.isLoadStopped()) {
                 return i + 1;
             }
         }
         return stop;
+    }
+
+    private long endNs() {
+        return transactions == null ? Long.MAX_VALUE : transactions.endNs();
+    }
+
+    /** Ends the open transaction if it is time; how long that took. */
+    private long endIfDue() {
+        if (transactions == null) {
+            return 0;
+        }
+        long began = System.nanoTime();
+        transactions.endIfDue();
+        return System.nanoTime() - began;
+    }
+
+    void blocked(long ns) {
+        blockedNs += ns;
+    }
+
+    Death death(Throwable error) {
+        return loop.death(error);
     }
 
     private void sleepUntil(long wakeNs) {
@@ -158,11 +194,18 @@ final class Sender {
             segments.next();
             send.rows = segments.rows();
             send.at = segments.at();
+            if (transactions != null) {
+                send.transaction = transactions.number;
+                Rows.inTransaction(send.rows, send.at, send.transaction);
+            }
             Rows.openSend(
                     send.rows, send.at, send.lane.number, send.attempt, send.kind, send.seq, send.intendedNs, startNs);
         }
         byte[] value = payload.encode(
                 send.kind, send.lane.number, send.seq, send.intendedNs, send.lane.keyNumber, send.attempt);
+        if (transactions != null) {
+            transactions.offered(send);
+        }
         blockedSinceNs = startNs;
         attempted++;
         send.caller = Thread.currentThread();
@@ -192,6 +235,10 @@ final class Sender {
 
     /** The client answered; on any thread. */
     void answered(Send send, int outcome, MessagePosition place, Throwable error) {
+        if (send.transaction != 0 && !send.isInCall()) {
+            reported(send, place, error);
+            return;
+        }
         try {
             if (send.rows != null && !complete(send, outcome, place, error)) {
                 return;
@@ -206,7 +253,37 @@ final class Sender {
                 session.report.clientDied(error, death);
             }
         }
-        (outcome == Layout.OK ? ok : outcome == Layout.FAIL ? fail : info).increment();
+        tally(outcome).increment();
+    }
+
+    /** An answer to a send in a transaction: its row has no outcome before that of the transaction. */
+    private void reported(Send send, MessagePosition place, Throwable error) {
+        if (error != null) {
+            transactions.refused(error);
+        } else if (!Rows.isOutcomeKnown(send.rows, send.at)) {
+            Rows.closeSend(send.rows, send.at, System.nanoTime(), place, 0);
+        }
+    }
+
+    /** Sends of a transaction that has an outcome; those that the client refused at once have theirs. */
+    void completed(Iterable<Send> sends, int outcome, int error) {
+        LongAdder tally = tally(outcome);
+        for (Send send : sends) {
+            if (Rows.isOutcomeKnown(send.rows, send.at)) {
+                continue;
+            }
+            if (!Rows.isDone(send.rows, send.at)) {
+                Rows.closeSend(send.rows, send.at, System.nanoTime(), new MessagePosition(), error);
+            } else if (error != 0) {
+                Rows.error(send.rows, send.at, error);
+            }
+            Rows.outcome(send.rows, send.at, outcome);
+            tally.increment();
+        }
+    }
+
+    private LongAdder tally(int outcome) {
+        return outcome == Layout.OK ? ok : outcome == Layout.FAIL ? fail : outcome == Layout.ABORTED ? aborted : info;
     }
 
     /** Completes the row; false when this was a second answer. */
@@ -229,7 +306,7 @@ final class Sender {
     // -- numbers
 
     long open() {
-        return Math.max(0, attempted - ok.sum() - fail.sum() - info.sum());
+        return Math.max(0, attempted - ok.sum() - fail.sum() - info.sum() - aborted.sum());
     }
 
     long takeLateMaxNs() {

@@ -8,13 +8,16 @@ import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Send;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.StreamIds;
+import brokerstorm.kit.TransactionalClient;
 import brokerstorm.kit.WorkerFailure;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
@@ -34,7 +37,7 @@ final class ProducerRole extends OpenLoop {
     private final KafkaProducer<byte[], byte[]> producer;
     private final Outcomes outcomes;
     private final StreamIds streams;
-    private Metric retries;
+    private final List<Metric> retries = new CopyOnWriteArrayList<>();
 
     ProducerRole(Session session) {
         super(session);
@@ -59,10 +62,14 @@ final class ProducerRole extends OpenLoop {
         Set<String> topics = new LinkedHashSet<>();
         lanes.forEach(lane -> topics.add(lane.topic.address));
         topics.forEach(this::awaitMetadata);
+        countRetries(producer);
+    }
+
+    private void countRetries(KafkaProducer<byte[], byte[]> producer) {
         for (Map.Entry<MetricName, ? extends Metric> metric : producer.metrics().entrySet()) {
             MetricName name = metric.getKey();
             if (name.name().equals("record-retry-total") && name.group().equals("producer-metrics")) {
-                retries = metric.getValue();
+                retries.add(metric.getValue());
             }
         }
     }
@@ -119,9 +126,8 @@ final class ProducerRole extends OpenLoop {
         byte[] key = lane.key == null ? null : lane.key.getBytes(StandardCharsets.UTF_8);
         ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(lane.topic.address, partition, key, value);
         headers.forEach((name, text) -> record.headers().add(name, text.getBytes(StandardCharsets.UTF_8)));
-        producer.send(
-                record,
-                (metadata, error) -> answered(send, metadata, error));
+        TransactionalProducer own = (TransactionalProducer) send.client();
+        (own == null ? producer : own.producer()).send(record, (metadata, error) -> answered(send, metadata, error));
     }
 
     private void answered(Send send, RecordMetadata metadata, Exception error) {
@@ -131,6 +137,20 @@ final class ProducerRole extends OpenLoop {
         } else {
             send.failed(send.isInCall() ? Layout.FAIL : outcomes.of(error), error);
         }
+    }
+
+    /** Made when it is initialised: by then this is constructed. */
+    @Override
+    protected TransactionalClient transactional(String id) {
+        return new TransactionalProducer(() -> {
+            Properties options = Options.of(session, ProducerConfig.configNames());
+            options.put("client.id", session.spec.name + id.substring(id.lastIndexOf('-')));
+            options.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
+            ByteArraySerializer bytes = new ByteArraySerializer();
+            KafkaProducer<byte[], byte[]> made = Options.make(() -> new KafkaProducer<>(options, bytes, bytes));
+            countRetries(made);
+            return made;
+        });
     }
 
     @Override
@@ -145,7 +165,7 @@ final class ProducerRole extends OpenLoop {
 
     @Override
     protected Map<String, Object> exposure() {
-        Object count = retries == null ? 0.0 : retries.metricValue();
-        return Map.of("retriable_errors", ((Double) count).longValue());
+        double count = retries.stream().mapToDouble(metric -> (Double) metric.metricValue()).sum();
+        return Map.of("retriable_errors", (long) count);
     }
 }

@@ -1,0 +1,45 @@
+"""Counts of the messages of transactions, by bucket and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.capture.bucket import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Atoms:
+    """Of the transactions that a bucket has messages of, one element each.
+
+    Attributes:
+        transaction: index into `Context.transactions`. sent: messages; seen: visible ones; unsure: those of
+            which that is not known, or not final. seen_at, gone_at: (n, 3): lane, seq and stream of the first
+            visible one and of the first that certainly is
+            not; lane -1 = none.
+    """
+
+    transaction: Array
+    sent: Array
+    seen: Array
+    unsure: Array
+    seen_at: Array
+    gone_at: Array
+
+
+def merged(parts: Sequence[Atoms], size: int) -> Atoms | None:
+    """Those of all buckets, by transaction; ``size``: of the table."""
+    if not parts:
+        return None
+    sums = {name: np.zeros(size, np.int64) for name in ("sent", "seen", "unsure")}
+    at = {name: np.full((size, 3), -1, np.int64) for name in ("seen_at", "gone_at")}
+    for part in parts:
+        for name, total in sums.items():
+            total[part.transaction] += getattr(part, name)
+        for name, place in at.items():
+            given = getattr(part, name)
+            fills = (place[part.transaction, 0] < 0) & (given[:, 0] >= 0)
+            place[part.transaction[fills]] = given[fills]
+    return Atoms(np.arange(size), **sums, **at)
