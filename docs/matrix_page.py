@@ -21,7 +21,7 @@ from harness.workers.spec import WorkerSpec
 
 _RUNTIMES = ("process", "docker")
 #: Of a producer or consumer, with values of their own by client.
-_KEYS = ("calls", "results", "receive", "settle", "threads")
+_KEYS = ("calls", "results", "receive", "settle", "threads", "transactions")
 _DRIVEN = (KillableNodes, StoppableNodes, PausableNodes)
 
 _HEAD = f"""# What works where

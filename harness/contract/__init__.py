@@ -16,13 +16,17 @@ from harness.contract import (
     queues,
     secrets,
     sending,
+    transactions,
 )
 from harness.contract.checks import CHECKS, WorkerCheck
 from harness.workers.spec import WorkerSpec
 
 __all__ = ["WorkerCheck", "checks_of"]
 #: In the order in which a broken worker is understood best.
-_PARTS = [part.__name__ for part in (sending, ends, secrets, outcomes, groups, consuming, queues, deaths)]
+_PARTS = [
+    part.__name__
+    for part in (sending, ends, secrets, outcomes, transactions, groups, consuming, queues, deaths)
+]
 
 
 def checks_of(worker: WorkerSpec) -> list[WorkerCheck]:

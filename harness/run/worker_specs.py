@@ -131,8 +131,7 @@ def group_id(plan: Plan, group: str) -> str:
 
 
 def coordinated(plan: Plan) -> dict[str, list[str]]:
-    """``group:NAME`` and ``transactions:PRODUCER`` as the scenario has them -> names at the brokers, of what a
-    node of theirs coordinates."""
+    """What nodes coordinate, ``group:NAME`` or ``transactions:PRODUCER`` -> its names at the brokers."""
     groups = {f"group:{consumer.group}": [group_id(plan, consumer.group)] for consumer in plan.consumers}
     ids = {
         f"transactions:{producer.name.removeprefix('producer-')}": [
