@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ def _none() -> Array:
     return np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Transactions:
     """One element each, by (instance, number). Times as in `TransactionRow`."""
 
@@ -49,6 +49,13 @@ class Transactions:
                 )
             )
         )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Transactions) and all(
+            np.array_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self) -> int:
         return len(self.number)

@@ -64,7 +64,7 @@ TRANSACTIONS: Final = (
     ),
     AnomalyClass(
         name="hanging-transaction",
-        rank=150,
+        rank=152,
         breaks=(ALWAYS,),
         needs=("markers-read",),
         asks=("transactions",),

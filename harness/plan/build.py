@@ -280,9 +280,7 @@ def _producers(
     for instance, ((name, spec, _), rate) in enumerate(zip(shares, rates, strict=True), start=1):
         chosen = [topic for topic in topics if not spec.topics or topic.declared in spec.topics]
         names = {topic.name for topic in chosen}
-        options = native(spec.options)
-        if spec.transactions:  # a transactional client is idempotent, whatever its default is
-            options = idempotent(spec.client, options, scenario.worker_folders)
+        options = _options(scenario, spec)
         try:
             settings = producer_settings(spec.client, spec.client_version, options, scenario.worker_folders)
             promise = settings.promise(
@@ -318,6 +316,12 @@ def _producers(
         )
     coming = [spec.comes_and_goes for _, spec, _ in shares]
     return with_lives(plans, coming, scenario.load.duration)
+
+
+def _options(scenario: Scenario, spec: ProducerSpec) -> dict[str, str]:
+    """Of a producer. A transactional client is idempotent, whatever its default is."""
+    options = native(spec.options)
+    return idempotent(spec.client, options, scenario.worker_folders) if spec.transactions else options
 
 
 def _transactions(spec: ProducerSpec) -> TransactionsPlan | None:

@@ -35,8 +35,8 @@ BAD = [
         "transactions: is not supported by the sarama worker, got {'messages': 5}; supported: none",
     ),
     (
-        "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5, ids: 9}\n",
-        "load.producers.p.transactions.ids: must be at most 6, the lanes of this producer",
+        "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5, ids: 64}\n",
+        "load.producers.p.transactions.ids: must be at most 12, the lanes of this producer: a lane has one thread, got 64",
     ),
     (
         "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5}\n      threads: 2\n",

@@ -220,5 +220,5 @@ def test_a_run_without_capture(tmp_path: Path) -> None:
 
 
 def test_row_width_of_the_format() -> None:
-    assert {t: d.itemsize for t, d in RAW.items()} == {1: 96, 2: 104, 3: 104}
+    assert {t: d.itemsize for t, d in RAW.items()} == {1: 96, 2: 104, 3: 104, 4: 64}
     assert headers(blank("log", 2)).itemsize == 48

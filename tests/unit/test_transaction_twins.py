@@ -1,4 +1,4 @@
-"""Classes of transactions: a tiny history each, and its innocent twin."""
+"""Classes of transactions: a tiny history each, and its near-miss."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
-def test_guilty_history_shows_exactly_its_class(pair: Pair) -> None:
-    assert found(pair.guilty()) == pair.shows
+def test_planted_history_shows_exactly_its_class(pair: Pair) -> None:
+    assert found(pair.planted()) == pair.shows
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
-def test_innocent_twin_shows_no_violation(pair: Pair) -> None:
-    history = pair.innocent()
+def test_near_miss_shows_no_violation(pair: Pair) -> None:
+    history = pair.near_miss()
     assert found(history) == pair.twin
     promises = [producer.promise for producer in history.plan.producers]
     assert all(status_of(cls, split, None) is Status.INFO for cls, split in pair.twin), promises

@@ -102,6 +102,14 @@ def manifest(**changes: Any) -> dict[str, Any]:
 VACUOUS = replace(FAULT, effective=False)
 SKIPPED = replace(FAULT, inject_ns=None, end_ns=None, effective=False, skipped="no candidate")
 AFTERWARDS = replace(FAULT, inject_ns=GRID.end_ns + S, end_ns=GRID.end_ns + 2 * S)
+IN_TRANSACTIONS = {
+    "faults": [{"fault": "kill"}],
+    "rate_ratio": 0.99,
+    "producers": [
+        producer.model_dump(mode="json") | {"transactions": {"messages": 5}}
+        for producer in build_plan(topics={"orders": 1}).producers
+    ],
+}
 OUT = Outage(1, ZERO, ZERO + 95 * S // 10)
 
 UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
@@ -167,6 +175,14 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     "audit stalled": (
         lambda: facts(bounds=[{**BOUND, "read_to": 7, "why": "stall"}]),
         "orders-0 at 7 of 10000 (stall)",
+    ),
+    "markers unread": (
+        lambda: facts(plan=IN_TRANSACTIONS),
+        "markers of transactions were not read to the end: orders-0",
+    ),
+    "markers disagree": (
+        lambda: facts(plan=IN_TRANSACTIONS, bounds=[{**BOUND, "marked": 10_000, "disagree": 1}]),
+        "markers and the brokers' list of aborted transactions disagree: orders-0",
     ),
     "suspect": (lambda: facts(findings=[finding(Status.SUSPECT)]), "3 acked-lost"),
 }

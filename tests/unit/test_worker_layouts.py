@@ -52,8 +52,9 @@ def test_sends_row_open_and_done() -> None:
     raw[lay.SENDS_DONE_OFFSET + lay.LATE_OUTCOME_IN_DONE] = 1
     row = unpack(records.RAW_SENDS, bytes(raw))
     wanted = dict(
-        lane=1, attempt=2, kind=3, seq=4, t_intended_ns=5, t_start_ns=6, state=7, t_done_ns=8, position=9,
-        ledger=10, client_seq=11, stream=12, batch=13, client_name=14, error=15, outcome=3, late_outcome=1,
+        lane=1, attempt=2, kind=3, seq=4, t_intended_ns=5, t_start_ns=6, state=7, transaction=0, t_done_ns=8,
+        position=9, ledger=10, client_seq=11, stream=12, batch=13, client_name=14, error=15, outcome=3,
+        late_outcome=1,
     )  # fmt: skip
     assert {name: int(row[name]) for name in records.RAW_SENDS.names or ()} == wanted
     assert raw[lay.SENDS_DONE_OFFSET + lay.OUTCOME_IN_DONE] == 3
@@ -107,7 +108,7 @@ def test_sizes_and_numbers() -> None:
     }
     assert {records.TableId(t): n for t, n in lay.TABLE_NAMES.items()} == records.TABLE_NAMES
     assert list(records.Kind) == [lay.PROBE, lay.WARM_UP, lay.LOAD]
-    assert list(records.Outcome) == [lay.NONE, lay.OK, lay.FAIL, lay.INFO]
+    assert list(records.Outcome) == [lay.NONE, lay.OK, lay.FAIL, lay.INFO, lay.ABORTED]
     assert list(records.Check) == [lay.CHECK_OK, lay.CORRUPT, lay.FOREIGN, lay.OTHER_RUN]
     for name in ("DELIVER", "COMMIT", "COMMIT_CALLED", "ASSIGN", "REVOKE"):
         assert getattr(lay, name) == records.Event[name]
