@@ -21,7 +21,7 @@ from harness.workers.spec import WorkerSpec
 
 _RUNTIMES = ("process", "docker")
 #: Of a producer or consumer, with values of their own by client.
-_KEYS = ("calls", "results", "receive", "settle", "threads", "transactions")
+_KEYS = ("calls", "results", "receive", "settle", "threads")
 _DRIVEN = (KillableNodes, StoppableNodes, PausableNodes)
 
 _HEAD = f"""# What works where
@@ -43,8 +43,8 @@ _CLIENTS = """
 
 Names are those of `client:` in a scenario, values those of its keys ([scenario
 files](scenario.md#loadproducersname)); *proof* is what a secure cluster may ask of it. *Lacks*: sizes,
-fillings, headers, rates or turns that others can and it cannot. *Dies*: the roles in which it says that it
-gave itself up. `brokerstorm list workers` has what each is.
+fillings, headers, rates, turns or transactions that others can and it cannot. *Dies*: the roles in which it
+says that it gave itself up. `brokerstorm list workers` has what each is.
 """
 
 
@@ -150,7 +150,7 @@ def _client(worker: WorkerSpec, ours: Sequence[WorkerSpec]) -> Iterator[str]:
     yield ", ".join([*(["TLS"] if worker.security.tls else []), *worker.security.auth])
     yield ", ".join(
         f"{key}: {value}"
-        for key in ("payload", "filling", "headers", "rate", "turns")
+        for key in ("payload", "filling", "headers", "rate", "turns", "transactions")
         for value in dict.fromkeys(value for other in ours for value in _able(other, key))
         if value not in _able(worker, key)
     )

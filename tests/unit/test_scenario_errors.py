@@ -36,7 +36,8 @@ BAD = [
     ),
     (
         "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5, ids: 64}\n",
-        "load.producers.p.transactions.ids: must be at most 12, the lanes of this producer: a lane has one thread, got 64",
+        "load.producers.p.transactions.ids: must be at most 12, the lanes of this producer: a lane has one "
+        "thread, got 64",
     ),
     (
         "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5}\n      threads: 2\n",
