@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
 
 from harness.clusters.security.certificates import Authority, Issued
+from tests.http_server import HOST, Answer, Request, answering
 
-HOST = "127.0.0.1"
 #: What is wrong with a server's certificate; "nothing" is not.
 Flaw = Literal["nothing", "expired", "other host", "other authority"]
 
@@ -67,26 +65,9 @@ def token_server(token: str) -> Iterator[tuple[str, list[str]]]:
     """URL of a token endpoint of OAuth2 that gives everybody the same token, and what it was asked."""
     asked: list[str] = []
 
-    class Endpoint(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            answer = {"access_token": token, "token_type": "Bearer", "expires_in": 3600}
-            body = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: Request) -> Answer:
+        asked.append(request.body.decode())
+        return 200, {"access_token": token, "token_type": "Bearer", "expires_in": 3600}, {}
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer((HOST, 0), Endpoint)
-    thread = threading.Thread(target=server.serve_forever, args=[0.05], daemon=True)
-    thread.start()
-    try:
-        yield f"http://{HOST}:{server.server_port}/token", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(15)
+    with answering(answer) as port:
+        yield f"http://{HOST}:{port}/token", asked

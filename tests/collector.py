@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import dataclass, field
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from tests.http_server import HOST, Answer, Request, answering
 
-class Collector(HTTPServer):
+
+@dataclass(slots=True)
+class Collector:
     """``requests``: in the order they came."""
 
-    def __init__(self) -> None:
-        self.requests: list[ExportMetricsServiceRequest] = []
-        super().__init__(("127.0.0.1", 0), _Keep)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+    url: str = ""
+    requests: list[ExportMetricsServiceRequest] = field(default_factory=list)
 
     def last(self) -> dict[str, float]:
         """Of the last request: name, and the sum of the points: values, or how many of a histogram."""
@@ -31,25 +28,16 @@ class Collector(HTTPServer):
             )
         return found
 
-
-class _Keep(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        assert isinstance(self.server, Collector)
-        if self.path == "/v1/metrics":
-            self.server.requests.append(ExportMetricsServiceRequest.FromString(body))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
+    def answer(self, request: Request) -> Answer:
+        if request.path == "/v1/metrics":
+            self.requests.append(ExportMetricsServiceRequest.FromString(request.body))
+        return 200, {}, {}
 
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
     """A collector that listens until the end of the block."""
-    with Collector() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    collector = Collector()
+    with answering(collector.answer) as port:
+        collector.url = f"http://{HOST}:{port}"
+        yield collector

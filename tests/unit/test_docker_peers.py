@@ -8,9 +8,7 @@ import json
 import os
 import socket
 import tarfile
-import threading
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,52 +28,38 @@ from harness.clusters.network import toxiproxy
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import PEER_DETOURS, HasDetours, Impairment, RenamesNodes
+from tests.http_server import HOST, Answer, Request, answering
 
 NEEDS = frozenset({PEER_DETOURS})
 PROXY_PID = 4242
 CLUSTERS = [("kafka", ""), ("pulsar", "bookies-3"), ("qpid", "group")]
 
 
-class Toxiproxy(BaseHTTPRequestHandler):
+class Toxiproxy:
     """The proxy's API on a dictionary: name -> proxy."""
 
-    proxies: dict[str, dict[str, Any]]
+    def __init__(self) -> None:
+        self.proxies: dict[str, dict[str, Any]] = {}
 
-    def do_GET(self) -> None:
-        self._answer(self.proxies if self.path == "/proxies" else {"version": toxiproxy.VERSION})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == "/populate":
+    def answer(self, request: Request) -> Answer:
+        _, part, *names = request.path.split("/")
+        body = json.loads(request.body or "null")
+        if request.method == "GET":
+            return 200, self.proxies if part == "proxies" else {"version": toxiproxy.VERSION}, {}
+        if part == "populate":
             self.proxies |= {one["name"]: {**one, "toxics": []} for one in body}
-        elif self.path == "/proxies":
+        elif request.method == "POST" and not names:
             self.proxies[body["name"]] = {**body, "enabled": True, "toxics": []}
+        elif request.method == "POST":
+            self.proxies[names[0]]["toxics"].append(body)
+        elif request.method == "PATCH":
+            self.proxies[names[0]].update(body)
+        elif len(names) > 1:
+            rows = self.proxies[names[0]]["toxics"]
+            self.proxies[names[0]]["toxics"] = [row for row in rows if row["name"] != names[2]]
         else:
-            self.proxies[self.path.split("/")[2]]["toxics"].append(body)
-        self._answer({})
-
-    def do_PATCH(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.proxies[self.path.split("/")[2]].update(body)
-        self._answer({})
-
-    def do_DELETE(self) -> None:
-        _, _, name, *toxic = self.path.split("/")
-        if toxic:
-            rows = self.proxies[name]["toxics"]
-            self.proxies[name]["toxics"] = [row for row in rows if row["name"] != toxic[1]]
-        else:
-            del self.proxies[name]
-        self._answer({})
-
-    def _answer(self, body: Any) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None: ...
+            del self.proxies[names[0]]
+        return 200, {}, {}
 
 
 class Engine:
@@ -150,13 +134,10 @@ def added(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture
 def rig(tmp_path: Path, added: list[Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    proxies: dict[str, dict[str, Any]] = {}
-    server = HTTPServer(("127.0.0.1", 0), type("Api", (Toxiproxy,), {"proxies": proxies}))
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    monkeypatch.setattr(MeshMap, "api", Endpoint("127.0.0.1", server.server_port))
-    yield Rig(tmp_path, Engine(), proxies)
-    server.shutdown()
-    server.server_close()
+    proxy = Toxiproxy()
+    with answering(proxy.answer) as port:
+        monkeypatch.setattr(MeshMap, "api", Endpoint(HOST, port))
+        yield Rig(tmp_path, Engine(), proxy.proxies)
 
 
 @pytest.mark.parametrize(("system", "topology"), CLUSTERS)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from harness.protocols.cluster import Endpoint, Node
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.systems.pulsar.probe import what_to_probe
 from harness.systems.pulsar.rest import PulsarRest
+from tests.http_server import HOST, Answer, Request, answering
 
 FOUR = bundles_between(["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"])
 
@@ -41,46 +40,26 @@ def test_bundles_with_a_gap_are_an_error() -> None:
         bundle_of("persistent://public/bs-0000abcd/orders-000", FOUR[1:])
 
 
-Answer = tuple[int, object, dict[str, str]]
-
-
 class Broker:
     """Answers what it was told to, on a port of its own."""
 
     def __init__(self, name: str) -> None:
         self.asked: list[tuple[str, str, bytes]] = []
         self.answer: Callable[[str, str], Answer] = lambda method, path: (200, [], {})
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def _do(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                outer.asked.append((self.command, self.path, body))
-                status, document, headers = outer.answer(self.command, self.path)
-                data = json.dumps(document).encode()
-                self.send_response(status)
-                for key, value in {**headers, "Content-Length": str(len(data))}.items():
-                    self.send_header(key, value)
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_PUT = do_DELETE = _do
-
-            def log_message(self, *words: object) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        at = Endpoint("127.0.0.1", self.server.server_address[1])
+        listening = ExitStack()
+        self.close = listening.close
+        at = Endpoint(HOST, listening.enter_context(answering(self._answer)))
         self.node = Node(name, 1, at, at, at, Path(), ("broker",))
+
+    def _answer(self, request: Request) -> Answer:
+        self.asked.append((request.method, request.path, request.body))
+        return self.answer(request.method, request.path)
 
 
 @pytest.fixture
 def two() -> Iterator[tuple[Broker, Broker]]:
-    brokers = Broker("broker-1"), Broker("broker-2")
-    yield brokers
-    for broker in brokers:
-        broker.server.shutdown()
-        broker.server.server_close()
+    with closing(Broker("broker-1")) as first, closing(Broker("broker-2")) as second:
+        yield first, second
 
 
 def rest_of(*brokers: Broker, away: str = "") -> PulsarRest:
@@ -125,8 +104,7 @@ def test_a_broker_that_is_starting_is_asked_again(two: tuple[Broker, Broker]) ->
 
 def test_the_next_broker_is_asked_when_one_is_dead(two: tuple[Broker, Broker]) -> None:
     first, second = two
-    first.server.shutdown()
-    first.server.server_close()
+    first.close()
     second.answer = lambda method, path: (200, "here", {})
     assert rest_of(first, second).get("/x") == "here"
     assert rest_of(first, second, away="broker-1").get("/x") == "here"
