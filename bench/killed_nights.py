@@ -23,6 +23,7 @@ from typing import Any, Final
 import psutil
 
 from bench.live_nights import ROOT, STEADY, nights_of
+from harness.rundir import read_jsonl
 
 SUITE: Final = """\
 name: killed
@@ -57,7 +58,7 @@ def play(folder: Path, kill_after_s: float | None, *, resume: bool) -> tuple[boo
 
 def finished(night: Path) -> dict[str, Any]:
     """Rounds that are finished, and how."""
-    return {path.stem: json.loads(path.read_text()) for path in night.glob("turns/*.json")}
+    return {row["folder"]: row for row in read_jsonl(night / "rounds.jsonl")}
 
 
 def faults_of(folder: Path, night: Path, kills: list[dict[str, Any]]) -> list[str]:
