@@ -101,7 +101,8 @@ def _show(settings: Settings, search: Search, root: RunDir, out: Path) -> int:
 
     def text() -> None:
         if not search.shows:
-            said = steps[0].said if steps else "no round was played"
+            begun = f"{played} rounds, too few to say" if played else "no round was played"
+            said = steps[0].said if steps else begun
             paragraph(f"{search.cls or 'a class'} cannot be kept: the scenario as it is: {said}")
             return
         paragraph(f"{search.cls} still shows without:")

@@ -24,8 +24,9 @@ from analysis.report.terminal_repro import reproduction_rows
 from analysis.report.trace import trace
 from analysis.verdict.campaign import CLEAN, Campaign, VariantResult
 from experiments.bundle.contents import Judged, JudgedRound
+from harness.contracts import read_document
+from harness.contracts.rows import Manifest
 from harness.errors import UsageError
-from harness.rundir import read_json
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 
 MOST_FAULTS: Final = 12
@@ -238,13 +239,11 @@ def _versions(judged: Judged, told: JudgedRound) -> Iterator[str]:
 
 def _artifacts(judged: Judged) -> Iterator[tuple[str, str]]:
     """Each client of any round, and the hash of the files that it ran from."""
-    workers = [
-        worker for each in judged.rounds for worker in read_json(each.run.manifest).get("workers") or ()
-    ]
     found = {
-        f"files of {worker.get('client')} {worker.get('client_version')}": str(worker["artifact"])
-        for worker in workers
-        if worker.get("artifact")
+        f"files of {worker.client} {worker.client_version}": worker.artifact
+        for each in judged.rounds
+        for worker in read_document(each.run.manifest, Manifest).workers
+        if worker.artifact
     }
     yield from found.items()
 

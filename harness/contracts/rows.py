@@ -254,6 +254,23 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Build:
+    """A client or brokers that the user built.
+
+    Attributes:
+        sha256: of what no commit has.
+        version: it is taken for this one.
+    """
+
+    name: str
+    path: str = ""
+    commit: str = ""
+    changed: bool = False
+    sha256: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StatedCheck:
     """A validity check that an import answers."""
 
@@ -266,7 +283,8 @@ class WorkerRow:
     """What became of a worker.
 
     Attributes:
-        instance, session: of a producer, of a consumer.
+        instance, session, reader: of a producer, of a consumer, of the audit.
+        artifact: the file that the client was loaded from; empty = not known.
         exposure: its own counters.
         done: it said so: it recorded everything.
         hung: it was ended because it hung; every row is there, as of one that a fault ``killed``.
@@ -280,9 +298,12 @@ class WorkerRow:
     role: str = ""
     instance: int | None = None
     session: int | None = None
+    reader: int | None = None
     client: str = ""
     client_version: str = ""
+    artifact: str = ""
     log_stamp: str = ""
+    pid: int | None = None
     exit_code: int | None = None
     exposure: dict[str, int] = field(default_factory=dict)
     done: bool = False
@@ -315,6 +336,7 @@ class Manifest:
     epoch_ns: int = 0
     epoch_wall: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    builds: list[Build] = field(default_factory=list)
     machine: dict[str, object] = field(default_factory=dict)
     phases: list[Phase] = field(default_factory=list)
     workers: list[WorkerRow] = field(default_factory=list)

@@ -25,7 +25,7 @@ from harness.plan.build import with_tag
 from harness.plan.rates import at_rate, decided, is_open
 from harness.protocols.cluster import Cluster, Progress
 from harness.run.interrupts import Interrupts
-from harness.run.manifest import Manifest, library_versions
+from harness.run.manifest import ManifestFile, library_versions
 from harness.run.topics import drop_topics, make_topics
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
@@ -160,7 +160,7 @@ class Calibration:
             self._plan,
             run,
             Endpoints.of(cluster),
-            Manifest(run, command=command, versions=library_versions()),
+            ManifestFile(run, command=command, versions=library_versions()),
             progress,
             owner=cluster.runtime.run_id,
             offline=offline,

@@ -20,7 +20,7 @@ from harness.run.interrupts import Interrupts
 from harness.run.leaderships import LeaderWatch
 from harness.run.liveness import CHECK_EVERY_S
 from harness.run.lives import CLOSE_S, ClientLives, ComingAndGoing
-from harness.run.manifest import Manifest, library_versions, own_builds
+from harness.run.manifest import ManifestFile, library_versions, own_builds
 from harness.run.metering import Meter
 from harness.run.periodic import PeriodicThread
 from harness.run.stalls import StallMonitor
@@ -82,7 +82,7 @@ class LiveRun:
         self._interrupts = interrupts
         self._on_phase = on_phase
         libraries = SYSTEMS[cluster.system].harness_libraries
-        self._manifest = Manifest(
+        self._manifest = ManifestFile(
             run,
             command=command,
             versions={**library_versions("pyspark", *libraries), cluster.system: cluster.version},

@@ -7,6 +7,7 @@ import platform
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from types import MappingProxyType
@@ -16,13 +17,12 @@ import psutil
 
 from harness import __version__
 from harness.contracts.plan import Plan
+from harness.contracts.rows import Build, Manifest, Phase, Problem
 from harness.rundir import RunDir, write_json
 from harness.toolchains.own_builds import own_build
 
-SCHEMA_VERSION = 1
 
-
-def machine() -> dict[str, Any]:
+def machine() -> dict[str, object]:
     """The machine in a few words, for the report's environment table."""
     return {
         "cpus": os.cpu_count(),
@@ -38,16 +38,20 @@ def library_versions(*names: str) -> dict[str, str]:
     return {"brokerstorm": __version__, **{name: metadata.version(name) for name in names}}
 
 
-def own_builds(plan: Plan) -> list[dict[str, Any]]:
-    """What was built by the user: of which client or system, path, commit, whether it was changed, hash."""
+def own_builds(plan: Plan) -> list[Build]:
+    """What was built by the user, of clients and brokers."""
     used = dict.fromkeys((each.client, each.client_version) for each in plan.producers)
     used |= dict.fromkeys((each.client, each.client_version) for each in plan.consumers)
     used |= {(plan.system, plan.version): None}
     found = [(name, own_build(version)) for name, version in used]
-    return [{"name": name, **own.facts()} for name, own in found if own]
+    return [
+        Build(name, str(own.path), own.commit, own.is_changed, own.digest, own.number)
+        for name, own in found
+        if own
+    ]
 
 
-class Manifest:
+class ManifestFile:
     """The manifest of a run in progress. The run's thread writes, and the one that notices hangs."""
 
     def __init__(
@@ -57,66 +61,51 @@ class Manifest:
         command: str,
         versions: dict[str, str],
         facts: Mapping[str, str] = MappingProxyType({}),
-        builds: Sequence[Mapping[str, Any]] = (),
+        builds: Sequence[Build] = (),
     ) -> None:
         self._run = run
         self._lock = threading.RLock()
-        self.document: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
-            "run_id": run.run_id,
-            "status": "running",
-            "command": command,
-            "epoch_ns": 0,
-            "epoch_wall": "",
-            "versions": versions,
-            "builds": list(builds),
-            "machine": {**machine(), **facts},
-            "phases": [],
-            "workers": [],
-            "readiness_restored": False,
-            "drained": False,
-            "problems": [],
-        }
-        self.save()
+        self.content = Manifest(
+            run_id=run.run_id,
+            status="running",
+            command=command,
+            versions=versions,
+            builds=list(builds),
+            machine={**machine(), **facts},
+            readiness_restored=False,
+            drained=False,
+        )
+        self.update()
 
-    def save(self) -> None:
+    def update(self, **fields: Any) -> None:
+        """Write it whole, with these fields of `Manifest` in place of what they were."""
         with self._lock:
-            write_json(self._run.manifest, self.document)
+            self.content = replace(self.content, **fields)
+            write_json(self._run.manifest, asdict(self.content))
 
     def begin_phase(self, name: str) -> None:
         """End the current phase, if any, and begin the next."""
         now = time.monotonic_ns()
         with self._lock:
-            self._close_phase(now)
-            self.document["phases"].append({"name": name, "start_ns": now, "end_ns": 0})
-            self.save()
+            self.update(phases=[*self._closed(now), Phase(name, now)])
 
-    def _close_phase(self, now: int) -> None:
-        phases = self.document["phases"]
-        if phases and phases[-1]["end_ns"] == 0:
-            phases[-1]["end_ns"] = now
+    def _closed(self, now: int) -> list[Phase]:
+        """The phases so far, none of which goes on."""
+        return [phase if phase.end_ns else replace(phase, end_ns=now) for phase in self.content.phases]
 
     def set_epoch(self, epoch_ns: int) -> None:
         """Fix t = 0: the start of load."""
         wall_s = time.time() + (epoch_ns - time.monotonic_ns()) / 1e9
-        self.document["epoch_ns"] = epoch_ns
-        self.document["epoch_wall"] = datetime.fromtimestamp(wall_s, UTC).isoformat()
-        self.save()
+        self.update(epoch_ns=epoch_ns, epoch_wall=datetime.fromtimestamp(wall_s, UTC).isoformat())
 
     def problem(self, kind: str, text: str) -> None:
         """Note something that weakens what the run can prove; each text once."""
-        row = {"kind": kind, "text": text}
+        row = Problem(kind, text)
         with self._lock:
-            if row not in self.document["problems"]:
-                self.document["problems"].append(row)
-                self.save()
-
-    def update(self, **fields: Any) -> None:
-        with self._lock:
-            self.document.update(fields)
-            self.save()
+            if row not in self.content.problems:
+                self.update(problems=[*self.content.problems, row])
 
     def finish(self, status: str) -> None:
         """Close the last phase and set the final status: complete, interrupted or error."""
-        self._close_phase(time.monotonic_ns())
-        self.update(status=status)
+        with self._lock:
+            self.update(status=status, phases=self._closed(time.monotonic_ns()))

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.rows import WorkerRow
 from harness.protocols.cluster import Progress
 from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
 from harness.run.liveness import Hang, HangDetector, SendSegments, Stall
-from harness.run.manifest import Manifest
+from harness.run.manifest import ManifestFile
 from harness.run.worker_process import STOP_GRACE_S, WorkerProcess
 from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
 from harness.rundir import RunDir, append_jsonl
@@ -44,7 +45,7 @@ class WorkerPool:
         plan: Plan,
         run: RunDir,
         where: Endpoints,
-        manifest: Manifest,
+        manifest: ManifestFile,
         progress: Progress,
         *,
         owner: str,
@@ -287,7 +288,7 @@ class WorkerPool:
             worker.kill()
 
     def _report_hang(self, worker: WorkerProcess, hang: Hang) -> dict[str, Any]:
-        text = hang_sentence(hang, int(self._manifest.document["epoch_ns"]))
+        text = hang_sentence(hang, self._manifest.content.epoch_ns)
         self._hung.add(worker.name)  # its record is whole: what was open stays open
         self._reported.add(worker.name)
         return self._report_waiting(
@@ -310,7 +311,7 @@ class WorkerPool:
         """Keep the stacks of a consumer that is handed nothing, once; it may still go on."""
         if worker.is_alive and not worker.client_died and worker.name not in self._stalled:
             self._stalled.add(worker.name)
-            epoch_ns = int(self._manifest.document["epoch_ns"])
+            epoch_ns = self._manifest.content.epoch_ns
             text = stall_sentence(stall, waiting, epoch_ns)
             row = self._report_waiting(worker, "stall", text, since_ns=stall.since_ns, waiting=waiting)
             self._keep_stacks(worker, row)
@@ -367,27 +368,26 @@ class WorkerPool:
         rows = [self._row(worker) for worker in self.all_workers]
         clients: dict[str, set[str]] = {}
         for row in rows:
-            clients.setdefault(row["client"], set()).add(row["client_version"])
+            clients.setdefault(row.client, set()).add(row.client_version)
         versions = {name: ", ".join(sorted(found - {""})) for name, found in clients.items()}
-        known = self._manifest.document["versions"]
-        self._manifest.update(workers=rows, versions={**known, **versions})
+        self._manifest.update(workers=rows, versions={**self._manifest.content.versions, **versions})
 
-    def _row(self, worker: WorkerProcess) -> dict[str, Any]:
-        number_key = NUMBER_KEYS[worker.role]
-        return {
-            "name": worker.name,
-            "role": worker.role,
-            number_key: worker.spec[worker.role][number_key],
-            "client": worker.spec["client"]["library"],
-            "client_version": self._version(worker),
-            "artifact": artifact_of(self._argv.get(worker.name, ()), worker.spec["client"]["library"]),
-            "log_stamp": self._kind(worker).log_stamp,
-            "pid": worker.pid,
-            "exit_code": worker.exit_code,
-            "exposure": worker.done_message.get("exposure") or worker.stats.get("exposure") or {},
-            "done": worker.done.is_set(),
-            "hung": worker.name in self._hung,
-            **worker.life_row(),
-            "t_start_ns": worker.t_start_ns,
-            "t_end_ns": worker.t_end_ns,
-        }
+    def _row(self, worker: WorkerProcess) -> WorkerRow:
+        number_key, library = NUMBER_KEYS[worker.role], worker.spec["client"]["library"]
+        row = WorkerRow(
+            name=worker.name,
+            role=worker.role,
+            client=library,
+            client_version=self._version(worker),
+            artifact=artifact_of(self._argv.get(worker.name, ()), library),
+            log_stamp=self._kind(worker).log_stamp,
+            pid=worker.pid,
+            exit_code=worker.exit_code,
+            exposure=worker.done_message.get("exposure") or worker.stats.get("exposure") or {},
+            done=worker.done.is_set(),
+            hung=worker.name in self._hung,
+            t_start_ns=worker.t_start_ns,
+            t_end_ns=worker.t_end_ns,
+            **{number_key: worker.spec[worker.role][number_key]},
+        )
+        return worker.with_life(row)

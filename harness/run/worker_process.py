@@ -15,12 +15,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from harness.connections.redaction import SecretRemover
+from harness.contracts.rows import WorkerRow
 from harness.errors import WorkerError
 from harness.rundir import write_json
 from harness.waiting import wait_until, wait_while
@@ -204,17 +206,18 @@ class WorkerProcess:
         """SIGKILL ended it."""
         return self.exit_code == -signal.SIGKILL
 
-    def life_row(self) -> dict[str, Any]:
-        """What the manifest says of a client with several lives; empty for others."""
+    def with_life(self, row: WorkerRow) -> WorkerRow:
+        """The row of the manifest, with what it says of a client that has several lives."""
         if not self.life_of and not self.offers_until_ns:
-            return {}
-        return {
-            "life_of": self.life_of,
-            "killed": self.was_killed,
-            "offers_from_ns": self.offers_from_ns,
-            "offers_until_ns": self.offers_until_ns,
-            "open_sends": self.open_sends,
-        }
+            return row
+        return replace(
+            row,
+            life_of=self.life_of,
+            killed=self.was_killed,
+            offers_from_ns=self.offers_from_ns,
+            offers_until_ns=self.offers_until_ns,
+            open_sends=self.open_sends,
+        )
 
     def wait_ready(self, timeout_s: float) -> None:
         """Wait for the ``ready`` line.

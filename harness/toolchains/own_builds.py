@@ -84,16 +84,6 @@ class OwnBuild:
         changes = f"+{self.digest[:4]}" if self.digest else ""
         return f"{self.path.name}@{self.commit[:_SHORT]}{changes}" if self.commit else self.path.name
 
-    def facts(self) -> dict[str, Any]:
-        """What the manifest of a run keeps of it."""
-        return {
-            "path": str(self.path),
-            "commit": self.commit,
-            "changed": self.is_changed,
-            "sha256": self.digest,
-            "version": self.number,
-        }
-
     def text(self, name: str) -> str | None:
         """A file of the pinned state; None when it has none.
 

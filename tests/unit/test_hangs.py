@@ -17,7 +17,7 @@ from harness.progress.plain import PlainProgress
 from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
 from harness.run.hangs import hang_sentence, take_stacks
 from harness.run.liveness import Hang, HangDetector, OpenCalls, SendSegments
-from harness.run.manifest import Manifest
+from harness.run.manifest import ManifestFile
 from harness.run.stacks import parse, waiting
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
@@ -129,7 +129,7 @@ def test_whoever_hangs_is_told_of_before_the_first_stack_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, order, said = RunDir(tmp_path / "run").create(), list[str](), io.StringIO()
-    manifest = Manifest(run, command="x", versions={})
+    manifest = ManifestFile(run, command="x", versions={})
     manifest.set_epoch(64 * S)
     plan = build_plan(Scenario.model_validate({"name": "x", "load": {"producers": {"p": {}}}}), seed=1)
     pool = WorkerPool(plan, run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -307,7 +308,7 @@ def test_a_run_tells_what_was_built_and_what_is_not_known_of_it(checkout: Path, 
     [plan] = choose_plans(read_scenario(str(file)), seed=1)
     [told] = own_builds(plan)
     found = build(f"dir:{checkout}")
-    assert told == {
+    assert asdict(told) == {
         "name": "sarama", "path": str(checkout), "commit": found.commit, "changed": True,
         "sha256": found.digest, "version": "unknown",
     }  # fmt: skip

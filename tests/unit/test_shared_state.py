@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness.progress.plain import PlainProgress
-from harness.run.manifest import Manifest
+from harness.run.manifest import ManifestFile
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
@@ -110,7 +110,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerPool:
     monkeypatch.setattr("harness.run.worker_pool.WorkerProcess", Process)
     monkeypatch.setattr("harness.run.worker_pool.launch", lambda *_, **__: ([], {}))
     run = RunDir(tmp_path / "run").create()
-    manifest = Manifest(run, command="x", versions={})
+    manifest = ManifestFile(run, command="x", versions={})
     progress = PlainProgress(io.StringIO())
     made = WorkerPool(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
     for number in range(4):

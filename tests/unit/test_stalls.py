@@ -15,7 +15,7 @@ from harness.progress.plain import PlainProgress
 from harness.run.draining import waiting_for
 from harness.run.hangs import stall_sentence
 from harness.run.liveness import Stall, StallDetector
-from harness.run.manifest import Manifest
+from harness.run.manifest import ManifestFile
 from harness.run.stalls import StallMonitor
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
@@ -226,7 +226,7 @@ def test_the_sentence_tells_since_when_and_what_waits() -> None:
 
 def test_a_stall_is_written_down_with_who_and_what(tmp_path: Path) -> None:
     run, said = RunDir(tmp_path / "run").create(), (tmp_path / "said").open("w+")
-    manifest = Manifest(run, command="x", versions={})
+    manifest = ManifestFile(run, command="x", versions={})
     manifest.set_epoch(64 * S)
     progress = PlainProgress(said)
     pool = WorkerPool(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
@@ -249,7 +249,7 @@ def test_a_stall_is_written_down_with_who_and_what(tmp_path: Path) -> None:
 
 def test_a_client_that_gave_itself_up_is_written_down_and_told_of(tmp_path: Path) -> None:
     run, said = RunDir(tmp_path / "run").create(), (tmp_path / "said").open("w+")
-    manifest = Manifest(run, command="x", versions={})
+    manifest = ManifestFile(run, command="x", versions={})
     pool = WorkerPool(
         plan_of(), run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True
     )
