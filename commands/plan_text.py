@@ -260,7 +260,7 @@ def _transactions(producer: ProducerPlan) -> str:
     ends = [f"of {own.messages:,} messages"] * bool(own.messages) + [f"of {own.every_s:g} s"] * bool(
         own.every_s
     )
-    aborted = f", every {own.abort_every}th of an id aborted" if own.abort_every else ""
+    aborted = f", one in {own.abort_every} of an id aborted" if own.abort_every else ""
     ids = _count(producer.threads, "id", "ids")
     return f", in transactions {' or '.join(ends)} with {ids}{aborted}"
 
