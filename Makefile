@@ -44,6 +44,8 @@ lint: setup
 	done
 	@if command -v gofmt >/dev/null; then \
 	  unformatted=$$(gofmt -l workers harness); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
+	fi
+	@if go version 2>/dev/null | grep -Eq 'go1\.(2[5-9]|[3-9][0-9])'; then \
 	  go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; \
 	fi
 

@@ -61,7 +61,8 @@ class TransactionalRole(ProducerRole):
         give_up = time.monotonic() + INIT_S
         while True:
             try:
-                return self.producer.init_transactions(TURN_S)
+                self.producer.init_transactions(TURN_S)
+                return
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > give_up:
                     raise WorkerFailure(
