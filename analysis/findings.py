@@ -248,7 +248,7 @@ class HangRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
+class TimeSeries:
     """Series of ``step_s``-wide windows from ``start_s``; latency in ms, as `Result.latency_ms`."""
 
     start_s: float
@@ -295,7 +295,7 @@ class Result:
     faults: list[FaultRow]
     untested: dict[str, str] = field(default_factory=dict)  # class -> why nothing found proves nothing
     hangs: list[HangRow] = field(default_factory=list)
-    timeline: Timeline
+    timeline: TimeSeries
     coverage: list[ValidityCheck]
     thresholds: list[Threshold] = field(default_factory=list)  # in the order of the scenario's keys
     rows: dict[str, int]  # sends, log, deliveries; log_probes: of the log's rows, the harness's own probes

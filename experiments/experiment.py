@@ -31,7 +31,7 @@ from harness.plan.rates import as_recorded, is_open
 from harness.rundir import RunDir, append_jsonl, read_json, write_json, write_jsonl
 
 if TYPE_CHECKING:
-    from analysis.verdict.reproduction import Asked
+    from analysis.verdict.reproduction import RoundQuestion
     from experiments.campaign import Campaign
 
 #: In the folder of an experiment: who holds it, what came out of its rounds, the rate that was measured.
@@ -99,7 +99,7 @@ class RoundRequest(Request):
     plan: Plan | Callable[[], Plan]
     number: int = 1
     command: str = ""
-    question: Asked | None = None
+    question: RoundQuestion | None = None
     scenario: Callable[[], str] | None = None
     tolerates: tuple[type[BrokerstormError], ...] = ()
     is_last: bool = False

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
     from analysis.verdict.campaign import Campaign, Question
-    from analysis.verdict.reproduction import Answer, Asked
+    from analysis.verdict.reproduction import Answer, RoundQuestion
     from harness.contracts.plan import Plan
 
 #: Folder and summary of rounds that were stopped before their end.
@@ -47,7 +47,7 @@ class RoundOutcome:
 
 
 def outcome_of(
-    plan: Plan, run: RunDir, result: Result, *, number: int, question: Asked | None = None
+    plan: Plan, run: RunDir, result: Result, *, number: int, question: RoundQuestion | None = None
 ) -> RoundOutcome:
     """What came out of a round that was judged.
 
@@ -152,7 +152,7 @@ def number_of(plan: Plan, plans: Sequence[Plan]) -> int:
     return plan.seed - min(each.seed for each in plans) + 1
 
 
-def sighting_of(run: RunDir, result: Result, question: Asked | None) -> tuple[str, str] | None:
+def sighting_of(run: RunDir, result: Result, question: RoundQuestion | None) -> tuple[str, str] | None:
     """Where the witness text of a bug is, and what could not be read; None: it has none."""
     from analysis.verdict.sightings import look_for
 

@@ -22,7 +22,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from analysis.findings import Result, Timeline
+from analysis.findings import Result, TimeSeries
 from analysis.report import words
 from analysis.report.chart_findings import (
     counts_chart,
@@ -210,7 +210,7 @@ def _cut_text(peaks: Sequence[tuple[float, float]], cut_per_s: float, step_s: fl
     )
 
 
-def _throughput_table(timeline: Timeline) -> tuple[tuple[str, ...], ...]:
+def _throughput_table(timeline: TimeSeries) -> tuple[tuple[str, ...], ...]:
     small = condensed(timeline, TABLE_ROWS)
     rates = [small.rate(counts) for counts in (small.intended, small.ok, small.delivered)]
     columns = (rates[0], rates[1], small.fail, small.info, rates[2])

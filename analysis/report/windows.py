@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.findings import Timeline
+from analysis.findings import TimeSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Windows:
         return best
 
 
-def condensed(timeline: Timeline, most: int) -> Windows:
+def condensed(timeline: TimeSeries, most: int) -> Windows:
     """At most ``most`` windows; a series the capture did not have is filled with zeros or None."""
     count = max((len(series) for series in (timeline.intended, timeline.ok, timeline.p99_ms)), default=0)
     size = max(1, -(-count // most))

@@ -36,7 +36,7 @@ class Answer:
     reproduction: Reproduction
 
 
-class Asked(Protocol):
+class RoundQuestion(Protocol):
     """What a round is asked: the class, and the exposure that it needs; no counter = none."""
 
     @property
@@ -49,7 +49,7 @@ class Asked(Protocol):
     def witness(self) -> str: ...
 
 
-def why_not_counted(run: RunSummary, question: Asked) -> str:
+def why_not_counted(run: RunSummary, question: RoundQuestion) -> str:
     """Why a round proves nothing about its version; empty if it counts."""
     met = run.exposure.get(question.counter, 0 if not question.counter else None)
     if met is None:

@@ -12,7 +12,7 @@ import numpy as np
 from analysis.capture.capture import Capture
 from analysis.capture.context import Context
 from analysis.capture.producers import producers_of
-from analysis.findings import Finding, Result, Timeline
+from analysis.findings import Finding, Result, TimeSeries
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.exposure import exposure_of
 from analysis.kernels.partial import Episode
@@ -228,10 +228,10 @@ def _percentiles(series: Series) -> list[tuple[float, float]]:
     return list(zip(QUANTILES, map(_ms, series.latency.quantiles(QUANTILES)), strict=False))
 
 
-def _timeline(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> Timeline:
+def _timeline(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> TimeSeries:
     p50, p99 = series.latency.quantiles_per_step([0.5, 0.99], grid.steps)
     (delay,) = series.delay.quantiles_per_step([0.99], grid.steps)
-    return Timeline(
+    return TimeSeries(
         start_s=round((grid.start_ns - grid.zero_ns) / 1e9, 3),
         step_s=round(grid.step_ns / 1e9, 3),
         intended=_intended(series, grid, files, load_end_ns),

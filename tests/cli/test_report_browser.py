@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.findings import Timeline
+from analysis.findings import TimeSeries
 from analysis.report.html import campaign_page, run_page
 from experiments.history.page import suite_page
 from experiments.history.report import report_of
@@ -39,7 +39,7 @@ FLAGS = (
     "--enable-logging=stderr",
 )
 #: Nothing acknowledged, one window with a latency: what makes axes without a range.
-SILENT = Timeline(start_s=-5, step_s=1, intended=[0, 0], ok=[0, 0], p50_ms=[None] * 2, p99_ms=[None, 3.0])
+SILENT = TimeSeries(start_s=-5, step_s=1, intended=[0, 0], ok=[0, 0], p50_ms=[None] * 2, p99_ms=[None, 3.0])
 #: Writes down, a second after loading, every address that the page has asked for.
 SPY = """<script>addEventListener("load", () => setTimeout(() => {
   const asked = performance.getEntriesByType("resource").map((entry) => entry.name);
@@ -158,7 +158,7 @@ def test_the_page_of_a_night_fits_700_pixels(tmp_path: Path) -> None:
 
 
 def test_a_run_that_measured_nothing_has_a_page_without_charts(tmp_path: Path) -> None:
-    nothing = failing(timeline=Timeline(start_s=0, step_s=1), faults=[], findings=[], percentiles=[])
+    nothing = failing(timeline=TimeSeries(start_s=0, step_s=1), faults=[], findings=[], percentiles=[])
     seen = visit(run_page(nothing), tmp_path)
     assert 'data-ready="yes"' in seen.dom
     assert "Nothing was measured." in seen.dom

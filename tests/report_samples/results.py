@@ -7,17 +7,17 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from analysis.findings import Result, Status, Timeline, Usage, ValidityCheck, Verdict
+from analysis.findings import Result, Status, TimeSeries, Usage, ValidityCheck, Verdict
 from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
 from tests.report_samples.findings import duplicate_finding, fault_rows, lost_finding, reorder_finding
 
 LOAD_S = 35
 
 
-def timeline(rate: int = 50_000, *, lossy: bool = False) -> Timeline:
+def timeline(rate: int = 50_000, *, lossy: bool = False) -> TimeSeries:
     """One-second windows with the two outages of `fault_rows` in them."""
     dice = random.Random(7)
-    made = Timeline(start_s=0.0, step_s=1.0)
+    made = TimeSeries(start_s=0.0, step_s=1.0)
     backlog = 0
     for second in range(LOAD_S + 6):
         intended = rate if second < LOAD_S else 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.findings import FaultCount, StreamCount, Timeline, Usage
+from analysis.findings import FaultCount, StreamCount, TimeSeries, Usage
 from analysis.report import chart_findings
 from analysis.report.chart_findings import counts_range, shown_streams
 from analysis.report.charts import RateScale, charts, side_by_side
@@ -18,7 +18,7 @@ from faults.kinds import KINDS
 from tests.report_samples import failing, fault_rows, lost_finding, passing
 
 #: 100 a second, two seconds of nothing, and what waited at once.
-BURST = Timeline(start_s=0, step_s=1, intended=[100] * 8, ok=[100, 100, 0, 0, 450, 150, 100, 100])
+BURST = TimeSeries(start_s=0, step_s=1, intended=[100] * 8, ok=[100, 100, 0, 0, 450, 150, 100, 100])
 
 
 def test_a_backlog_sent_at_once_cuts_the_scale_and_the_chart_says_so() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.findings import Result, Timeline, ValidityCheck
+from analysis.findings import Result, TimeSeries, ValidityCheck
 from analysis.report.charts import charts
 from analysis.report.html import campaign_page, run_page, write_run_page
 from analysis.report.windows import condensed
@@ -173,7 +173,7 @@ def test_hostile_campaign_text_stays_text() -> None:
 
 def test_page_is_small_enough_also_after_a_long_run() -> None:
     assert len(failing_page().encode()) < MAX_BYTES
-    many = Timeline(
+    many = TimeSeries(
         start_s=0,
         step_s=1,
         **{name: [50_000] * LARGE_STEPS for name in ("intended", "ok", "fail", "info", "delivered")},
@@ -194,8 +194,8 @@ def test_every_chart_says_in_words_what_it_shows() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"timeline": Timeline(start_s=0, step_s=1), "percentiles": [], "faults": [], "findings": []},
-        {"timeline": Timeline(start_s=-5, step_s=1, intended=[1], ok=[0], p99_ms=[None])},
+        {"timeline": TimeSeries(start_s=0, step_s=1), "percentiles": [], "faults": [], "findings": []},
+        {"timeline": TimeSeries(start_s=-5, step_s=1, intended=[1], ok=[0], p99_ms=[None])},
         {"latency_ms": {"p50": math.nan}, "percentiles": [(0.5, 0.0), (1.0, math.inf)]},
         {"sends": {}, "rate": {}, "rows": {}, "coverage": [], "environment": {}, "duration_s": {}},
     ],
@@ -225,7 +225,7 @@ def test_campaign_page_links_each_run_and_draws_each_variant() -> None:
 
 
 def test_condensed_keeps_every_count_and_the_worst_quantile() -> None:
-    timeline = Timeline(
+    timeline = TimeSeries(
         start_s=0, step_s=1, ok=list(range(10)), info=[1] * 10, p99_ms=[None, 5.0, 2.0, *[None] * 7]
     )
     windows = condensed(timeline, 4)
@@ -245,10 +245,10 @@ def test_condensed_keeps_every_count_and_the_worst_quantile() -> None:
     ],
 )
 def test_longest_silence(ok: list[int], silence: tuple[float, float]) -> None:
-    timeline = Timeline(start_s=0, step_s=1, intended=[5] * 4 + [0, 0], ok=[*ok, 0, 0])
+    timeline = TimeSeries(start_s=0, step_s=1, intended=[5] * 4 + [0, 0], ok=[*ok, 0, 0])
     assert condensed(timeline, 100).longest_silence() == silence
 
 
 def test_silence_before_the_load_is_nobodys_outage() -> None:
-    timeline = Timeline(start_s=-3, step_s=1, intended=[5] * 6, ok=[0, 0, 0, 5, 0, 5])
+    timeline = TimeSeries(start_s=-3, step_s=1, intended=[5] * 6, ok=[0, 0, 0, 5, 0, 5])
     assert condensed(timeline, 100).longest_silence() == (1.0, 1.0)
