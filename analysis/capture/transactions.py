@@ -100,7 +100,6 @@ class Transactions:
     def name(self, at: int) -> str:
         """For people: producer instance and number, and what became of it."""
         said = {int(Outcome.OK): "committed", int(Outcome.ABORTED): "aborted"}
-        asked = "its commit was not answered" if self.asked[at] & Asked.COMMIT else "its end was not answered"
-        if not self.asked[at]:
-            asked = "nobody asked for its end"
+        wanted = "commit" if self.asked[at] & Asked.COMMIT else "abort"
+        asked = f"its {wanted} was not confirmed" if self.asked[at] else "nobody asked for its end"
         return f"transaction {self.instance[at]}/{self.number[at]}, {said.get(int(self.outcome[at]), asked)}"
