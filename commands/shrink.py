@@ -101,7 +101,7 @@ def _show(settings: Settings, search: Search, root: RunDir, out: Path) -> int:
 
     def text() -> None:
         if not search.shows:
-            begun = f"{played} rounds, too few to say" if played else "no round was played"
+            begun = f"rounds played: {played}, too few to say" if played else "no round was played"
             said = steps[0].said if steps else begun
             paragraph(f"{search.cls or 'a class'} cannot be kept: the scenario as it is: {said}")
             return
