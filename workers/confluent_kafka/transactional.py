@@ -119,6 +119,11 @@ class TransactionalRole(ProducerRole):
 
         return done
 
+    def _count(self, error: KafkaError | None, _message: Message) -> None:
+        """Without capture, too, messages are counted with their transaction."""
+        if error is not None:
+            self.refused = self.refused or error_text(error)
+
     # -- transactions
 
     def _begin(self) -> None:
