@@ -180,7 +180,7 @@ def _sessions(
             topics=tuple(c.topics),
             complete=_is_whole(worker) and c.name not in damaged,
             end_ns=min(filter(None, ends), default=0),
-            committed_only=c.committed_only,
+            committed_only=c.promise.committed_only,
             frozen=frozen.get(c.name, ()),
             start_ns=worker.t_start_ns,
             reading=_reading(c),

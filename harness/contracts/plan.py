@@ -65,6 +65,7 @@ class ConsumerPromise(PlanPart):
             the messages of a ``key``, or ``none``.
         ack_timeout_s: a message handed over and not settled may come again after this long; 0 = never
             because of time.
+        committed_only: nothing that an aborted transaction wrote is handed out.
         acks_confirmed: the client's answer to an acknowledgement is the broker's, not its own.
         batch_index_acks: an acknowledgement counts for one message of a batch, at the client and at the
             broker; without it a batch is acknowledged when all of its messages are.
@@ -76,6 +77,7 @@ class ConsumerPromise(PlanPart):
     subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] = "group"
     order: Literal["stream", "key", "none"] = "stream"
     ack_timeout_s: float = 0.0
+    committed_only: bool = False
     acks_confirmed: bool = True
     batch_index_acks: bool = False
     because: dict[str, str] = Field(default_factory=dict)
@@ -162,12 +164,6 @@ class ConsumerPlan(PlanPart):
     rollback_every: int = 0
     says_died: bool = Field(False, description="its worker says when the client gave itself up")
     promise: ConsumerPromise = Field(default_factory=lambda: ConsumerPromise(unknown=list(UNSTATED)))
-
-    @property
-    def committed_only(self) -> bool:
-        """It must not see what a transaction that was aborted wrote."""
-        options = self.options
-        return (options.get("isolation.level") or options.get("isolation_level")) == "read_committed"
 
 
 class RateStep(PlanPart):

@@ -111,7 +111,7 @@ def _consumer(number: int, name: str, said: ImportFile, facts: ImportFacts, syst
         group=name,
         topics=list(dict.fromkeys(group.topics)),
         commit_every_s=0.0,
-        options={"isolation.level": "read_committed"} if group.committed_only else {},
+        options={},
         settle=group.settle or ("auto" if system.subscription == "group" else "ack"),
         promise=_consumer_promise(name, group, facts, system),
     )
@@ -135,6 +135,7 @@ def _consumer_promise(name: str, group: GroupSettings, facts: ImportFacts, syste
         subscription=kind,
         order=_ORDER.get(kind, "none"),
         ack_timeout_s=group.ack_timeout or 0.0,
+        committed_only=bool(group.committed_only),
         acks_confirmed=group.acks_confirmed is not False,
         batch_index_acks=bool(group.batch_index_acks),
         because={

@@ -227,6 +227,24 @@ def test_what_a_consumer_is_promised(
 
 
 @pytest.mark.parametrize(
+    ("client", "options", "committed_only"),
+    [
+        ("confluent-kafka", {}, True),
+        ("confluent-kafka", {"isolation.level": "read_uncommitted"}, False),
+        ("kafka-clients", {}, False),
+        ("kafka-clients", {"isolation.level": "read_committed"}, True),
+        ("sarama", {"Consumer.IsolationLevel": "1"}, True),
+    ],
+)
+def test_which_consumers_read_committed_data_only(
+    client: str, options: dict[str, str], committed_only: bool
+) -> None:
+    made = consumer_promise(Consuming(client, "", options, {}, "auto"))
+    assert made.committed_only == committed_only
+    assert "isolation" in made.because["isolation"].lower()
+
+
+@pytest.mark.parametrize(
     ("client", "options", "order"),
     [
         ("pulsar-client-java", {}, "none"),

@@ -10,7 +10,7 @@ What the clients call their settings, and what they have by default, is in their
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ from harness.systems.kafka.worker_facts import IdempotenceFacts, KafkaFacts
 
 #: What compose/kafka's template gives a topic that says nothing.
 BROKER_DEFAULTS: Final = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+#: As clients write that they read committed data only; sarama has a number.
+_COMMITTED: Final = frozenset({"read_committed", "1"})
 #: Kafka takes no other number (the protocol's required acks).
 _ACKS: Final = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 
@@ -141,8 +143,13 @@ def read_consumer(
     consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
 ) -> ConsumerPromise:
     """A member of a group: every partition in the order of its log, again from the committed position."""
-    because: Mapping[str, str] = {
+    isolation = settings.of("isolation")
+    because = {
         "order": "a partition has one member at a time, which reads it in order",
         "ack": "the broker confirms a commit",
+        "isolation": isolation.text if isolation else settings.unstated("isolation"),
     }
-    return ConsumerPromise(subscription="group", order="stream", because=dict(because))
+    committed_only = isolation is not None and isolation.value.lower() in _COMMITTED
+    return ConsumerPromise(
+        subscription="group", order="stream", committed_only=committed_only, because=because
+    )

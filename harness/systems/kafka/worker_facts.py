@@ -34,6 +34,7 @@ class KafkaFacts(Part):
     idempotence: IdempotenceFacts | None = None
     in_flight: SettingFacts | None = None
     retries: SettingFacts | None = None
+    isolation: SettingFacts | None = None
     send_timeout: TimeFacts | None = None
     each_attempt: list[TimeFacts] = Field(default_factory=list)
 
