@@ -125,7 +125,8 @@ def noise(values: Int64, below: int) -> Int64:
 
 
 def blank(table: str, rows: int) -> Columns:
-    return {c.name: np.zeros(rows, c.dtype) for c in SEALED[table]}
+    columns = {c.name: np.zeros(rows, c.dtype) for c in SEALED[table]}
+    return columns | {name: columns[name] - 1 for name in columns.keys() & {"txn_end"}}  # no marker
 
 
 # -- log

@@ -216,7 +216,9 @@ def test_who_held_a_message_is_not_known_without_rows_of_acknowledgements(judged
 
 #: Pairs that rest on more than rows: when a process ended, or that its record is torn.
 BESIDE_ROWS = ("hang", "hang past a freeze", "record missing, not phantom", "client died")
-EVERYTHING = {table: tuple(column.name for column in SEALED[table]) for table in COLUMNS}
+#: No import has a journal of transactions, nor the markers of a log.
+OF_RUNS = ("transaction", "txn_end")
+EVERYTHING = {table: tuple(c.name for c in SEALED[table] if c.name not in OF_RUNS) for table in COLUMNS}
 
 
 @pytest.mark.long

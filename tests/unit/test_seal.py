@@ -62,6 +62,7 @@ def any_columns(table: TableId, owner: int, count: int, rng: np.random.Generator
         nameless |= columns["event"] != Event.DELIVER
     else:
         columns["txn"] %= 4
+        columns["txn_end"][:] = -1  # said by no reader
         columns["client_name"][:] = 0
         columns["t_intended_ns"][nameless] = 0
     for name in ("instance", "lane", "seq", "attempt", "kind"):

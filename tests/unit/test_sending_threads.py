@@ -85,7 +85,7 @@ def rows_in(folder: Path) -> Any:
 
 
 def run(role: Any, seconds: float) -> None:
-    """Run, and drain after so long."""
+    """Run, and drain after so long: what is due by then may be sent a little later on a busy machine."""
     timer = threading.Timer(seconds, lambda: vars(role.control).update(stop_load=True, draining=True))
     timer.start()
     try:
@@ -96,7 +96,7 @@ def run(role: Any, seconds: float) -> None:
 
 def test_a_lane_has_one_thread_and_the_threads_share_the_rate(open_loop: ModuleType, tmp_path: Path) -> None:
     role = role_of(open_loop, session_of(tmp_path), lambda lane: None)
-    run(role, LOAD_S + 0.3)
+    run(role, LOAD_S + 1.5)
     sends = rows_in(tmp_path)
     assert [int((sends["lane"] == lane).sum()) for lane in range(LANES)] == [80] * LANES
     for lane in range(LANES):
