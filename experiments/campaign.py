@@ -211,14 +211,3 @@ class Campaign:
             yield self
         finally:
             self.close()
-
-
-def round_names(plans: Sequence[Plan]) -> list[str]:
-    """A folder name for each round: ``unsafe-1``, ``safe-1``, ``unsafe-2`` ..."""
-    seen: dict[str, int] = {}
-    names = []
-    for plan in plans:
-        label = plan.variant or "round"
-        seen[label] = seen.get(label, 0) + 1
-        names.append(f"{label}-{seen[label]}")
-    return names

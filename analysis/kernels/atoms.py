@@ -15,10 +15,12 @@ class Atoms:
     """Of the transactions that a bucket has messages of, one element each.
 
     Attributes:
-        transaction: index into `Context.transactions`. sent: messages; seen: visible ones; unsure: those of
-            which that is not known, or not final. seen_at, gone_at: (n, 3): lane, seq and stream of the first
-            visible one and of the first that certainly is
-            not; lane -1 = none.
+        transaction: index into `Context.transactions`.
+        sent: messages.
+        seen: visible ones.
+        unsure: those of which that is not known, or not final.
+        seen_at, gone_at: (n, 3): lane, seq and stream of the first visible one, and of the first that
+            certainly is not; lane -1 = none.
     """
 
     transaction: Array

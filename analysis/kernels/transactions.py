@@ -39,8 +39,10 @@ class Membership:
 
     def _by_slot(self) -> npt.NDArray[np.int32]:
         history = self._history
+        if not len(self.table):
+            return np.empty(0, np.int32)  # no column is read where nobody used transactions
         number = history.bucket.sends["transaction"]
-        if not len(self.table) or not len(number) or (is_constant(number) and not number[0]):
+        if not len(number) or (is_constant(number) and not number[0]):
             return np.empty(0, np.int32)
         of_row = self.table.index(history.bucket.sends["instance"], number)
         history.bucket.sends.drop("instance", "transaction")

@@ -163,9 +163,8 @@ class _Sealing:
         with ThreadPoolExecutor(threads, thread_name_prefix="seal") as pool:
             for table in BUCKETED:
                 mine = [s for s in segments if s.table is table]
-                sealer = TableSealer(
-                    table, self._run, router, pool, memory, self._plan.run_tag, self._log_transactions()
-                )
+                held = self._log_transactions() if table is TableId.LOG else None
+                sealer = TableSealer(table, self._run, router, pool, memory, self._plan.run_tag, held)
                 tables[TABLE_NAMES[table]] = self._seal_table(sealer, mine, total_bytes)
         for path, rows in self._documents(segments):
             self._files[path.name] = write_sealed_rows(path, rows)

@@ -103,9 +103,9 @@ class TableSealer:
         run_tag: int,
         transactions: LogTransactions | None = None,
     ) -> None:
-        """``transactions``: of the log, where its readers could not see them."""
+        """``transactions``: of the log, where its readers could not see them; None for every other table."""
         self.table = table
-        self._transactions = transactions if table is TableId.LOG else None
+        self._transactions = transactions
         self.rows = 0
         self._run = run
         self._router = router

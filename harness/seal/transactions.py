@@ -25,9 +25,8 @@ class LogTransactions:
     """How the transactions of the log ended, by stream and offset.
 
     Args:
-        told: what was read of each stream; of a stream without, and behind what was read, the state of a row
-            is
-            *unknown*.
+        told: what was read of each stream; of a stream without, and behind what was read, the state of a
+            row is *unknown*.
     """
 
     def __init__(self, told: Iterable[StreamTransactions], stream_id: Callable[[str], int]) -> None:

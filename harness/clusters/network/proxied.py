@@ -35,8 +35,8 @@ NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS, REQUESTS})
 HOSTS_FILE: Final = "hosts"
 #: As good as forever; toxiproxy counts milliseconds.
 _TEN_DAYS_MS: Final = 864_000_000
-#: Ahead of every other toxic of a route, from the first connection on.
-_WHOLE_REQUESTS: Final = {"name": "whole-requests", "type": "requests", "stream": "upstream"}
+#: Ahead of every other toxic of a route, from the first connection on: marks where requests begin.
+_MARK_REQUESTS: Final = {"name": "mark-requests", "type": "requests", "stream": "upstream"}
 _STREAMS: Final = {"target": "upstream", "source": "downstream"}
 
 
@@ -111,7 +111,7 @@ class ProxiedDetours:
         self._proxy.populate(self.plan.routes())
         if self.plan.requests:
             for route in self.plan.routes():
-                self._proxy.add(route.name, _WHOLE_REQUESTS)
+                self._proxy.add(route.name, _MARK_REQUESTS)
 
     def rename(self, name: str, node: str) -> Sequence[Wire]:
         moved = self.plan.moved(node)
