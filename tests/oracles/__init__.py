@@ -20,7 +20,8 @@ from tests.oracles.transacted import ORACLES as TRANSACTED
 __all__ = ["Facts", "Hit", "Name", "judge"]
 
 
-_ALL = (*LOGGED, *ORDERED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED, *TRANSACTED)
+#: Of several hits of one class and status the first stands: what the log holds, before what was given out.
+_ALL = (*LOGGED, *ORDERED, *TRANSACTED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED)
 
 
 def judge(facts: Facts) -> list[Hit]:
