@@ -138,7 +138,7 @@ def test_a_run_with_drivers_that_lie_fail_and_hang_says_so_and_knows_nothing(
     assert said.code == Exit.UNKNOWN, said.err
     found = said.document
     assert (found["verdict"], found["reasons"]) == ("unknown", ["none of 3 injected faults had an effect"])
-    assert found["sends"]["ok"] == found["sends"]["attempted"] == 10_500
+    assert 0 < found["sends"]["ok"] == found["sends"]["attempted"] <= 10_500
     assert [(fault["effective"], fault["healed"]) for fault in found["faults"]] == [(False, True)] * 3
     lines = [line for line in said.err.splitlines() if "NO EFFECT" in line]
     for line, why in zip(

