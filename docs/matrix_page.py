@@ -148,12 +148,13 @@ def _client(worker: WorkerSpec, ours: Sequence[WorkerSpec]) -> Iterator[str]:
     for key in _KEYS:
         yield ", ".join(_able(worker, key))
     yield ", ".join([*(["TLS"] if worker.security.tls else []), *worker.security.auth])
-    yield ", ".join(
+    lacks = [
         f"{key}: {value}"
         for key in ("payload", "filling", "headers", "rate", "turns", "transactions")
         for value in dict.fromkeys(value for other in ours for value in _able(other, key))
         if value not in _able(worker, key)
-    )
+    ]
+    yield ", ".join([*lacks, *(f"{key} before {first}" for key, first in worker.since.items())])
     yield ", ".join(worker.says_died)
 
 

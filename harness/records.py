@@ -172,7 +172,7 @@ RAW_SENDS: Final = _raw(
     ],
     96,
 )
-SENDS_OPEN_STRUCT: Final = "<IHBxQqqB"
+SENDS_OPEN_STRUCT: Final = "<IHBxQqqQ"  # the last: state, and transaction in the upper half
 SENDS_DONE_STRUCT: Final = "<qqqqiiiiB"
 SENDS_DONE_OFFSET: Final = 40
 

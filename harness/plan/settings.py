@@ -54,9 +54,17 @@ def codec_of(client: str, version: str, options: Options, folders: Sequence[str]
 
 
 def idempotent(client: str, options: Options, folders: Sequence[str] = ()) -> dict[str, str]:
-    """The options of a producer that uses transactions: it is idempotent, whatever its default is."""
-    facts = getattr(load_worker(client, folders).promises, "idempotence", None)
-    return {facts.options[0]: "true", **options} if facts and facts.options else dict(options)
+    """The options of a producer that uses transactions: it is idempotent, whatever its default is.
+
+    Where the client holds its other defaults against that, they are changed too, as its users have to.
+    """
+    worker = load_worker(client, folders)
+    facts = getattr(worker.promises, "idempotence", None)
+    if not facts or not facts.options:
+        return dict(options)
+    if facts.checks_defaults:
+        return {**worker.contract.durable, **options}
+    return {facts.options[0]: "true", **options}
 
 
 def consumer_promise(consuming: Consuming) -> ConsumerPromise:

@@ -32,6 +32,9 @@ class Client(Protocol):
     def supports(self) -> Mapping[Any, Sequence[str]]:
         """By key of a producer or consumer, the values this worker can do."""
 
+    def first_able(self, key: Any, client_version: str) -> str:
+        """The first version with more by this key than every worker has; empty = this one has it."""
+
     @property
     def reserved(self) -> Collection[str]:
         """Options that the harness sets itself; a scenario that sets one would no longer say what is run."""
@@ -218,6 +221,11 @@ def _worker_problems(
         if value not in able:
             where = _ELSEWHERE.get(key, at if key == "turns" else (*at, key))
             yield where, f"is not supported by the {spec.client} worker; supported: {', '.join(able)}"
+        elif value not in SUPPORTED[key] and (first := worker.first_able(key, spec.client_version)):
+            yield (
+                (*at, "client_version"),
+                f"must be {first} or newer with {key}: {spec.client} has none before",
+            )
     for option in spec.options:
         if option in worker.reserved:
             yield (*at, "options", option), "is set by brokerstorm itself: leave it out"

@@ -26,7 +26,7 @@ from harness.log_stamp import Stamp
 from harness.scenario.part import Name, Part
 from harness.systems import SYSTEMS
 from harness.validation import dotted, problem_of, shown
-from harness.workers.facts import SettingFacts
+from harness.workers.facts import SettingFacts, Versions
 from harness.workers.security import SecureOptions, SecurityWords
 
 FILE: Final = "worker.toml"
@@ -172,6 +172,7 @@ class WorkerSpec(Part):
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
         supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
             the values every worker can do.
+        since: by such a key, the first version that can do more than that.
         promises: what decides the client's promises; None = not stated, so they are not known.
         exposure: counters that it reports, and what each counts.
         release_notes: link to those of a version, with ``{version}`` in it; ``{client}`` where a worker has
@@ -196,6 +197,7 @@ class WorkerSpec(Part):
     options: dict[Role, dict[str, str]] = Field(default_factory=dict)
     reserved: list[str] = Field(default_factory=list)
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
+    since: dict[Ability, str] = Field(default_factory=dict)
     promises: Part | None = None
     exposure: dict[str, str] = Field(default_factory=dict)
     release_notes: str = ""
@@ -210,6 +212,11 @@ class WorkerSpec(Part):
     other: CommandBuild | None = None
 
     _folder: Path = PrivateAttr(default=Path())
+
+    def first_able(self, key: Any, client_version: str) -> str:
+        """The first version with more by this key than every worker has; empty = this one has it."""
+        first = self.since.get(key, "")
+        return "" if Versions.model_validate({"from": first}).cover(client_version) else first
 
     @classmethod
     def read(cls, folder: Path, raw: Mapping[str, Any] | None = None) -> WorkerSpec:

@@ -31,8 +31,9 @@ BAD = [
         "bad.yaml:5: load.producers.p.transactions: needs messages or every: when does one end?",
     ),
     (
-        "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5}\n      client: sarama\n",
-        "transactions: is not supported by the sarama worker, got {'messages': 5}; supported: none",
+        "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5}\n"
+        "      client: sarama\n      client_version: 1.36.0\n",
+        "client_version: must be 1.37.0 or newer with transactions: sarama has none before, got '1.36.0'",
     ),
     (
         "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5, ids: 64}\n",

@@ -24,11 +24,12 @@ _ENDED = {
     "TransactionalIdAuthorizationFailed": "error",
     "ProducerClosed": "error",
 }
-_UNEXPECTED = "Unexpected error during batch delivery"
+#: The first for whoever waits, the second (`TransactionState`) for every call after it.
+_FINAL = ("Unexpected error during batch delivery", "transition TransactionState.FATAL_ERROR")
 
 
 def death(error: BaseException, *, refused: bool) -> str:
     """Why the producer takes nothing any more; empty = it does."""
     if not refused:
         return ""
-    return _ENDED.get(type(error).__name__, "error" if _UNEXPECTED in str(error) else "")
+    return _ENDED.get(type(error).__name__, "error" if any(word in str(error) for word in _FINAL) else "")

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 from consumer import ConsumerRole
 from options import typed
 from producer import ProducerRole
+from transactional import TransactionalRole
 from worker_kit.client_log import show_client_log
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session, main
@@ -45,6 +46,11 @@ def check(session: Session, client: type, chosen: Mapping[str, Any]) -> None:
 def produce(session: Session) -> None:
     chosen = settings(session, AIOKafkaProducer)
     check(session, AIOKafkaProducer, chosen)
+    if "transactions" in session.spec.part:
+        TransactionalRole(
+            session, lambda own: make(AIOKafkaProducer, {**chosen, "transactional_id": own})
+        ).run()
+        return
     ProducerRole(session, lambda: make(AIOKafkaProducer, chosen)).run()
 
 

@@ -44,6 +44,7 @@ func writeGolden(folder string) error {
 		func() error { return os.WriteFile(filepath.Join(folder, "due-times.bin"), goldenDueTimes(), 0o644) },
 		names.Err,
 		func() error { return goldenSends(folder, small, large, timedOut) },
+		func() error { return goldenTransactions(folder, timedOut) },
 		func() error { return goldenLog(folder, payload52, payload150) },
 		func() error { return goldenDeliveries(folder, group, payload52) },
 	}
@@ -98,13 +99,34 @@ func goldenSends(folder string, small, large Header, timedOut int32) error {
 		if err != nil {
 			return err
 		}
-		row.openSend(header, header.DueNs+1_500)
+		row.openSend(header, header.DueNs+1_500, 0)
 		switch i {
 		case 0:
 			row.completeSend(completion{doneNs: goldenNs + 9_000_000, position: 1234, stream: 1, outcome: OK})
 		case 1:
 			row.completeSend(completion{doneNs: goldenNs + 5e9, position: -1, errorID: timedOut, outcome: Info})
 			row.lateOutcome(OK)
+		}
+	}
+	return nil
+}
+
+func goldenTransactions(folder string, timedOut int32) error {
+	segments := goldenSegments(folder, tableTransactions, 7, 0)
+	for i, number := range []uint32{1, 6, 3} {
+		row, err := segments.next()
+		if err != nil {
+			return err
+		}
+		row.beginTransaction(number, uint32(i%2), goldenNs+[]int64{0, 10_000_000, 40_000_000}[i])
+		switch i {
+		case 0:
+			row.askTransaction(goldenNs+2_000_000, commitAsked)
+			row.endTransaction(goldenNs+9_000_000, 0, OK)
+		case 1:
+			row.askTransaction(goldenNs+20_000_000, commitAsked)
+			row.askTransaction(goldenNs+21_000_000, commitAsked|abortAsked)
+			row.endTransaction(goldenNs+30_000_000, timedOut, Aborted)
 		}
 	}
 	return nil

@@ -15,11 +15,15 @@ const (
 	tableSends      = 1
 	tableLog        = 2
 	tableDeliveries = 3
+
+	tableTransactions = 4
 )
 
 var (
-	tableNames = map[uint16]string{tableSends: "sends", tableLog: "log", tableDeliveries: "deliveries"}
-	rowBytes   = map[uint16]int{tableSends: 96, tableLog: 104, tableDeliveries: 104}
+	tableNames = map[uint16]string{
+		tableSends: "sends", tableLog: "log", tableDeliveries: "deliveries", tableTransactions: "transactions",
+	}
+	rowBytes = map[uint16]int{tableSends: 96, tableLog: 104, tableDeliveries: 104, tableTransactions: 64}
 )
 
 // Kinds of messages.
@@ -36,6 +40,8 @@ const (
 	OK   Outcome = 1
 	Fail Outcome = 2 // certainly not stored
 	Info Outcome = 3 // unknown
+
+	Aborted Outcome = 4 // with its transaction, as the application wanted
 )
 
 // Check is what a reader found a payload to be.

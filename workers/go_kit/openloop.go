@@ -68,9 +68,13 @@ func NewOpenLoop(session *Session) (*OpenLoop, error) {
 		resends: part.Results == "resent",
 	}
 	threads := int(most(1, least(int64(part.Threads), int64(len(lanes)))))
-	files := new(atomic.Uint32)
+	files, ofTransactions := new(atomic.Uint32), new(atomic.Uint32)
 	for thread := 0; thread < threads; thread++ {
-		loop.senders = append(loop.senders, newSender(loop, thread, threads, files))
+		made := newSender(loop, thread, threads, files)
+		if part.Transactions != nil {
+			made.transactions = newTransactions(made, thread, threads, ofTransactions)
+		}
+		loop.senders = append(loop.senders, made)
 	}
 	return loop, nil
 }
@@ -179,20 +183,21 @@ func (l *OpenLoop) open() int64 {
 
 // counts of the stats line.
 func (l *OpenLoop) counts() map[string]any {
-	var attempted, ok, fail, info, open, blocked, late, resent int64
+	var attempted, ok, fail, info, aborted, open, blocked, late, resent int64
 	for _, each := range l.senders {
 		attempted += each.attempted.Load()
 		ok += each.ok.Load()
 		fail += each.fail.Load()
 		info += each.info.Load()
+		aborted += each.aborted.Load()
 		open += each.open()
 		blocked += each.blocked()
 		late = most(late, each.late.takeMaxNs())
 		resent += each.resends.count.Load()
 	}
 	fields := map[string]any{
-		"attempted": attempted, "ok": ok, "fail": fail, "info": info, "open": open, "blocked_ns": blocked,
-		"late_max_ns": late,
+		"attempted": attempted, "ok": ok, "fail": fail, "info": info, "aborted": aborted, "open": open,
+		"blocked_ns": blocked, "late_max_ns": late,
 	}
 	if l.resends {
 		fields["resent"] = resent

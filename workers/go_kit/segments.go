@@ -120,7 +120,7 @@ func (r row) seal(at int, word uint32) {
 }
 
 // openSend writes the part of a sends row that is known before the call.
-func (r row) openSend(h Header, startNs int64) {
+func (r row) openSend(h Header, startNs int64, transaction uint32) {
 	little := binary.LittleEndian
 	little.PutUint32(r[0:], h.Lane)
 	little.PutUint16(r[4:], h.Attempt)
@@ -128,6 +128,7 @@ func (r row) openSend(h Header, startNs int64) {
 	little.PutUint64(r[8:], h.Seq)
 	little.PutUint64(r[16:], uint64(h.DueNs))
 	little.PutUint64(r[24:], uint64(startNs))
+	little.PutUint32(r[36:], transaction)
 	r.seal(32, 1)
 }
 
@@ -147,6 +148,42 @@ func (r row) completeSend(c completion) {
 	little.PutUint32(r[72:], uint32(c.stream))
 	little.PutUint32(r[84:], uint32(c.errorID))
 	r.seal(88, uint32(c.outcome))
+}
+
+// endSend gives a send the outcome of its transaction, unless it has one.
+func (r row) endSend(nowNs int64, errorID int32, outcome Outcome) {
+	if r.outcome() != 0 {
+		return
+	}
+	little := binary.LittleEndian
+	if little.Uint64(r[40:]) == 0 {
+		little.PutUint64(r[40:], uint64(nowNs))
+	}
+	little.PutUint32(r[84:], uint32(errorID))
+	r.seal(88, uint32(outcome))
+}
+
+// beginTransaction, askTransaction and endTransaction write the three parts of a transactions row.
+func (r row) beginTransaction(number, id uint32, beganNs int64) {
+	little := binary.LittleEndian
+	little.PutUint32(r[0:], number)
+	little.PutUint32(r[4:], id)
+	little.PutUint64(r[8:], uint64(beganNs))
+	r.seal(16, 1)
+}
+
+func (r row) askTransaction(nowNs int64, asked byte) {
+	if r[32] == 0 {
+		binary.LittleEndian.PutUint64(r[24:], uint64(nowNs))
+	}
+	r.seal(32, uint32(asked))
+}
+
+func (r row) endTransaction(doneNs int64, errorID int32, outcome Outcome) {
+	little := binary.LittleEndian
+	little.PutUint64(r[40:], uint64(doneNs))
+	little.PutUint32(r[48:], uint32(errorID))
+	r.seal(52, uint32(outcome))
 }
 
 // lateOutcome keeps a second answer beside the first.

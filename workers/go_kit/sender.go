@@ -16,6 +16,8 @@ type Message struct {
 	sender  *sender
 	header  Header
 	row     row
+
+	transaction uint32 // 0 = none
 }
 
 // Blocking runs a call in which the client may hold the caller; its time is the client's.
@@ -33,6 +35,11 @@ func (m *Message) Stored(stream string, position int64) {
 	if position >= 0 {
 		done.stream = m.sender.session.Names.ID("stream", stream)
 	}
+	if m.transaction != 0 {
+		done.outcome = 0
+		m.sender.transactions.told(m, done, "")
+		return
+	}
 	m.sender.complete(m, done)
 }
 
@@ -41,6 +48,10 @@ func (m *Message) Failed(outcome Outcome, text string) {
 	session := m.sender.session
 	done := completion{doneNs: NowNs(), position: -1, outcome: outcome, errorID: session.Names.ID("error", text)}
 	session.Report.Error(text)
+	if m.transaction != 0 {
+		m.sender.transactions.told(m, done, text)
+		return
+	}
 	m.sender.complete(m, done)
 }
 
@@ -54,8 +65,10 @@ type sender struct {
 	late     lateness
 	resends  resendQueue
 
-	attempted, ok, fail, info atomic.Int64
-	blockedNs, blockedSinceNs atomic.Int64
+	transactions *transactions // nil = none
+
+	attempted, ok, fail, info, aborted atomic.Int64
+	blockedNs, blockedSinceNs          atomic.Int64
 }
 
 // newSender has of the loop's lanes every threads-th from thread on, and as much of the rate.
@@ -83,7 +96,9 @@ func (s *sender) load() error {
 	if s.schedule.ratePerS == 0 {
 		follow = s.loadUnlimited
 	}
-	if err := follow(); err != nil || !s.resends.on {
+	err := follow()
+	s.transactions.end()
+	if err != nil || !s.resends.on {
 		return err
 	}
 	return s.resendRest()
@@ -101,10 +116,11 @@ func (s *sender) loadAtRate() error {
 		last := least(sent+size, edge) - 1 // of the next call: it is made when that message is due
 		due := least(s.schedule.dueCount(begun), edge)
 		if due <= last {
-			wake := most(s.schedule.dueNs(last), begun+slackNs)
+			wake := most(least(s.schedule.dueNs(last), s.transactions.endNs()), begun+slackNs)
 			if err := s.sleepUntil(wake); err != nil {
 				return err
 			}
+			s.transactions.endIfDue()
 			s.lookForFreeze(begun)
 			s.late.caughtUp(NowNs() - wake - (s.blockedNs.Load() - blocked) - (freeze.total() - frozen))
 			continue
@@ -155,11 +171,15 @@ func (s *sender) offer(first, stop int64, kind uint8) (int64, error) {
 	size := int64(s.loop.client.CallSize())
 	for first < stop && !s.stopping() {
 		until := least(first+size, stop)
+		if err := s.transactions.beforeSend(); err != nil {
+			return first, err
+		}
 		messages, err := s.write(first, until, kind)
 		s.call(messages)
 		if err != nil {
 			return first, err
 		}
+		s.transactions.endIfDue()
 		first = until
 	}
 	return first, nil
@@ -200,12 +220,13 @@ func (s *sender) written(lane *Lane, header Header, startNs int64) (*Message, er
 	length := s.loop.sizes.of(lane.Number, header.Seq)
 	filling := s.loop.sizes.filling(lane.Number, header.Seq, length, s.loop.filling)
 	message := &Message{Lane: lane, Payload: encode(header, filling), sender: s, header: header}
+	s.transactions.offers(message)
 	if s.loop.capture {
 		row, err := s.segments.next()
 		if err != nil {
 			return nil, err
 		}
-		row.openSend(header, startNs)
+		row.openSend(header, startNs, message.transaction)
 		message.row = row
 	}
 	return message, nil
@@ -244,18 +265,24 @@ func (s *sender) complete(m *Message, done completion) {
 	if done.outcome != OK {
 		s.resends.failed(m)
 	}
-	switch done.outcome {
+	s.count(done.outcome)
+}
+
+func (s *sender) count(outcome Outcome) {
+	switch outcome {
 	case OK:
 		s.ok.Add(1)
 	case Fail:
 		s.fail.Add(1)
+	case Aborted:
+		s.aborted.Add(1)
 	default:
 		s.info.Add(1)
 	}
 }
 
 func (s *sender) open() int64 {
-	return most(0, s.attempted.Load()-s.ok.Load()-s.fail.Load()-s.info.Load())
+	return most(0, s.attempted.Load()-s.ok.Load()-s.fail.Load()-s.info.Load()-s.aborted.Load())
 }
 
 // blocked is the time in calls that held the sender, the one it is in included.

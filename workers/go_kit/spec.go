@@ -61,6 +61,16 @@ type ProducerSpec struct {
 	Calls           string       `json:"calls"`
 	Batch           int          `json:"batch"`
 	Results         string       `json:"results"`
+
+	Transactions *TransactionsSpec `json:"transactions"` // nil = none
+}
+
+// TransactionsSpec: every message is sent in one, which ends after so many messages, or by time (0: not by this).
+type TransactionsSpec struct {
+	ID         string  `json:"id"`
+	Messages   int64   `json:"messages"`
+	EveryS     float64 `json:"every_s"`
+	AbortEvery int64   `json:"abort_every"`
 }
 
 // LaneGroup is `count` lanes from `first` on, of one topic.

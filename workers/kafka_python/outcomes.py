@@ -19,14 +19,20 @@ _DEAD = {
     "InvalidTxnStateError": "error",
 }
 _CLOSED = "already closed"
+#: Of a producer that cannot begin a transaction: only an abort leads out of it, and that was before.
+_FAILED = "we are in an error state"
 
 
-def note_death(report: Reporter, error: BaseException) -> None:
-    """Write down an error after which the client is of no further use."""
+def note_death(report: Reporter, error: BaseException, *, at_begin: bool = False) -> bool:
+    """Write down an error after which the client is of no further use; whether it is one.
+
+    ``at_begin``: it refused to begin a transaction.
+    """
     name, text = type(error).__name__, str(error).partition("\n")[0]
-    why = _DEAD.get(name, "error" if _CLOSED in text else "")
+    why = _DEAD.get(name, "error" if _CLOSED in text or (at_begin and _FAILED in text) else "")
     if why:
         report.client_died(name, f"{name}: {text}", why)
+    return bool(why)
 
 
 class Outcomes:

@@ -12,6 +12,7 @@ from kafka.errors import KafkaError
 from options import typed
 from outcomes import Outcomes
 from producer import ProducerRole
+from transactional import TransactionalRole
 from worker_kit.client_log import show_client_log
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session, main
@@ -43,7 +44,13 @@ def make(client: Any, settings: dict[str, Any]) -> Any:
 def produce(session: Session) -> None:
     session.check_options(lambda: config(session, KafkaProducer))  # to construct it needs a broker
     settings = config(session, KafkaProducer)
-    ProducerRole(session, make(KafkaProducer, settings), Outcomes(settings)).run()
+    outcomes = Outcomes(settings)
+    if "transactions" in session.spec.part:
+        TransactionalRole(
+            session, lambda own: make(KafkaProducer, {**settings, "transactional_id": own}), outcomes
+        ).run()
+        return
+    ProducerRole(session, make(KafkaProducer, settings), outcomes).run()
 
 
 def consume(session: Session) -> None:

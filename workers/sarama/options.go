@@ -36,6 +36,9 @@ func configOf(session *kit.Session) (*sarama.Config, error) {
 	if err = secure(config, options); err != nil {
 		return nil, err
 	}
+	if own := spec.Producer; own != nil && own.Transactions != nil {
+		options[transactionID] = own.Transactions.ID // those of the goroutines follow
+	}
 	if err = structOptions.Set(config, options); err != nil {
 		return nil, err
 	}

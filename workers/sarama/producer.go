@@ -53,6 +53,7 @@ type producer struct {
 	async  sarama.AsyncProducer
 	sync   sarama.SyncProducer
 	client sarama.Client
+	own    []*transactional // with transactions: one for each goroutine that sends, and none of the two above
 
 	headers []sarama.RecordHeader
 }
@@ -93,6 +94,9 @@ func (p *producer) connect(spec *kit.Spec) error {
 			return refused(fmt.Sprintf("knows no topic %s", lane.Topic), err)
 		}
 	}
+	if spec.Producer.Transactions != nil {
+		return p.connectTransactional(strings.Split(spec.Bootstrap, ","))
+	}
 	calls := spec.Producer.Calls
 	switch calls {
 	case "", async:
@@ -119,17 +123,22 @@ func (p *producer) connectAsync() error {
 	if err != nil {
 		return err
 	}
+	p.answersOf(p.async)
+	return nil
+}
+
+// answersOf an AsyncProducer come from two channels.
+func (p *producer) answersOf(async sarama.AsyncProducer) {
 	go func() {
-		for message := range p.async.Successes() {
+		for message := range async.Successes() {
 			p.stored(message)
 		}
 	}()
 	go func() {
-		for failed := range p.async.Errors() {
+		for failed := range async.Errors() {
 			p.failed(failed.Msg, failed.Err)
 		}
 	}()
-	return nil
 }
 
 // created tries a constructor again while the coordinator is not there yet.
@@ -164,8 +173,10 @@ func (p *producer) Send(messages []*kit.Message) {
 		made[i] = p.messageOf(message)
 	}
 	switch {
+	case p.own != nil:
+		p.sendAsync(messages[0].Client().(*transactional).async, made[0])
 	case p.async != nil:
-		p.sendAsync(made[0])
+		p.sendAsync(p.async, made[0])
 	case p.size > 1:
 		messages[0].Blocking(func() { p.answered(made, p.sync.SendMessages(made)) })
 	default:
@@ -194,15 +205,15 @@ func (p *producer) messageOf(message *kit.Message) *sarama.ProducerMessage {
 // sent is the message of the schedule that sarama's stands for.
 func sent(message *sarama.ProducerMessage) *kit.Message { return message.Metadata.(*kit.Message) }
 
-func (p *producer) sendAsync(message *sarama.ProducerMessage) {
+func (p *producer) sendAsync(async sarama.AsyncProducer, message *sarama.ProducerMessage) {
 	select {
-	case p.async.Input() <- message:
+	case async.Input() <- message:
 	default:
 		if !p.wait {
 			sent(message).Failed(kit.Fail, "_QUEUE_FULL: the producer's channel is full")
 			return
 		}
-		sent(message).Blocking(func() { p.async.Input() <- message })
+		sent(message).Blocking(func() { async.Input() <- message })
 	}
 }
 
@@ -242,9 +253,12 @@ func (p *producer) failed(message *sarama.ProducerMessage, err error) {
 
 // Close ends the producer and its connections.
 func (p *producer) Close() {
+	for _, own := range p.own {
+		own.close()
+	}
 	if p.async != nil {
 		p.async.AsyncClose()
-	} else {
+	} else if p.sync != nil {
 		_ = p.sync.Close()
 	}
 	_ = p.client.Close()

@@ -79,6 +79,9 @@ class AsyncOpenLoop(Sender, ABC):
     async def close(self) -> None:
         """Close the client; no call is open."""
 
+    async def load_over(self) -> None:
+        """No message is offered any more. For clients that owe something then, such as a commit."""
+
     def for_thread(self, share: Share) -> AsyncOpenLoop:
         """A further sending task on the same client, which is connected. Only for ``threads``."""
         raise WorkerFailure("this worker sends from one task: threads must be 1")
@@ -118,6 +121,7 @@ class AsyncOpenLoop(Sender, ABC):
             await self._load_at_rate()
         else:
             await self._load_unlimited()
+        await self.load_over()
         while not self.control.draining or (self.sends_again and (self.open_calls() or self.resends)):
             await asyncio.sleep(asyncio_run.LOOK_S)
             await self.resend_due()
@@ -127,23 +131,23 @@ class AsyncOpenLoop(Sender, ABC):
         while sent < self.schedule.total and not self.control.stop_load:
             span, step = self.span(), self.step(sent)
             if step.wake_ns:
-                await self._sleep_until(step.wake_ns)
+                await self.sleep_until(step.wake_ns)
                 self.caught_up(span, step.wake_ns)
                 continue
-            sent = await self._offer(step)
+            sent = await self.offer(step)
             await asyncio.sleep(0)
             await self.resend_due()
             self.worked(span, step.first, sent)
 
     async def _load_unlimited(self) -> None:
         sent = 0
-        await self._sleep_until(self.schedule.t0_ns)
+        await self.sleep_until(self.schedule.t0_ns)
         while not self.control.stop_load and (step := self.unlimited_step(sent)):
-            sent = await self._offer(step)
+            sent = await self.offer(step)
             await asyncio.sleep(0)
             await self.resend_due()
 
-    async def _sleep_until(self, wake_ns: int) -> None:
+    async def sleep_until(self, wake_ns: int) -> None:
         while (left := wake_ns - time.monotonic_ns()) > 0 and not self.control.stop_load:
             await asyncio.sleep(min(left / 1e9, 0.1))
             await self.resend_due()
@@ -160,7 +164,7 @@ class AsyncOpenLoop(Sender, ABC):
 
     # -- sends
 
-    async def _offer(self, step: Step) -> int:
+    async def offer(self, step: Step) -> int:
         """Send the messages of a step, a row before each call; returns the next index. The hot loop."""
         count, dues = len(self.lanes), self.dues_ns(step.first, step.stop)
         yielded = time.monotonic_ns()
@@ -192,7 +196,7 @@ class AsyncOpenLoop(Sender, ABC):
         try:
             answer = asyncio.ensure_future(await self.send(lane, value))
         except self.client_errors as error:
-            self._failed(rows, at, error, again, refused=True)
+            self.failed(rows, at, error, again, refused=True)
         else:
             answer.add_done_callback(partial(self._answered, rows, at, again))
             if self.waits_for_answer:
@@ -206,14 +210,14 @@ class AsyncOpenLoop(Sender, ABC):
         try:
             error = asyncio.CancelledError() if answer.cancelled() else answer.exception()
             if error is None:
-                self._stored(rows, at, answer.result())
+                self.stored(rows, at, answer.result())
             else:
-                self._failed(rows, at, error, again, refused=False)
+                self.failed(rows, at, error, again, refused=False)
         except Exception as error:  # noqa: BLE001 - the event loop would only log it
             self._broken = error
             self.control.stop()
 
-    def _stored(self, rows: mmap.mmap, at: int, answer: Answer) -> None:
+    def stored(self, rows: mmap.mmap, at: int, answer: Answer) -> None:
         if self.capture:
             if rows[at + lay.OUTCOME_IN_DONE]:
                 rows[at + lay.LATE_OUTCOME_IN_DONE] = lay.OK
@@ -223,7 +227,7 @@ class AsyncOpenLoop(Sender, ABC):
             lay.SENDS_DONE.pack_into(rows, at, now, position, 0, 0, stream, 0, 0, 0, lay.OK)
         self.ok += 1
 
-    def _failed(self, rows: mmap.mmap, at: int, error: BaseException, again: Again, *, refused: bool) -> None:
+    def failed(self, rows: mmap.mmap, at: int, error: BaseException, again: Again, *, refused: bool) -> None:
         outcome, text = self.outcome(error, refused=refused)
         if why := self.death(error, refused=refused):
             self.session.report.client_died(type(error).__name__, text, why)

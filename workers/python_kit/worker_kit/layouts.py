@@ -33,8 +33,8 @@ COMMIT_ASKED, ABORT_ASKED = 1, 2
 HEADER: Final = Struct("<2sBBIIIQqIHHII")
 #: magic, table, row_bytes, owner, index, capacity, run_tag, subscription, zeros
 SEGMENT_HEADER: Final = Struct("<8sHHIIIII32x")
-#: lane, attempt, kind, seq, t_intended_ns, t_start_ns, state (= 1)
-SENDS_OPEN: Final = Struct("<IHBxQqqB")
+#: lane, attempt, kind, seq, t_intended_ns, t_start_ns, state (= 1; its upper half: the transaction)
+SENDS_OPEN: Final = Struct("<IHBxQqqQ")
 #: t_done_ns, position, ledger, client_seq, stream, batch, client_name, error, outcome
 SENDS_DONE: Final = Struct("<qqqqiiiiB")
 #: The same for a client that says no more than t_done_ns, position, stream and outcome: zeros elsewhere.

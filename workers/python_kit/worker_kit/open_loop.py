@@ -27,7 +27,13 @@ END_S = 2.0
 
 class OpenLoop(Sender, ABC):
     """One sending thread of a producer instance. `run`, of the first, returns when every row that the
-    instance will ever complete is complete."""
+    instance will ever complete is complete.
+
+    Attributes:
+        is_held: a call of the client may never return, so that the main thread makes none.
+    """
+
+    is_held = False
 
     def __init__(self, session: Session, share: Share | None = None) -> None:
         super().__init__(session, share)
@@ -83,7 +89,7 @@ class OpenLoop(Sender, ABC):
         self.session.ready()
         while not self.control.started.is_set():
             self.serve(0.02)
-        if len(loops) == 1:
+        if len(loops) == 1 and not self.is_held:
             self._produce()
         else:
             self._produce_in_threads(loops)

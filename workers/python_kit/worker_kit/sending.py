@@ -99,6 +99,8 @@ class Sender:
         #: Where the next row goes. at == end asks for the next segment, so nothing goes into this map.
         self.rows = mmap.mmap(-1, 1)
         self.at = self.end = 0
+        #: Of the rows from now on: written, and the transaction that they are of.
+        self.row_state = 1
         rate = part["rate_per_s"] * self.turns.share
         profile = [(each[0], each[1]) for each in part.get("rate_profile", ())]
         self.schedule = Schedule(0, rate, part["warm_up_s"], part["load_s"], profile)
@@ -187,7 +189,7 @@ class Sender:
         if self.at == self.end:
             self.rows, self.at, self.end = self.segments.rotate()
         at, self.at = self.at, self.at + ROW_BYTES
-        lay.SENDS_OPEN.pack_into(self.rows, at, lane, attempt, kind, seq, due_ns, now_ns, 1)
+        lay.SENDS_OPEN.pack_into(self.rows, at, lane, attempt, kind, seq, due_ns, now_ns, self.row_state)
         return self.rows, at + lay.SENDS_DONE_OFFSET
 
     def finish(
