@@ -1,8 +1,7 @@
 """Producer role in transactions: each sending thread has a client and a transactional id of its own.
 
-A thread waits for the end of one transaction before it begins the next, as the client wants it: what is due
-meanwhile is offered late, and the time counts as blocked. An end that times out is asked for again, as the
-client's documentation has it; one that the client refuses for good is aborted.
+An end that times out is asked for again, as the client's documentation has it; one that the client refuses
+for good is aborted.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from outcomes import Outcomes, error_text, note_death
 from producer import ProducerRole
 from worker_kit import layouts as lay
 from worker_kit.failure import WorkerFailure
-from worker_kit.open_loop import NEVER_NS, Share
+from worker_kit.open_loop import Share
 from worker_kit.process import Session
-from worker_kit.transactions import Transactions
+from worker_kit.transacting import Transacting
 
 #: A call for the coordinator; it is made again until it is answered.
 TURN_S = 2.0
@@ -32,21 +31,16 @@ _REPORTED = Struct("<qq16xi")
 Make = Callable[[str], Producer]
 
 
-class TransactionalRole(ProducerRole):
+class TransactionalRole(Transacting, ProducerRole):
     def __init__(
         self, session: Session, make: Make, outcomes: Outcomes, first: TransactionalRole | None = None,
         share: Share | None = None,
     ) -> None:  # fmt: skip
-        part = session.spec.part
-        thread = share.thread if share else 0
-        self.transactions = Transactions(session, part["transactions"], thread, part.get("threads", 1))
-        if first:
-            self.transactions.share(first.transactions)
+        self.transact(session, first, share)
         super().__init__(session, make(self.transactions.id), outcomes, share)
         self.make = make
         #: Why a message of the open transaction was not taken by the brokers.
         self.refused = ""
-        self.is_dead = False
 
     def for_thread(self, share: Share) -> TransactionalRole:
         other = TransactionalRole(self.session, self.make, self.outcomes, self, share)
@@ -71,37 +65,12 @@ class TransactionalRole(ProducerRole):
 
     # -- what is sent
 
-    def offer(self, first: int, stop: int, kind: int) -> int:
-        """As `ProducerRole.offer`, in one transaction after the other."""
-        own = self.transactions
-        while first < stop and not self.control.stop_load:
-            if not own.number and not self.is_dead:
-                self._begin()
-            sent = super().offer(first, min(stop, first + own.room()) if own.number else stop, kind)
-            own.sent += sent - first
-            first = sent
-            if own.number and own.is_due():
-                self._end()
-        return first
-
     def _burst(self, first: int, count: int, kind: int) -> int:
         rows, at = self.rows, self.at
         sent = super()._burst(first, count, kind)
         if self.transactions.number and self.capture:
             self.transactions.wrote(rows, at, self.at)
         return sent
-
-    def serve(self, seconds: float) -> None:
-        if not self.transactions.number:
-            super().serve(seconds)
-            return
-        super().serve(min(seconds, self.transactions.left_s()))
-        if self.transactions.is_due():
-            self._end()
-
-    def load_over(self) -> None:
-        if self.transactions.number:
-            self._end()
 
     def _make_report(self, rows: mmap.mmap, topic: str) -> Callable[[int, KafkaError | None, Message], None]:
         """What a delivery report says of a row whose outcome is that of its transaction."""
@@ -126,34 +95,19 @@ class TransactionalRole(ProducerRole):
 
     # -- transactions
 
-    def _begin(self) -> None:
-        own = self.transactions
-        own.begin()
+    def in_transaction(self, number: int) -> None:
+        self.open_rows.in_transaction(number)
+
+    def begin(self) -> str:
         self.refused = ""
         try:
             self.producer.begin_transaction()
         except KafkaException as error:
             self._note(error.args[0])
-            own.answered(lay.FAIL, self._error(error_text(error.args[0])))
-        self.open_rows.in_transaction(own.number)
+            return error_text(error.args[0])
+        return ""
 
-    def _end(self) -> None:
-        """End the open transaction as the application wants it, and complete the rows of its sends."""
-        own, began = self.transactions, time.monotonic_ns()
-        self.blocked_since_ns, by, self.serve_by_ns = began, self.serve_by_ns, NEVER_NS
-        try:
-            outcome, text = self._ended()
-        finally:
-            self.serve_by_ns, self.blocked_since_ns = by, 0
-            self.blocked_ns += time.monotonic_ns() - began
-        error = self._error(text) if text else 0
-        own.answered(lay.ABORTED if outcome == lay.FAIL else outcome, error)
-        with self.lock:
-            self.tally(outcome, own.complete(outcome, error) if self.capture else own.sent)
-        self.open_rows.in_transaction(0)
-
-    def _ended(self) -> tuple[int, str]:
-        """Outcome of the messages, and why it is no other."""
+    def ended(self) -> tuple[int, str]:
         own = self.transactions
         if own.aborts:
             self._deliver()
@@ -172,13 +126,9 @@ class TransactionalRole(ProducerRole):
 
     def _deliver(self) -> None:
         """Wait for the delivery reports: an abort of what was never stored would hide nothing."""
-        while len(self.producer) and not self._gives_up() and not self.is_dead:
+        while len(self.producer) and not self.gives_up() and not self.is_dead:
             with self._listening():
                 self.producer.flush(TURN_S)
-
-    def _gives_up(self) -> bool:
-        """Nobody waits for an answer any more."""
-        return self.control.stopped or time.monotonic_ns() > self.control.deadline_ns
 
     def _abort(self) -> str:
         """Why it is not known to be aborted; empty = it is."""
@@ -197,7 +147,7 @@ class TransactionalRole(ProducerRole):
             except KafkaException as raised:
                 error: KafkaError = raised.args[0]
                 self._note(error)
-                if not error.retriable() or self._gives_up():
+                if not error.retriable() or self.gives_up():
                     return error
                 time.sleep(AGAIN_S)
             else:
@@ -206,9 +156,6 @@ class TransactionalRole(ProducerRole):
     def _note(self, error: KafkaError) -> None:
         if note_death(self.session.report, error):
             self.is_dead = True
-
-    def _error(self, text: str) -> int:
-        return self.session.names.id("error", text)
 
     def close(self) -> None:
         with contextlib.suppress(KafkaException):
