@@ -8,7 +8,7 @@ import pytest
 
 from harness.contracts.plan import PromisePlan, TopicPlan
 from harness.errors import ScenarioError
-from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
+from harness.plan.settings import Consuming, PromiseContext, consumer_promise, idempotent, producer_settings
 from harness.scenario.model import RequireSpec
 from harness.workers import load_worker
 
@@ -58,6 +58,12 @@ def test_settings(client: str, options: dict[str, str], delivery: str, order: bo
     made = promise(client, options)
     assert (made.delivery, made.order, made.dedup) == (delivery, order, dedup)
     assert all(made.because[key] for key in ("delivery", "order", "dedup"))
+
+
+@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-clients", "kafka-python", "aiokafka", "sarama"])
+def test_a_producer_in_transactions_is_idempotent_whatever_its_defaults_are(client: str) -> None:
+    made = promise(client, idempotent(client, {}))
+    assert (made.delivery, made.order, made.dedup) == ("durable", True, True)
 
 
 def test_because_names_the_setting_and_where_it_comes_from() -> None:
