@@ -22,7 +22,7 @@ class ProducerRole(AsyncOpenLoop):
     ``make``: constructs the client, which needs a running loop.
     """
 
-    client_errors = (KafkaError, ValueError, TypeError, AssertionError)
+    client_errors: tuple[type[BaseException], ...] = (KafkaError, ValueError, TypeError, AssertionError)
 
     def __init__(
         self, session: Session, make: Callable[[], AIOKafkaProducer], share: Share | None = None

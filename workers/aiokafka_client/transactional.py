@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import IllegalOperation
 from outcomes import death
 from producer import ProducerRole
 from worker_kit import layouts as lay
@@ -29,6 +30,9 @@ Make = Callable[[str], AIOKafkaProducer]
 
 
 class TransactionalRole(ProducerRole):
+    #: The last, no `KafkaError`: what every call says that comes outside of a transaction.
+    client_errors = (*ProducerRole.client_errors, IllegalOperation)
+
     def __init__(
         self, session: Session, make: Make, first: TransactionalRole | None = None, share: Share | None = None
     ) -> None:
