@@ -35,6 +35,9 @@ class Client(Protocol):
     def first_able(self, key: Any, client_version: str) -> str:
         """The first version with more by this key than every worker has; empty = this one has it."""
 
+    def first_taking(self, option: str, value: Any, client_version: str) -> str:
+        """The first version whose option takes this value; empty = this one does, as far as is stated."""
+
     @property
     def reserved(self) -> Collection[str]:
         """Options that the harness sets itself; a scenario that sets one would no longer say what is run."""
@@ -226,12 +229,20 @@ def _worker_problems(
                 (*at, "client_version"),
                 f"must be {first} or newer with {key}: {spec.client} has none before",
             )
-    for option in spec.options:
+    yield from _option_problems(at, spec, worker)
+
+
+def _option_problems(
+    at: tuple[str, ...], spec: ProducerSpec | ConsumerSpec, worker: Client
+) -> Iterator[Problem]:
+    for option, value in spec.options.items():
         if option in worker.reserved:
             yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
         elif option in worker.security_options:
             text = "is set from the connection file (`--cluster FILE`): leave it out"
             yield (*at, "options", option), text
+        elif first := worker.first_taking(option, value, spec.client_version):
+            yield (*at, "client_version"), f"must be {first} or newer with {option}={value}"
 
 
 #: Keys of ``[supports]`` that stand for a key of the load.

@@ -173,6 +173,7 @@ class WorkerSpec(Part):
         supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
             the values every worker can do.
         since: by such a key, the first version that can do more than that.
+        values_since: by option and value (small letters), the first version that takes that value.
         promises: what decides the client's promises; None = not stated, so they are not known.
         exposure: counters that it reports, and what each counts.
         release_notes: link to those of a version, with ``{version}`` in it; ``{client}`` where a worker has
@@ -198,6 +199,7 @@ class WorkerSpec(Part):
     reserved: list[str] = Field(default_factory=list)
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
     since: dict[Ability, str] = Field(default_factory=dict)
+    values_since: dict[str, dict[str, str]] = Field(default_factory=dict)
     promises: Part | None = None
     exposure: dict[str, str] = Field(default_factory=dict)
     release_notes: str = ""
@@ -215,8 +217,12 @@ class WorkerSpec(Part):
 
     def first_able(self, key: Any, client_version: str) -> str:
         """The first version with more by this key than every worker has; empty = this one has it."""
-        first = self.since.get(key, "")
-        return "" if Versions.model_validate({"from": first}).cover(client_version) else first
+        return _first_after(self.since.get(key, ""), client_version)
+
+    def first_taking(self, option: str, value: Any, client_version: str) -> str:
+        """The first version whose option takes this value; empty = this one does, as far as is stated."""
+        first = self.values_since.get(option, {}).get(str(value).lower(), "")
+        return _first_after(first, client_version)
 
     @classmethod
     def read(cls, folder: Path, raw: Mapping[str, Any] | None = None) -> WorkerSpec:
@@ -294,6 +300,10 @@ class WorkerSpec(Part):
         what lies beside brokerstorm (empty when nothing does)."""
         build = self.python if self.language == "python" else getattr(self, self.language)
         return str(build.default) or installed_version(self.library)
+
+
+def _first_after(first: str, client_version: str) -> str:
+    return "" if Versions.model_validate({"from": first}).cover(client_version) else first
 
 
 def _model_of(system: str, facts: type[BaseModel]) -> type[WorkerSpec]:

@@ -36,6 +36,11 @@ BAD = [
         "client_version: must be 1.37.0 or newer with transactions: sarama has none before, got '1.36.0'",
     ),
     (
+        "name: x\nload:\n  consumers:\n    c:\n      options: {group.protocol: Consumer}\n"
+        "      client: kafka-clients\n      client_version: 3.9.1\n",
+        "load.consumers.c.client_version: must be 4.0.0 or newer with group.protocol=Consumer, got '3.9.1'",
+    ),
+    (
         "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5, ids: 64}\n",
         "load.producers.p.transactions.ids: must be at most 12, the lanes of this producer: a lane has one "
         "thread, got 64",
