@@ -23,6 +23,7 @@ import click
 from commands.repeating import repeat_command
 from experiments.context import Context
 from harness.invocation import for_terminal
+from harness.run.interrupts import Interrupts
 
 SCHEMA_VERSION = 1
 DEFAULT_RUN_DIR = "runs"
@@ -114,8 +115,6 @@ def settings_of(context: click.Context) -> Settings:
 
     def given(name: str, otherwise: Any = None) -> Any:
         return context.meta.get(_META + name, otherwise)
-
-    from harness.run.interrupts import Interrupts
 
     interrupts = context.find_object(Interrupts) or Interrupts()
     settings = Settings(

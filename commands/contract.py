@@ -14,6 +14,7 @@ from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import offline_option
 from harness.errors import EnvironmentNotReady, Exit, UsageError, did_you_mean
 from harness.rundir import new_run
+from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
     from harness.contract.checks import WorkerCheck
@@ -114,7 +115,6 @@ def _require(worker: WorkerSpec, version: str, checks: list[WorkerCheck], run_di
 
 def _build(worker: WorkerSpec, version: str, offline: bool, report: Any) -> None:
     """The worker, and the one that reads what it sent."""
-    from harness.systems import SYSTEMS
     from harness.workers import launch, load_worker
 
     library, of_reader = SYSTEMS[worker.system].audit

@@ -15,6 +15,7 @@ from commands.console import SCHEMA_VERSION, Group, Settings, command, write
 from commands.options import FileToWrite
 from commands.tables import paragraph
 from harness.errors import Exit, FailOn, UsageError
+from harness.rundir import find_run
 
 if TYPE_CHECKING:
     from experiments.history.report import SuiteReport
@@ -139,7 +140,6 @@ def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int
     judged is told and left out.
     """
     from experiments.history.exchange import import_run
-    from harness.rundir import find_run
 
     found = [find_run(settings.run_dir, name) for name in runs]
     added = there = 0

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analysis.verdict.thresholds import limit_words
 from commands.console import write
 from commands.tables import paragraph, table
+from faults.kit.params import in_units
 from harness.plan.profile import mean_rate_per_s, shares_over
 from harness.plan.rates import is_open, rate_words
+from harness.progress.live import LEVELS
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import in_words
 
@@ -91,8 +94,6 @@ def _profile(plan: Plan) -> Rows:
     """The rate over the load, drawn in a line; the highest level is all of it."""
     if not plan.profile:
         return []
-    from harness.progress.live import LEVELS
-
     shares = shares_over(plan.profile, PROFILE_COLUMNS)
     levels = "".join(
         LEVELS[int(share * (len(LEVELS) - 1) + 0.5 + 1e-9)] if share > 0 else " " for share in shares
@@ -114,23 +115,19 @@ _NEEDED = {
 
 def _required(plan: Plan) -> Rows:
     """What decides the verdict beside the promises of the clients."""
-    from analysis.verdict.thresholds import in_words
-
     needed = {item for producer in plan.producers for item in producer.promise.required.items()}
     texts = [text for item, text in _NEEDED.items() if item in needed]
     if plan.rate_ratio and plan.rate_per_s:
         texts.append(f"{plan.rate_ratio * 100:g} % of the rate")
     texts = ["; ".join(texts)] if texts else []
     texts += [
-        in_words(each.name, each.at_most, outside_faults=each.outside_faults) for each in plan.thresholds
+        limit_words(each.name, each.at_most, outside_faults=each.outside_faults) for each in plan.thresholds
     ]
     return [["required" if not i else "", text] for i, text in enumerate(texts)]
 
 
 def show_preflight(checked: Preflight, rounds: int) -> None:
     """Totals of all rounds, what speaks against the plan, and what the machine lacks for it."""
-    from faults.kit.params import in_units
-
     total = checked.estimate
     guessed = "" if total.is_limited else "at a guessed rate "
     most = "up to " if total.is_measured else ""

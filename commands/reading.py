@@ -13,8 +13,9 @@ import click
 
 from commands import completion
 from commands.console import Settings, command, write
+from experiments.plans import read_plan
 from harness.errors import Exit, UsageError
-from harness.rundir import NIGHT_FILE
+from harness.rundir import NIGHT_FILE, RunDir, read_json
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from analysis.verdict.campaign import Campaign, Question
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
-    from harness.rundir import RunDir
 
 
 def _find(settings: Settings, name: str | None) -> RunDir:
@@ -90,8 +90,6 @@ def _judge_rounds(
 ) -> Campaign:
     """Judge the rounds that were captured, and say what all of them together show."""
     from experiments.judging import number_of, outcome_of, summarize
-    from experiments.plans import read_plan
-    from harness.rundir import read_json
 
     plans, question, judged = [read_plan(each) for each in rounds], _question(root), []
     for each in rounds:
@@ -136,7 +134,6 @@ def _question(root: RunDir) -> Question | None:
         UsageError: written by a version that this one cannot read.
     """
     from analysis.verdict.campaign import Question
-    from harness.rundir import read_json
 
     asked = (read_json(root.campaign).get("reproduction") or {}).get("question")
     try:
@@ -147,8 +144,6 @@ def _question(root: RunDir) -> Question | None:
 
 def planned_rounds(root: RunDir) -> list[RunDir]:
     """Rounds that were run, in their order, and then those that it never came to."""
-    from harness.rundir import RunDir
-
     known = [each for each in root.rounds() if each.plan.exists()]
     planned = [RunDir(path.parent) for path in sorted(root.root.glob("*/plan.json"))]
     return [*known, *(each for each in planned if each.root not in {run.root for run in known})]
@@ -163,7 +158,6 @@ def _judge(
 ) -> tuple[Plan, Result]:
     """Seal what is not sealed yet, and judge."""
     from experiments.judging import judge_run
-    from experiments.plans import read_plan
     from harness.seal.seal import seal
 
     plan = read_plan(run)
@@ -203,7 +197,6 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
 def _draw_pages(root: RunDir) -> None:
     """The pages of a run, and of the campaign that it is a round of: they lead to each other."""
     from analysis.report.html import write_pages  # and with it all of Bokeh
-    from harness.rundir import RunDir
 
     above = RunDir(root.root.parent)
     write_pages(above if above.campaign.exists() else root)

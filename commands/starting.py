@@ -26,8 +26,17 @@ from commands.options import (
     variant_option,
 )
 from commands.tables import paragraph
+from experiments.plans import (
+    choose_plans,
+    external_of,
+    on_external,
+    read_scenario,
+    timeline_of,
+    timeline_rows,
+)
+from experiments.preflight import preflight
 from harness.errors import Exit, UsageError
-from harness.scenario.bundled import bundled_bugs
+from harness.scenario.bundled import SCHEMA_FILE, bundled_bugs
 from harness.systems import DEFAULT, SYSTEMS
 from harness.telemetry.request import metrics_request
 
@@ -114,7 +123,6 @@ def _new_file(
     from experiments.nights.file import SCHEMA_FILE as SUITE_SCHEMA_FILE
     from experiments.nights.file import new_suite
     from harness.connections import schema as connections
-    from harness.scenario.bundled import SCHEMA_FILE
     from harness.scenario.schema import copied_scenario, new_scenario
 
     if cluster:
@@ -167,15 +175,6 @@ def plan(
     is listed. With -v, what each fault sends.
     """
     from commands.plan_text import show_plans, show_preflight
-    from experiments.plans import (
-        choose_plans,
-        external_of,
-        on_external,
-        read_scenario,
-        timeline_of,
-        timeline_rows,
-    )
-    from experiments.preflight import preflight
 
     external = external_of(cluster_file)
     loaded = read_scenario(scenario, overrides, external=external)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from commands.histories import report, report_night
 from commands.options import offline_option, refuse_beside_resume, runtime_option, seconds
 from commands.tables import paragraph, table
 from harness.errors import Exit
+from harness.rundir import new_run, write_json
 from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
@@ -121,8 +122,6 @@ def plan(settings: Settings, file: str, **given: Any) -> int:
 
 
 def _plan_document(planned: PlannedNight) -> dict[str, Any]:
-    from dataclasses import asdict
-
     choice, night = planned.choice, planned.night
     return {
         "schema_version": SCHEMA_VERSION,
@@ -204,7 +203,6 @@ def run(settings: Settings, file: str, night: str | None, resume: bool, **given:
 def _begin(settings: Settings, request: SuiteRequest, history: History, path: Path, name: str | None) -> int:
     from experiments.nights.night import NightDir, night_named
     from experiments.nights.planning import plan_night
-    from harness.rundir import new_run
 
     planned = plan_night(settings, request, history, path, _tell)
     run_dir, suite = settings.run_dir.resolve(), planned.night.suite
@@ -237,7 +235,6 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
     from experiments.nights.document import not_run_of, summarize
     from experiments.nights.planning import tidy
     from experiments.nights.playing import NightTurns
-    from harness.rundir import write_json
 
     with playing(night_dir.run, f"brokerstorm suite run {night.file} --resume"):
         with NightTurns(settings, night_dir, night, history, _tell) as turns:

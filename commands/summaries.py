@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.report.documents import campaign_document, run_document
+from analysis.report.terminal import console, print_result
+from analysis.report.terminal_campaign import print_campaign
+from analysis.report.terminal_repro import print_reproduction
 from commands.console import Settings, reader_may_leave
 
 if TYPE_CHECKING:
@@ -16,9 +20,6 @@ if TYPE_CHECKING:
 
 def show_result(settings: Settings, run: RunDir, result: Result) -> int:
     """Print the summary of one run; its exit code."""
-    from analysis.report.documents import run_document
-    from analysis.report.terminal import console, print_result
-
     settings.show(
         run_document(result),
         lambda: print_result(
@@ -33,11 +34,6 @@ def show_result(settings: Settings, run: RunDir, result: Result) -> int:
 
 def show_campaign(settings: Settings, root: RunDir, campaign: Campaign) -> int:
     """Print the summary of several runs; its exit code."""
-    from analysis.report.documents import campaign_document
-    from analysis.report.terminal import console
-    from analysis.report.terminal_campaign import print_campaign
-    from analysis.report.terminal_repro import print_reproduction
-
     printed = print_reproduction if campaign.reproduction else print_campaign
     settings.show(
         campaign_document(campaign),
@@ -48,10 +44,6 @@ def show_campaign(settings: Settings, root: RunDir, campaign: Campaign) -> int:
 
 def show_stopped(settings: Settings, root: RunDir, campaign: Campaign) -> None:
     """Print for people what the rounds of a command that was stopped had found."""
-    from analysis.report.terminal import console
-    from analysis.report.terminal_campaign import print_campaign
-    from analysis.report.terminal_repro import print_reproduction
-
     printed = print_reproduction if campaign.reproduction else print_campaign
     out = console(sys.stdout, color=settings.color)
     with reader_may_leave():

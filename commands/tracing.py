@@ -11,10 +11,11 @@ import click
 from commands import completion
 from commands.console import Settings, command
 from harness.errors import Exit, UsageError
+from harness.invocation import for_terminal
+from harness.rundir import RunDir
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-    from harness.rundir import RunDir
 
 #: What is held in memory of the logs, at most.
 MOST_LOG_LINES = 10_000
@@ -52,7 +53,6 @@ def trace(
     from analysis.report.trace import trace as look_up
     from analysis.report.trace_logs import LOG_LINES
     from experiments.bundle.opening import run_of
-    from harness.invocation import for_terminal
 
     if first:
         cls, wanted = _class_and_run(message, run)
@@ -109,7 +109,6 @@ def _shown_first(root: RunDir, cls: str) -> Iterator[tuple[RunDir, str]]:
     from analysis.report.documents import read_campaign, read_result
     from analysis.report.terminal import is_message
     from analysis.report.terminal_campaign import first_witness
-    from harness.rundir import RunDir
 
     if root.campaign.exists():
         for variant in read_campaign(root).variants:

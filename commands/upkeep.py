@@ -20,6 +20,7 @@ from experiments.leftovers import end_leftovers, remove
 from experiments.plans import choose_plans, read_scenario
 from experiments.preflight import preflight
 from harness.errors import Exit, UsageError
+from harness.rundir import find_run
 
 if TYPE_CHECKING:
     from harness.contracts.plan import Plan
@@ -160,7 +161,6 @@ def clean(
 def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dry_run: bool) -> int:
     """Remove what runs left on this machine."""
     from harness.clusters import leftovers
-    from harness.rundir import find_run
 
     found = leftovers.find(Path(name).name if name else None)
     if name and not found:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.plans import needs_of
 from experiments.preflight import clients_of
+from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
     from harness.contracts.plan import Plan
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
     """Jars and clients; name -> where it is."""
     from harness.clusters import fetch_cluster, spec_of
-    from harness.toolchains.own_builds import in_words
     from harness.workers import launch, load_worker
 
     folders: dict[str, str] = fetch_proxy(plans, report)

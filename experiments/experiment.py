@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
+from filelock import FileLock, Timeout
+
 from analysis.report.documents import finite
 from experiments.judging import RoundOutcome, outcome_of
 from experiments.leftovers import end_leftovers
@@ -27,6 +29,7 @@ from experiments.plans import for_a_new_run
 from harness.contracts import read_document, read_rows, typed
 from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted, UsageError
+from harness.plan.build import with_tag
 from harness.plan.rates import as_recorded, is_open
 from harness.rundir import RunDir, append_jsonl, read_json, write_json, write_jsonl
 
@@ -300,8 +303,6 @@ def _tolerated(error: BrokerstormError, *kinds: type[BrokerstormError]) -> str:
 
 def key_of(asked: Any) -> str:
     """The same for what is the same: a document, or a plan, whose tag says nothing."""
-    from harness.plan.build import with_tag
-
     document = with_tag(asked, 1).model_dump(mode="json") if isinstance(asked, Plan) else asked
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -320,8 +321,6 @@ def playing(root: RunDir, goes_on: str, so_far: Callable[[], str] = lambda: "") 
     Raises:
         EnvironmentNotReady: another process plays in it.
     """
-    from filelock import FileLock, Timeout
-
     try:
         lock = FileLock(root.root / LOCK).acquire(timeout=0)
     except Timeout:

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from analysis.verdict.campaign import RunSummary, VariantResult
+from analysis.report.documents import read_result, write_campaign
+from analysis.report.junit import write_campaign_xml, write_run_xml
+from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
+from analysis.verdict.reproduction import answer
+from analysis.verdict.sightings import look_for
 from experiments.context import Context
 from harness.rundir import RunDir
 from harness.toolchains.own_builds import own_build
@@ -15,7 +19,7 @@ from harness.toolchains.own_builds import own_build
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
-    from analysis.verdict.campaign import Campaign, Question
+    from analysis.verdict.campaign import Question
     from analysis.verdict.reproduction import Answer, RoundQuestion
     from harness.contracts.plan import Plan
 
@@ -70,7 +74,6 @@ def judge_run(
 ) -> Result:
     """Judge a sealed run; writes result.json, report.html and junit.xml, and every hit to ``hits``."""
     from analysis.report.html import write_run_page
-    from analysis.report.junit import write_run_xml
     from analysis.spark.judge import judge
 
     result = judge(run, session.get(), hits=hits, stopped=context.interrupts.raise_if_stopped)
@@ -97,10 +100,7 @@ def summarize(
         names: the folder of each plan, by which those that were not played are told; without a question.
         question: of a known bug: what `repro` was asked.
     """
-    from analysis.report.documents import read_result, write_campaign
     from analysis.report.html import write_campaign_page
-    from analysis.report.junit import write_campaign_xml
-    from analysis.verdict.campaign import Campaign
 
     found = answer_of(question, plans, judged) if question else None
     campaign = Campaign(
@@ -154,8 +154,6 @@ def number_of(plan: Plan, plans: Sequence[Plan]) -> int:
 
 def sighting_of(run: RunDir, result: Result, question: RoundQuestion | None) -> tuple[str, str] | None:
     """Where the witness text of a bug is, and what could not be read; None: it has none."""
-    from analysis.verdict.sightings import look_for
-
     if question is None or not question.witness:
         return None
     told = {finding.cls for finding in (*result.violations(), *result.excused())}
@@ -167,8 +165,6 @@ def sighting_of(run: RunDir, result: Result, question: RoundQuestion | None) -> 
 
 def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[RoundOutcome]) -> Answer:
     """What the rounds so far say of a known bug."""
-    from analysis.verdict.reproduction import answer
-
     first = {plan.variant: plan for plan in reversed(plans)}
     bad = first[question.affected]
     good = first.get(question.fixed, bad)  # of an early stop there may be none

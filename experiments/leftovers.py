@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.rundir import RunDir
+
 if TYPE_CHECKING:
     from harness.clusters.leftovers import Leftover
 
@@ -26,7 +28,6 @@ def remove(found: Sequence[Leftover]) -> None:
     """Continue what is paused, end every process, drop the brokers' data; logs and captures stay."""
     import faults
     from harness.clusters import leftovers
-    from harness.rundir import RunDir
 
     # What needs no Docker engine first, to its end: there may be none any more.
     for group in ([one for one in found if not one.is_in_engine], [one for one in found if one.is_in_engine]):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.rundir import RunDir
+from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import PREFIX
 
 if TYPE_CHECKING:
@@ -235,7 +236,6 @@ def refuse_unspoken(plans: Sequence[Plan], security: Security) -> None:
         UsageError: the worker has no words for it.
         EnvironmentNotReady: a file of keys or certificates cannot be read.
     """
-    from harness.systems import SYSTEMS
     from harness.workers import load_worker
 
     for plan in plans:

@@ -7,9 +7,12 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from experiments.campaign import Campaign, CampaignHooks
 from experiments.context import Context
 from experiments.judging import judge_run
 from experiments.plans import cluster_of, needs_of, refuse_impossible, timeline_of
+from harness.clusters import BrokerCluster, open_cluster, spec_of
+from harness.clusters.runtime_choice import AUTO, DOCKER, PROCESS, RuntimeChoice, choose
 from harness.errors import BrokerstormError
 from harness.rundir import RunDir, point_latest
 from harness.telemetry.request import MetricsRequest, metrics_request, opened_telemetry
@@ -19,9 +22,7 @@ if TYPE_CHECKING:
 
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
-    from experiments.campaign import Campaign, CampaignHooks
     from harness.clusters.external import External
-    from harness.clusters.runtime_choice import RuntimeChoice
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
     from harness.protocols.cluster import Cluster
@@ -82,7 +83,6 @@ def opened_campaign(
         judges_cut: a round whose load a signal shortens is judged, too.
     """
     from analysis.spark.session import WarmSession
-    from experiments.campaign import Campaign
 
     with ExitStack() as stack:
         progress = stack.enter_context(closing(context.progress()))
@@ -126,8 +126,6 @@ def _opener(
 
 def _keep(campaign: Campaign) -> None:
     """Leave the cluster running."""
-    from harness.clusters import BrokerCluster
-
     cluster = campaign.release()
     if isinstance(cluster, BrokerCluster):
         cluster.keep()
@@ -147,7 +145,6 @@ def _hooks(
 ) -> CampaignHooks:
     """Cluster, faults and judging of a campaign; ``given_up``: once set, heals no longer get their time."""
     import faults
-    from experiments.campaign import CampaignHooks
 
     def injector(plan: Plan, cluster: Cluster, run: RunDir) -> FaultInjector:
         words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
@@ -199,9 +196,6 @@ def choose_runtime(
         tell: gets one line when it was for us to decide.
         refuse: raises for a runtime that cannot do what is to be done; then "auto" means processes.
     """
-    from harness.clusters import spec_of
-    from harness.clusters.runtime_choice import AUTO, DOCKER, PROCESS, RuntimeChoice, choose
-
     choice = choose(wanted, spec_of(*cluster), needs=needs, offline=offline)
     if wanted != AUTO:
         return choice
@@ -254,8 +248,6 @@ class ClusterOpener:
         Raises:
             UsageError, EnvironmentNotReady: as `harness.clusters.cluster.open_cluster`.
         """
-        from harness.clusters import open_cluster
-
         choice = self._choice(plan)
         cluster = open_cluster(
             plan.system,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.plans import cluster_of, needs_of, refuse_impossible, refuse_on_external, timeline_of
 from harness.errors import EnvironmentNotReady, ScenarioError
+from harness.rundir import RunDir
+from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
 
 if TYPE_CHECKING:
@@ -143,8 +145,6 @@ def _docker(plans: Sequence[Plan], runtime: str, *, tell_docker: bool) -> list[N
 
 def clients_of(plan: Plan) -> list[tuple[str, str]]:
     """Library and version of every worker of a run, the readers of its log too."""
-    from harness.systems import SYSTEMS
-
     producers = [(each.client, each.client_version) for each in plan.producers]
     consumers = [(each.client, each.client_version) for each in plan.consumers]
     return list(dict.fromkeys([*producers, *consumers, SYSTEMS[plan.system].audit]))
@@ -192,7 +192,6 @@ def _specs(plan: Plan) -> list[dict[str, Any]]:
     """What the clients of a plan would be started with, on a cluster that is not there."""
     from harness.clusters import describe_cluster
     from harness.run.worker_specs import Endpoints, consumer_spec, producer_spec
-    from harness.rundir import RunDir
 
     cluster = describe_cluster(plan.system, version=plan.version, topology=plan.topology)
     where, run = Endpoints.of(cluster), RunDir(Path())
@@ -276,8 +275,6 @@ def _of_builds(plan: Plan) -> Iterator[str]:
 
 
 def _of_sizes(plan: Plan) -> Iterator[str]:
-    from harness.systems import SYSTEMS
-
     largest = plan.payload_max_bytes or plan.payload_bytes
     for topic in plan.topics:
         limit = SYSTEMS[plan.system].size_limit(topic.config, plan.broker_config)
@@ -314,8 +311,6 @@ def _of_expectation(plan: Plan) -> Iterator[str]:
 
 def _abilities(plan: Plan) -> dict[str, bool]:
     """By name in `analysis.classes.ASKS`: whether the run will have it, as far as the plan can tell."""
-    from harness.systems import SYSTEMS
-
     handling = {producer.results for producer in plan.producers}
     is_queue = SYSTEMS[plan.system].is_queue
     return {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from analysis.report.documents import read_result
 from experiments.context import Context
 from experiments.experiment import Budget, Rounds, Strategy, close_run_folder, kept
 from experiments.judging import RoundOutcome, TellStopped, summarize
@@ -69,8 +70,6 @@ class Prepared:
         Raises:
             BrokerstormError: interrupted, or it could not be run; what is finished can be analysed.
         """
-        from analysis.report.documents import read_result
-
         began = time.monotonic()
         for text in self.warnings:
             progress.note(f"warning: {text}")

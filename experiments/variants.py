@@ -15,6 +15,7 @@ from experiments.plans import choose_plans, drawn, external_of, on_external, rea
 from experiments.preflight import preflight
 from experiments.prepared import Prepared
 from harness.errors import UsageError
+from harness.plan.rates import as_recorded
 from harness.rundir import RunDir, new_run, write_json
 from harness.telemetry.request import MetricsRequest
 
@@ -47,8 +48,6 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
     Raises:
         BrokerstormError: it could not be started, and there is no folder of it.
     """
-    from harness.plan.rates import as_recorded
-
     if request.cluster_file and request.keep_up:
         raise UsageError("--keep-up: the cluster of --cluster stays up anyway", hint="leave out --keep-up")
     if request.cluster_file and request.secure:

@@ -59,7 +59,7 @@ def thresholds(facts: RunFacts, checks: Mapping[str, bool]) -> list[Threshold]:
     return [_judged(each, facts, checks, faults) for each in wanted]
 
 
-def in_words(name: str, at_most: float, *, outside_faults: bool) -> str:
+def limit_words(name: str, at_most: float, *, outside_faults: bool) -> str:
     """``latency_p99 outside faults: at most 500 ms``."""
     return f"{title_of(name, outside_faults=outside_faults)}: at most {_number(at_most, _unit(name))}"
 

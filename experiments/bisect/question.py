@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from analysis.classes import CLASSES
+from experiments.bisect.commits import ordered_ends
 from experiments.context import Context
+from experiments.nights.versions import Releases, between, choose, is_open
 from experiments.plans import drawn, read_scenario
 from harness.errors import UsageError, did_you_mean
+from harness.plan.build import build_plan
+from harness.scenario.file import deep_merge, variants
+from harness.scenario.model import VariantSpec
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import is_own
+from harness.workers import load_worker, released
 
 if TYPE_CHECKING:
     from harness.contracts.plan import Plan
@@ -108,8 +115,6 @@ def question_of(
     if request.repo is None:
         (bad, good), versions = _released(client, (bad, good), scenario, request.offline, tell)
     else:
-        from experiments.bisect.commits import ordered_ends
-
         bad, good, versions = ordered_ends(request.repo, bad, good)
     bug = scenario.bug if arms else None
     exposure = bug.exposure if bug else None
@@ -139,8 +144,6 @@ def question_of(
 
 def _asked_variant(request: BisectRequest, scenario: Scenario) -> tuple[str, str, tuple[str, ...]]:
     """The variant, the class, and of a known bug the affected and the fixed variant."""
-    from analysis.classes import CLASSES
-
     if request.cls and request.cls not in CLASSES:
         raise UsageError(f"--class {request.cls}: no such class; {did_you_mean(request.cls, CLASSES)}")
     bug, variants = scenario.bug, scenario.variants
@@ -166,8 +169,6 @@ def _asked_variant(request: BisectRequest, scenario: Scenario) -> tuple[str, str
 
 
 def _merged(scenario: Scenario) -> dict[str, Scenario]:
-    from harness.scenario.file import variants
-
     return {name: merged for name, merged, _ in variants(scenario)}
 
 
@@ -211,9 +212,6 @@ def _released(
     client: str, ends: tuple[str, str], scenario: Scenario, offline: bool, tell: Callable[[str], None]
 ) -> tuple[tuple[str, str], list[str]]:
     """The ends, ``latest`` resolved, and the releases between them."""
-    from experiments.nights.versions import Releases, between, choose, is_open
-    from harness.workers import load_worker, released
-
     worker = load_worker(client, scenario.worker_folders)
     family = next((end.rpartition(" ")[0] for end in ends if " " in end), "")
     name = f"{client} {family}".strip() if family else client
@@ -249,10 +247,6 @@ class VersionPlans:
         Args:
             label: names the version in folders and views.
         """
-        from harness.plan.build import build_plan
-        from harness.scenario.file import deep_merge, variants
-        from harness.scenario.model import VariantSpec
-
         question = self.question
         load: dict[str, dict[str, Any]] = {side: {} for side in _SIDES}
         for side, name, client, _ in self._uses:

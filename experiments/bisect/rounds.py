@@ -46,8 +46,11 @@ from experiments.experiment import (
 )
 from experiments.judging import RoundOutcome
 from experiments.plans import read_scenario
+from experiments.player import Options, opened_campaign
+from experiments.preflight import preflight
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, new_run, read_json, write_json
+from harness.workers import launch, load_worker
 
 if TYPE_CHECKING:
     from harness.contracts.plan import Plan
@@ -69,8 +72,6 @@ def begin(
     Raises:
         BrokerstormError: it could not be started, and there is no folder of it.
     """
-    from experiments.preflight import preflight
-
     scenario = read_scenario(request.scenario, request.overrides)
     question = question_of(context, request, scenario, tell)
     plans = VersionPlans(question)
@@ -227,8 +228,6 @@ def play(
     Raises:
         BrokerstormError: interrupted, not healed, or the very first round could not start.
     """
-    from experiments.player import Options, opened_campaign
-
     plans = VersionPlans(question)
     options = Options(question.runtime, offline, master=question.master)
     with playing(root, f"brokerstorm bisect --resume {root.run_id}"):
@@ -274,8 +273,6 @@ def _ready(
     progress: BaseProgress,
 ) -> Plan:
     """The plan of a round, with its client fetched or built."""
-    from harness.workers import launch, load_worker
-
     client_version = commits.client_version(version) if commits else version
     plan = plans.plan(label_of(version, commits is not None), client_version, number)
     worker = load_worker(plans.question.client, plan.workers)
@@ -344,8 +341,6 @@ def _told(
 
 def _notes(question: BisectQuestion, answer: Answer, commits: Commits | None) -> str:
     """The link to the release notes of the first version, or the subject of the first commit."""
-    from harness.workers import load_worker
-
     if not answer.first:
         return ""
     if commits is not None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from analysis.findings import Finding, Result
+from analysis.report.documents import read_result
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json, read_jsonl, reading
 
@@ -178,8 +179,6 @@ def round_of(run: RunDir, labels: Labels, *, cell: str = "", number: int = 0) ->
     Raises:
         UsageError: the run is not judged yet, or its files are damaged.
     """
-    from analysis.report.documents import read_result  # brings NumPy, which planning a night can do without
-
     result = read_result(run)
     manifest, plan = read_json(run.manifest), read_json(run.plan)
     with reading(run):

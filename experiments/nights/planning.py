@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.context import Context
+from experiments.history.store import DEFAULT_NAME
 from experiments.nights.choice import Choice, Shard, choose, narrowed
 from experiments.nights.file import SuiteFile, load_suite
 from experiments.nights.matrix import SEEDS, Axes, Cell, Facts, expand
@@ -21,7 +22,12 @@ from experiments.nights.sticky import evidence, open_seeds
 from experiments.nights.versions import Chosen, Releases, is_open
 from experiments.nights.versions import choose as choose_version
 from experiments.plans import read_scenario
+from harness.clusters import pinned as pinned_brokers
+from harness.clusters import spec_of
 from harness.errors import FailOn, UsageError
+from harness.scenario.file import variants
+from harness.systems import SYSTEMS
+from harness.toolchains import maven
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import is_own
 from harness.workers import known_workers, load_worker, pinned
@@ -148,8 +154,6 @@ def tidy(run_dir: Path, night: Night, history: History) -> Iterator[str]:
 
 def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
     """Scenarios as they are read, and versions as their package indexes have them now."""
-    from harness.systems import SYSTEMS
-
     releases = Releases(cache_folder() / "releases", offline=offline, tell=tell)
 
     def client(library: str, asked: str) -> list[Chosen]:
@@ -159,10 +163,6 @@ def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
         return _versions(releases, library, asked, worker.default_version, lambda: released_clients(worker))
 
     def broker(system: str, asked: str) -> list[Chosen]:
-        from harness.clusters import pinned as pinned_brokers
-        from harness.clusters import spec_of
-        from harness.toolchains import maven
-
         if is_own(asked):
             return [Chosen(asked, pinned_brokers(system, asked), asked)]
         spec = spec_of(system, "" if is_open(asked) else asked)
@@ -197,8 +197,6 @@ def facts_of(scenario: str, overrides: tuple[str, ...]) -> Facts:
     Raises:
         ScenarioError: it cannot be used.
     """
-    from harness.scenario.file import variants
-
     read = read_scenario(scenario, overrides)
     merged = [each for _, each, _ in variants(read)]
     clients: dict[str, list[str]] = {}
@@ -220,8 +218,6 @@ def facts_of(scenario: str, overrides: tuple[str, ...]) -> Facts:
 
 
 def _default_version(system: str) -> str:
-    from harness.systems import SYSTEMS
-
     return SYSTEMS[system].version
 
 
@@ -230,6 +226,4 @@ def _default_version(system: str) -> str:
 
 def history_path(context: Context, given: Path | None) -> Path:
     """The history of a folder of runs, unless another is named."""
-    from experiments.history.store import DEFAULT_NAME
-
     return given or context.run_dir / DEFAULT_NAME

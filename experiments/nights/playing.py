@@ -18,10 +18,13 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from analysis.findings import Result
+from analysis.report.documents import read_campaign, read_result
 from experiments import variants
 from experiments.context import Context
 from experiments.downloads import fetch_files, fetch_spark
 from experiments.experiment import Budget, Experiment, OutOfBudget, Request, set_aside
+from experiments.history.rounds import Labels, broken_round, rounds_of
 from experiments.leftovers import end_leftovers
 from experiments.nights.night import BREAKS, Ended, Night, NightDir, Turn, again, word_of
 from experiments.plans import choose_plans, needs_of, read_scenario
@@ -232,8 +235,6 @@ class NightTurns(Experiment[TurnRequest, Ended]):
 
     def _rows(self, turn: Turn, ended: Ended) -> list[Round]:
         """The rounds of a finished turn for the history."""
-        from experiments.history.rounds import Labels, broken_round, rounds_of
-
         cell = self._night.cell(turn)
         labels = Labels(
             night=self._dir.id,
@@ -362,9 +363,6 @@ def ended_of(request: TurnRequest, root: RunDir) -> Ended:
     Raises:
         UsageError: it is not judged, or not to the end.
     """
-    from analysis.findings import Result
-    from analysis.report.documents import read_campaign, read_result
-
     found = read_campaign(root) if root.campaign.exists() else read_result(root)
     if isinstance(found, Result):
         reasons = list(found.reasons)

@@ -9,8 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments.bundle.opening import is_bundle, run_of
 from experiments.plans import pinned_version
 from harness.errors import UsageError
+from harness.rundir import read_json, reading
+from harness.scenario.file import variants
 
 if TYPE_CHECKING:
     from analysis.verdict.campaign import Question
@@ -43,8 +46,6 @@ class ReproRequest:
 
 def replaced_versions(scenario: Scenario, question: Question, request: ReproRequest) -> Iterator[str]:
     """``--affected`` and ``--fixed`` as settings: they replace the versions in which the two arms differ."""
-    from harness.scenario.file import variants
-
     named = {question.affected: request.affected, question.fixed: request.fixed}
     arms = {name: _places(each) for name, each, _ in variants(scenario) if name in named}
     bad, good = arms[question.affected], arms[question.fixed]
@@ -102,9 +103,6 @@ def as_in_run(context: Context, request: ReproRequest) -> ReproRequest:
     Raises:
         UsageError: it holds no reproduction.
     """
-    from experiments.bundle.opening import is_bundle, run_of
-    from harness.rundir import read_json, reading
-
     if not (Path(request.bug).is_dir() or is_bundle(request.bug)):
         return request
     run = run_of(context.run_dir, f"{request.bug}/" if Path(request.bug).is_dir() else request.bug)

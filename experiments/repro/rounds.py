@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.verdict.campaign import Question
+from analysis.verdict.statistics import ALPHA, fewest_rounds
 from experiments.context import Context
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome, answer_of, arm_versions
@@ -22,10 +24,12 @@ from experiments.preflight import preflight
 from experiments.prepared import Prepared
 from experiments.repro.request import ReproRequest, refuse_mixture, replaced_versions
 from harness.errors import EnvironmentNotReady, UsageError, did_you_mean
+from harness.plan.build import build_plans
 from harness.rundir import RunDir, new_run, write_json
+from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 
 if TYPE_CHECKING:
-    from analysis.verdict.campaign import Question, VariantResult
+    from analysis.verdict.campaign import VariantResult
     from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
@@ -84,8 +88,6 @@ def _save(root: RunDir, command: str, about: str, question: Question, names: lis
 
 def _find(name: str) -> None:
     """Refuse a name that is neither a bug, a scenario nor a file, with the bugs there are."""
-    from harness.scenario.bundled import bundled_bugs, bundled_scenarios
-
     known = bundled_bugs()
     if name in known or name in bundled_scenarios() or Path(name).exists():
         return
@@ -97,9 +99,6 @@ def _find(name: str) -> None:
 
 
 def _question(scenario: Scenario, request: ReproRequest) -> Question:
-    from analysis.verdict.campaign import Question
-    from analysis.verdict.statistics import ALPHA, fewest_rounds
-
     bug = scenario.bug
     if bug is None:
         raise UsageError(
@@ -140,8 +139,6 @@ def _plans(
     scenario: Scenario, question: Question, seed: int, client_jars: Path | None
 ) -> list[tuple[Plan, Plan]]:
     """Affected and fixed of every round, with the same seed."""
-    from harness.plan.build import build_plans
-
     wanted = scenario.model_copy(update={"rounds": question.rounds})
     plans = build_plans(wanted, seed=seed)
     affected, fixed = (

@@ -24,12 +24,15 @@ from experiments.experiment import (
 from experiments.plans import choose_plans, drawn, read_scenario
 from experiments.player import opened_campaign
 from experiments.preflight import preflight
+from experiments.shrink.document import smallest_text
+from experiments.shrink.reductions import shape_of
+from experiments.shrink.search import Search, Wanted
 from experiments.shrink.targets import pinned_data, read_target, write_rate
+from experiments.shrink.words import file_text
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, new_run
 
 if TYPE_CHECKING:
-    from experiments.shrink.search import Search
     from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
@@ -131,10 +134,6 @@ def _prepared(context: Context, request: ShrinkRequest) -> tuple[RunDir, ShrinkQ
 def _search(
     context: Context, request: ShrinkRequest, root: RunDir, asked: ShrinkQuestion, out: Path
 ) -> Search:
-    from experiments.shrink.document import smallest_text
-    from experiments.shrink.reductions import shape_of
-    from experiments.shrink.search import Search, Wanted
-
     plan = partial(_plan, context, request.runtime, root)
     first = plan(asked.data, asked.seed)
     with opened_campaign(context, request, root, [first], asked.command) as (campaign, progress):
@@ -171,8 +170,6 @@ def _read(root: RunDir, data: Mapping[str, Any]) -> Scenario:
     Raises:
         BrokerstormError: it is none.
     """
-    from experiments.shrink.words import file_text
-
     path = root.root / CANDIDATE
     path.write_text(file_text(data, [], {}))
     return read_scenario(str(path))

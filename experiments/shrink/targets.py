@@ -9,9 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.classes import CLASSES
+from analysis.report.documents import read_result
 from experiments.plans import read_plan, read_scenario
+from experiments.shrink.reductions import pinned
 from harness.errors import ScenarioError, UsageError, did_you_mean
 from harness.rundir import RunDir, find_run, read_json
+from harness.scenario.file import find_scenario, variants
+from harness.systems import SYSTEMS
+from harness.workers import load_worker
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -48,9 +54,6 @@ def read_target(run_dir: Path, name: str, *, cls: str, variant: str, overrides: 
     Raises:
         BrokerstormError: it is neither, or it is not clear which variant or class is meant.
     """
-    from analysis.classes import CLASSES
-    from harness.scenario.file import find_scenario
-
     if cls and cls not in CLASSES:
         raise UsageError(f"--class {cls} is not a class", hint=did_you_mean(cls, CLASSES))
     try:
@@ -90,8 +93,6 @@ def _variant(scenario: Scenario, wanted: str) -> tuple[str, str]:
 
 
 def _merged(scenario: Scenario, variant: str) -> Scenario:
-    from harness.scenario.file import variants
-
     return next(merged for name, merged, _ in variants(scenario) if name == variant)
 
 
@@ -118,8 +119,6 @@ def _witness(scenario: Scenario) -> str:
 
 def _judged(run: RunDir, cls: str) -> tuple[RunDir, Result]:
     """The run, or of several the first that shows the class, or the one that it was expected to show."""
-    from analysis.report.documents import read_result
-
     if not (rounds := run.rounds()):
         return run, read_result(run)
     for each in rounds:
@@ -152,10 +151,6 @@ def _overrides(command: str) -> tuple[str, ...]:
 
 def pinned_data(target: Target) -> dict[str, Any]:
     """The scenario with the versions that are used written into it, and a name of its own."""
-    from experiments.shrink.reductions import pinned
-    from harness.systems import SYSTEMS
-    from harness.workers import load_worker
-
     scenario, data = target.scenario, pinned(target.scenario)
     data["name"] = f"{scenario.name}-small"
     version = scenario.cluster.version or SYSTEMS[scenario.system].version

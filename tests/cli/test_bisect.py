@@ -17,7 +17,7 @@ KNOWN = ["1.30.0", "1.37.2", "1.38.0-rc1", "1.38.0", "1.43.3"]
 def ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
-    monkeypatch.setattr("harness.workers.released", lambda worker, version="": KNOWN)
+    monkeypatch.setattr("experiments.bisect.question.released", lambda worker, version="": KNOWN)
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
 
     def refused(*words: str) -> str:

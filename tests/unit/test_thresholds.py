@@ -20,7 +20,7 @@ from analysis.report.terminal_campaign import found
 from analysis.series import Outage, Series
 from analysis.verdict.campaign import CLEAN, Expectation, RunSummary, VariantResult
 from analysis.verdict.coverage import RunFacts, coverage
-from analysis.verdict.thresholds import in_words, thresholds
+from analysis.verdict.thresholds import limit_words, thresholds
 from analysis.verdict.verdict import decide
 from harness.contracts.plan import ThresholdPlan
 from harness.plan.build import build_plan
@@ -191,7 +191,9 @@ def test_the_plan_has_them_in_seconds_and_shares() -> None:
         wanted("latency_p99", 0.25, outside_faults=True),
         wanted("error_ratio", 0.001),
     ]
-    assert in_words("latency_p99", 0.25, outside_faults=True) == "latency_p99 outside faults: at most 250 ms"
+    assert (
+        limit_words("latency_p99", 0.25, outside_faults=True) == "latency_p99 outside faults: at most 250 ms"
+    )
 
 
 def three() -> list[Threshold]:
