@@ -200,7 +200,7 @@ def _cautions(a: Result, b: Result) -> list[str]:
             ("scenario", a.scenario, b.scenario),
             ("variant", a.variant, b.variant),
             ("seed", a.seed, b.seed),
-            ("target rate", *(words.per_second(r.rate["target_per_s"]) for r in (a, b))),
+            ("target rate", *(words.per_second(r.rate.get("target_per_s", 0.0)) for r in (a, b))),
         )
         if x != y
     ]

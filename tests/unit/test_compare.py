@@ -37,7 +37,7 @@ def test_change_of_a_latency_has_its_share() -> None:
 
 
 def test_missing_numbers_have_no_change() -> None:
-    bare = failing(latency_ms={}, faults=[])
+    bare = failing(latency_ms={}, faults=[], rate={})
     comparison = compare(failing(), bare)
     assert row(comparison, "latency", "p99").b is None
     assert row(comparison, "latency", "p99").change is None
