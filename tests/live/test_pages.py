@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.live, pytest.mark.usefixtures("spark")]
 #: Less load and one fault, the one that loses messages; the machine that runs the tests may be busy.
 SMALLER = [
     *("--set", "load.rate=10000", "--set", "load.duration=8s", "--set", "load.warm_up=1s"),
-    *("--set", 'faults=[{fault: pause, target: "leader-of:orders", at: 1s, for: 5s}]'),
+    *("--set", 'faults=[{fault: pause, target: "leader-of:orders", at: 1s, for: 6s}]'),
     *("--set", "require.rate_ratio=0.1"),
 ]
 STARTERS = ("run", "repro", "suite", "shrink", "bisect")

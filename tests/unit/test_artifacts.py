@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import harness.clusters
 from experiments.player import ClusterOpener
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.build import build_plan
@@ -292,7 +291,7 @@ def test_a_run_notes_which_jars_its_brokers_have(monkeypatch: pytest.MonkeyPatch
     """Beside the runtime and why it was chosen, which is the command's to say."""
     plan = build_plan(Scenario.model_validate({"name": "mine"}), seed=1)
     facts = {"runtime": "process", "broker jars": "2, sha256 0123456789abcdef"}
-    monkeypatch.setattr(harness.clusters, "open_cluster", lambda *_, **__: SimpleNamespace(facts=facts))
+    monkeypatch.setattr("experiments.player.open_cluster", lambda *_, **__: SimpleNamespace(facts=facts))
     opener = ClusterOpener("process", [plan], offline=True, secure=False, progress=BaseProgress())
     opened = opener.open(plan, RunDir(tmp_path))
     assert opened.facts == {**facts, "runtime": "process (asked for)"}

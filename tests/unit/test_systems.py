@@ -101,6 +101,12 @@ class FakeWorker:
     reserved: tuple[str, ...] = ()
     exposure: tuple[str, ...] = ()
 
+    def first_able(self, key: str, client_version: str) -> str:
+        return ""
+
+    def first_taking(self, option: str, value: object, client_version: str) -> str:
+        return ""
+
 
 CLIENTS = {
     "confluent-kafka": FakeWorker("kafka"),
