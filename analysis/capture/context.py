@@ -127,6 +127,7 @@ class Session:
     """A consumer session, as `Instance`. ``committed_only``: it must not see aborted transactions.
 
     ``start_ns``: when its process began, 0 unknown. ``end_ns``: at the latest when its client gave itself up.
+    ``missed_ns``: until then its group may hold messages for it though it was killed; 0 = it was not.
     """
 
     number: int
@@ -138,6 +139,7 @@ class Session:
     committed_only: bool = False
     frozen: tuple[tuple[int, int], ...] = ()
     start_ns: int = 0
+    missed_ns: int = 0
     reading: Reading = field(default_factory=Reading)
     client: str = ""
     died: Death | None = None

@@ -183,6 +183,7 @@ def _sessions(
             committed_only=c.promise.committed_only,
             frozen=frozen.get(c.name, ()),
             start_ns=worker.t_start_ns,
+            missed_ns=worker.t_end_ns + round(c.promise.member_timeout_s * _NS) if worker.killed else 0,
             reading=_reading(c),
             client=_client(c.client, worker),
             died=death,

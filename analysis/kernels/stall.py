@@ -174,9 +174,12 @@ def _waiting_since(history: History, stream: int) -> tuple[Array, Array]:
 
 
 def _idle_ns(given: Given, holdings: list[Holding], start: int, end: int) -> int:
-    """Time of the window in which a running member held the stream and no fault was applied."""
+    """Time of the window in which a running member held the stream, no fault was applied, and the group knew
+    which of its members were gone."""
     context = given.history.context
     faults = [(f.start_ns, f.over_ns) for f in context.faults if f.effective]
+    members = context.group_sessions().get(given.group, [])
+    faults += [(s.end_ns, s.missed_ns) for s in members if s.missed_ns]
     held = []
     for h in holdings:
         session = context.sessions.get(h.session)

@@ -66,6 +66,8 @@ class ConsumerPromise(PlanPart):
         ack_timeout_s: a message handed over and not settled may come again after this long; 0 = never
             because of time.
         committed_only: nothing that an aborted transaction wrote is handed out.
+        member_timeout_s: for so long a group without assignments to be seen may hold messages for a member
+            that died.
         acks_confirmed: the client's answer to an acknowledgement is the broker's, not its own.
         batch_index_acks: an acknowledgement counts for one message of a batch, at the client and at the
             broker; without it a batch is acknowledged when all of its messages are.
@@ -77,6 +79,7 @@ class ConsumerPromise(PlanPart):
     subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] = "group"
     order: Literal["stream", "key", "none"] = "stream"
     ack_timeout_s: float = 0.0
+    member_timeout_s: float = 0.0
     committed_only: bool = False
     acks_confirmed: bool = True
     batch_index_acks: bool = False

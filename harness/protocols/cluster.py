@@ -151,6 +151,21 @@ class HasBacklogs(Protocol):
 
 
 @runtime_checkable
+class HasShareGroups(Protocol):
+    """Can tell what groups that settle one by one have settled, where positions are dense (Kafka)."""
+
+    def share_lags(self, group: str, topics: Sequence[str]) -> dict[str, int]:
+        """Stream -> messages that the group has not settled; one of which that is not known is left out.
+
+        Args:
+            group: as the brokers know it.
+
+        Raises:
+            BrokerstormError: the brokers cannot say now.
+        """
+
+
+@runtime_checkable
 class HasCoordinators(Protocol):
     """Can tell which node coordinates a group or transactions (Kafka)."""
 

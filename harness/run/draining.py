@@ -1,7 +1,8 @@
 """Decides when the consumers of a run have seen everything that was stored.
 
 Where positions are dense (Kafka) a group is done when some member stands at the end of each of its
-partitions. Elsewhere the brokers are asked what a subscription has not acknowledged yet (Pulsar) or what a
+partitions; a share group, whose members stand nowhere, when the brokers say that it has settled all of them.
+Elsewhere the brokers are asked what a subscription has not acknowledged yet (Pulsar) or what a
 queue still holds (Qpid). A consumer that never acknowledges is done when it was handed as many messages as
 were stored and nothing more comes.
 """
@@ -13,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from harness.contracts.plan import Plan
+from harness.contracts.plan import ConsumerPlan, Plan
 from harness.errors import BrokerstormError
-from harness.protocols.cluster import Admin, HasBacklogs
+from harness.protocols.cluster import Admin, HasBacklogs, HasShareGroups
 from harness.run.worker_specs import group_id
 
 #: A consumer that was handed nothing for this long gets nothing more.
@@ -42,20 +43,33 @@ class DrainCheck:
 
     def is_done(self, stats: Sequence[Stats]) -> bool:
         """``stats``: the latest of each consumer, in the order of the plan."""
-        if self._ends is not None:
-            return caught_up(self._plan, self._ends, [_positions(self._plan, each) for each in stats])
+        if self._ends is not None and not any(map(_shares, self._plan.consumers)):
+            return self._is_caught_up(stats)
         if time.monotonic() < self._next_question:
             return False
         self._next_question = time.monotonic() + ASK_EVERY_S
         if not isinstance(self._admin, HasBacklogs):
             # The brokers may still be busy with themselves; there is a deadline.
             with suppress(BrokerstormError):
-                self._ends = self._admin.end_offsets(_names(self._plan))
-            return self._ends is not None and self.is_done(stats)
+                self._ends = self._ends or self._admin.end_offsets(_names(self._plan))
+                return self._is_caught_up(stats)
+            return False
         silent = [
             each for each, plan in zip(stats, self._plan.consumers, strict=True) if plan.settle == "none"
         ]
         return self._is_quiet(silent) and self._is_settled(self._admin)
+
+    def _is_caught_up(self, stats: Sequence[Stats]) -> bool:
+        ends, lags = self._ends or {}, _share_lags(self._plan, self._admin)
+        settled = {
+            group: {stream: ends.get(stream, 0) - lag for stream, lag in own.items()}
+            for group, own in lags.items()
+        }
+        reached = [
+            settled.get(consumer.group) or _positions(self._plan, each)
+            for each, consumer in zip(stats, self._plan.consumers, strict=True)
+        ]
+        return caught_up(self._plan, ends, reached)
 
     def _is_quiet(self, silent: Sequence[Stats]) -> bool:
         """For consumers that never acknowledge."""
@@ -83,6 +97,23 @@ def _positions(plan: Plan, stats: Stats) -> dict[str, int]:
     """Stream -> the position after the last message that a consumer says it was handed."""
     names = plan.worker_streams
     return {names.get(told, told): int(at) for told, at in stats.get("positions", {}).items()}
+
+
+def _shares(consumer: ConsumerPlan) -> bool:
+    """Whether it settles messages one by one where positions are dense: a share group (KIP-932)."""
+    return consumer.promise.subscription == "shared"
+
+
+def _share_lags(plan: Plan, admin: Admin) -> dict[str, Mapping[str, int]]:
+    """Share group -> stream -> messages that it has not settled.
+
+    Raises:
+        BrokerstormError: the brokers cannot say now.
+    """
+    if not isinstance(admin, HasShareGroups):
+        return {}
+    topics = {consumer.group: consumer.topics for consumer in plan.consumers if _shares(consumer)}
+    return {group: admin.share_lags(group_id(plan, group), own) for group, own in topics.items()}
 
 
 def _behind(plan: Plan, backlogs: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
@@ -121,6 +152,8 @@ def waiting_for(plan: Plan, admin: Admin, stats: Sequence[Stats], number: int) -
         held = admin.backlogs(consumer.topics)
         name = group_id(plan, consumer.group)
         return sum(found.get(name, found.get(ANY_SUBSCRIPTION, 0)) for found in held.values())
+    if _shares(consumer):
+        return sum(_share_lags(plan, admin).get(consumer.group, {}).values())
     members = [
         _positions(plan, each)
         for each, member in zip(stats, plan.consumers, strict=True)

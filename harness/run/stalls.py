@@ -75,7 +75,9 @@ class StallMonitor:
 
     def _waiting(self, number: int, stalls: StallsByConsumer) -> int:
         admin = self._admin()
-        if isinstance(admin, HasBacklogs) and not self._is_group_stalled(number, stalls):
+        one_by_one = self._plan.consumers[number].promise.subscription == "shared"
+        shares = isinstance(admin, HasBacklogs) or one_by_one
+        if shares and not self._is_group_stalled(number, stalls):
             return 0  # what the subscription holds may be for the members that go on
         stats: Sequence[Mapping[str, Any]] = [each.stats for each in self._pool.consumers]
         try:

@@ -38,6 +38,9 @@ class Client(Protocol):
     def first_taking(self, option: str, value: Any, client_version: str) -> str:
         """The first version whose option takes this value; empty = this one does, as far as is stated."""
 
+    def first_brokers(self, option: str, value: Any, version: str) -> str:
+        """The first brokers that can do what this asks for; empty = this version can, or nobody knows."""
+
     @property
     def reserved(self) -> Collection[str]:
         """Options that the harness sets itself; a scenario that sets one would no longer say what is run."""
@@ -229,11 +232,11 @@ def _worker_problems(
                 (*at, "client_version"),
                 f"must be {first} or newer with {key}: {spec.client} has none before",
             )
-    yield from _option_problems(at, spec, worker)
+    yield from _option_problems(at, spec, worker, scenario)
 
 
 def _option_problems(
-    at: tuple[str, ...], spec: ProducerSpec | ConsumerSpec, worker: Client
+    at: tuple[str, ...], spec: ProducerSpec | ConsumerSpec, worker: Client, scenario: Scenario
 ) -> Iterator[Problem]:
     for option, value in spec.options.items():
         if option in worker.reserved:
@@ -243,6 +246,8 @@ def _option_problems(
             yield (*at, "options", option), text
         elif first := worker.first_taking(option, value, spec.client_version):
             yield (*at, "client_version"), f"must be {first} or newer with {option}={value}"
+        elif first := worker.first_brokers(option, value, scenario.cluster.version):
+            yield ("cluster", "version"), f"must be {first} or newer: {spec.client} asks for {option}={value}"
 
 
 #: Keys of ``[supports]`` that stand for a key of the load.
@@ -280,7 +285,9 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
         for key in ("per_transaction", "rollback_every"):
             if getattr(spec, key):
                 yield (*at, key), "needs settle: transacted"
-    if spec.nack_every and spec.settle not in {"auto", "ack"}:
+    if spec.nack_every and system.has_offsets and spec.settle != "ack":
+        yield (*at, "nack_every"), "needs settle: ack, in a share group: others commit positions"
+    elif spec.nack_every and spec.settle not in {"auto", "ack"}:
         yield (*at, "nack_every"), "needs settle: ack (or auto)"
 
 

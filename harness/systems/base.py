@@ -33,6 +33,7 @@ class System:
         harness_libraries: Python distributions that the harness itself talks to the brokers with.
         allowed: by key of a consumer, its values; the first is the default.
         auto_settle: what ``settle: auto`` of a consumer means.
+        options_since: by option of a client and value (small letters), the first brokers that can do it.
         foreign: by part and key of the scenario, what to write instead of a key that means nothing here.
         broker_config: by broker setting that the harness needs as it is, why.
         copies: one copy of a message and several, in the words of the system.
@@ -64,6 +65,7 @@ class System:
     harness_libraries: ClassVar[tuple[str, ...]] = ()
     allowed: ClassVar[Mapping[str, tuple[str, ...]]] = {"receive": ("loop",), "settle": ("auto", "ack")}
     auto_settle: ClassVar[Literal["auto", "ack"]] = "ack"
+    options_since: ClassVar[Mapping[tuple[str, str], str]] = {}
     foreign: ClassVar[Mapping[tuple[str, str], str]] = {}
     broker_config: ClassVar[Texts] = _NOTHING
     copies: ClassVar[tuple[str, str]] = ("copy", "copies")

@@ -6,7 +6,8 @@ one source. What was compiled is kept in the cache by its content: sources, jars
 
 ``entry`` of a ``worker.toml`` is the main class; ``[java]`` has ``default`` (version), ``jvm`` (flags), and
 ``clients``, a list of tables: ``name``, ``from`` (first version the table is for, optional), ``java`` (oldest
-JDK that will do), ``coordinates`` with ``{version}``, ``exclude``, ``renames`` (packages). A version is asked
+JDK that will do), ``coordinates`` with ``{version}``, ``exclude``, ``renames`` (packages), ``without``
+(sources of the worker that need a newer client). A version is asked
 for as ``2.8.1`` (of the first client), as ``andes 3.0.2`` (of a client by its name), or as ``dir:PATH``: a
 folder of jars (also ``jars:PATH``), or a local Maven repository that the client was installed into.
 """
@@ -19,7 +20,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -63,12 +64,14 @@ class ClientLibrary:
     Attributes:
         java: oldest JDK that will do; the worker is compiled for it.
         renames: packages that have another name in this version than in the worker's source.
+        without: sources of the worker, by file name, that need a newer one.
     """
 
     text: str
     artifacts: Artifacts
     java: int
     renames: Mapping[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
 
 
 def launch(
@@ -128,16 +131,17 @@ def client_of(worker: WorkerSpec, version: str) -> ClientLibrary:
             f"{worker.library}: client_version {version!r} is not a version",
             hint=f"write e.g. {build.default}",
         )
-    table = None
-    for each in clients:
-        if each.name == name and _numbers(each.from_) <= _numbers(number):
-            table = each
+    table = _newest([each for each in clients if each.name == name], number)
     if table is None:
         known = ", ".join(dict.fromkeys(f"{each.name} from {each.from_}" for each in clients))
         raise UsageError(
             f"{worker.library}: client_version {version!r} cannot be used", hint=f"there are: {known}"
         )
-    return ClientLibrary(f"{name} {number}", _artifacts(table, number), table.java, table.renames)
+    return _client(f"{name} {number}", table, _artifacts(table, number))
+
+
+def _client(text: str, table: JavaClient, artifacts: Artifacts) -> ClientLibrary:
+    return ClientLibrary(text, artifacts, table.java, table.renames, table.without)
 
 
 def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
@@ -193,17 +197,21 @@ def _number_in(worker: WorkerSpec, names: Sequence[str]) -> str:
 def _own_client(worker: WorkerSpec, own: OwnBuild) -> ClientLibrary:
     clients = _build_of(worker).clients
     if own.path.suffix != ".pom":
+        # A folder of jars has packages under the names of today.
+        same = [each for each in clients if each.name == clients[0].name]
+        table = _newest(same, own.number) or clients[0]
         artifacts = Artifacts((), own=own, jars=own.path)
-        return ClientLibrary(own.label, artifacts, clients[0].java)
+        return ClientLibrary(own.label, artifacts, clients[0].java, without=table.without)
     artifact = own.path.parents[1].name
-    table = [
-        each
-        for each in clients
-        if each.coordinates[0].split(":")[1] == artifact and _numbers(each.from_) <= _numbers(own.number)
-    ][-1]
-    return ClientLibrary(
-        own.label, replace(_artifacts(table, own.number), own=own), table.java, table.renames
-    )
+    found = _newest([each for each in clients if each.coordinates[0].split(":")[1] == artifact], own.number)
+    assert found is not None  # `pinned` has looked
+    return _client(own.label, found, replace(_artifacts(found, own.number), own=own))
+
+
+def _newest(clients: Sequence[JavaClient], number: str) -> JavaClient | None:
+    """Of these tables the last that a version is not too old for."""
+    fitting = [each for each in clients if _numbers(each.from_) <= _numbers(number)]
+    return fitting[-1] if fitting else None
 
 
 def released(worker: WorkerSpec, version: str = "") -> list[str]:
@@ -250,16 +258,16 @@ def javac_of(java: Java) -> str:
     return found
 
 
-def sources(*folders: Path) -> Iterator[Path]:
-    """Java sources below these folders, in a fixed order."""
+def sources(*folders: Path, without: Collection[str] = ()) -> Iterator[Path]:
+    """Java sources below these folders, in a fixed order, but for some by name."""
     for folder in folders:
-        yield from sorted(folder.rglob("*.java"))
+        yield from sorted(path for path in folder.rglob("*.java") if path.name not in without)
 
 
 def classes_folder(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: Path) -> Path:
     """Where the compiled worker is, or would be: changes with every source, jar and JDK it depends on."""
     digest = hashlib.sha256(f"{java.text}\n{client.java}\n{jars}\n".encode())
-    for path in sources(KIT, worker.folder):
+    for path in sources(KIT, worker.folder, without=client.without):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     own = client.artifacts.own
@@ -289,7 +297,7 @@ def _compile_once(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: P
 
 
 def _compile(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: Path, target: Path) -> None:
-    written = list(sources(KIT, worker.folder))
+    written = list(sources(KIT, worker.folder, without=client.without))
     if client.renames:
         written = _renamed(written, client.renames, target / "sources")
     command = [

@@ -25,6 +25,7 @@ from harness.errors import UsageError
 from harness.log_stamp import Stamp
 from harness.scenario.part import Name, Part
 from harness.systems import SYSTEMS
+from harness.toolchains.own_builds import is_own
 from harness.validation import dotted, problem_of, shown
 from harness.workers.facts import SettingFacts, Versions
 from harness.workers.security import SecureOptions, SecurityWords
@@ -72,6 +73,7 @@ class JavaClient(Part):
     coordinates: list[str] = Field(min_length=1)
     exclude: list[str] = Field(default_factory=list)
     renames: dict[str, str] = Field(default_factory=dict)
+    without: list[str] = Field(default_factory=list)
 
 
 class JavaBuild(Part):
@@ -223,6 +225,14 @@ class WorkerSpec(Part):
         """The first version whose option takes this value; empty = this one does, as far as is stated."""
         first = self.values_since.get(option, {}).get(str(value).lower(), "")
         return _first_after(first, client_version)
+
+    def first_brokers(self, option: str, value: Any, version: str) -> str:
+        """The first brokers that can do what this asks for; empty = this version (itself empty: the
+        default) can, or nobody knows."""
+        system = SYSTEMS[self.system]
+        first = system.options_since.get((option, str(value).lower()), "")
+        asked = version or system.version
+        return "" if is_own(asked) else _first_after(first, asked)
 
     @classmethod
     def read(cls, folder: Path, raw: Mapping[str, Any] | None = None) -> WorkerSpec:

@@ -6,9 +6,10 @@ import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
+from harness.contracts.plan import ConsumerPromise
 from harness.records import Check
 from tests.planted.pairs import Found, Pair, aborted, five, found
-from tests.planted.tiny import History
+from tests.planted.tiny import EPOCH_NS, History
 
 
 def corrupt_delivery() -> History:
@@ -38,6 +39,18 @@ def waited(for_s: float, *, acked: bool = True) -> History:
         h.send(seq, "ok" if acked or seq < 3 else "info", at_ms=seq * 300.0)
     h.log(0, 1, 2, 3).assign(0, at_ms=0).deliver(0, at_ms=400).deliver(1, at_ms=500).deliver(2, at_ms=700)
     return h.deliver(3, at_ms=900 + for_s * 1e3)
+
+
+def missed(for_s: float) -> History:
+    """Members of a share group: one is killed at 0.8 s, and what waited for it comes ``for_s`` later."""
+    share = ConsumerPromise(subscription="shared", order="none", member_timeout_s=20.0)
+    h = History(sessions=2, reading=share, settle="ack")
+    for seq in range(4):
+        h.send(seq, at_ms=seq * 300.0)
+    h.log(0, 1, 2, 3).assign(0, session=2, at_ms=0).deliver(0, 1, 2, at_ms=700)
+    h.deliver(3, session=2, at_ms=900 + for_s * 1e3)
+    h.workers["c-1"] = {"killed": True, "done": False, "t_end_ns": EPOCH_NS + 800_000_000}
+    return h
 
 
 def vanished(outcome: str) -> History:
@@ -112,6 +125,13 @@ PAIRS = [
         lambda: waited(30).fault("kill", "kafka-1", 5_000, 15_000),
         {("stall", "resumed"): ["orders-0"]},
         lambda: waited(30).fault("kill", "kafka-1", 5_000, 25_000),
+        NOTHING,
+    ),
+    Pair(
+        "a share group that knew of its dead member",
+        lambda: missed(36.0),
+        {("stall", "resumed"): ["orders-0"]},
+        lambda: missed(34.0),
         NOTHING,
     ),
     Pair(

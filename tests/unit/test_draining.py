@@ -13,7 +13,7 @@ from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady
 from harness.plan.build import build_plan
 from harness.run import draining
-from harness.run.draining import DrainCheck, caught_up
+from harness.run.draining import DrainCheck, caught_up, waiting_for
 from harness.run.lifecycle import LiveRun
 from harness.run.worker_specs import group_id
 from harness.scenario.model import Scenario
@@ -30,6 +30,14 @@ class Positions:
 
     def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
         return {"a-0": 10, "a-1": 0}
+
+
+class ShareLags(Positions):
+    def __init__(self) -> None:
+        self.now: Mapping[str, int] = {}
+
+    def share_lags(self, group: str, topics: Sequence[str]) -> Mapping[str, int]:
+        return self.now
 
 
 class Backlogs(Positions):
@@ -55,6 +63,21 @@ def test_some_member_stands_at_the_end_of_each_partition() -> None:
     asked = DrainCheck(plan, Positions(), stored=10)  # type: ignore[arg-type]
     assert not asked.is_done([{"positions": {"a-0": 9}}, {}, {"positions": {"a-0": 10}}])
     assert asked.is_done([{"positions": {"a-0": 10}}, {}, {"positions": {"a-0": 10}}])
+
+
+def test_a_share_group_is_done_when_the_brokers_say_so() -> None:
+    """Its members stand nowhere: what one was given may still be given to another."""
+    of_share = {"client": "kafka-clients", "settle": "ack", "options": {"group.type": "share"}}
+    plan, admin = plan_of("kafka", c=of_share, d={"group": "other"}), ShareLags()
+    asked = DrainCheck(plan, admin, stored=10)  # type: ignore[arg-type]
+    read: list[dict[str, Any]] = [{"delivered": 10}, {"positions": {"a-0": 10}}]
+    assert not asked.is_done(read)  # nothing is known of it
+    admin.now = {"a-0": 1, "a-1": 0}
+    assert not asked.is_done(read)
+    assert waiting_for(plan, admin, read, 0) == 1  # type: ignore[arg-type]
+    admin.now = {"a-0": 0, "a-1": 0}
+    assert not asked.is_done([{"delivered": 10}, {"positions": {"a-0": 9}}])
+    assert asked.is_done(read)
 
 
 def test_brokers_that_are_all_gone_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

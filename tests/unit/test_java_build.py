@@ -20,7 +20,7 @@ BUILD: dict[str, Any] = {
     "default": "2.0.0",
     "jvm": ["-Dx=1"],
     "clients": [
-        {"name": "ours", "coordinates": ["group:ours:{version}"]},
+        {"name": "ours", "without": ["New.java"], "coordinates": ["group:ours:{version}"]},
         {
             "name": "ours",
             "from": "3.0",
@@ -112,6 +112,13 @@ def test_compiled_once_and_again_when_a_source_changes(worker: WorkerSpec, jars:
     source = worker.folder / "Hello.java"
     source.write_text(source.read_text().replace("hi", "ho"))
     assert launch() == "ho\n"
+
+
+@pytest.mark.parametrize(("version", "sources"), [("2.9", ["Hello"]), ("3.0", ["Hello", "New"])])
+def test_what_needs_a_newer_client_is_left_out(worker: WorkerSpec, version: str, sources: list[str]) -> None:
+    (worker.folder / "New.java").write_text("package hello; class New { only.since.Three three; }")
+    without = java_build.client_of(worker, version).without
+    assert [path.stem for path in java_build.sources(worker.folder, without=without)] == sources
 
 
 @pytest.mark.long

@@ -21,6 +21,8 @@ from kafka.net.selector import NetworkSelector
 from pyspark.core.context import SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from harness.systems.kafka.single import DescribeShareGroupOffsetsRequest
+
 PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
 
 
@@ -53,6 +55,7 @@ def test_what_the_admin_of_a_single_kafka_broker_leans_on() -> None:
     assert {"net", "manager"} <= parameters(KafkaNetClient.__init__)
     assert parameters(NetworkSelector.__init__) >= {"configs"}
     assert "timeout_ms" in parameters(KafkaAdminClient._refresh_controller_id)
+    assert DescribeShareGroupOffsetsRequest.API_KEY == 90  # from a description of ours
     source = inspect.getsource(KafkaAdminClient)
     assert "kafka_client" in source
     assert "self._manager" in source

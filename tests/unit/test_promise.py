@@ -222,12 +222,14 @@ def test_what_a_queue_keeps(
             ("shared", "none", 0.0, False, False),
         ),
         ("qpid-jms-legacy", "", {}, {}, ("queue", "none", 0.0, False, False)),
+        ("kafka-clients", "", {"group.type": "share"}, {}, ("shared", "none", 0.0, True, False)),
     ],
 )
 def test_what_a_consumer_is_promised(
     client: str, version: str, options: dict[str, str], broker: dict[str, str], expected: tuple[object, ...]
 ) -> None:
-    made = consumer_promise(Consuming(client, version, options, broker, "ack"))
+    settle = "auto" if client == "confluent-kafka" else "ack"
+    made = consumer_promise(Consuming(client, version, options, broker, settle))
     found = (made.subscription, made.order, made.ack_timeout_s, made.acks_confirmed, made.batch_index_acks)
     assert found == expected
 
@@ -240,6 +242,8 @@ def test_what_a_consumer_is_promised(
         ("kafka-clients", {}, False),
         ("kafka-clients", {"isolation.level": "read_committed"}, True),
         ("sarama", {"Consumer.IsolationLevel": "1"}, True),
+        ("kafka-clients", {"group.type": "share", "isolation.level": "read_committed"}, False),
+        ("kafka-clients", {"group.type": "share", "share.isolation.level": "read_committed"}, True),
     ],
 )
 def test_which_consumers_read_committed_data_only(
@@ -282,6 +286,26 @@ def test_a_batch_of_mixed_keys_keeps_no_order_of_keys(
 def test_consumers_that_cannot_be(options: dict[str, str], settle: str, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         consumer_promise(Consuming("pulsar-client-java", "", options, {}, settle))
+
+
+def test_a_group_that_commits_positions_settles_no_single_message() -> None:
+    with pytest.raises(ScenarioError, match=r"settle: ack needs a share group; group\.type=consumer"):
+        consumer_promise(Consuming("kafka-clients", "", {}, {}, "ack"))
+
+
+@pytest.mark.parametrize(
+    ("options", "broker", "seconds"),
+    [
+        ({}, {}, 45.0),
+        ({"share.session.timeout.ms": "60000"}, {}, 60.0),
+        ({}, {"group.share.session.timeout.ms": "50000"}, 50.0),
+    ],
+)
+def test_how_long_a_share_group_waits_for_a_dead_member(
+    options: dict[str, str], broker: dict[str, str], seconds: float
+) -> None:
+    asked = Consuming("kafka-clients", "", {"group.type": "share", **options}, broker, "ack")
+    assert consumer_promise(asked).member_timeout_s == seconds
 
 
 def test_required_is_what_the_application_needs() -> None:

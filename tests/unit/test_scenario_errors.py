@@ -41,6 +41,11 @@ BAD = [
         "load.consumers.c.client_version: must be 4.0.0 or newer with group.protocol=Consumer, got '3.9.1'",
     ),
     (
+        "name: x\ncluster: {version: 3.9.1}\nload:\n  consumers:\n    c:\n"
+        "      options: {group.protocol: Consumer}\n      client: kafka-clients\n",
+        "cluster.version: must be 4.0.0 or newer: kafka-clients asks for group.protocol=Consumer",
+    ),
+    (
         "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5, ids: 64}\n",
         "load.producers.p.transactions.ids: must be at most 12, the lanes of this producer: a lane has one "
         "thread, got 64",

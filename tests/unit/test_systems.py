@@ -107,6 +107,9 @@ class FakeWorker:
     def first_taking(self, option: str, value: object, client_version: str) -> str:
         return ""
 
+    def first_brokers(self, option: str, value: object, version: str) -> str:
+        return ""
+
 
 CLIENTS = {
     "confluent-kafka": FakeWorker("kafka"),
@@ -175,7 +178,7 @@ REFUSED = [
         "name: x\nload: {consumers: {c: {receive: listener}}}\n",
         "receive: is not supported by the confluent-kafka",
     ),
-    ("name: x\nload: {consumers: {c: {nack_every: 3}}}\n", "nack_every: has no meaning on kafka"),
+    ("name: x\nload: {consumers: {c: {nack_every: 3}}}\n", "nack_every: needs settle: ack, in a share group"),
     ("name: x\nload: {producers: {p: {batch: 3}}}\n", "load.producers.p.batch: needs calls: batch, got 3"),
     (
         "name: x\nload: {producers: {p: {calls: sync}}}\n",

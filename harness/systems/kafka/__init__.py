@@ -51,13 +51,13 @@ class Kafka(System):
     is_default = True
     partitions = 12
     harness_libraries = ("kafka-python", "confluent-kafka")
-    allowed = {"receive": ("loop",), "settle": ("auto",)}
+    allowed = {"receive": ("loop",), "settle": ("auto", "ack")}
     auto_settle = "auto"
     foreign = {
-        ("consumer", "nack_every"): _COMMITS,
         ("consumer", "per_transaction"): _COMMITS,
         ("consumer", "rollback_every"): _COMMITS,
     }
+    options_since = {("group.protocol", "consumer"): "4.0.0", ("group.type", "share"): "4.2.0"}
     copies = ("replica", "replicas")
     stored_overhead_bytes = 30
     keeps_leaders = True

@@ -225,6 +225,18 @@ class KafkaAdmin:
     def coordinator(self, kind: str, name: str) -> str | None:
         return self._names.get(self._ask(methodcaller("coordinator", _COORDINATED[kind], name)))
 
+    def share_lags(self, group: str, topics: Sequence[str]) -> dict[str, int]:
+        """Stream -> messages that a share group has not settled; those it cannot tell of are left out.
+
+        Raises:
+            EnvironmentNotReady: nobody coordinates the group, or nobody answers.
+        """
+        node = self.coordinator("group", group)
+        if node is None:
+            raise EnvironmentNotReady(f"no node coordinates share group {group}")
+        partitions = {topic: list(self._partitions(topic)) for topic in topics}
+        return self._ask(methodcaller("share_lags", group, partitions), only=node)
+
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
         """Reassign with the wanted node first (same nodes, so no data moves) and elect it.
 

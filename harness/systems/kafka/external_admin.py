@@ -107,6 +107,10 @@ class ExternalKafkaAdmin:
         found = self._admin.end_offsets([self._address(topic) for topic in topics])
         return {self._stream(stream): end for stream, end in found.items()}
 
+    def share_lags(self, group: str, topics: Sequence[str]) -> dict[str, int]:
+        found = self._admin.share_lags(group, [self._address(topic) for topic in topics])
+        return {self._stream(stream): lag for stream, lag in found.items()}
+
     def leaders(self, topic: str) -> dict[int, str | None]:
         return self._admin.leaders(self._address(topic))
 

@@ -10,7 +10,7 @@ What the clients call their settings, and what they have by default, is in their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -142,14 +142,52 @@ read_producer = KafkaProducerSettings
 def read_consumer(
     consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
 ) -> ConsumerPromise:
-    """A member of a group: every partition in the order of its log, again from the committed position."""
+    """A member of a group: every partition in the order of its log, again from the committed position.
+
+    Or one of a share group (KIP-932): messages one by one, to any member, again unless they were settled.
+
+    Raises:
+        ScenarioError: messages that a group settles by position are to be settled one by one.
+    """
+    group = settings.of("group")
+    if group is not None and group.value.lower() == "share":
+        return _of_share_group(group, settings, consuming.broker_config)
+    if consuming.settle == "ack":
+        raise ScenarioError(
+            f"settle: ack needs a share group; {group.text if group else 'this client has none'}",
+            hint="kafka-clients from 4.2.0 on with `options: {group.type: share}`",
+        )
     isolation = settings.of("isolation")
     because = {
         "order": "a partition has one member at a time, which reads it in order",
         "ack": "the broker confirms a commit",
         "isolation": isolation.text if isolation else settings.unstated("isolation"),
     }
-    committed_only = isolation is not None and isolation.value.lower() in _COMMITTED
     return ConsumerPromise(
-        subscription="group", order="stream", committed_only=committed_only, because=because
+        subscription="group", order="stream", committed_only=_is_committed(isolation), because=because
     )
+
+
+def _of_share_group(
+    group: Setting, settings: ClientSettings, broker_config: Mapping[str, str]
+) -> ConsumerPromise:
+    """Its locks begin at the broker, so nothing is told of a message that comes again too early."""
+    isolation = settings.of("share_isolation")
+    because = {
+        "order": f"{group.text}: members share partitions",
+        "ack": "the broker confirms an acknowledgement",
+        "isolation": isolation.text if isolation else settings.unstated("share_isolation"),
+    }
+    session_s = settings.seconds("share_session") or 0.0
+    brokers_ms = broker_config.get("group.share.session.timeout.ms", "")
+    return ConsumerPromise(
+        subscription="shared",
+        order="none",
+        member_timeout_s=max(session_s, int(brokers_ms) / 1000 if brokers_ms.isdigit() else 0.0),
+        committed_only=_is_committed(isolation),
+        because=because,
+    )
+
+
+def _is_committed(isolation: Setting | None) -> bool:
+    return isolation is not None and isolation.value.lower() in _COMMITTED

@@ -27,6 +27,7 @@ class IdempotenceFacts(SettingFacts):
 class KafkaFacts(Part):
     """Settings of a Kafka client. What is left out is not known, and then the promise is not.
 
+    ``group``: of what type it is, ``consumer`` or ``share`` (KIP-932); the others are of the latter.
     ``each_attempt``: where no time limits a whole send, the times that each of its attempts may take.
     """
 
@@ -35,6 +36,9 @@ class KafkaFacts(Part):
     in_flight: SettingFacts | None = None
     retries: SettingFacts | None = None
     isolation: SettingFacts | None = None
+    group: SettingFacts | None = None
+    share_isolation: SettingFacts | None = None
+    share_session: TimeFacts | None = None
     send_timeout: TimeFacts | None = None
     each_attempt: list[TimeFacts] = Field(default_factory=list)
 

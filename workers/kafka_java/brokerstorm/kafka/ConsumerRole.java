@@ -30,7 +30,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** Consumer role: a member of a group. Every callback comes out of {@code poll}, so one thread writes the journal. */
-final class ConsumerRole implements ConsumerRebalanceListener {
+final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     private static final long ASSIGN_NS = 25_000_000_000L;
     private static final long EMPTY_ASSIGNMENT_NS = 5_000_000_000L;
     private static final Duration POLL = Duration.ofMillis(50);
@@ -58,14 +58,18 @@ final class ConsumerRole implements ConsumerRebalanceListener {
         this.streams = new StreamIds(session);
         this.commitNs = (long) (part.decimal("commit_every_s") * 1e9);
         this.workNs = (long) (part.decimal("work_s", 0) * 1e9);
-        Properties options = Options.of(session, ConsumerConfig.configNames());
+        Set<String> known = new HashSet<>(ConsumerConfig.configNames());
+        known.add(Options.GROUP_TYPE);
+        Properties options = Options.of(session, known);
+        options.remove(Options.GROUP_TYPE);
         options.put(ConsumerConfig.GROUP_ID_CONFIG, journal.group);
         this.commitsItself = "true".equals(options.getProperty(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG));
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         this.consumer = Options.make(() -> new KafkaConsumer<>(options, bytes, bytes));
     }
 
-    void run() {
+    @Override
+    public void run() {
         session.optionsTaken();
         session.report.counts(journal::counts);
         List<String> topics = new ArrayList<>();

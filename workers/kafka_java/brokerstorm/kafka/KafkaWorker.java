@@ -1,6 +1,9 @@
 package brokerstorm.kafka;
 
+import brokerstorm.kit.Session;
 import brokerstorm.kit.Worker;
+import brokerstorm.kit.WorkerFailure;
+import java.lang.reflect.InvocationTargetException;
 import java.util.Map;
 import org.apache.kafka.common.KafkaException;
 
@@ -11,7 +14,30 @@ public final class KafkaWorker {
     public static void main(String[] args) {
         Map<String, Worker.Role> roles = Map.of(
                 "producer", session -> new ProducerRole(session).run(),
-                "consumer", session -> new ConsumerRole(session).run());
+                "consumer", session -> consumer(session).run());
         Worker.main(args, roles, Map.of("client_version", ClientVersion.text()), KafkaException.class);
+    }
+
+    /** A member that is assigned partitions, or one of a share group, of which older clients know nothing. */
+    private static Runnable consumer(Session session) throws ReflectiveOperationException {
+        String type = session.spec.options.getOrDefault(Options.GROUP_TYPE, "consumer");
+        if (type.equals("consumer")) {
+            return new ConsumerRole(session);
+        }
+        if (!type.equals("share")) {
+            throw new WorkerFailure(Options.GROUP_TYPE + " '" + type + "': must be consumer or share");
+        }
+        try {
+            return (Runnable) Class.forName("brokerstorm.kafka.ShareRole")
+                    .getDeclaredConstructor(Session.class).newInstance(session);
+        } catch (ClassNotFoundException error) {
+            throw new WorkerFailure(
+                    "kafka-clients " + ClientVersion.text() + " has no share groups", "they came with 4.2.0");
+        } catch (InvocationTargetException error) {
+            if (error.getCause() instanceof RuntimeException) {
+                throw (RuntimeException) error.getCause();
+            }
+            throw error;
+        }
     }
 }

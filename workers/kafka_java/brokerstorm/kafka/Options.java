@@ -14,6 +14,11 @@ import org.apache.kafka.common.KafkaException;
 final class Options {
     private static final String HINT = "options are the Java client's own names, see ProducerConfig, ConsumerConfig";
 
+    /** Options of this worker's own: the client has another class for members of a share group. */
+    static final String GROUP_TYPE = "group.type";
+    /** Of a member of a share group: every n-th message is rejected, so that nobody is given it again; 0 = none. */
+    static final String REJECT_EVERY = "reject.every";
+
     private Options() {}
 
     /**
