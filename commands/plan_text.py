@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from experiments.preflight import Preflight
     from faults import Timeline
-    from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan, TopicPlan
+    from harness.contracts.plan import ConsumerPlan, PipelinePlan, Plan, ProducerPlan, TopicPlan
 
 
 Rows = list[list[str]]
@@ -73,8 +73,9 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
         "topics": _topics(plan),
         "load": loads,
         "required": _required(plan),
-        "producers": [row for producer in plan.producers for row in _producer(producer, plan)],
-        "consumers": [row for consumer in plan.consumers for row in _consumer(consumer, plan)],
+        "producers": [row for producer in plan.scheduled for row in _producer(producer, plan)],
+        "consumers": [row for consumer in plan.readers for row in _consumer(consumer, plan)],
+        "pipelines": [row for member in plan.pipelines for row in _pipeline(member, plan)],
         "faults": _faults(timeline, commands),
     }
 
@@ -223,6 +224,16 @@ def _consumer(consumer: ConsumerPlan, plan: Plan) -> Rows:
         again = f"  redelivered after {promise.ack_timeout_s:g} s without an acknowledgement"
         rows.append(["", f"{again}: {promise.because.get('ack_timeout', '')}"])
     return rows
+
+
+def _pipeline(member: PipelinePlan, plan: Plan) -> Rows:
+    """What it reads and how, then what it writes."""
+    reading = next(each for each in plan.consumers if each.session == member.session)
+    writing = next(each for each in plan.producers if each.instance == member.instance)
+    (_, read), *read_more = _consumer(reading, plan)
+    (_, written), *written_more = _producer(writing, plan)
+    how = "" if member.transactional else f", positions committed every {reading.commit_every_s:g} s"
+    return [["pipeline", f"{read}{how}"], *read_more, ["", written], *written_more]
 
 
 def _producer(producer: ProducerPlan, plan: Plan) -> Rows:

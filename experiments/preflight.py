@@ -191,12 +191,11 @@ def _refuse_options(plans: Sequence[Plan]) -> None:
 def _specs(plan: Plan) -> list[dict[str, Any]]:
     """What the clients of a plan would be started with, on a cluster that is not there."""
     from harness.clusters import describe_cluster
-    from harness.run.worker_specs import Endpoints, consumer_spec, producer_spec
+    from harness.run.worker_specs import Endpoints, client_spec
 
     cluster = describe_cluster(plan.system, version=plan.version, topology=plan.topology)
     where, run = Endpoints.of(cluster), RunDir(Path())
-    producers = [producer_spec(plan, run, producer, where) for producer in plan.producers]
-    return [*producers, *(consumer_spec(plan, run, consumer, where) for consumer in plan.consumers)]
+    return [client_spec(plan, run, client, where) for client in plan.clients]
 
 
 def fault_checks(plans: Sequence[Plan], runtime: str) -> list[Need]:

@@ -92,7 +92,7 @@ def context_of(
         epoch_ns=manifest.epoch_ns,
         load_start_ns=manifest.epoch_ns,
         load_end_ns=manifest.epoch_ns + round(plan.load_s * _NS),
-        end_ns=max((w.t_end_ns for w in manifest.workers if w.role == "producer"), default=0)
+        end_ns=max((w.t_end_ns for w in manifest.workers if w.role in ("producer", "pipeline")), default=0)
         or manifest.last_ns,
         stall_ns=round(plan.limits.get("stall", 15.0) * _NS),
         readiness_restored=bool(manifest.readiness_restored),

@@ -124,7 +124,7 @@ class ProducerPlan(PlanPart):
     client: str
     client_version: str
     groups: list[int] = Field(description="indexes into Plan.lane_groups")
-    rate_per_s: float = Field(description="0 = unlimited")
+    rate_per_s: float = Field(description="0 = unlimited; of a pipeline: as its input comes")
     profile: list[tuple[float, float]] = Field(
         default_factory=list, description="(seconds, share of its rate) over the load; none = the plan's"
     )
@@ -167,6 +167,27 @@ class ConsumerPlan(PlanPart):
     rollback_every: int = 0
     says_died: bool = Field(False, description="its worker says when the client gave itself up")
     promise: ConsumerPromise = Field(default_factory=lambda: ConsumerPromise(unknown=list(UNSTATED)))
+
+
+class PipelinePlan(PlanPart):
+    """A member of a pipeline: a process that reads one topic and writes another. `Plan.producers` and
+    `Plan.consumers` have its halves, under the same name.
+
+    Attributes:
+        instance, session: of its halves.
+        source, to: topics read and written.
+        transactional: outputs and positions are in one transaction.
+    """
+
+    name: str
+    instance: int
+    session: int
+    source: str
+    to: str
+    transactional: bool
+
+
+ClientPlan = ProducerPlan | ConsumerPlan | PipelinePlan
 
 
 class RateStep(PlanPart):
@@ -252,6 +273,9 @@ class Plan(PlanPart):
     buckets: int
     producers: list[ProducerPlan]
     consumers: list[ConsumerPlan]
+    pipelines: list[PipelinePlan] = Field(
+        default_factory=list, description="each member; the last of producers and consumers are their halves"
+    )
     workers: list[str] = Field(
         default_factory=list, description="folders of the clients' workers that do not come with brokerstorm"
     )
@@ -276,6 +300,23 @@ class Plan(PlanPart):
     rate_ratio: float
     thresholds: list[ThresholdPlan] = Field(default_factory=list)
     external: ExternalPlan | None = Field(None, description="None = a cluster that we start")
+
+    @property
+    def scheduled(self) -> list[ProducerPlan]:
+        """Producers that share the rate: all but the halves of pipelines, which send what they read."""
+        halves = {member.instance for member in self.pipelines}
+        return [producer for producer in self.producers if producer.instance not in halves]
+
+    @property
+    def readers(self) -> list[ConsumerPlan]:
+        """Consumers that only read: all but the halves of pipelines."""
+        halves = {member.session for member in self.pipelines}
+        return [consumer for consumer in self.consumers if consumer.session not in halves]
+
+    @property
+    def clients(self) -> list[ClientPlan]:
+        """One for each process that is started at first."""
+        return [*self.scheduled, *self.readers, *self.pipelines]
 
     @property
     def prefix(self) -> str:

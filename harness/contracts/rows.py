@@ -283,7 +283,7 @@ class WorkerRow:
     """What became of a worker.
 
     Attributes:
-        instance, session, reader: of a producer, of a consumer, of the audit.
+        instance, session, reader: of a producer, of a consumer, of the audit; a pipeline has the first two.
         artifact: the file that the client was loaded from; empty = not known.
         exposure: its own counters.
         done: it said so: it recorded everything.
@@ -351,7 +351,9 @@ class Manifest:
 
     def worker(self, role: str, number: int) -> WorkerRow:
         """The worker of an instance or a session; without a name where the run had none."""
-        same = (w for w in self.workers if w.role == role and number in (w.instance, w.session))
+        numbered = {"producer": "instance", "consumer": "session", "audit": "reader"}[role]
+        roles = (role,) if role == "audit" else (role, "pipeline")
+        same = (w for w in self.workers if w.role in roles and getattr(w, numbered) == number)
         return next(same, WorkerRow(name=""))
 
     @property

@@ -7,6 +7,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 PROTOCOL_VERSION: Final = 1
+#: The first whose part a spec has is that of the process.
+ROLES: Final = ("pipeline", "producer", "consumer", "audit")
 
 
 class SpecPart(BaseModel):
@@ -77,6 +79,12 @@ class ConsumerPart(SpecPart):
     rollback_every: int = 0
 
 
+class PipelinePart(SpecPart):
+    """Beside ``producer`` and ``consumer``, its halves. Options of ``client`` are those of the first."""
+
+    consumer_options: dict[str, str]
+
+
 class AuditPart(SpecPart):
     reader: int
     streams: list[str]
@@ -85,7 +93,8 @@ class AuditPart(SpecPart):
 
 
 class ProcessSpec(SpecPart):
-    """One of ``producer``, ``consumer``, ``audit`` says what it does. No secrets: it is kept with the run."""
+    """One of ``producer``, ``consumer``, ``audit`` says what it does; a pipeline has the first two beside its
+    own. No secrets: it is kept with the run."""
 
     protocol: int = PROTOCOL_VERSION
     run_id: str
@@ -100,8 +109,9 @@ class ProcessSpec(SpecPart):
     client: ClientPart
     producer: ProducerPart | None = None
     consumer: ConsumerPart | None = None
+    pipeline: PipelinePart | None = None
     audit: AuditPart | None = None
 
     def document(self) -> dict[str, Any]:
-        role = "producer" if self.producer else "consumer" if self.consumer else "audit"
+        role = next(role for role in ROLES if getattr(self, role) is not None)
         return {**self.model_dump(mode="json", exclude_none=True), "role": role}

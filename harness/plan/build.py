@@ -5,15 +5,14 @@ Pure: the same scenario, seed and tag give the same bytes.
 
 from __future__ import annotations
 
-import heapq
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from harness.contracts.plan import (
     ConsumerPlan,
+    PipelinePlan,
     Plan,
     ProducerPlan,
     TopicPlan,
@@ -21,6 +20,7 @@ from harness.contracts.plan import (
 )
 from harness.contracts.rows import LaneGroup, LaneMode
 from harness.errors import ScenarioError
+from harness.plan.buckets import with_buckets
 from harness.plan.load import load_fields, own_profile, threshold_plans, topic_shares, with_lives
 from harness.plan.profile import combined
 from harness.plan.rates import shared_out
@@ -38,10 +38,6 @@ from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
 from harness.workers import is_ours, load_worker
 
-MIN_BUCKETS: Final = 8  # below it a two-core machine already waits for the largest
-MAX_BUCKETS: Final = 256
-#: Sends a bucket; a Spark task then takes a second or two and some hundred MB.
-ROWS_PER_BUCKET: Final = 5_000_000
 #: Rate guessed for sizing when there is no limit.
 UNLIMITED_GUESS_PER_S: Final = 400_000
 
@@ -89,8 +85,9 @@ def build_plan(
     system = SYSTEMS[scenario.system]
     topics = topic_plans(scenario, tag)
     groups = _lane_groups(scenario, topics)
-    buckets, groups = _with_buckets(groups, _expected_rows(scenario))
+    buckets, groups = with_buckets(groups, _expected_rows(scenario), _ways(scenario))
     producers = _producers(scenario, topics, groups, broker_config)
+    consumers = _consumers(scenario, topics, broker_config)
     return Plan(
         scenario=scenario.name,
         variant=variant,
@@ -107,7 +104,8 @@ def build_plan(
         buckets=buckets,
         producers=producers,
         profile=combined(producers) if any(each.profile for each in producers) else scenario.profile_table(),
-        consumers=_consumers(scenario, topics, broker_config),
+        consumers=consumers,
+        pipelines=_pipelines(scenario, producers, consumers),
         workers=_worker_folders(scenario),
         **load_fields(scenario),
         faults=scenario.faults,
@@ -172,7 +170,7 @@ def _topology(scenario: Scenario, system: System) -> str:
     return scenario.cluster.topology or next(iter(system.topologies), "")
 
 
-# ----- lanes and buckets ------------------------------------------------------------------------------
+# ----- lanes ------------------------------------------------------------------------------------------
 
 
 def _lane_groups(scenario: Scenario, topics: Sequence[TopicPlan]) -> list[LaneGroup]:
@@ -181,7 +179,7 @@ def _lane_groups(scenario: Scenario, topics: Sequence[TopicPlan]) -> list[LaneGr
     first = 0
     for topic in topics:
         modes: dict[LaneMode, int] = {}
-        for spec in scenario.load.producers.values():
+        for spec in scenario.load.writers:
             if not spec.topics or topic.declared in spec.topics:
                 modes.setdefault(spec.lanes, _lane_count(spec, topic))
         for mode, count in sorted(modes.items()):
@@ -197,63 +195,17 @@ def _lane_count(spec: ProducerSpec, topic: TopicPlan) -> int:
 def _expected_rows(scenario: Scenario) -> int:
     load = scenario.load
     rate = UNLIMITED_GUESS_PER_S if load.unlimited else load.highest_rate
-    return int(rate * (load.warm_up + load.duration))
+    return int(rate * (load.warm_up + load.duration)) * (1 + len(load.pipelines))
 
 
-def _with_buckets(groups: Sequence[LaneGroup], rows: int) -> tuple[int, list[LaneGroup]]:
-    """Give every lane its bucket; how many buckets, and the groups with them.
-
-    What must stay together is a unit: a partition, or a whole topic as soon as one of its groups is keyed
-    or routed. Topics count alike, so a unit weighs its share of its topic.
-    """
-    whole = {group.topic for group in groups if group.mode != "partition"}
-    weights: dict[tuple[str, int], float] = {}
-    for group in groups:
-        if group.topic in whole:
-            weights[group.topic, -1] = 1.0
-        else:
-            weights |= {(group.topic, index): 1.0 / group.count for index in range(group.count)}
-    wanted = min(max(MIN_BUCKETS, -(-rows // ROWS_PER_BUCKET)), MAX_BUCKETS)
-    count, placed = _balance(weights, min(wanted, len(weights)))
-    with_buckets = [
-        replace(
-            group,
-            buckets=[placed[group.topic, -1]]
-            if group.topic in whole
-            else [placed[group.topic, index] for index in range(group.count)],
-        )
-        for group in groups
-    ]
-    return count, with_buckets
-
-
-def _balance(weights: Mapping[tuple[str, int], float], wanted: int) -> tuple[int, dict[tuple[str, int], int]]:
-    """Place units in ``wanted`` buckets, or in up to twice as many if that is more even (12: 12, not 8)."""
-    most = min(2 * wanted - 1, len(weights), MAX_BUCKETS) if wanted == MIN_BUCKETS else wanted
-    best: tuple[float, int, dict[tuple[str, int], int]] | None = None
-    for count in range(wanted, most + 1):
-        largest, placed = _place(weights, count)
-        unevenness = round(largest * count / sum(weights.values()), 6)
-        if best is None or unevenness < best[0]:
-            best = (unevenness, count, placed)
-    assert best is not None
-    return best[1], best[2]
-
-
-def _place(weights: Mapping[tuple[str, int], float], count: int) -> tuple[float, dict[tuple[str, int], int]]:
-    """Largest first into the least loaded bucket; the largest load and where everything went."""
-    loads = [(0.0, bucket) for bucket in range(count)]
-    placed: dict[tuple[str, int], int] = {}
-    for unit in sorted(weights, key=lambda unit: -weights[unit]):
-        load, bucket = heapq.heappop(loads)
-        placed[unit] = bucket
-        heapq.heappush(loads, (load + weights[unit], bucket))
-    return max(load for load, _ in loads), placed
+def _ways(scenario: Scenario) -> list[tuple[str, str]]:
+    """What pipelines read and write."""
+    return [(spec.from_, spec.to) for spec in scenario.load.pipelines.values()]
 
 
 def _worker_folders(scenario: Scenario) -> list[str]:
     """Those of the clients that do not come with brokerstorm."""
-    names = {spec.client for spec in scenario.load.producers.values()}
+    names = {spec.client for spec in scenario.load.writers}
     names |= {spec.client for spec in scenario.load.consumers.values()}
     used = (load_worker(name, scenario.worker_folders) for name in sorted(names))
     return [str(worker.folder) for worker in used if not is_ours(worker)]
@@ -268,54 +220,95 @@ def _producers(
     groups: Sequence[LaneGroup],
     broker_config: Mapping[str, str],
 ) -> list[ProducerPlan]:
-    shares = [
-        (name, spec, spec.share / spec.count)
-        for name, spec in scenario.load.producers.items()
-        for _ in range(spec.count)
-    ]
-    rates = _rates(scenario, [share for _, _, share in shares])
-    limits = scenario.limits
-    plans: list[ProducerPlan] = []
-    own_names = _client_names("producer", [name for name, _, _ in shares])
-    for instance, ((name, spec, _), rate) in enumerate(zip(shares, rates, strict=True), start=1):
+    """Producers, and behind them the halves of pipelines that write."""
+    load = scenario.load
+    declared = [(name, spec) for name, spec in load.producers.items() for _ in range(spec.count)]
+    halves = [(name, spec.writing) for name, spec in load.pipelines.items() for _ in range(spec.count)]
+    rates = _rates(scenario, [spec.share / spec.count for _, spec in declared])
+    plans = []
+    for at, (own_name, (name, spec)) in enumerate(
+        zip([*_client_names("producer", declared), *_members(scenario)], [*declared, *halves], strict=True)
+    ):
+        scheduled = at < len(declared)
+        role, key = ("producer", "producers") if scheduled else ("pipeline", "pipelines")
+        update: dict[str, Any] = {"name": own_name, "instance": at + 1}
         chosen = [topic for topic in topics if not spec.topics or topic.declared in spec.topics]
-        names = {topic.name for topic in chosen}
-        options = _options(scenario, spec)
+        if scheduled:
+            update |= {"rate_per_s": float(rates[at]), "profile": own_profile(scenario, name)}
+            update |= {"topic_shares": topic_shares(scenario, chosen)}
         try:
-            settings = producer_settings(spec.client, spec.client_version, options, scenario.worker_folders)
-            promise = settings.promise(
-                PromiseContext(chosen, broker_config, scenario.cluster.topology), scenario.require
-            )
+            plan = _producer(scenario, spec, chosen, groups, broker_config)
         except ScenarioError as error:
-            raise ScenarioError(f"load.producers.{name}.options: {error}", hint=error.hint) from error
-        unbounded_s = scenario.load.duration + limits.recovery + limits.drain
-        plans.append(
-            ProducerPlan(
-                name=own_names[instance - 1],
-                instance=instance,
-                client=spec.client,
-                client_version=spec.client_version,
-                groups=[i for i, g in enumerate(groups) if g.topic in names and g.mode == spec.lanes],
-                rate_per_s=float(rate),
-                profile=own_profile(scenario, name),
-                skew=spec.skew,
-                topic_shares=topic_shares(scenario, chosen),
-                headers=spec.headers,
-                codec=codec_of(spec.client, spec.client_version, options, scenario.worker_folders),
-                options=options,
-                when_full=spec.when_full,
-                call_deadline_s=limits.call or settings.call_deadline_s(unbounded_s),
-                promise=promise,
-                results=spec.results,
-                calls=spec.calls,
-                batch=spec.batch if spec.calls == "batch" else 1,
-                threads=spec.senders[1],
-                transactions=_transactions(spec),
-                says_died="producer" in load_worker(spec.client, scenario.worker_folders).says_died,
-            )
+            raise ScenarioError(f"load.{key}.{name}.options: {error}", hint=error.hint) from error
+        update["says_died"] = role in load_worker(spec.client, scenario.worker_folders).says_died
+        plans.append(plan.model_copy(update=update))
+    coming = [spec.comes_and_goes for _, spec in [*declared, *halves]]
+    return with_lives(plans, coming, load.duration)
+
+
+def _producer(
+    scenario: Scenario,
+    spec: ProducerSpec,
+    topics: Sequence[TopicPlan],
+    groups: Sequence[LaneGroup],
+    broker_config: Mapping[str, str],
+) -> ProducerPlan:
+    """Without name and number, and without what follows from the schedule.
+
+    Raises:
+        ScenarioError: options that the client refuses.
+    """
+    names = {topic.name for topic in topics}
+    options, limits = _options(scenario, spec), scenario.limits
+    settings = producer_settings(spec.client, spec.client_version, options, scenario.worker_folders)
+    context = PromiseContext(topics, broker_config, scenario.cluster.topology)
+    unbounded_s = scenario.load.duration + limits.recovery + limits.drain
+    return ProducerPlan(
+        name="",
+        instance=0,
+        client=spec.client,
+        client_version=spec.client_version,
+        groups=[i for i, g in enumerate(groups) if g.topic in names and g.mode == spec.lanes],
+        rate_per_s=0.0,
+        skew=spec.skew,
+        headers=spec.headers,
+        codec=codec_of(spec.client, spec.client_version, options, scenario.worker_folders),
+        options=options,
+        when_full=spec.when_full,
+        call_deadline_s=limits.call or settings.call_deadline_s(unbounded_s),
+        promise=settings.promise(context, scenario.require),
+        results=spec.results,
+        calls=spec.calls,
+        batch=spec.batch if spec.calls == "batch" else 1,
+        threads=spec.senders[1],
+        transactions=_transactions(spec),
+    )
+
+
+def _members(scenario: Scenario) -> list[str]:
+    """Names of the processes of pipelines."""
+    pipelines = scenario.load.pipelines.items()
+    return _client_names("pipeline", [(name, spec) for name, spec in pipelines for _ in range(spec.count)])
+
+
+def _pipelines(
+    scenario: Scenario, producers: Sequence[ProducerPlan], consumers: Sequence[ConsumerPlan]
+) -> list[PipelinePlan]:
+    """Members, of which these producers and consumers end with the halves."""
+    specs = [spec for spec in scenario.load.pipelines.values() for _ in range(spec.count)]
+    writing = producers[len(producers) - len(specs) :]
+    reading = consumers[len(consumers) - len(specs) :]
+    return [
+        PipelinePlan(
+            name=half.name,
+            instance=half.instance,
+            session=other.session,
+            source=spec.from_,
+            to=spec.to,
+            transactional=spec.transactions is not None,
         )
-    coming = [spec.comes_and_goes for _, spec, _ in shares]
-    return with_lives(plans, coming, scenario.load.duration)
+        for spec, half, other in zip(specs, writing, reading, strict=True)
+    ]
 
 
 def _options(scenario: Scenario, spec: ProducerSpec) -> dict[str, str]:
@@ -344,19 +337,32 @@ def _rates(scenario: Scenario, shares: Sequence[float]) -> list[int]:
 def _consumers(
     scenario: Scenario, topics: Sequence[TopicPlan], broker_config: Mapping[str, str]
 ) -> list[ConsumerPlan]:
-    specs = [(name, spec) for name, spec in scenario.load.consumers.items() for _ in range(spec.count)]
-    own_names = _client_names("consumer", [name for name, _ in specs])
-    return [
-        _consumer(scenario, name, session, spec, topics, broker_config, own_names[session - 1])
-        for session, (name, spec) in enumerate(specs, start=1)
-    ]
+    """Consumers, and behind them the halves of pipelines that read."""
+    load = scenario.load
+    declared = [(name, spec) for name, spec in load.consumers.items() for _ in range(spec.count)]
+    halves = [(name, spec.reading(name)) for name, spec in load.pipelines.items() for _ in range(spec.count)]
+    plans = []
+    for at, (own_name, (name, spec)) in enumerate(
+        zip([*_client_names("consumer", declared), *_members(scenario)], [*declared, *halves], strict=True)
+    ):
+        own = at < len(declared)
+        role, key = ("consumer", f"consumers.{name}.options") if own else ("pipeline", f"pipelines.{name}")
+        try:
+            plan = _consumer(scenario, spec, topics, broker_config)
+        except ScenarioError as error:
+            key = key if own else f"{key}.consumer_options"
+            raise ScenarioError(f"load.{key}: {error}", hint=error.hint) from error
+        says_died = role in load_worker(spec.client, scenario.worker_folders).says_died
+        plans.append(plan.model_copy(update={"name": own_name, "session": at + 1, "says_died": says_died}))
+    return plans
 
 
-def _client_names(role: str, declared: Sequence[str]) -> list[str]:
+def _client_names(role: str, specs: Sequence[tuple[str, object]]) -> list[str]:
     """Names of processes: role and name of the scenario, with a number where an entry stands for several.
 
     No two are alike, and none has a dot: that is what later lives are told by.
     """
+    declared = [name for name, _ in specs]
     several = {name for name, count in Counter(declared).items() if count > 1}
     made: list[str] = []
     for at, name in enumerate(declared):
@@ -368,30 +374,36 @@ def _client_names(role: str, declared: Sequence[str]) -> list[str]:
 
 def _consumer(
     scenario: Scenario,
-    name: str,
-    session: int,
     spec: ConsumerSpec,
     topics: Sequence[TopicPlan],
     broker_config: Mapping[str, str],
-    own_name: str,
 ) -> ConsumerPlan:
+    """Without name and number.
+
+    Raises:
+        ScenarioError: options that the client refuses.
+    """
     options = native(spec.options)
     producers = [
         (sender.client, native(sender.options))
-        for sender in scenario.load.producers.values()
+        for sender in scenario.load.writers
         if not (sender.topics and spec.topics) or set(sender.topics) & set(spec.topics)
     ]
     settle = SYSTEMS[scenario.system].auto_settle if spec.settle == "auto" else spec.settle
-    consuming = Consuming(
-        spec.client, spec.client_version, options, broker_config, settle, producers, scenario.worker_folders
+    promise = consumer_promise(
+        Consuming(
+            spec.client,
+            spec.client_version,
+            options,
+            broker_config,
+            settle,
+            producers,
+            scenario.worker_folders,
+        )
     )
-    try:
-        promise = consumer_promise(consuming)
-    except ScenarioError as error:
-        raise ScenarioError(f"load.consumers.{name}.options: {error}", hint=error.hint) from error
     return ConsumerPlan(
-        name=own_name,
-        session=session,
+        name="",
+        session=0,
         client=spec.client,
         client_version=spec.client_version,
         group=spec.group,
@@ -405,6 +417,5 @@ def _consumer(
         nack_every=spec.nack_every,
         per_transaction=spec.per_transaction,
         rollback_every=spec.rollback_every,
-        says_died="consumer" in load_worker(spec.client, scenario.worker_folders).says_died,
         promise=promise,
     )

@@ -70,6 +70,11 @@ def messages(plan: Plan) -> int:
     return int((mean_rate_per_s(plan) or UNLIMITED_GUESS_PER_S) * (plan.warm_up_s + plan.load_s))
 
 
+def _stored(plan: Plan) -> int:
+    """Messages of one round that lie in topics in the end; each pipeline is taken to read all of them."""
+    return messages(plan) * (1 + len({member.to for member in plan.pipelines}))
+
+
 def _payload(plan: Plan) -> int:
     """Bytes of a message, on average."""
     if plan.payload_sizes:
@@ -80,7 +85,7 @@ def _payload(plan: Plan) -> int:
 def _broker_bytes(plan: Plan) -> int:
     system = SYSTEMS[plan.system]
     copies = system.stored_copies(max(topic.replication for topic in plan.topics), plan.topology)
-    return messages(plan) * (_payload(plan) + system.stored_overhead_bytes) * copies
+    return _stored(plan) * (_payload(plan) + system.stored_overhead_bytes) * copies
 
 
 def _raw_bytes(plan: Plan) -> int:
@@ -88,10 +93,10 @@ def _raw_bytes(plan: Plan) -> int:
     settled = {consumer.group: consumer.settle not in ("auto", "none") for consumer in plan.consumers}
     deliveries = sum(2 if settles else 1 for settles in settled.values())
     row = RAW[TableId.SENDS].itemsize + RAW[TableId.LOG].itemsize
-    return messages(plan) * (row + deliveries * RAW[TableId.DELIVERIES].itemsize)
+    return _stored(plan) * (row + deliveries * RAW[TableId.DELIVERIES].itemsize)
 
 
 def _clients_mb(plan: Plan, language_of: Callable[[str, Sequence[str]], str]) -> int:
-    clients = [*(p.client for p in plan.producers), *(c.client for c in plan.consumers)]
+    clients = [*(p.client for p in plan.producers), *(c.client for c in plan.readers)]
     most = max(_WORKER_MB.values())
     return _AUDIT_MB + sum(_WORKER_MB.get(language_of(client, plan.workers), most) for client in clients)

@@ -40,10 +40,12 @@ def at_rate(plan: Plan, rate: int) -> Plan:
     Raises:
         ScenarioError: as `shared_out`.
     """
-    rates = shared_out(rate, [producer.rate_per_s for producer in plan.producers])
+    scheduled = plan.scheduled
+    rates = shared_out(rate, [producer.rate_per_s for producer in scheduled])
+    by_instance = {each.instance: float(rates[at]) for at, each in enumerate(scheduled)}
     producers = [
-        producer.model_copy(update={"rate_per_s": float(each)})
-        for producer, each in zip(plan.producers, rates, strict=True)
+        producer.model_copy(update={"rate_per_s": by_instance.get(producer.instance, 0.0)})
+        for producer in plan.producers
     ]
     return plan.model_copy(update={"rate_per_s": float(rate), "producers": producers})
 

@@ -229,9 +229,11 @@ def figures(view: RunView) -> list[str]:
     if view.phase == "audit":
         return [f"audit {view.numbers.get('audited', 0):,} rows, {view.per_second('audited'):,.0f}/s"]
     parts = [f"{view.phase} {clock(view.elapsed_s)}", *load_figures(view)]
-    delivered = view.numbers.get("delivered", 0)
-    if delivered:
-        parts.append(f"delivered {delivered:,} ({view.per_second('delivered'):,.0f}/s)")
+    parts += [
+        f"{key} {view.numbers[key]:,} ({view.per_second(key):,.0f}/s)"
+        for key in ("piped", "delivered")
+        if view.numbers.get(key)
+    ]
     active = ", ".join(fault_text(record) for record in view.active())
     return [*parts, f"now: {active}"] if active else parts
 

@@ -189,14 +189,14 @@ class Calibration:
     def _send(self) -> RateStep:
         pool, plan = self._pool, self._plan
         t0_ns = time.monotonic_ns() + START_DELAY_NS
-        pool.command([*pool.consumers, *pool.producers], f"start {t0_ns}")
+        pool.command([*pool.readers, *pool.producers], f"start {t0_ns}")
         self._wait_until(t0_ns + int(self._settle_s * 1e9))
-        before = [_Count.of(worker, t0_ns) for worker in pool.producers]
+        before = [_Count.of(worker, t0_ns) for worker in pool.scheduled]
         self._wait_until(t0_ns + int((self._settle_s + MEASURED_S) * 1e9))
-        after = [_Count.of(worker, t0_ns) for worker in pool.producers]
+        after = [_Count.of(worker, t0_ns) for worker in pool.scheduled]
         acked = sum(new.per_second_since(old) for old, new in zip(before, after, strict=True))
-        late_s = max(int(worker.stats.get("late_max_ns", 0)) for worker in pool.producers) / 1e9
-        open_ = sum(int(worker.stats.get("open", 0)) for worker in pool.producers)
+        late_s = max(int(worker.stats.get("late_max_ns", 0)) for worker in pool.scheduled) / 1e9
+        open_ = sum(int(worker.stats.get("open", 0)) for worker in pool.scheduled)
         tried = int(plan.rate_per_s)
         return RateStep(
             variant=plan.variant,

@@ -165,7 +165,7 @@ class LiveRun:
         self._manifest.set_epoch(self._epoch_ns)
         if plan.warm_up_s:
             self._phase("warm-up")
-        pool.command([*pool.consumers, *pool.producers], f"start {t0_ns}")
+        pool.command([*pool.readers, *pool.producers], f"start {t0_ns}")
         self._hangs.start()
         self._stalls.start()
         self._watch_until(self._epoch_ns)

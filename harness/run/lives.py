@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.plan import ClientPlan, Plan, ProducerPlan
 from harness.errors import BrokerstormError
 from harness.run.liveness import SendSegments
-from harness.run.worker_pool import NUMBER_KEYS, WorkerPool
+from harness.run.worker_pool import WorkerPool, numbers
 from harness.run.worker_process import WorkerProcess
-from harness.run.worker_specs import consumer_spec, producer_spec
+from harness.run.worker_specs import client_spec
 
 #: A worker that was told to end by a time may need this long past it to say so.
 SLACK_S: Final = 2.0
@@ -70,7 +70,7 @@ class ClientLives:
         """Write down how the process ended; whether our signal did it."""
         worker.was_killed = worker.is_signalled
         worker.is_ending = False
-        if worker.role == "producer":
+        if worker.is_sender:
             worker.open_sends = SendSegments(worker.folder).open_calls().count
         return worker.was_killed
 
@@ -84,16 +84,15 @@ class ClientLives:
                 number, self._next_number = self._next_number, self._next_number + 1
             life = self._count[name] = self._count.get(name, 1) + 1
             planned = self._pool.planned(name)
-            changes = {"name": f"{name}.{life}", NUMBER_KEYS[before.role]: number}
+            changes = {"name": f"{name}.{life}", **dict.fromkeys(numbers(before), number)}
             spec = self._spec(planned.model_copy(update=changes))
             self._pool.begin_life(before, spec)
 
-    def _spec(self, client: ProducerPlan | ConsumerPlan) -> dict[str, Any]:
-        run, where = self._pool.run, self._pool.where
-        if isinstance(client, ConsumerPlan):
-            return consumer_spec(self._plan, run, client, where)
-        elapsed_ns = max(0, time.monotonic_ns() - self._epoch_ns)
-        return with_rest_of_load(producer_spec(self._plan, run, client, where), elapsed_ns)
+    def _spec(self, client: ClientPlan) -> dict[str, Any]:
+        spec = client_spec(self._plan, self._pool.run, client, self._pool.where)
+        if not isinstance(client, ProducerPlan):
+            return spec
+        return with_rest_of_load(spec, max(0, time.monotonic_ns() - self._epoch_ns))
 
     def life(self, name: str) -> str:
         """As `harness.protocols.faulting.ClientLives.life`."""

@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.plan import ClientPlan, Plan
 from harness.contracts.rows import WorkerRow
 from harness.protocols.cluster import Progress
 from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
 from harness.run.liveness import Hang, HangDetector, SendSegments, Stall
 from harness.run.manifest import ManifestFile
 from harness.run.worker_process import STOP_GRACE_S, WorkerProcess
-from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
+from harness.run.worker_specs import Endpoints, audit_specs, client_spec
 from harness.rundir import RunDir, append_jsonl
 from harness.toolchains.own_builds import own_build
 from harness.workers import launch, load_worker
@@ -26,8 +26,13 @@ from harness.workers.spec import WorkerSpec
 READY_TIMEOUT_S = 90.0
 #: Between the `start` line of a later life and its first due message.
 _BEGIN_NS = 50_000_000
-#: What a worker of a role is numbered by.
-NUMBER_KEYS = {"producer": "instance", "consumer": "session", "audit": "reader"}
+#: What a worker is numbered by, by part of its spec; a pipeline has two.
+_NUMBER_KEYS = {"producer": "instance", "consumer": "session", "audit": "reader"}
+
+
+def numbers(worker: WorkerProcess) -> dict[str, int]:
+    """``instance`` of a process that sends, ``session`` of one that reads, ``reader`` of the audit."""
+    return {key: worker.spec[part][key] for part, key in _NUMBER_KEYS.items() if part in worker.spec}
 
 
 class WorkerPool:
@@ -60,7 +65,12 @@ class WorkerPool:
         self._offline = offline
         self._reported: set[str] = set()
         self._lock = threading.RLock()
-        self._now: dict[str, list[WorkerProcess]] = {"producer": [], "consumer": [], "audit": []}
+        self._now: dict[str, list[WorkerProcess]] = {
+            "producer": [],
+            "consumer": [],
+            "pipeline": [],
+            "audit": [],
+        }
         #: Earlier lives of clients whose process was ended and begun again.
         self._earlier: list[WorkerProcess] = []
         #: Clients whose next life is still to come, by the name that the plan has.
@@ -73,14 +83,32 @@ class WorkerPool:
 
     @property
     def producers(self) -> list[WorkerProcess]:
-        """The current life of each, in the order of the plan; `consumers` too."""
+        """The current life of each that sends, in the order of the plan, `consumers` of each that reads.
+        Members of pipelines are in both."""
         with self._lock:
-            return list(self._now["producer"])
+            return [*self._now["producer"], *self._now["pipeline"]]
 
     @property
     def consumers(self) -> list[WorkerProcess]:
         with self._lock:
+            return [*self._now["consumer"], *self._now["pipeline"]]
+
+    @property
+    def scheduled(self) -> list[WorkerProcess]:
+        """Producers that follow a schedule."""
+        with self._lock:
+            return list(self._now["producer"])
+
+    @property
+    def readers(self) -> list[WorkerProcess]:
+        """Consumers that only read."""
+        with self._lock:
             return list(self._now["consumer"])
+
+    @property
+    def pipelines(self) -> list[WorkerProcess]:
+        with self._lock:
+            return list(self._now["pipeline"])
 
     @property
     def auditors(self) -> list[WorkerProcess]:
@@ -95,10 +123,10 @@ class WorkerPool:
 
     @property
     def is_producing(self) -> bool:
-        """A producer lives, or its next life is to come."""
+        """A producer with a schedule lives, or its next life is to come."""
         with self._lock:
             returning = set(self._returning)
-            producers = self.producers
+            producers = self.scheduled
         return any(w.is_alive or w.plan_name in returning for w in producers)
 
     def will_return(self, name: str) -> None:
@@ -111,10 +139,9 @@ class WorkerPool:
         with self._lock:
             return next(w for w in (*self.producers, *self.consumers) if w.plan_name == name)
 
-    def planned(self, name: str) -> ProducerPlan | ConsumerPlan:
+    def planned(self, name: str) -> ClientPlan:
         """A client as the plan has it."""
-        clients: list[ProducerPlan | ConsumerPlan] = [*self._plan.producers, *self._plan.consumers]
-        return next(client for client in clients if client.name == name)
+        return next(client for client in self._plan.clients if client.name == name)
 
     def start_clients(self) -> None:
         """Start producers and all but the late consumers; wait until each is ready.
@@ -123,13 +150,14 @@ class WorkerPool:
             WorkerError: one did not get ready; its own words are in the message.
         """
         plan, run, where = self._plan, self.run, self.where
-        self._now["consumer"] = [self._worker(consumer_spec(plan, run, c, where)) for c in plan.consumers]
-        for worker, consumer in zip(self.consumers, plan.consumers, strict=True):
+        self._now["consumer"] = [self._worker(client_spec(plan, run, c, where)) for c in plan.readers]
+        for worker, consumer in zip(self.readers, plan.readers, strict=True):
             if consumer.joins_s:
                 self._launch(worker, consumer.client_version)  # built now, not in the middle of the load
             else:
                 self._start(worker, consumer.client_version)
-        self._now["producer"] = [self._worker(producer_spec(plan, run, p, where)) for p in plan.producers]
+        self._now["producer"] = [self._worker(client_spec(plan, run, p, where)) for p in plan.scheduled]
+        self._now["pipeline"] = [self._worker(client_spec(plan, run, m, where)) for m in plan.pipelines]
         for worker, producer in zip(self.producers, plan.producers, strict=True):
             self._start(worker, producer.client_version)
         self._detectors = {
@@ -142,7 +170,7 @@ class WorkerPool:
 
     def start_late_consumers(self, elapsed_s: float) -> None:
         """Start the consumers that join ``elapsed_s`` into the load; nobody waits for them."""
-        for worker, plan in zip(self.consumers, self._plan.consumers, strict=True):
+        for worker, plan in zip(self.readers, self._plan.readers, strict=True):
             if not worker.was_started and elapsed_s >= plan.joins_s:
                 self._start(worker, plan.client_version)
                 worker.tell(f"start {time.monotonic_ns()}")
@@ -156,10 +184,10 @@ class WorkerPool:
         """
         worker = self._worker(spec)
         worker.life_of = before.plan_name
-        if before.role == "producer":
+        if before.is_sender:
             deadline_s = self._detectors[before.name].deadline_s
             self._detectors[worker.name] = HangDetector(SendSegments(worker.folder), deadline_s)
-        else:
+        if before.is_reader:
             worker.carried = dict(before.stats.get("positions", {}))
             worker.carried |= before.done_message.get("positions", {})
             worker.stats = {"positions": dict(worker.carried), "epoch": 0}
@@ -188,7 +216,7 @@ class WorkerPool:
         """Producers offer nothing more, those included that are not ready yet."""
         with self._lock:
             self._is_load_over = True
-            self.command(self.producers, "stop-load")
+            self.command(self.scheduled, "stop-load")
 
     def start_audit(self) -> None:
         """Start the readers of the log; call when no producer can write any more."""
@@ -245,16 +273,20 @@ class WorkerPool:
     def pids(self) -> Mapping[str, int]:
         """The client processes that live now, by their names in the plan: what a fault may hit."""
         with self._lock:
-            clients = [*self.consumers, *self.producers]
+            clients = [*self.readers, *self.producers]
         return {w.plan_name: w.pid for w in clients if w.is_alive and w.pid is not None}
 
     def totals(self) -> dict[str, int]:
-        """Sums of the latest counters over all workers."""
+        """Sums of the latest counters over all workers. What pipelines make counts apart: nobody asked for it
+        at a rate."""
         workers = self.all_workers
-        producers, consumers = ([w for w in workers if w.role == role] for role in ("producer", "consumer"))
+        producers, consumers, pipelines = (
+            [w for w in workers if w.role == role] for role in ("producer", "consumer", "pipeline")
+        )
         keys = ("attempted", "ok", "fail", "info", "open", "blocked_ns", "late_max_ns")
         totals = {key: sum(int(w.stats.get(key, 0)) for w in producers) for key in keys}
         totals["delivered"] = sum(int(w.stats.get("delivered", 0)) for w in consumers)
+        totals["piped"] = sum(int(w.stats.get("ok", 0)) for w in pipelines)
         totals["audited"] = sum(int(w.stats.get("read", 0)) for w in self.auditors)
         return totals
 
@@ -326,9 +358,8 @@ class WorkerPool:
         verb = {"hang": "hangs", "stall": "stalls", "stuck": "is stuck"}[kind]
         self._progress.waiting(worker.name, f"{verb}: {text}")
         self._progress.note(f"{self._who(worker)} {verb}: {text}")
-        number_key = NUMBER_KEYS[worker.role]
         row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": kind, "text": text, **more}
-        return {**row, number_key: worker.spec[worker.role][number_key]}
+        return {**row, **numbers(worker)}
 
     @staticmethod
     def _who(worker: WorkerProcess) -> str:
@@ -373,7 +404,7 @@ class WorkerPool:
         self._manifest.update(workers=rows, versions={**self._manifest.content.versions, **versions})
 
     def _row(self, worker: WorkerProcess) -> WorkerRow:
-        number_key, library = NUMBER_KEYS[worker.role], worker.spec["client"]["library"]
+        own, library = numbers(worker), worker.spec["client"]["library"]
         row = WorkerRow(
             name=worker.name,
             role=worker.role,
@@ -388,6 +419,8 @@ class WorkerPool:
             hung=worker.name in self._hung,
             t_start_ns=worker.t_start_ns,
             t_end_ns=worker.t_end_ns,
-            **{number_key: worker.spec[worker.role][number_key]},
+            instance=own.get("instance"),
+            session=own.get("session"),
+            reader=own.get("reader"),
         )
         return worker.with_life(row)

@@ -175,6 +175,16 @@ class WorkerProcess:
         return self.life_of or self.name
 
     @property
+    def is_sender(self) -> bool:
+        """It has a producer; a member of a pipeline has a consumer too."""
+        return "producer" in self.spec
+
+    @property
+    def is_reader(self) -> bool:
+        """It has a consumer."""
+        return "consumer" in self.spec
+
+    @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 

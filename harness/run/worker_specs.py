@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.connections.security import Security
-from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.plan import ClientPlan, ConsumerPlan, Plan, ProducerPlan
 from harness.contracts.worker import (
     AuditPart,
     ClientPart,
     ConsumerPart,
     LanePart,
+    PipelinePart,
     ProcessSpec,
     ProducerPart,
     TopicPart,
@@ -51,7 +52,7 @@ def _spec(
     name: str,
     where: Endpoints,
     client: ClientPart,
-    **part: ProducerPart | ConsumerPart | AuditPart,
+    **part: ProducerPart | ConsumerPart | PipelinePart | AuditPart,
 ) -> dict[str, Any]:
     told = plan.worker_topics
     return ProcessSpec(
@@ -75,10 +76,32 @@ def _client(planned: ProducerPlan | ConsumerPlan) -> ClientPart:
     return ClientPart(library=planned.client, version=planned.client_version, options=planned.options)
 
 
-def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoints) -> dict[str, Any]:
+def client_spec(plan: Plan, run: RunDir, client: ClientPlan, where: Endpoints) -> dict[str, Any]:
+    """Of the process of a client, or of a later life of it, which has another name and other numbers."""
+    if isinstance(client, ProducerPlan):
+        part = _producer_part(plan, client)
+        return _spec(plan, run, client.name, where, _client(client), producer=part)
+    if isinstance(client, ConsumerPlan):
+        return _spec(plan, run, client.name, where, _client(client), consumer=_consumer_part(plan, client))
+    own = client.name.partition(".")[0]
+    writing = next(producer for producer in plan.producers if producer.name == own)
+    reading = next(consumer for consumer in plan.consumers if consumer.name == own)
+    return _spec(
+        plan,
+        run,
+        client.name,
+        where,
+        _client(writing),
+        producer=_producer_part(plan, writing.model_copy(update={"instance": client.instance})),
+        consumer=_consumer_part(plan, reading.model_copy(update={"session": client.session})),
+        pipeline=PipelinePart(consumer_options=reading.options),
+    )
+
+
+def _producer_part(plan: Plan, producer: ProducerPlan) -> ProducerPart:
     partitions, told = {topic.name: topic.partitions for topic in plan.topics}, plan.worker_topics
     groups = [plan.lane_groups[index] for index in producer.groups]
-    part = ProducerPart(
+    return ProducerPart(
         instance=producer.instance,
         lane_groups=[
             LanePart(
@@ -92,7 +115,7 @@ def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoi
         ],
         turns=turns_of(plan, producer) or None,
         rate_per_s=producer.rate_per_s,
-        rate_profile=spans_ns(plan, producer) if plan.profile else None,
+        rate_profile=spans_ns(plan, producer) if plan.profile and producer.rate_per_s else None,
         payload_bytes=plan.payload_bytes,
         payload_max_bytes=plan.payload_max_bytes or plan.payload_bytes,
         payload_sizes=plan.payload_sizes or None,
@@ -108,7 +131,6 @@ def producer_spec(plan: Plan, run: RunDir, producer: ProducerPlan, where: Endpoi
         transactions=_transactions(plan, producer),
         call_deadline_s=producer.call_deadline_s,
     )
-    return _spec(plan, run, producer.name, where, _client(producer), producer=part)
 
 
 def _transactions(plan: Plan, producer: ProducerPlan) -> TransactionsPart | None:
@@ -131,20 +153,22 @@ def group_id(plan: Plan, group: str) -> str:
 
 
 def coordinated(plan: Plan) -> dict[str, list[str]]:
-    """What nodes coordinate, ``group:NAME`` or ``transactions:PRODUCER`` -> its names at the brokers."""
+    """What nodes coordinate, ``group:NAME`` or ``transactions:PRODUCER`` -> its names at the brokers. All
+    members of a pipeline have the ids of its name."""
     groups = {f"group:{consumer.group}": [group_id(plan, consumer.group)] for consumer in plan.consumers}
-    ids = {
-        f"transactions:{producer.name.removeprefix('producer-')}": [
-            f"{_transactional_id(plan, producer)}-{thread}" for thread in range(producer.threads)
-        ]
-        for producer in plan.producers
-        if producer.transactions
-    }
+    ids: dict[str, list[str]] = {}
+    for producer in plan.producers:
+        role, _, name = producer.name.partition("-")
+        own = [f"{_transactional_id(plan, producer)}-{thread}" for thread in range(producer.threads)]
+        declared, _, number = name.rpartition("-")
+        is_member = role == "pipeline" and number.isdigit()
+        for each in (name, declared)[: 1 + is_member] if producer.transactions else ():
+            ids.setdefault(f"transactions:{each}", []).extend(own)
     return groups | ids
 
 
-def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoints) -> dict[str, Any]:
-    part = ConsumerPart(
+def _consumer_part(plan: Plan, consumer: ConsumerPlan) -> ConsumerPart:
+    return ConsumerPart(
         session=consumer.session,
         group=group_id(plan, consumer.group),
         topics=[plan.worker_topics[topic] for topic in consumer.topics],
@@ -156,7 +180,6 @@ def consumer_spec(plan: Plan, run: RunDir, consumer: ConsumerPlan, where: Endpoi
         per_transaction=consumer.per_transaction,
         rollback_every=consumer.rollback_every,
     )
-    return _spec(plan, run, consumer.name, where, _client(consumer), consumer=part)
 
 
 def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any]]:

@@ -9,8 +9,9 @@ from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
 from harness.scenario.bug import bug_problems
 from harness.scenario.headers import header_names
-from harness.scenario.model import ConsumerSpec, ProducerSpec, Scenario
+from harness.scenario.model import ConsumerSpec, PipelineSpec, ProducerSpec, Scenario
 from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
+from harness.scenario.pipeline import pipeline_problems
 from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
 from harness.validation import is_one_line
@@ -86,6 +87,7 @@ def problems(
     yield from _threshold_problems(scenario)
     yield from _cluster_problems(scenario, system)
     yield from _topics_problems(scenario, system)
+    yield from pipeline_problems(scenario)
     yield from _client_problems(scenario, clients)
     for name, consumer in scenario.load.consumers.items():
         yield from _consumer_problems(("load", "consumers", name), consumer, system)
@@ -201,11 +203,14 @@ def _client_problems(scenario: Scenario, clients: Mapping[str, Client] | None) -
                 if topic not in scenario.topics:
                     sentence = f"is not declared under topics; {did_you_mean(topic, scenario.topics)}"
                     yield (*at, "topics", index), sentence
+    for name, pipeline in scenario.load.pipelines.items():
+        if clients is not None:
+            yield from _worker_problems(("load", "pipelines", name), pipeline, scenario, clients)
 
 
 def _worker_problems(
     at: tuple[str, ...],
-    spec: ProducerSpec | ConsumerSpec,
+    spec: ProducerSpec | ConsumerSpec | PipelineSpec,
     scenario: Scenario,
     clients: Mapping[str, Client],
 ) -> Iterator[Problem]:
@@ -216,7 +221,7 @@ def _worker_problems(
         yield (*at, "client"), f"is not a known client; {did_you_mean(spec.client, fitting)}"
         return
     worker = clients[spec.client]
-    role = "producer" if isinstance(spec, ProducerSpec) else "consumer"
+    role = _ROLES[type(spec)]
     if worker.system != system:
         yield (*at, "client"), f"is a client of {worker.system}, not of {system}; {did_you_mean('', fitting)}"
         return
@@ -232,30 +237,40 @@ def _worker_problems(
                 (*at, "client_version"),
                 f"must be {first} or newer with {key}: {spec.client} has none before",
             )
-    yield from _option_problems(at, spec, worker, scenario)
+    keys = ("options", "consumer_options") if isinstance(spec, PipelineSpec) else ("options",)
+    for key in keys:
+        yield from _option_problems(at, spec, worker, scenario, key)
 
 
 def _option_problems(
-    at: tuple[str, ...], spec: ProducerSpec | ConsumerSpec, worker: Client, scenario: Scenario
+    at: tuple[str, ...],
+    spec: ProducerSpec | ConsumerSpec | PipelineSpec,
+    worker: Client,
+    scenario: Scenario,
+    key: str,
 ) -> Iterator[Problem]:
-    for option, value in spec.options.items():
+    for option, value in getattr(spec, key).items():
         if option in worker.reserved:
-            yield (*at, "options", option), "is set by brokerstorm itself: leave it out"
+            yield (*at, key, option), "is set by brokerstorm itself: leave it out"
         elif option in worker.security_options:
             text = "is set from the connection file (`--cluster FILE`): leave it out"
-            yield (*at, "options", option), text
+            yield (*at, key, option), text
         elif first := worker.first_taking(option, value, spec.client_version):
             yield (*at, "client_version"), f"must be {first} or newer with {option}={value}"
         elif first := worker.first_brokers(option, value, scenario.cluster.version):
             yield ("cluster", "version"), f"must be {first} or newer: {spec.client} asks for {option}={value}"
 
 
+_ROLES = {ProducerSpec: "producer", ConsumerSpec: "consumer", PipelineSpec: "pipeline"}
 #: Keys of ``[supports]`` that stand for a key of the load.
 _ELSEWHERE = {"payload": ("load", "payload"), "filling": ("load", "payload"), "rate": ("load", "profile")}
 
 
-def _asked(spec: ProducerSpec | ConsumerSpec, scenario: Scenario) -> dict[str, str]:
+def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario) -> dict[str, str]:
     """What a worker must be able to do, by key of its ``[supports]``."""
+    if isinstance(spec, PipelineSpec):
+        asked = _asked(spec.writing, scenario)
+        return {key: asked[key] for key in ("payload", "filling", "transactions")}
     if isinstance(spec, ConsumerSpec):
         return {"receive": spec.receive, "settle": spec.settle}
     topics = [scenario.topics[name] for name in spec.topics or scenario.topics if name in scenario.topics]

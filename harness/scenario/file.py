@@ -319,7 +319,7 @@ def _pinned(scenario: Scenario, source: Source, inside: Location) -> Scenario:
             )
             for name, spec in getattr(scenario.load, side).items()
         }
-        for side in ("producers", "consumers")
+        for side in ("producers", "consumers", "pipelines")
     }
     update = {
         "cluster": scenario.cluster.model_copy(update=of_brokers),

@@ -97,14 +97,20 @@ class ComesAndGoes(Part):
     away: Seconds = Field(gt=0, description="from there until it is started again; to be ready takes longer")
 
 
-class TransactionsSpec(Part):
-    """Every message is sent in a transaction. One ends by number or by time, whichever comes first."""
+class TransactionEnds(Part):
+    """Each output is in one transaction with the position behind its input. One ends by number or by time,
+    whichever comes first."""
 
     messages: int = Field(
         0, ge=0, le=1_000_000, description="ends after so many messages; 0 = not by their number"
     )
     every: Seconds = Field(0.0, ge=0, description="ends this long after it began; 0 = not by time")
     abort_every: int = Field(0, ge=0, description="every n-th transaction of an id is aborted; 0 = none")
+
+
+class TransactionsSpec(TransactionEnds):
+    """Every message is sent in a transaction. One ends by number or by time, whichever comes first."""
+
     ids: int = Field(
         1,
         ge=1,
@@ -198,6 +204,52 @@ class ConsumerSpec(Part):
     options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
 
 
+class PipelineSpec(Part):
+    """``count`` members that read one topic and write another: of each message one is made."""
+
+    client: str = Field(DEFAULT.client, description=_CLIENT)
+    client_version: str = Field("", description="version of the client library; empty = the installed one")
+    from_: Name = Field(alias="from", description="topic that is read")
+    to: Name = Field(description="topic that is written; nobody else may write it")
+    group: Name | None = Field(None, description="the consumer group; unset: named as the pipeline")
+    count: int = Field(1, ge=1, le=64, description="members, one process each")
+    transactions: TransactionEnds | None = Field(
+        None,
+        description="outputs and positions in one transaction, such as `{messages: 200, every: 100ms}`; "
+        "unset: positions are committed apart from what was written, so that a message may be made twice",
+    )
+    commit_every: Seconds = Field(
+        1.0, gt=0, description="without transactions: commit what was written and acknowledged this often"
+    )
+    options: dict[str, Option] = Field(default_factory=dict, description="of the client that writes")
+    consumer_options: dict[str, Option] = Field(default_factory=dict, description="of the client that reads")
+
+    @property
+    def writing(self) -> ProducerSpec:
+        """The half that writes, as a producer."""
+        own = self.transactions
+        return ProducerSpec(
+            client=self.client,
+            client_version=self.client_version,
+            count=self.count,
+            topics=[self.to],
+            options=self.options,
+            transactions=TransactionsSpec.model_validate(own.model_dump()) if own else None,
+        )
+
+    def reading(self, name: str) -> ConsumerSpec:
+        """The half that reads, as a consumer; ``name``: of the pipeline."""
+        return ConsumerSpec(
+            client=self.client,
+            client_version=self.client_version,
+            group=self.group or name,
+            count=self.count,
+            topics=[self.from_],
+            commit_every=self.commit_every,
+            options=self.consumer_options,
+        )
+
+
 class LoadSpec(Part):
     """The load, open loop: a message is due when the rate says so, not when the one before it is done."""
 
@@ -223,6 +275,12 @@ class LoadSpec(Part):
         default_factory=lambda: {"p": ProducerSpec()}, min_length=1, description="by a name of your own"
     )
     consumers: dict[Name, ConsumerSpec] = Field(default_factory=dict, description="by a name of your own")
+    pipelines: dict[Name, PipelineSpec] = Field(default_factory=dict, description="by a name of your own")
+
+    @property
+    def writers(self) -> list[ProducerSpec]:
+        """Whatever sends: producers, and the halves of pipelines that write."""
+        return [*self.producers.values(), *(each.writing for each in self.pipelines.values())]
 
     @property
     def highest_rate(self) -> int:
@@ -371,6 +429,8 @@ def with_system_defaults(data: Any) -> Any:
         load = {**load, "producers": producers}
         if "consumers" in load:
             load["consumers"] = _filled(load["consumers"], client=facts.client)
+        if "pipelines" in load:
+            load["pipelines"] = _filled(load["pipelines"], client=facts.client)
     return {**data, "topics": topics, "load": load}
 
 

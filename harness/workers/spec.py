@@ -33,7 +33,7 @@ from harness.workers.security import SecureOptions, SecurityWords
 FILE: Final = "worker.toml"
 #: Where the programs of the workers that come with brokerstorm are, and the kits of their languages.
 PROGRAMS: Final = Path(__file__).parents[2] / "workers"
-Role = Literal["producer", "consumer", "audit"]
+Role = Literal["producer", "consumer", "pipeline", "audit"]
 Ability = Literal[
     "calls",
     "results",

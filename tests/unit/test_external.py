@@ -25,7 +25,7 @@ from harness.contracts.plan import ExternalPlan
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.build import with_tag
 from harness.protocols.cluster import TopicSettings
-from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
+from harness.run.worker_specs import Endpoints, audit_specs, client_spec
 from harness.rundir import RunDir, read_json
 from harness.seal.names import NameTable
 from harness.systems import SYSTEMS
@@ -84,8 +84,7 @@ def test_workers_are_told_the_names_at_the_brokers_and_the_capture_has_those_of_
     plan = with_tag(plan.model_copy(update={"external": elsewhere}), 7)
     run, where = RunDir(Path("r")), Endpoints("127.0.0.1:1")
     specs = [
-        *(producer_spec(plan, run, each, where) for each in plan.producers),
-        *(consumer_spec(plan, run, each, where) for each in plan.consumers),
+        *(client_spec(plan, run, each, where) for each in plan.clients),
         *audit_specs(plan, run, where),
     ]
     for spec in specs:

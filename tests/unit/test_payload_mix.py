@@ -12,7 +12,7 @@ import pytest
 from harness.contracts.plan import Plan
 from harness.plan.build import build_plan
 from harness.plan.estimate import estimate
-from harness.run.worker_specs import Endpoints, producer_spec
+from harness.run.worker_specs import Endpoints, client_spec
 from harness.rundir import RunDir
 from harness.scenario.model import Scenario
 from workers.python_kit.worker_kit import payload
@@ -41,7 +41,7 @@ def test_a_counted_mix_keeps_its_shares() -> None:
 
 def test_workers_are_told_only_of_a_mix() -> None:
     def told(plan: Plan) -> Any:
-        spec = producer_spec(plan, RunDir(Path()), plan.producers[0], Endpoints(""))
+        spec = client_spec(plan, RunDir(Path()), plan.producers[0], Endpoints(""))
         return spec["producer"].get("payload_sizes")
 
     assert told(plan_of({"p50": 300, "p99": 4000})) == plan_of({"p50": 300, "p99": 4000}).payload_sizes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contracts.plan import Plan
+from harness.contracts.rows import LaneGroup
 from harness.errors import ScenarioError
+from harness.plan.buckets import with_buckets
 from harness.plan.build import build_plan, build_plans, with_tag
+from harness.plan.rates import at_rate
+from harness.run.worker_specs import Endpoints, client_spec, coordinated
+from harness.rundir import RunDir
 from harness.scenario.bundled import bundled_scenarios
 from harness.scenario.file import load_scenario, variants
 from harness.scenario.model import Scenario
@@ -108,6 +114,84 @@ def test_every_lane_has_a_bucket_and_every_bucket_a_lane(
         for partition in range(partitions[int(group.topic[1:])]):
             lane = group.first + (partition if mode == "partition" else 0)
             assert plan.stream_bucket(f"{group.topic}-{partition}") == group.bucket(lane)
+
+
+def piped(**pipeline: Any) -> Plan:
+    return build_plan(
+        scenario(
+            topics={
+                "orders": {"partitions": 8},
+                "invoices": {"partitions": 3},
+                "letters": {"partitions": 5},
+                "other": {"partitions": 5},
+            },
+            load={
+                "rate": 1000,
+                "producers": {"shop": {"topics": ["orders"]}, "else": {"topics": ["other"]}},
+                "consumers": {"audit": {}},
+                "pipelines": {
+                    "billing": {"from": "orders", "to": "invoices", "count": 2, **pipeline},
+                    "post": {"from": "invoices", "to": "letters"},
+                },
+            },
+        ),
+        seed=1,
+    )
+
+
+def test_what_is_read_and_what_is_made_of_it_lie_in_one_bucket() -> None:
+    plan = piped()
+    for source, to, count in (("orders", "invoices", 3), ("invoices", "letters", 5)):
+        for partition in range(next(t.partitions for t in plan.topics if t.name == source)):
+            made = plan.stream_bucket(f"{to}-{partition % count}")
+            assert plan.stream_bucket(f"{source}-{partition}") == made
+    assert len({plan.stream_bucket(f"orders-{p}") for p in range(8)}) == 3
+    assert {plan.stream_bucket(f"letters-{p}") for p in (3, 4)}.isdisjoint(
+        {plan.stream_bucket(f"orders-{p}") for p in range(8)}
+    )
+
+
+@pytest.mark.parametrize("topic", ["orders", "invoices"])
+def test_a_whole_topic_takes_with_it_what_pipelines_make_of_it(topic: str) -> None:
+    groups = [
+        LaneGroup("orders", "partition", 0, 4, []),
+        LaneGroup("invoices", "partition", 4, 4, []),
+        LaneGroup(topic, "routed", 8, 1, []),
+    ]
+    count, found = with_buckets(groups, 0, [("orders", "invoices")])
+    assert count == 1
+    assert {bucket for group in found for bucket in group.buckets} == {0}
+
+
+def test_members_of_a_pipeline_are_the_last_producers_and_consumers() -> None:
+    plan = piped(transactions={"messages": 5}, consumer_options={"fetch.wait.max.ms": 10})
+    members = ["pipeline-billing-1", "pipeline-billing-2", "pipeline-post"]
+    assert [member.name for member in plan.pipelines] == members
+    assert [p.name for p in plan.producers] == ["producer-shop", "producer-else", *members]
+    assert [c.name for c in plan.consumers] == ["consumer-audit", *members]
+    assert [(m.instance, m.session, m.transactional) for m in plan.pipelines] == [
+        (3, 2, True),
+        (4, 3, True),
+        (5, 4, False),
+    ]
+    assert [p.rate_per_s for p in at_rate(plan, 500).producers] == [250, 250, 0, 0, 0]
+    assert [c.group for c in plan.consumers] == ["group", "billing", "billing", "post"]
+    assert len(plan.clients) == 6
+
+
+def test_a_member_is_one_process_with_the_spec_of_both_halves() -> None:
+    plan = piped(transactions={"every": "100ms"}, consumer_options={"fetch.wait.max.ms": 10})
+    later = plan.pipelines[1].model_copy(update={"name": "pipeline-billing-2.2", "instance": 9, "session": 9})
+    spec = client_spec(plan, RunDir(Path("r")), later, Endpoints("localhost:1"))
+    assert (spec["role"], spec["name"]) == ("pipeline", "pipeline-billing-2.2")
+    assert spec["producer"]["instance"] == spec["consumer"]["session"] == 9
+    assert spec["producer"]["transactions"]["id"] == f"pipeline-billing-2-{plan.run_tag:08x}"
+    assert [group["topic"] for group in spec["producer"]["lane_groups"]] == ["invoices"]
+    assert spec["consumer"]["topics"] == ["orders"]
+    assert spec["pipeline"] == {"consumer_options": {"fetch.wait.max.ms": "10"}}
+    assert coordinated(plan)["transactions:billing"] == [
+        f"pipeline-billing-{member}-{plan.run_tag:08x}-0" for member in (1, 2)
+    ]
 
 
 @pytest.mark.long

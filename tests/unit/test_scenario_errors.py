@@ -35,6 +35,48 @@ BAD = [
         "      client: sarama\n      client_version: 1.36.0\n",
         "client_version: must be 1.37.0 or newer with transactions: sarama has none before, got '1.36.0'",
     ),
+    *(
+        (
+            "name: x\ntopics: {a: {}, b: {}, c: {}, many: {count: 2}}\nload:\n"
+            f"  producers: {{p: {{topics: [a]}}}}\n  pipelines:\n    bill:\n      {{{pipeline}}}\n",
+            f"load.pipelines.bill{problem}",
+        )
+        for pipeline, problem in (
+            ("from: a", ".to: is missing"),
+            ("from: a, to: d", ".to: is not declared under topics, got 'd'; known: a, b, c, many"),
+            ("from: a, to: a", ".to: is what it reads, got 'a'; must be another topic"),
+            ("from: a, to: many", ".to: stands for 2 topics, got 'many'; must be one: count 1"),
+            ("from: b, to: c", ".from: gets no message: nothing writes b, got 'b'"),
+            ("from: a, to: b, client: sarama", ".client: has no pipeline worker, got 'sarama'"),
+            (
+                "from: a, to: b, transactions: {}",
+                ".transactions: needs messages or every: when does one end?, got {}",
+            ),
+            (
+                "from: a, to: b, transactions: {messages: 5}, commit_every: 2s",
+                ".commit_every: has no meaning with transactions, got '2s'; leave one of them out",
+            ),
+        )
+    ),
+    (
+        "name: x\ntopics: {a: {}, b: {}}\nload:\n  pipelines:\n    bill: {from: a, to: b}\n",
+        "load.producers.p.topics: must leave b out, which pipeline bill alone writes; others are a",
+    ),
+    (
+        "name: x\ntopics: {a: {}, b: {}, c: {}}\nload:\n  producers: {p: {topics: [a]}}\n"
+        "  pipelines:\n    one: {from: c, to: b}\n    two: {from: b, to: c}\n",
+        "load.pipelines.one.from: gets no message: its pipelines read in a circle, got 'c'",
+    ),
+    (
+        "name: x\ntopics: {a: {}, b: {}}\nload:\n  producers: {p: {topics: [a]}}\n"
+        "  pipelines:\n    one: {from: a, to: b}\n    two: {from: a, to: b}\n",
+        "load.pipelines.two.to: is written by pipeline one, got 'b'; each writes a topic of its own",
+    ),
+    (
+        "name: x\ntopics: {a: {}, b: {}}\nsystem: pulsar\nload:\n  producers: {p: {topics: [a]}}\n"
+        "  pipelines:\n    one: {from: a, to: b}\n",
+        "load.pipelines.one: has no meaning on pulsar: its positions are no numbers, got",
+    ),
     (
         "name: x\nload:\n  consumers:\n    c:\n      options: {group.protocol: Consumer}\n"
         "      client: kafka-clients\n      client_version: 3.9.1\n",

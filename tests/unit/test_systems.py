@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
-from harness.run.worker_specs import Endpoints, audit_specs, consumer_spec, producer_spec
+from harness.run.worker_specs import Endpoints, audit_specs, client_spec
 from harness.rundir import RunDir
 from harness.scenario.file import load_scenario, variants
 from harness.scenario.model import Scenario
@@ -235,14 +235,14 @@ def test_specs_say_where_things_are(tmp_path: Path) -> None:
     )
     plan, run = build_plan(made, seed=1, run_tag=0xAB), RunDir(tmp_path / "run")
     where = Endpoints("pulsar://h:1", "http://h:2")
-    sent = producer_spec(plan, run, plan.producers[0], where)
+    sent = client_spec(plan, run, plan.producers[0], where)
     assert (sent["system"], sent["bootstrap"], sent["admin_url"]) == ("pulsar", "pulsar://h:1", "http://h:2")
     assert sent["topics"] == {
         "orders": {"address": "persistent://public/bs-000000ab/orders", "partitions": 2}
     }
     keys = ("results", "calls", "batch", "threads", "payload_bytes", "payload_max_bytes")
     assert [sent["producer"][key] for key in keys] == ["resent", "sync", 1, 2, 100, 2000]
-    read = consumer_spec(plan, run, plan.consumers[0], where)["consumer"]
+    read = client_spec(plan, run, plan.consumers[0], where)["consumer"]
     assert (read["receive"], read["work_s"], read["settle"], read["nack_every"]) == (
         "listener",
         0.05,
