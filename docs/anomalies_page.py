@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.capture.context import REDELIVERY_ORDER
+from analysis.capture.context import INPUT_ONCE, INPUT_ORDER, REDELIVERY_ORDER
 from analysis.classes import ALWAYS, APPLICATION, CAPTURE, CLASSES, INFORMATION, PRECONDITIONS, AnomalyClass
 from docs.markdown import item, paragraph
 
@@ -56,6 +56,8 @@ _BREAKS = {
     "order": "order",
     "dedup": "no duplicates",
     REDELIVERY_ORDER: "order, if `require.order` asks for it",
+    INPUT_ONCE: "no duplicates, if positions are in the transaction or `require.dedup` asks for it",
+    INPUT_ORDER: "order, if positions are in the transaction or `require.order` asks for it",
     APPLICATION: "nothing: application error",
 }
 

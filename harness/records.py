@@ -125,9 +125,9 @@ HEADER: Final = _raw(
         ("t_intended_ns", "<i8", 24),
         ("key", "<u4", 32),
         ("attempt", "<u2", 36),
-        ("reserved", "<u2", 38),
+        ("source_partition", "<u2", 38),  # of a pipeline's output: where its input is; else 0
         ("length", "<u4", 40),
-        ("reserved2", "<u4", 44),
+        ("source_position", "<u4", 44),
     ],
     HEADER_BYTES,
 )
@@ -248,12 +248,16 @@ VALID_FIELD: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A sealed column. ``encoding`` is the Parquet encoding; "dictionary" for columns of few values."""
+    """A sealed column. ``encoding`` is the Parquet encoding; "dictionary" for columns of few values.
+
+    ``missing``: what every row has where it was sealed before there was such a column, or imported without.
+    """
 
     name: str
     dtype: str
     encoding: str
     doc: str
+    missing: int = 0
 
     @property
     def numpy(self) -> npt.DTypeLike:
@@ -298,7 +302,9 @@ LOG: Final = (
     Column("t_intended_ns", "int64", _DELTA, "from the header"),
     Column("broker_time_ms", "int64", _DELTA, "the broker's timestamp, wall clock ms; -1 none"),
     Column("txn", "uint8", _DICT, "0 none, 1 committed, 2 aborted, 3 open, 4 unknown"),
-    Column("txn_end", "int64", _DICT, "position of the marker that ended its transaction; -1 none"),
+    Column("txn_end", "int64", _DICT, "position of the marker that ended its transaction; -1 none", -1),
+    Column("source_partition", "uint16", _DICT, "of a pipeline's output: partition of its input; else 0"),
+    Column("source_position", "int64", _DELTA, "of a pipeline's output: offset of its input; else -1", -1),
     Column("check", "uint8", _DICT, "0 ok, 1 corrupt, 2 foreign, 3 another run's"),
     *_CLIENT,
 )

@@ -5,8 +5,9 @@ runs/<id>/                      a run, or a campaign whose rounds are sub-folder
   manifest.json                 versions, machine, command, promise, phases, status
   raw/<worker>/                 spec.json names.jsonl *.seg stdout.jsonl stderr.log
   sealed/<table>/bucket=NN/part-0.parquet   names.jsonl  log_bounds.jsonl
-                                leaderships.jsonl  transactions.jsonl
+                                leaderships.jsonl  transactions.jsonl  committed_offsets.jsonl
   faults.jsonl events.jsonl metrics.jsonl leaderships.jsonl log_transactions.jsonl
+  committed_offsets.jsonl
   ledger/                       faults applied right now
   stacks/                       dumps of workers that hung
   result.json report.html junit.xml
@@ -95,6 +96,11 @@ class RunDir:
         return self.sealed / self.raw_leaderships.name
 
     @property
+    def committed_offsets(self) -> Path:
+        """What the groups of pipelines had committed in the end; missing where nobody could say."""
+        return self.sealed / self.raw_committed_offsets.name
+
+    @property
     def transactions(self) -> Path:
         """What producers journalled of their transactions; missing where there were none."""
         return self.sealed / "transactions.jsonl"
@@ -126,6 +132,11 @@ class RunDir:
     def raw_leaderships(self) -> Path:
         """The same as the brokers told it, before it was sealed."""
         return self.root / "leaderships.jsonl"
+
+    @property
+    def raw_committed_offsets(self) -> Path:
+        """The same as the brokers told it, before it was sealed."""
+        return self.root / "committed_offsets.jsonl"
 
     @property
     def log_transactions(self) -> Path:

@@ -60,13 +60,14 @@ class Columns(Mapping[str, Array]):
 
     @classmethod
     def of(cls, table: str, arrays: Mapping[str, Array]) -> Columns:
-        """A table in memory; a column left out is all zeros."""
+        """A table in memory; a column left out is as in a capture without it."""
         rows = len(next(iter(arrays.values()), ()))
+        missing = {c.name: c.missing for c in SEALED[table]}
 
         def load(name: str) -> Array:
             if name in arrays:
                 return np.asarray(arrays[name])
-            return np.broadcast_to(np.zeros(1, np.int64), (rows,))
+            return np.broadcast_to(np.array([missing[name]], np.int64), (rows,))
 
         return cls(table, rows, load)
 
@@ -213,20 +214,21 @@ def _open(filesystem: Any, folder: str, table: str) -> Columns:
     files = [pq.ParquetFile(filesystem.open_input_file(path)) for path in paths]
     rows = sum(file.metadata.num_rows for file in files)
     dtypes = {c.name: np.dtype(c.dtype) for c in SEALED[table]}
+    missing = {c.name: c.missing for c in SEALED[table]}
 
     def load(name: str) -> Array:
-        constant = _constant(files, name)
+        constant = _constant(files, name, missing[name])
         if constant is not None:
             return np.broadcast_to(np.array([constant], dtypes[name]), (rows,))
-        parts = [part for file in files for part in _parts(file, name, dtypes[name])]
+        parts = [part for file in files for part in _parts(file, name, dtypes[name], missing[name])]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     return Columns(table, rows, load)
 
 
-def _parts(file: pq.ParquetFile, name: str, dtype: Any) -> Iterator[Array]:
+def _parts(file: pq.ParquetFile, name: str, dtype: Any, missing: int) -> Iterator[Array]:
     """A column of a file in pieces. Row groups of one value are not decoded."""
-    values = list(_values_of_groups(file, name))
+    values = list(_values_of_groups(file, name, missing))
     group = 0
     for is_known, run in groupby(values, key=lambda value: value is not None):
         numbers = list(range(group, group + len(list(run))))
@@ -247,22 +249,22 @@ def _values(chunk: pa.Array) -> Array:
     return numbers[chunk.offset : chunk.offset + len(chunk)]
 
 
-def _constant(files: Sequence[pq.ParquetFile], name: str) -> int | None:
+def _constant(files: Sequence[pq.ParquetFile], name: str, missing: int) -> int | None:
     """The one value of a column, when the statistics of every row group say that there is just one."""
     values: set[int | None] = set()
     for file in files:
-        for value in _values_of_groups(file, name):
+        for value in _values_of_groups(file, name, missing):
             values.add(value)
             if value is None or len(values) > 1:
                 return None
     return values.pop() if values else None
 
 
-def _values_of_groups(file: pq.ParquetFile, name: str) -> Iterator[int | None]:
+def _values_of_groups(file: pq.ParquetFile, name: str, missing: int) -> Iterator[int | None]:
     """For each row group, its value when statistics say that there is just one; else None."""
     index = file.schema_arrow.get_field_index(name)
-    if index < 0:  # sealed before there was such a column: all zeros
-        yield from [0] * file.num_row_groups
+    if index < 0:  # sealed before there was such a column
+        yield from [missing] * file.num_row_groups
         return
     for group in range(file.num_row_groups):
         statistics = file.metadata.row_group(group).column(index).statistics

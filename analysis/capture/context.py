@@ -22,6 +22,10 @@ _NS = 1_000_000_000
 _MOST_WINDOWS = 600
 #: Order after a rollback: no settings promise it, only a scenario can require it.
 REDELIVERY_ORDER = "redelivery-order"
+#: Of a pipeline: one output for each input, in their order. Transactions promise both; else a scenario may
+#: require what it calls dedup and order.
+INPUT_ONCE, INPUT_ORDER = "input-once", "input-order"
+_REQUIRED = {REDELIVERY_ORDER: "order", INPUT_ORDER: "order", INPUT_ONCE: "dedup"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Promise:
     Attributes:
         delivery: durable, leader, none or unknown.
         order: kept; None = not known, as for ``dedup``.
+        exactly_once: of a pipeline: its outputs and the positions of its inputs are committed together.
         because: the setting that decided each of delivery, order and dedup.
         required: the same three as the scenario demands them; absent or None = as configured.
     """
@@ -38,28 +43,35 @@ class Promise:
     delivery: str = "durable"
     order: bool | None = True
     dedup: bool | None = True
+    exactly_once: bool = True
     because: Mapping[str, str] = field(default_factory=dict)
     required: Mapping[str, str | bool | None] = field(default_factory=dict)
 
     def holds(self, kind: str) -> bool | None:
-        """Whether ``delivery``, ``order``, ``dedup`` or ``redelivery-order`` is promised or required.
+        """Whether ``delivery``, ``order``, ``dedup``, ``redelivery-order``, ``input-once`` or ``input-order``
+        is promised or required.
 
         None = not known.
         """
-        if kind == REDELIVERY_ORDER:
-            return bool(self.required.get("order"))
-        if self.required.get(kind):
+        if self.required.get(_REQUIRED.get(kind, kind)):
             return True
+        if kind == REDELIVERY_ORDER:
+            return False
+        if kind in (INPUT_ONCE, INPUT_ORDER):
+            return self.exactly_once
         if kind == "delivery":
             return None if self.delivery == "unknown" else self.delivery == "durable"
         return self.order if kind == "order" else self.dedup
 
     def reason(self, kind: str) -> str:
         """Where the answer of `holds` comes from, for people."""
-        if self.required.get("order" if kind == REDELIVERY_ORDER else kind):
+        if self.required.get(_REQUIRED.get(kind, kind)):
             return "required by the scenario"
         if kind == REDELIVERY_ORDER:
             return "JMS leaves the order of redelivered messages open"
+        if kind in (INPUT_ONCE, INPUT_ORDER):
+            together = "the positions of inputs are committed"
+            return f"{together} {'in the transaction' if self.exactly_once else 'after'} of their outputs"
         return self.because.get(kind, "")
 
 
@@ -71,10 +83,13 @@ class Instance:
     of every span in which its process did not run. ``results``: whether the application looked at the
     results of its sends: checked, ignored or resent. ``waits_in``: the call it was seen hanging in.
     ``died``: what the client said when it gave itself up; ``says_died``: its worker would have told.
+    ``life_of``: its name in the plan; ``start_ns``: of this life, 0 not known.
     """
 
     number: int
     name: str = ""
+    life_of: str = ""
+    start_ns: int = 0
     client: str = ""
     promise: Promise = field(default_factory=Promise)
     deadline_ns: int = 0
@@ -146,6 +161,25 @@ class Session:
     says_died: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A group whose members make messages of topic ``to`` of those of topic ``source``.
+
+    Attributes:
+        instance: of a member; all are alike.
+        committed_only: it is given committed data only.
+        committed: by stream id of its source, the position that the group had committed in the end, -1 =
+            none; a stream that could not be asked is not in it.
+    """
+
+    group: str
+    source: str
+    to: str
+    instance: int = 0
+    committed_only: bool = True
+    committed: Mapping[int, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Context:
     """Everything about a run that is not a row. Small (names included) and picklable.
@@ -161,6 +195,7 @@ class Context:
         unstated: of an import, by name of a precondition or of what a class asks for, why it is not known;
             ``intended-times``: of some sends, or all, the call stands for the time when they were due.
         transactions: those that the producers journalled.
+        pipelines: one a topic that they write.
         names: text of every other id of names.jsonl (errors, client names, subscriptions).
     """
 
@@ -187,6 +222,7 @@ class Context:
     drained: bool = True
     unstated: Mapping[str, str] = field(default_factory=dict)
     transactions: Transactions = field(default_factory=Transactions)
+    pipelines: tuple[Pipeline, ...] = ()
 
     @cached_property
     def window_s(self) -> int:
@@ -276,6 +312,11 @@ class Context:
     def lane_streams(self) -> dict[int, int]:
         """Stream of every lane whose partition was fixed before the send."""
         return {int(lane): int(self.lane_stream[lane]) for lane in np.flatnonzero(self.lane_stream)}
+
+    def topic_streams(self, topic: str) -> range:
+        """Stream ids of a topic, by partition."""
+        own = [i for i, name in enumerate(self.streams, start=1) if name.rpartition("-")[0] == topic]
+        return range(own[0], own[-1] + 1) if own else range(0)
 
     def stream_bounds(self, stream: int) -> Bounds:
         return self.bounds.get(stream) or Bounds()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from analysis.capture.context import (
     Context,
     Instance,
+    Pipeline,
     Promise,
     Reading,
     Session,
@@ -21,6 +23,7 @@ from harness.contracts.plan import ConsumerPlan, Plan, PromisePlan
 from harness.contracts.rows import (
     UNREAD,
     Bounds,
+    CommittedOffset,
     EventRow,
     Leadership,
     Manifest,
@@ -51,6 +54,7 @@ def load_context(run: RunDir) -> Context:
         bounds=read_rows(run.log_bounds, Bounds),
         leaderships=read_rows(run.leaderships, Leadership),
         transactions=read_rows(run.transactions, TransactionRow),
+        committed=read_rows(run.committed_offsets, CommittedOffset),
         faults=read_faults(run.faults),
         events=read_rows(run.events, EventRow),
         damaged=sealed.damaged_workers if sealed else (),
@@ -65,6 +69,7 @@ def context_of(
     bounds: Iterable[Bounds] = (),
     leaderships: Iterable[Leadership] = (),
     transactions: Iterable[TransactionRow] = (),
+    committed: Iterable[CommittedOffset] = (),
     faults: Iterable[FaultRecord] = (),
     events: Sequence[EventRow] = (),
     damaged: Collection[str] = (),
@@ -99,6 +104,7 @@ def context_of(
         drained=bool(manifest.drained),
         unstated=manifest.unstated,
         transactions=Transactions.of(transactions),
+        pipelines=tuple(_pipelines(plan, committed)),
     )
 
 
@@ -122,13 +128,17 @@ def _instances(
     died: Mapping[str, Death],
 ) -> dict[int, Instance]:
     found = {}
+    repeats = {member.name for member in plan.pipelines if not member.transactional}
     for p in all_lives(plan.producers, manifest.workers):
         worker = manifest.worker("producer", p.instance)
+        life_of = worker.life_of or p.name
         found[p.instance] = Instance(
             number=p.instance,
             name=p.name,
+            life_of=life_of,
+            start_ns=worker.t_start_ns,
             client=_client(p.client, worker),
-            promise=_promise(p.promise),
+            promise=_promise(p.promise, exactly_once=life_of not in repeats),
             deadline_ns=round(p.call_deadline_s * _NS),
             complete=_is_whole(worker) and p.name not in damaged,
             end_ns=worker.t_end_ns,
@@ -141,11 +151,29 @@ def _instances(
     return found
 
 
-def _promise(said: PromisePlan) -> Promise:
+def _pipelines(plan: Plan, committed: Iterable[CommittedOffset]) -> Iterator[Pipeline]:
+    told: dict[str, dict[int, int]] = defaultdict(dict)
+    for row in committed:
+        told[row.group][row.stream_id] = row.position
+    readers = {consumer.session: consumer for consumer in plan.consumers}
+    for member in {member.to: member for member in plan.pipelines}.values():
+        reader = readers[member.session]
+        yield Pipeline(
+            group=reader.group,
+            source=member.source,
+            to=member.to,
+            instance=member.instance,
+            committed_only=reader.promise.committed_only,
+            committed=told[reader.group],
+        )
+
+
+def _promise(said: PromisePlan, *, exactly_once: bool) -> Promise:
     return Promise(
         delivery=said.delivery,
         order=said.order,
         dedup=said.dedup,
+        exactly_once=exactly_once,
         because=said.because,
         required={name: value for name, value in said.required.items() if value},
     )

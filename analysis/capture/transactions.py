@@ -31,6 +31,7 @@ class Transactions:
     t_begin_ns: Array = field(default_factory=_none)
     t_asked_ns: Array = field(default_factory=_none)
     t_done_ns: Array = field(default_factory=_none)
+    id: Array = field(default_factory=_none)
 
     @classmethod
     def of(cls, rows: Iterable[TransactionRow]) -> Transactions:
@@ -46,6 +47,7 @@ class Transactions:
                     "t_begin_ns",
                     "t_asked_ns",
                     "t_done_ns",
+                    "id",
                 )
             )
         )

@@ -25,6 +25,7 @@ from analysis.classes.entry import (
 )
 from analysis.classes.integrity import INTEGRITY
 from analysis.classes.liveness import LIVENESS
+from analysis.classes.pipelines import PIPELINES
 from analysis.classes.sending import SENDING
 from analysis.classes.transactions import TRANSACTIONS
 from analysis.findings import Status
@@ -46,7 +47,7 @@ __all__ = [
     "why_promise",
 ]
 
-_TABLE: Final = (*INTEGRITY, *SENDING, *DELIVERY, *TRANSACTIONS, *LIVENESS)
+_TABLE: Final = (*INTEGRITY, *SENDING, *DELIVERY, *TRANSACTIONS, *PIPELINES, *LIVENESS)
 
 CLASSES: Final[Mapping[str, AnomalyClass]] = {c.name: c for c in sorted(_TABLE, key=lambda c: c.rank)}
 

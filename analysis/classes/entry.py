@@ -32,6 +32,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "topic-ours": "nobody else writes to the topic",
     "own-name": "no other client was given its name (group.instance.id, transactional.id, producer name)",
     "markers-read": "the markers that end transactions were read to the end of the stream",
+    "offsets-read": "the position that the pipeline's group had committed in the end is known",
     "settings-known": "what the client's settings promise is stated (worker.toml, import.yaml)",
 }
 
@@ -51,6 +52,7 @@ ASKS: Final[Mapping[str, str]] = {
     "ignored-results": "every producer looked at the results of its sends",
     "resent": "no application sent a message again",
     "transactions": "nothing was sent in a transaction",
+    "pipelines": "no pipeline made messages of one topic of those of another",
     "rollbacks": "no consumer rolled back",
     "self-reports": "no worker says when its client gives itself up",
 }
@@ -69,8 +71,8 @@ class AnomalyClass:
     """One row of the table.
 
     Attributes:
-        breaks: any of delivery, order, dedup, redelivery-order (one that holds makes it a violation), or a
-            single `ALWAYS`, `CAPTURE`, `APPLICATION` or `INFORMATION`.
+        breaks: any of delivery, order, dedup, redelivery-order, input-once, input-order (one that holds makes
+            it a violation), or a single `ALWAYS`, `CAPTURE`, `APPLICATION` or `INFORMATION`.
         needs: names in `PRECONDITIONS`.
         asks: names in `ASKS`.
         unit: what ``count`` counts.

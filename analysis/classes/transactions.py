@@ -9,6 +9,29 @@ from analysis.findings import Status
 
 TRANSACTIONS: Final = (
     AnomalyClass(
+        name="fence-breach",
+        rank=41,
+        breaks=(ALWAYS,),
+        needs=("markers-read",),
+        asks=("transactions",),
+        sentence="written by a producer that a later one of its transactional id had replaced",
+        example="life 1 of shop wrote 4; life 2 was initialised and wrote 0; stored 4 0 [5], 5 of life 1",
+        explanation=(
+            "A producer is initialised before it writes, which fences every earlier one of its transactional "
+            "id: brokers refuse its batches, and its commit. Here something of an earlier one stands in the "
+            "log behind something of a later one. What is earlier is told by the lives of a client (every "
+            "life has a producer instance of its own, which is in each message) and by the epochs of batches "
+            "and markers, which only grow, since Kafka 4.0 with every transaction (KIP-890). It is decided "
+            "by the order in one stream alone: the times of batches are the clients' own. So a write that "
+            "came after the successor was initialised, and before it wrote to that stream, is not seen."
+        ),
+        unit="writes",
+        splits={
+            "older life": SubKind("messages of an earlier life, in one stretch and transaction"),
+            "older epoch": SubKind("a batch or marker whose epoch is below one before it"),
+        },
+    ),
+    AnomalyClass(
         name="torn-transaction",
         rank=42,
         breaks=(ALWAYS,),

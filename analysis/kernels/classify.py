@@ -20,9 +20,11 @@ from analysis.kernels import (
     copies,
     dispatch,
     exposure,
+    fencing,
     hang,
     numbering,
     order,
+    pipelines,
     placement,
     presence,
     queues,
@@ -75,8 +77,10 @@ def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
     hits = [h for judge in _LOG_KERNELS for h in judge(history)]
     member = transactions.Membership(history)
     hits += transactions.judge(history, member)
+    hits += fencing.judge(history, member)
     atoms = transactions.atoms(history, member)
     del member
+    hits += pipelines.judge(history)
     hits += numbering.judge(history, hits)
     bucket.sends.drop("t_intended_ns", "late_outcome")  # witnesses look at the others again
     matching = Matching(history)

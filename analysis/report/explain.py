@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.capture.context import REDELIVERY_ORDER
+from analysis.capture.context import INPUT_ONCE, INPUT_ORDER, REDELIVERY_ORDER
 from analysis.classes import ALWAYS, APPLICATION, CAPTURE, CLASSES, INFORMATION, PRECONDITIONS, anomaly_class
 
 _PROMISES = {
@@ -12,6 +12,8 @@ _PROMISES = {
     "order": "order: first copies of a lane's messages keep the order in which they were sent",
     "dedup": "dedup: a message is stored once, however often the client sends it again",
     REDELIVERY_ORDER: "order of redelivered messages: JMS leaves it open, a scenario may require order",
+    INPUT_ONCE: "one output an input: promised where positions are in the transaction of the outputs",
+    INPUT_ORDER: "outputs in the order of their inputs: promised where positions are in the transaction",
     ALWAYS: "nothing permits it: it is a violation under any settings",
     CAPTURE: "none: it is a gap in the capture and makes the verdict unknown",
     APPLICATION: "none: it is an error of the application, which did not look at a result",

@@ -31,6 +31,7 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "transactions": lambda context, counts: (
         len(context.transactions) > 0 or counts.get("transaction_rows", 0) > 0
     ),
+    "pipelines": lambda context, counts: bool(context.pipelines),
     "rollbacks": lambda context, counts: counts.get("rollback_rows", 0) > 0,
     "self-reports": lambda context, counts: _any_says_died(context),
 }
@@ -45,6 +46,11 @@ _HOLDS: Final[Mapping[str, Callable[[Context], bool]]] = {
     "delivery-capture": lambda context: all(s.complete for s in context.sessions.values()),
     "markers-read": lambda context: all(b.marked >= b.end for b in _bounds(context)),
     "drained": lambda context: context.drained,
+    "offsets-read": lambda context: all(
+        stream in pipeline.committed
+        for pipeline in context.pipelines
+        for stream in context.topic_streams(pipeline.source)
+    ),
 }
 
 

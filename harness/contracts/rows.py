@@ -49,6 +49,21 @@ class NameRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StaleWrite:
+    """A batch of a transaction, or the marker of one, that a log took behind a newer epoch of its producer.
+
+    ``first .. last``: its offsets; ``newest``: the highest epoch of the producer before it.
+    """
+
+    first: int
+    last: int
+    producer_id: int
+    epoch: int
+    newest: int
+    is_marker: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """How far the audit read a stream. ``read_to == end`` means all of it.
 
@@ -67,6 +82,7 @@ class Bounds:
     stable: int = -1
     marked: int = -1
     disagree: int = 0
+    stale: tuple[StaleWrite, ...] = ()
 
     @property
     def remaining(self) -> bool:
@@ -110,8 +126,8 @@ class Leadership:
 class LogSpan:
     """Offsets ``first .. last`` of a stream that one producer wrote in one transaction.
 
-    ``end``: position of the marker that ended it, -1 = none. ``state``: as readers of committed data see it:
-    committed, aborted or open.
+    ``end``: position of the marker that ended it, -1 = none, with its ``end_epoch``. ``state``: as readers of
+    committed data see it: committed, aborted or open.
     """
 
     producer_id: int
@@ -120,6 +136,7 @@ class LogSpan:
     last: int
     end: int = -1
     state: Literal["committed", "aborted", "open"] = "open"
+    end_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +148,21 @@ class StreamTransactions:
     stable: int
     spans: list[LogSpan] = field(default_factory=list)
     disagree: int = 0
+    stale: list[StaleWrite] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """What a group of pipelines had committed of a stream in the end: the next position, -1 = nothing.
+
+    ``stream_id``: of the sealed file alone.
+    """
+
+    group: str
+    stream: str
+    position: int
+    t_ns: int = 0
+    stream_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from harness.importing.plan import fault_rows, make_manifest, make_plan
 from harness.importing.rows import Range, Read, Rows, TableReader, ranges_of
 from harness.importing.source import HINT, ImportSource
 from harness.importing.values import Names
-from harness.records import SEALED, Check, Event
+from harness.records import SEALED, Check, Column, Event
 from harness.rundir import RunDir, new_run, point_latest, write_json, write_jsonl
 from harness.seal.parquet import arrow_schema
 from harness.seal.seal import sealed_documents, write_sealed_rows
@@ -109,7 +109,7 @@ class CheckedImport:
         with pa.OSFile(str(self._spool / table), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             for read in reader.read():
                 self._facts.add(table, read)
-                writer.write_batch(_sealed_batch(read, schema))
+                writer.write_batch(_sealed_batch(read, table, schema))
         self._facts.has_columns(table, reader.present or frozenset())
 
     def _bounds(self) -> list[dict[str, Any]]:
@@ -229,13 +229,14 @@ def _require_producers(source: ImportSource, facts: ImportFacts) -> None:
         source.refuse(("producers", "each", number), "no row of sends is of this instance")
 
 
-def _sealed_batch(read: Read, schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [pa.array(_column(read.rows, field.name, read.batch.rows), field.type) for field in schema]
+def _sealed_batch(read: Read, table: str, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [_column(read.rows, column, read.batch.rows) for column in SEALED[table]]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _column(rows: Rows, name: str, count: int) -> npt.NDArray[np.int64]:
-    return rows[name] if name in rows else np.zeros(count, np.int64)
+def _column(rows: Rows, column: Column, count: int) -> npt.NDArray[np.int64]:
+    return rows[column.name] if column.name in rows else np.full(count, column.missing, np.int64)
 
 
 class _Places:

@@ -25,6 +25,9 @@ _NO_OUTCOME: Final = np.uint8(Outcome.NONE)
 _INTACT: Final = np.uint8(Check.OK)
 _DELIVER: Final = np.uint8(Event.DELIVER)
 _IDENTITY: Final = ("instance", "lane", "seq", "attempt", "kind")
+#: By producer instance, whether it is a pipeline's; the last entry, no, stands for all further ones.
+Pipelines = npt.NDArray[np.bool_]
+NO_PIPELINES: Final[Pipelines] = np.zeros(1, np.bool_)
 #: Completion part of a send: blank when the row was never completed.
 _COMPLETION: Final = (
     "t_done_ns",
@@ -98,18 +101,23 @@ class ColumnMemory:
         return array[:rows]
 
 
-def sealed_columns(group: RowGroup, memory: ColumnMemory) -> dict[str, Array]:
+def sealed_columns(
+    group: RowGroup, memory: ColumnMemory, pipelines: Pipelines = NO_PIPELINES
+) -> dict[str, Array]:
     """The columns of a row group, in the sealed types.
 
     Rows whose payload is not ours have no identity; an unfinished send is INFO and has no completion;
-    a row without a stream has position -1.
+    a row without a stream has position -1; one of no pipeline has no source.
     """
     out = memory.of(group.table, group.used)
     rows = group.rows
     convert = {TableId.SENDS: _sends, TableId.LOG: _log, TableId.DELIVERIES: _deliveries}[group.table]
     for start in range(0, group.used, _BLOCK_ROWS):
         end = min(start + _BLOCK_ROWS, group.used)
-        convert(rows[start:end], {name: array[start:end] for name, array in out.items()})
+        block = {name: array[start:end] for name, array in out.items()}
+        convert(rows[start:end], block)
+        if group.table is TableId.LOG:
+            _sources(rows[start:end]["header"], block, pipelines)
     _fill_sources(group, out)
     if group.table is TableId.DELIVERIES:
         out["ordinal"][:] = group.ordinals[: group.used]
@@ -139,6 +147,13 @@ def _log(rows: Rows, out: dict[str, Array]) -> None:
     out["t_intended_ns"][out["check"] != _INTACT] = 0
     out["txn_end"][...] = -1
     _no_stream_no_position(out)
+
+
+def _sources(headers: Rows, out: dict[str, Array], pipelines: Pipelines) -> None:
+    """Rows that are not ours have instance 0, which is no pipeline's."""
+    made = np.take(pipelines, out["instance"], mode="clip")
+    for name, none in (("source_partition", 0), ("source_position", -1)):
+        out[name][...] = np.where(made, headers[name], none) if made.any() else none
 
 
 def _deliveries(rows: Rows, out: dict[str, Array]) -> None:

@@ -5,6 +5,7 @@
     leaderships.jsonl                                  ->   sealed/leaderships.jsonl
     raw/<worker>/transactions-*.seg                    ->   sealed/transactions.jsonl
     log_transactions.jsonl                             ->   columns of sealed/log
+    committed_offsets.jsonl                            ->   sealed/committed_offsets.jsonl
 
 Every file appears whole (``.part``, fsync, rename) and ``seal.json`` appears last, so its presence says
 that the rest is complete; it holds the checksum of every other file, and of what else judging reads of the
@@ -23,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +48,7 @@ from harness.rundir import (
     write_json,
     write_jsonl,
 )
-from harness.seal.columns import RowSource
+from harness.seal.columns import Pipelines, RowSource
 from harness.seal.names import NameTable, WorkerNames, read_worker_names
 from harness.seal.parquet import PART_SUFFIX, sha256_of, sync_folder
 from harness.seal.route import Router
@@ -164,7 +166,16 @@ class _Sealing:
             for table in BUCKETED:
                 mine = [s for s in segments if s.table is table]
                 held = self._log_transactions() if table is TableId.LOG else None
-                sealer = TableSealer(table, self._run, router, pool, memory, self._plan.run_tag, held)
+                sealer = TableSealer(
+                    table,
+                    self._run,
+                    router,
+                    pool,
+                    memory,
+                    self._plan.run_tag,
+                    held,
+                    self._pipelines(segments),
+                )
                 tables[TABLE_NAMES[table]] = self._seal_table(sealer, mine, total_bytes)
         for path, rows in self._documents(segments):
             self._files[path.name] = write_sealed_rows(path, rows)
@@ -208,6 +219,15 @@ class _Sealing:
             return None
         return LogTransactions(self._in_log, lambda stream: self._names.add("stream", stream))
 
+    def _pipelines(self, segments: list[Segment]) -> Pipelines:
+        """Instances that sent for pipelines, those of later lives too."""
+        members = {member.name for member in self._plan.pipelines}
+        sends = (segment for segment in segments if segment.table is TableId.SENDS)
+        own = [s.owner for s in sends if s.worker.partition(".")[0] in members]
+        flags = np.zeros(max(own, default=-1) + 2, np.bool_)
+        flags[own] = True
+        return flags
+
     def _journalled(self, segments: list[Segment]) -> list[dict[str, Any]]:
         """The transactions of all producers."""
         return [
@@ -228,10 +248,16 @@ class _Sealing:
         yield self._run.log_bounds, self._log_bounds()
         if transactions := self._journalled(segments):
             yield self._run.transactions, transactions
-        if self._run.raw_leaderships.exists():
-            told = read_jsonl(self._run.raw_leaderships)
-            rows = [row | {"stream_id": self._names.add("stream", str(row["stream"]))} for row in told]
-            yield self._run.leaderships, rows
+        for raw, path in (
+            (self._run.raw_leaderships, self._run.leaderships),
+            (self._run.raw_committed_offsets, self._run.committed_offsets),
+        ):
+            if raw.exists():
+                told = read_jsonl(raw)
+                yield (
+                    path,
+                    [row | {"stream_id": self._names.add("stream", str(row["stream"]))} for row in told],
+                )
         yield self._run.names, self._names.rows()
 
     def _log_bounds(self) -> list[dict[str, Any]]:
@@ -242,6 +268,7 @@ class _Sealing:
                 "stable": one.stable,
                 "marked": one.read_to,
                 "disagree": one.disagree,
+                "stale": [asdict(write) for write in one.stale],
             }
             for one in self._in_log
         }

@@ -29,7 +29,15 @@ from harness.records import (
     TableId,
 )
 from harness.rundir import RunDir
-from harness.seal.columns import ColumnMemory, RowGroup, Rows, RowSource, sealed_columns
+from harness.seal.columns import (
+    NO_PIPELINES,
+    ColumnMemory,
+    Pipelines,
+    RowGroup,
+    Rows,
+    RowSource,
+    sealed_columns,
+)
 from harness.seal.parquet import ROW_GROUP_ROWS, BucketFile
 from harness.seal.route import IntArray, Router
 from harness.seal.transactions import LogTransactions
@@ -102,9 +110,14 @@ class TableSealer:
         memory: BufferPool,
         run_tag: int,
         transactions: LogTransactions | None = None,
+        pipelines: Pipelines = NO_PIPELINES,
     ) -> None:
-        """``transactions``: of the log, where its readers could not see them; None for every other table."""
+        """``transactions``: of the log, where its readers could not see them; None for every other table.
+
+        ``pipelines``: whose rows of the log have a source.
+        """
         self.table = table
+        self._pipelines = pipelines
         self._transactions = transactions
         self.rows = 0
         self._run = run
@@ -229,7 +242,7 @@ class TableSealer:
         self._wait(_MAX_PENDING)
 
     def _write(self, group: RowGroup, file: BucketFile, before: Future[None] | None) -> None:
-        columns = sealed_columns(group, self._memory.columns())
+        columns = sealed_columns(group, self._memory.columns(), self._pipelines)
         if self._transactions is not None:
             self._transactions.fill(columns)
         self._memory.give_back(group.memory)

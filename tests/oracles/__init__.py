@@ -11,6 +11,7 @@ from tests.oracles.dispatched import ORACLES as DISPATCHED
 from tests.oracles.facts import Facts, Hit, Name
 from tests.oracles.logged import ORACLES as LOGGED
 from tests.oracles.ordered import ORACLES as ORDERED
+from tests.oracles.piped import ORACLES as PIPED
 from tests.oracles.queued import ORACLES as QUEUED
 from tests.oracles.ranking import ranked
 from tests.oracles.settled import ORACLES as SETTLED
@@ -21,7 +22,7 @@ __all__ = ["Facts", "Hit", "Name", "judge"]
 
 
 #: Of several hits of one class and status the first stands: what the log holds, before what was given out.
-_ALL = (*LOGGED, *ORDERED, *TRANSACTED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED)
+_ALL = (*LOGGED, *ORDERED, *TRANSACTED, *PIPED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED)
 
 
 def judge(facts: Facts) -> list[Hit]:

@@ -18,7 +18,7 @@ from analysis.kernels import atomicity, deaths, episodes
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial
 from harness.contracts import typed
-from harness.contracts.rows import Bounds, EventRow, Manifest, NameRow, TransactionRow
+from harness.contracts.rows import Bounds, CommittedOffset, EventRow, Manifest, NameRow, TransactionRow
 from harness.faultlog import FaultLog
 from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.writing import Tables
@@ -52,17 +52,18 @@ def context_from(history: History, *, end_ns: int = 0, consumers: bool | None = 
         "drained": True,
         **history.manifest,
     }
-    if not (bool(history.rows["deliveries"]) if consumers is None else consumers):
-        plan = plan.model_copy(update={"consumers": []})
-    return context_of(
+    context = context_of(
         plan,
         typed(manifest, Manifest, "manifest"),
         names=[typed(row, NameRow, "names") for row in history.texts],
         transactions=[typed(row, TransactionRow, "transactions") for row in history.transactions],
+        committed=[typed(row, CommittedOffset, "committed_offsets") for row in history.committed],
         bounds=[typed(row, Bounds, "bounds") for row in history.log_bounds()],
         faults=FaultLog(history.faults).records,
         events=[typed(row, EventRow, "events") for row in history.events],
     )
+    with_consumers = bool(history.rows["deliveries"]) if consumers is None else consumers
+    return context if with_consumers else replace(context, sessions={})
 
 
 @contextmanager

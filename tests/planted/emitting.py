@@ -126,7 +126,7 @@ def noise(values: Int64, below: int) -> Int64:
 
 def blank(table: str, rows: int) -> Columns:
     columns = {c.name: np.zeros(rows, c.dtype) for c in SEALED[table]}
-    return columns | {name: columns[name] - 1 for name in columns.keys() & {"txn_end"}}  # no marker
+    return columns | {c.name: columns[c.name] + c.missing for c in SEALED[table] if c.missing}
 
 
 # -- log

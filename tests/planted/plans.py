@@ -8,6 +8,7 @@ from typing import Any
 from harness.contracts.plan import (
     ConsumerPlan,
     ConsumerPromise,
+    PipelinePlan,
     Plan,
     ProducerPlan,
     PromisePlan,
@@ -70,6 +71,53 @@ def _consumer(session: int, topics: list[str], promise: ConsumerPromise, settle:
         promise=promise,
         settle=settle,
         says_died=True,
+    )
+
+
+def with_pipeline(
+    plan: Plan, partitions: int, *, members: int = 1, transactional: bool = True, committed_only: bool = True
+) -> Plan:
+    """The plan of one topic with a second, ``invoices``, which ``members`` of group ``billing`` write."""
+    source = plan.topics[0]
+    lanes = plan.lane_groups[0]
+    own = LaneGroup("invoices", "partition", lanes.first + lanes.count, partitions, lanes.buckets)
+    instances = [len(plan.producers) + n for n in range(1, members + 1)]
+    sessions = [len(plan.consumers) + n for n in range(1, members + 1)]
+    names = [f"pipeline-billing-{n}" for n in range(1, members + 1)]
+    promise = plan.producers[0].promise
+    reading = ConsumerPromise(committed_only=committed_only)
+    return plan.model_copy(
+        update={
+            "topics": [source, source.model_copy(update={"name": "invoices", "partitions": partitions})],
+            "lane_groups": [lanes, own],
+            "producers": [
+                *(p.model_copy(update={"groups": [0]}) for p in plan.producers),
+                *(
+                    _producer(i, [1], promise, "checked").model_copy(update={"name": name, "rate_per_s": 0.0})
+                    for i, name in zip(instances, names, strict=True)
+                ),
+            ],
+            "consumers": [
+                *plan.consumers,
+                *(
+                    _consumer(s, [source.name], reading, "auto").model_copy(
+                        update={"name": name, "group": "billing"}
+                    )
+                    for s, name in zip(sessions, names, strict=True)
+                ),
+            ],
+            "pipelines": [
+                PipelinePlan(
+                    name=name,
+                    instance=instance,
+                    session=session,
+                    source=source.name,
+                    to="invoices",
+                    transactional=transactional,
+                )
+                for name, instance, session in zip(names, instances, sessions, strict=True)
+            ],
+        }
     )
 
 

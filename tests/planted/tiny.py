@@ -74,12 +74,19 @@ class History(Journals):
             results=self.results,
             system=self.system,
         )
-        self.texts: list[Row] = [
-            {"id": i, "kind": "stream", "text": text} for i, text in enumerate(self.plan.streams(), start=1)
-        ]
         self._bounds: dict[int, Row] = {}
         self.leaderships: list[Row] = []
+        self.committed: list[Row] = []
+        self.planned(self.plan)
+
+    def planned(self, plan: Plan) -> History:
+        """Another plan, before anything happened."""
+        self.plan = plan
+        self.texts: list[Row] = [
+            {"id": i, "kind": "stream", "text": text} for i, text in enumerate(plan.streams(), start=1)
+        ]
         self._subscription = self.name("subscription", "group")
+        return self
 
     # -- names
 
@@ -195,9 +202,11 @@ class History(Journals):
         read_to: int | None = None,
         why: str = "end",
         marked: int | None = None,
+        stale: list[Row] | None = None,
     ) -> History:
         """Override what the audit says of a stream; otherwise it read all there is."""
         changes = {"begin": begin, "end": end, "read_to": read_to, "why": why, "marked": marked}
+        changes |= {"stale": stale}
         self._bounds[partition + 1] = {k: v for k, v in changes.items() if v is not None}
         return self
 
@@ -238,7 +247,7 @@ class History(Journals):
                 rows = sorted(rows, key=lambda row: int(row[owners[table]]))
             rows = [row | self._place(table, row) for row in rows]
             arrays: dict[str, npt.NDArray[Any]] = {
-                c.name: np.array([row.get(c.name, 0) for row in rows], c.dtype) for c in columns
+                c.name: np.array([row.get(c.name, c.missing) for row in rows], c.dtype) for c in columns
             }
             tables[table] = arrays
         return tables
@@ -267,6 +276,7 @@ class History(Journals):
             bounds=self.log_bounds(),
             leaderships=self.leaderships,
             transactions=self.transactions,
+            committed=self.committed,
             faults=self.faults,
             events=self.events,
             epoch_ns=EPOCH_NS,

@@ -93,6 +93,7 @@ def write_run(
     bounds: Rows,
     leaderships: Rows = (),
     transactions: Rows = (),
+    committed: Rows = (),
     faults: Rows = (),
     events: Rows = (),
     epoch_ns: int,
@@ -114,7 +115,11 @@ def write_run(
     )
     run.sealed.mkdir(exist_ok=True)
     rows, files = write_sealed(run, plan, chunks)
-    some = ((run.leaderships, leaderships), (run.transactions, transactions))
+    some = (
+        (run.leaderships, leaderships),
+        (run.transactions, transactions),
+        (run.committed_offsets, committed),
+    )
     told = [(path, lines) for path, lines in some if lines]  # a capture may lack them
     for path, lines in ((run.names, names), (run.log_bounds, bounds), *told):
         files[path.name] = asdict(write_sealed_rows(path, map(dict, lines)))

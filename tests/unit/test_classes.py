@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.capture.context import REDELIVERY_ORDER, Promise
+from analysis.capture.context import INPUT_ONCE, INPUT_ORDER, REDELIVERY_ORDER, Promise
 from analysis.classes import (
     ALWAYS,
     APPLICATION,
@@ -34,7 +34,7 @@ def test_every_entry_is_complete() -> None:
     for name, entry in CLASSES.items():
         assert name == entry.name
         assert set(entry.needs) <= set(PRECONDITIONS)
-        promises = {"delivery", "order", "dedup", REDELIVERY_ORDER}
+        promises = {"delivery", "order", "dedup", REDELIVERY_ORDER, INPUT_ONCE, INPUT_ORDER}
         assert set(entry.breaks) <= {ALWAYS, APPLICATION, CAPTURE, INFORMATION, *promises}
         assert entry.sentence
         assert not entry.sentence.endswith(".")

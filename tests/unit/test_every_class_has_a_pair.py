@@ -6,6 +6,7 @@ from analysis.classes import CLASSES
 from tests.unit import (
     test_delivery_twins,
     test_kernels_twins,
+    test_pipeline_twins,
     test_pulsar_twins,
     test_queue_twins,
     test_transaction_twins,
@@ -23,5 +24,6 @@ def test_every_class_has_a_pair() -> None:
         *test_pulsar_twins.DELIVERY_PAIRS,
         *test_queue_twins.PAIRS,
         *test_transaction_twins.PAIRS,
+        *test_pipeline_twins.PAIRS,
     ]
     assert {cls for pair in pairs for cls, _ in pair.shows} | WITHOUT_A_TWIN == set(CLASSES)

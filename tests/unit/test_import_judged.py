@@ -216,8 +216,8 @@ def test_who_held_a_message_is_not_known_without_rows_of_acknowledgements(judged
 
 #: Pairs that rest on more than rows: when a process ended, or that its record is torn.
 BESIDE_ROWS = ("hang", "hang past a freeze", "record missing, not phantom", "client died")
-#: No import has a journal of transactions, nor the markers of a log.
-OF_RUNS = ("transaction", "txn_end")
+#: No import has a journal of transactions, nor the markers of a log, nor pipelines.
+OF_RUNS = ("transaction", "txn_end", "source_partition", "source_position")
 EVERYTHING = {table: tuple(c.name for c in SEALED[table] if c.name not in OF_RUNS) for table in COLUMNS}
 
 

@@ -63,9 +63,9 @@ def test_producers_take_turns_and_each_marker_ends_its_own() -> None:
     batches = (batch(0, 2, 7), batch(2, 1, 8), batch(3, 1, 7), marker(4, 7, COMMIT), marker(5, 8, ABORT))
     told = scanned(answer(*batches, end=6, aborted=((8, 2),))).told("orders-0")
     assert told.spans == [
-        LogSpan(7, 0, 0, 1, 4, "committed"),
-        LogSpan(8, 0, 2, 2, 5, "aborted"),
-        LogSpan(7, 0, 3, 3, 4, "committed"),
+        LogSpan(7, 0, 0, 1, 4, "committed", 0),
+        LogSpan(8, 0, 2, 2, 5, "aborted", 0),
+        LogSpan(7, 0, 3, 3, 4, "committed", 0),
     ]
     assert (told.read_to, told.stable, told.disagree) == (6, 6, 0)
 
@@ -79,7 +79,7 @@ def test_what_no_marker_ends_is_open_and_what_is_not_transactional_is_in_no_span
 def test_a_batch_that_comes_twice_or_is_cut_off_counts_once() -> None:
     whole, later = batch(0, 4, 7), marker(4, 7, COMMIT)
     scan = scanned(answer(whole, later[:20], end=5), answer(whole, later, end=5))
-    assert scan.told("orders-0").spans == [LogSpan(7, 0, 0, 3, 4, "committed")]
+    assert scan.told("orders-0").spans == [LogSpan(7, 0, 0, 3, 4, "committed", 0)]
     assert scan.offset == 5
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from analysis.capture.context import Context
 from tests.oracles.stories import CHUNKS, check, histories
-from tests.oracles.systems import pulsar_histories, queue_histories
+from tests.oracles.systems import pipeline_histories, pulsar_histories, queue_histories
 from tests.planted.tiny import History
 
-EVERY = st.one_of(histories(), pulsar_histories(), queue_histories())
+EVERY = st.one_of(histories(), pipeline_histories(), pulsar_histories(), queue_histories())
 QUICK = settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LONG = settings(max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -20,6 +20,13 @@ LONG = settings(max_examples=5_000, deadline=None, suppress_health_check=[Health
 @given(histories(), CHUNKS)
 @QUICK
 def test_kernels_say_what_the_oracles_say(case: tuple[History, Context], chunk_rows: int) -> None:
+    check(*case, chunk_rows)
+
+
+@pytest.mark.long
+@given(pipeline_histories(), CHUNKS)
+@QUICK
+def test_the_same_of_pipelines(case: tuple[History, Context], chunk_rows: int) -> None:
     check(*case, chunk_rows)
 
 

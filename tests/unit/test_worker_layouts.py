@@ -28,11 +28,11 @@ def unpack(dtype: np.dtype[np.void], raw: bytes) -> np.void:
 
 
 def test_header_fields_lie_where_the_harness_reads_them() -> None:
-    raw = lay.HEADER.pack(b"BS", 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 10, 0)
+    raw = lay.HEADER.pack(b"BS", 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 10, 12)
     row = unpack(records.HEADER, raw)
     wanted = dict(
         magic=b"BS", version=1, kind=2, run_tag=3, instance=4, lane=5, seq=6, t_intended_ns=7, key=8,
-        attempt=9, reserved=0, length=10, reserved2=0,
+        attempt=9, source_partition=11, length=10, source_position=12,
     )  # fmt: skip
     assert {name: row[name] for name in records.HEADER.names or ()} == wanted
     assert lay.HEADER.format == records.HEADER_STRUCT

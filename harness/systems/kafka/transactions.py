@@ -11,12 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from struct import Struct
 from typing import Any, Final
 
 from kafka.record.default_records import DefaultRecordBatch
 
-from harness.contracts.rows import LogSpan, StreamTransactions
+from harness.contracts.rows import LogSpan, StaleWrite, StreamTransactions
 from harness.errors import EnvironmentNotReady
 from harness.systems.kafka.failover import KafkaFailover
 
@@ -47,6 +48,8 @@ class PartitionScan:
         #: First offsets of aborted transactions, by producer id, as the broker lists them.
         self._aborted: dict[int, set[int]] = {}
         self._disagree = 0
+        self._newest: dict[int, int] = {}  # epoch by producer id
+        self._stale: list[StaleWrite] = []
 
     @property
     def is_read(self) -> bool:
@@ -66,8 +69,13 @@ class PartitionScan:
             self.offset = first + delta + 1
             if magic < _NO_TRANSACTIONS_MAGIC or not attributes & _TRANSACTIONAL:
                 continue
-            if attributes & _CONTROL:
-                self._ended(producer, first, batch, is_compared=committed_only)
+            is_marker = bool(attributes & _CONTROL)
+            newest = self._newest.setdefault(producer, epoch)
+            if epoch < newest:
+                self._stale.append(StaleWrite(first, first + delta, producer, epoch, newest, is_marker))
+            self._newest[producer] = max(epoch, newest)
+            if is_marker:
+                self._ended(producer, epoch, first, batch, is_compared=committed_only)
             else:
                 self._wrote(producer, epoch, first, first + delta)
 
@@ -77,7 +85,7 @@ class PartitionScan:
             first = spans.pop().first
         spans.append(LogSpan(producer, epoch, first, last))
 
-    def _ended(self, producer: int, position: int, batch: bytes, *, is_compared: bool) -> None:
+    def _ended(self, producer: int, epoch: int, position: int, batch: bytes, *, is_compared: bool) -> None:
         """A marker: everything that the producer wrote since its last one is committed or aborted."""
         spans = self._open.pop(producer, [])
         if not spans:
@@ -89,7 +97,7 @@ class PartitionScan:
         is_aborted = is_listed or (marker.abort and not is_compared)
         state = "aborted" if is_aborted else "committed"
         self._spans += [
-            LogSpan(one.producer_id, one.epoch, one.first, one.last, position, state)  # type: ignore[arg-type]
+            replace(one, end=position, state=state, end_epoch=epoch)  # type: ignore[arg-type]
             for one in spans
         ]
 
@@ -97,7 +105,7 @@ class PartitionScan:
         """What there is to tell."""
         still_open = [one for spans in self._open.values() for one in spans]
         spans = sorted((*self._spans, *still_open), key=lambda one: one.first)
-        return StreamTransactions(stream, self.offset, self.stable, spans, self._disagree)
+        return StreamTransactions(stream, self.offset, self.stable, spans, self._disagree, self._stale)
 
 
 def _batches(data: bytes) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
