@@ -153,7 +153,8 @@ def _sources(headers: Rows, out: dict[str, Array], pipelines: Pipelines) -> None
     """Rows that are not ours have instance 0, which is no pipeline's."""
     made = np.take(pipelines, out["instance"], mode="clip")
     for name, none in (("source_partition", 0), ("source_position", -1)):
-        out[name][...] = np.where(made, headers[name], none) if made.any() else none
+        out[name][...] = headers[name] if made.any() else none
+        out[name][~made] = none
 
 
 def _deliveries(rows: Rows, out: dict[str, Array]) -> None:

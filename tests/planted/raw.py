@@ -60,6 +60,9 @@ def headers(columns: Columns) -> Rows:
     rows["length"] = PAYLOAD_BYTES
     for name in _HEADER_FIELDS:
         rows[name] = columns[name]
+    if "source_position" in columns:
+        rows["source_partition"] = columns["source_partition"]
+        rows["source_position"] = np.maximum(columns["source_position"], 0)
     if "t_intended_ns" in columns:
         rows["t_intended_ns"] = columns["t_intended_ns"]
     return rows

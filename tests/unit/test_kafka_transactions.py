@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from harness.contracts.rows import LogSpan
+from harness.contracts.rows import LogSpan, StaleWrite
 from harness.systems.kafka.transactions import PartitionScan
 
 COMMIT, ABORT = 1, 0
@@ -27,9 +27,9 @@ def batch(first: int, count: int, producer: int, *, epoch: int = 0, transactiona
     return bytes(data)
 
 
-def marker(at: int, producer: int, kind: int) -> bytes:
+def marker(at: int, producer: int, kind: int, *, epoch: int = 0) -> bytes:
     builder = DefaultRecordBatchBuilder(
-        magic=2, compression_type=0, is_transactional=True, producer_id=producer, producer_epoch=0,
+        magic=2, compression_type=0, is_transactional=True, producer_id=producer, producer_epoch=epoch,
         base_sequence=-1, batch_size=1 << 20,
     )  # fmt: skip
     key = struct.pack(">hh", 0, kind)
@@ -74,6 +74,21 @@ def test_what_no_marker_ends_is_open_and_what_is_not_transactional_is_in_no_span
     scan = scanned(answer(batch(0, 3, -1, transactional=False), batch(3, 2, 7), end=5, stable=3))
     assert scan.is_read
     assert scan.told("orders-0").spans == [LogSpan(7, 0, 3, 4)]
+
+
+def test_an_epoch_never_goes_back() -> None:
+    """In the order of the log, batches and markers; the epochs of other producers are their own."""
+    whole = (
+        batch(0, 2, 7, epoch=3),
+        marker(2, 7, COMMIT, epoch=4),  # KIP-890: the end of a transaction has the next epoch
+        batch(3, 1, 8, epoch=1),
+        batch(4, 2, 7, epoch=3),
+        batch(6, 1, 7, epoch=4),
+        marker(7, 7, ABORT, epoch=3),
+    )
+    told = scanned(answer(*whole, end=8, aborted=((7, 4),))).told("orders-0")
+    assert told.stale == [StaleWrite(4, 5, 7, 3, 4), StaleWrite(7, 7, 7, 3, 4, is_marker=True)]
+    assert [span.end_epoch for span in told.spans] == [4, -1, 3, 3]
 
 
 def test_a_batch_that_comes_twice_or_is_cut_off_counts_once() -> None:

@@ -63,6 +63,7 @@ def any_columns(table: TableId, owner: int, count: int, rng: np.random.Generator
     else:
         columns["txn"] %= 4
         columns["txn_end"][:] = -1  # said by no reader
+        columns["source_partition"][:], columns["source_position"][:] = 0, -1  # there is no pipeline
         columns["client_name"][:] = 0
         columns["t_intended_ns"][nameless] = 0
     for name in ("instance", "lane", "seq", "attempt", "kind"):
